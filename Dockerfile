@@ -1,0 +1,24 @@
+# The image of docker-compose.yml: parsync with the example app. `parsync scheduler` and `celery worker` both run in it.
+FROM python:3.11-slim
+
+ENV PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_ROOT_USER_ACTION=ignore
+
+# The dependencies by themselves, so that a change of the code does not fetch them again.
+COPY requirements.lock /build/
+RUN pip install --require-hashes --requirement /build/requirements.lock
+
+COPY pyproject.toml README.md LICENSE /build/
+COPY lua /build/lua
+COPY parsync_redis /build/parsync_redis
+RUN pip install --no-deps /build && rm -rf /build
+
+RUN useradd --create-home --uid 10001 parsync
+COPY examples /app/examples
+WORKDIR /app
+USER parsync
+
+CMD ["parsync", "--help"]

@@ -1,0 +1,89 @@
+# parsync-redis: everything a developer does, one word each. `make` lists them.
+
+PYTHON  ?= python3.11
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.made
+PYTEST  := $(BIN)/python -m pytest
+JOBS    ?= 2
+ARGS    ?=
+# With ARGS, one of the two runs may have nothing to do (pytest's exit code 5).
+none_is_fine = $(if $(ARGS),|| [ $$? = 5 ])
+
+# The venv's programs come first, so that what a test starts by name (celery, parsync) is this checkout's.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint unit bench-celery chaos-many chaos-mutants compose-test wheel lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+demo: $(STAMP) ## a server, 3 schedulers and 4 Celery workers read the standard library (ARGS="--limit 200")
+	@mkdir -p build
+	@$(BIN)/parsync demo --out build/demo.json $(ARGS)
+
+test: lint ## lint, then every test: the small ones, then those that start stacks of processes (ARGS="-k fence")
+	$(PYTEST) -n $(JOBS) -m "not serial" $(ARGS) $(none_is_fine)
+	$(PYTEST) -n $(JOBS) --dist loadfile -m serial $(ARGS) $(none_is_fine)
+
+unit: $(STAMP) ## the fast tests only, without a server
+	$(PYTEST) -q tests/unit $(ARGS)
+
+lint: $(STAMP) ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench-celery: $(STAMP) ## no-op tasks through 4 solo workers: plain Celery, then parsync, and the ratio
+	@$(BIN)/parsync bench celery $(ARGS)
+
+chaos-many: $(STAMP) ## N seeded schedules of faults against a real server, from SEED on (N=1000 SEED=1)
+	@$(BIN)/python -m tests.chaos many -n $(or $(N),1000) --seed $(or $(SEED),1) $(ARGS)
+
+chaos-mutants: $(STAMP) ## plants bugs in scripts and functions and shows that each is found (N=2000 SEED=1)
+	@$(BIN)/python -m tests.chaos mutants -n $(or $(N),2000) --seed $(or $(SEED),1) $(ARGS)
+
+compose-test: $(STAMP) ## docker compose up with 3 schedulers and 4 workers, 200 tasks from the host, down
+	@$(BIN)/python tests/compose/run.py $(ARGS)
+
+wheel: $(STAMP) ## the wheel and the sdist, in dist/
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+lock: ## requirements.lock (what runs) and requirements-dev.lock (and what tests) from pyproject.toml (ARGS=--upgrade)
+	@$(find_python); $$python -m venv build/lock-venv
+	@build/lock-venv/bin/pip install --quiet 'uv>=0.8,<1'
+	@compile="build/lock-venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url --no-emit-find-links $(ARGS) pyproject.toml"; \
+	  $$compile --output-file requirements.lock && \
+	  $$compile --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	@sed -i '1i # Made by `make lock`; do not edit.' requirements.lock requirements-dev.lock
+
+clean: ## removes the environment, caches and everything built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Sets the shell variable `python` to an interpreter that can make the environment, or says plainly what is missing.
+define find_python
+for python in $(PYTHON) python3.11 python3; do \
+	  if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then break; fi; \
+	  python=; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "parsync-redis needs Python 3.11 or newer with venv (Debian: apt-get install python3.11-venv);" \
+	    "name yours with make PYTHON=/path/to/python" >&2; \
+	  exit 2; \
+	fi
+endef
+
+# The environment: made anew when the lock changes; our own package is put in again when pyproject.toml does.
+# --no-build-isolation: what builds our package is in the lock as well.
+$(VENV)/.locked: requirements-dev.lock
+	@$(find_python); echo "making $(VENV) with $$($$python --version)"; $$python -m venv --clear $(VENV)
+	@$(BIN)/pip install --quiet --no-compile --require-hashes --requirement requirements-dev.lock
+	@touch $@
+
+$(STAMP): $(VENV)/.locked pyproject.toml
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,1 @@
+"""Celery apps that use parsync: tiles is what `docker compose up` runs."""

@@ -1,0 +1,96 @@
+"""A map renderer: a Celery app whose tasks parsync places; what `docker compose up` runs.
+
+    celery -A examples.tiles worker --parsync-slots 4 --parsync-score 2 --parsync-resource mem=2GiB
+    parsync submit tiles.render 5
+
+The map is the Mandelbrot set, cut into tiles; a tile is a list of rows, a row a list of the steps after which each
+point escaped. No tile needs a file, so that the example runs anywhere; each really costs processor time.
+"""
+
+import zlib
+from typing import TypedDict
+
+from celery import Celery, chord
+
+from parsync_redis import Parsync, Settings
+
+ACROSS = 8
+"""Tiles along each side of the map, which is square."""
+
+PIXELS = 48
+"""Points along each side of a tile."""
+
+MAX_STEPS = 200
+"""A point that has not escaped after so many steps belongs to the set."""
+
+Tile = list[list[int]]
+
+
+class Summary(TypedDict):
+    """What is kept of a tile once it is drawn."""
+
+    points: int
+    inside: int
+    crc32: int
+
+
+url = Settings.load().url  # with the password, if PARSYNC_PASSWORD_FILE names its file
+app = Celery("tiles", broker=url, backend=url)
+app.conf.update(result_expires=3600, broker_connection_retry_on_startup=True)
+Parsync(app)
+
+
+@app.task(name="tiles.render", parsync={"slots": 1, "priority": 5, "strategy": "quality"})
+def render(tile: int) -> Tile:
+    """Draws a tile, 0 to 63, row by row of the map: on the best node that is free."""
+    if not 0 <= tile < ACROSS * ACROSS:
+        raise ValueError(f"tile {tile}: the map has the tiles 0 to {ACROSS * ACROSS - 1}")
+    row, column = divmod(tile, ACROSS)
+    side = 3.0 / ACROSS
+    left, top, step = -2.25 + column * side, -1.5 + row * side, side / PIXELS
+    return [[steps_to_escape(complex(left + x * step, top + y * step)) for x in range(PIXELS)] for y in range(PIXELS)]
+
+
+@app.task(name="tiles.summarize", parsync={"strategy": "latency"})
+def summarize(tile: Tile) -> Summary:
+    """Counts the points of a drawn tile: short, so on whatever node was seen last."""
+    points = [steps for row in tile for steps in row]
+    return {
+        "points": len(points),
+        "inside": sum(steps == MAX_STEPS for steps in points),
+        "crc32": zlib.crc32(repr(tile).encode()),
+    }
+
+
+@app.task(name="tiles.area", parsync={"priority": 9})
+def area(summaries: list[Summary]) -> float:
+    """The area of the set, by the share of points inside; the last step of `survey`, so it goes first in line."""
+    return 9.0 * sum(s["inside"] for s in summaries) / sum(s["points"] for s in summaries)
+
+
+@app.task(name="tiles.mosaic", parsync={"slots": 2, "resources": {"mem": "256MiB"}})
+def mosaic(tiles: list[Tile]) -> Tile:
+    """Puts the tiles of one row of the map side by side: holds them all, so it asks for two slots and for memory."""
+    return [[steps for row in rows for steps in row] for rows in zip(*tiles, strict=True)]
+
+
+@app.task(name="tiles.ping")
+def ping() -> str:
+    """Says pong; without `parsync=` it goes where Celery always sent it."""
+    return "pong"
+
+
+def survey() -> float:
+    """Draws the whole map and returns its area, about 1.5: a chord over two chains, each step placed by parsync."""
+    drawn = chord((render.s(tile) | summarize.s() for tile in range(ACROSS * ACROSS)), area.s())
+    return float(drawn.apply_async().get(timeout=600))
+
+
+def steps_to_escape(c: complex) -> int:
+    """How many steps of z -> z*z + c from 0 stay within 2, MAX_STEPS at most."""
+    z = 0j
+    for step in range(MAX_STEPS):
+        if z.real * z.real + z.imag * z.imag > 4.0:
+            return step
+        z = z * z + c
+    return MAX_STEPS

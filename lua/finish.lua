@@ -1,0 +1,54 @@
+-- finish: the outcome of a run is accepted, if it is the current attempt's, at its place.
+-- KEYS: meta pending later placed verdicts task*
+-- ARGV: count channel retention_s (id attempt node slot inc outcome why)*
+--   outcome: succeeded, failed, cancelled, or again (the run ended in good order and wants another: retry, reject+requeue)
+-- RETURNS: a word a task: ok, again (it is pending anew), yours (this very outcome was accepted before), stale
+-- ERRORS: PSARGS PSOUTCOME
+-- INVARIANT: a final state never changes; a stale attempt's outcome changes nothing.
+-- ATOMICITY: each task by itself; what the run left for its next attempt takes effect with its outcome.
+-- COMPLEXITY: O(count * log pending)
+--- @include arguments
+--- @include clock
+--- @include queue
+local meta, pending, later, placed, verdicts = unpack(KEYS, 1, 5)
+local count, channel, retention_s = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
+local bad = bad_count('finish', 5 + count, 3 + 7 * count)
+if bad then return bad end
+local known = {succeeded = true, failed = true, cancelled = true, again = true}
+for i = 1, count do
+  if not known[ARGV[7 * i + 2]] then return redis.error_reply('PSOUTCOME unknown outcome ' .. ARGV[7 * i + 2]) end
+end
+
+local function next_attempt(key, id)
+  local name, needs, strategy, due, message = unpack(redis.call('HMGET', key,
+    'next_name', 'next_needs', 'next_strategy', 'next_due_ms', 'next_message'))
+  if message then redis.call('HSET', key, 'name', name, 'needs', needs, 'strategy', strategy, 'message', message) end
+  redis.call('HSET', key, 'starts', 0)
+  to_pending(key, id, pending, later, due and due ~= '' and due or nil)
+end
+
+local now, idle, again, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}
+for i = 1, count do
+  local id, attempt, node, slot, inc, outcome, why = unpack(ARGV, 7 * i - 3, 7 * i + 3)
+  local key = KEYS[5 + i]
+  local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'next_message')
+  if task[2] ~= attempt or task[3] ~= node or task[4] ~= slot or task[5] ~= inc then
+    replies[i] = 'stale'
+  elseif task[1] ~= 'running' then
+    replies[i] = task[1] == outcome and 'yours' or 'stale'
+  else
+    redis.call('HDEL', placed, id)
+    if (outcome == 'again' or task[7]) and outcome ~= 'cancelled' and not task[6] then
+      next_attempt(key, id)
+      again = true
+      replies[i] = 'again'
+    else
+      to_final(key, outcome == 'again' and 'cancelled' or outcome, now, why, retention_s,
+        not task[6] and not task[7])
+      if outcome == 'again' then to_verdict(verdicts, id, 'cancelled', why) end
+      replies[i] = 'ok'
+    end
+  end
+end
+if idle and again then wake(channel, tonumber(redis.call('HGET', meta, 'submitted') or 0)) end
+return replies

@@ -1,0 +1,27 @@
+-- forget_node: the record of a node that is down and holds nothing is removed.
+-- KEYS: meta slots free left nodes alive lost inbox
+-- ARGV: node inc
+-- RETURNS: forgotten, held (leases stand), up (it is not down, or another incarnation), gone
+-- ERRORS: PSARGS
+-- INVARIANT: its bits are 0 already; the partition remembers the highest incarnation.
+-- ATOMICITY: whole.
+-- COMPLEXITY: O(span)
+--- @include arguments
+--- @include bits
+local bad = bad_count('forget_node', 8, 2)
+if bad then return bad end
+local meta, slots, _, left, nodes, alive, lost, inbox = unpack(KEYS)
+local node = read_node(nodes, ARGV[1])
+if not node then return 'gone' end
+if node.state ~= 'down' or node.inc ~= ARGV[2] then return 'up' end
+local held = 0
+each_lease(slots, node, function() held = held + 1 end)
+if held > 0 then return 'held' end
+redis.call('HDEL', nodes, node.name)
+redis.call('HDEL', alive, node.name)
+redis.call('HDEL', left, node.name)
+redis.call('SREM', lost, node.name)
+redis.call('DEL', inbox)
+redis.call('HINCRBY', meta, 'slots', -node.slots)
+changed_nodes(meta)
+return 'forgotten'

@@ -1,0 +1,20 @@
+-- The free bits of a node: 1 exactly when the slot is usable and has no lease. Needs lib/node.lua and lib/leases.lua.
+--- @include node
+--- @include leases
+
+-- write_bits: sets every bit of the node to what it must be; counts the difference into meta's `free`.
+local function write_bits(meta, slots, free, node)
+  local held, change = {}, 0
+  each_lease(slots, node, function(slot) held[slot] = true end)
+  for slot = 0, node.span - 1 do
+    local bit = (usable(node, slot) and not held[slot]) and 1 or 0
+    change = change + bit - redis.call('SETBIT', free, node.first + slot, bit)
+  end
+  redis.call('HINCRBY', meta, 'free', change)
+end
+
+-- changed_nodes: the partition's nodes changed; every view reads them again.
+local function changed_nodes(meta)
+  redis.call('HINCRBY', meta, 'version', 1)
+  redis.call('HINCRBY', meta, 'epoch', 1)
+end

@@ -1,0 +1,5 @@
+-- now_ms: the server's time in milliseconds, as a decimal string. It stamps what people read; it decides nothing.
+local function now_ms()
+  local t = redis.call('TIME')
+  return string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
+end

@@ -1,0 +1,17 @@
+-- The lease of a slot, one readable line in the `slots` hash. A task that holds several slots of a node has its amounts in
+-- the lease of the first, its lead:
+--   a81f attempt=1@17 inc=3 since=1732161994123 slots=3,4 gpu=1        the lead
+--   a81f attempt=1@17 inc=3 since=1732161994123 lead=3                 each of the others
+
+-- parse_lease: the lease as a table, or nil for no lease.
+local function parse_lease(text)
+  if not text then return nil end
+  local task, attempt, inc, since, rest = string.match(text, '^(%S+) attempt=(%S+) inc=(%d+) since=(%d+) (.*)$')
+  local slots, asked = string.match(rest, '^slots=([%d,]+) ?(.*)$')
+  return {task = task, attempt = attempt, inc = inc, since = since, slots = slots, asked = asked or '',
+    lead = string.match(rest, '^lead=(%d+)')}
+end
+
+local function lease_text(task, attempt, inc, since, rest)
+  return string.format('%s attempt=%s inc=%s since=%s %s', task, attempt, inc, since, rest)
+end

@@ -1,0 +1,38 @@
+-- What queue scripts share: how a task goes back to pending, and how it ends. Needs lib/clock.lua.
+--- @include clock
+
+-- What a run left for its next attempt. A run that was lost left nothing: else a later run's success would be taken for a
+-- wish to run again.
+local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_due_ms'}
+
+-- to_pending: the task waits again, at its old place in the order, or until `due` (ms) if that is given.
+local function to_pending(key, id, pending, later, due)
+  redis.call('HSET', key, 'state', 'pending', 'ready_ms', due or now_ms())
+  redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(NEXT))
+  if due then
+    redis.call('ZADD', later, due, id)
+  else
+    redis.call('ZADD', pending, redis.call('HGET', key, 'order'), id)
+  end
+end
+
+-- to_final: the task has ended; its record lives on for the retention and then expires. `clean`: no run left anything.
+local function to_final(key, state, now, why, retention_s, clean)
+  redis.call('HSET', key, 'state', state, 'finished_ms', now)
+  if why ~= '' then redis.call('HSET', key, 'why', why) end
+  if not clean then redis.call('HDEL', key, 'cancel', unpack(NEXT)) end
+  redis.call('EXPIRE', key, retention_s)
+end
+
+-- to_verdict: the task ended where no worker saw it; an agent tells Celery's result backend. Bounded: the newest 10,000.
+local function to_verdict(verdicts, id, state, why)
+  redis.call('LPUSH', verdicts, id .. ' ' .. state .. ' ' .. why)
+  redis.call('LTRIM', verdicts, 0, 9999)
+end
+
+-- wake: tells one scheduler that tasks wait where none waited; by the ordinal (number mod N) just one acts at once.
+local function wake(channel, number)
+  redis.call('PUBLISH', channel, 'wake ' .. string.format('%.0f', number))
+end
+
+local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}

@@ -1,0 +1,20 @@
+-- note: why a taken task has found no place yet, for people to read.
+-- KEYS: task*
+-- ARGV: count (attempt why)*
+-- RETURNS: how many were noted
+-- ERRORS: PSARGS
+-- INVARIANT: only a task that is still taken by that attempt is touched.
+-- ATOMICITY: each task by itself.
+-- COMPLEXITY: O(count)
+--- @include arguments
+local count, noted = tonumber(ARGV[1]) or 0, 0
+local bad = bad_count('note', count, 1 + 2 * count)
+if bad then return bad end
+for i = 1, count do
+  local state, attempt = unpack(redis.call('HMGET', KEYS[i], 'state', 'attempt'))
+  if state == 'taken' and attempt == ARGV[2 * i] then
+    redis.call('HSET', KEYS[i], 'why', ARGV[2 * i + 1])
+    noted = noted + 1
+  end
+end
+return noted

@@ -1,0 +1,45 @@
+-- reclaim: a node whose counter stood still for a lease is down; the leases that nobody looks after any more are listed.
+-- KEYS: meta slots free nodes alive lost
+-- ARGV: node inc moved limit
+--   moved is the counter as its observer saw it stand still, or '' to list only
+-- RETURNS: {word, (slot, lease)*}; word: down (now), moved (it renewed after all), listed
+-- ERRORS: PSARGS
+-- INVARIANT: it frees nothing: the task goes back first, then release frees the slot. It looks at the whole span.
+-- ATOMICITY: the bits go with the state.
+-- COMPLEXITY: O(span)
+--- @include arguments
+--- @include bits
+local bad = bad_count('reclaim', 6, 4)
+if bad then return bad end
+local meta, slots, free, nodes, alive, lost = unpack(KEYS)
+local name, inc, moved, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local node = read_node(nodes, name)
+if not node then
+  redis.call('SREM', lost, name)
+  return {'listed'}
+end
+local word = 'listed'
+if moved ~= '' then
+  local now = redis.call('HGET', alive, name)
+  if node.inc == inc and node.state ~= 'down' and now == 'inc=' .. inc .. ' moved=' .. moved then
+    word, node.state = 'down', 'down'
+    write_node(nodes, node)
+    write_bits(meta, slots, free, node)
+    redis.call('HSET', alive, name, 'inc=' .. inc .. ' moved=' .. moved .. ' down')
+    changed_nodes(meta)
+  else
+    word = 'moved'
+  end
+end
+local reply, lost_leases = {word}, 0
+each_lease(slots, node, function(slot, lease, text)
+  if lease.slots and (node.state == 'down' or lease.inc ~= node.inc) then
+    lost_leases = lost_leases + 1
+    if lost_leases <= limit then
+      reply[#reply + 1] = tostring(slot)
+      reply[#reply + 1] = text
+    end
+  end
+end)
+redis.call(lost_leases > 0 and 'SADD' or 'SREM', lost, name)
+return reply

@@ -1,0 +1,68 @@
+-- register_node: a process takes a node's name: a new incarnation, so that what an earlier one held is the keeper's to mend.
+-- KEYS: meta slots free left nodes alive lost inbox
+-- ARGV: node known_inc score offer
+--   known_inc is the last incarnation that this process had, or 0; offer is 'slots=4 gpu=2 gpu_model:a100'
+-- RETURNS: {inc, first}
+-- ERRORS: PSARGS
+-- INVARIANT: incarnations only grow, also of a name that was forgotten; what is left is the capacity less what leases hold.
+-- ATOMICITY: record, bits, ledger and lease counter change together.
+-- COMPLEXITY: O(nodes of the partition + slots of the node)
+--- @include arguments
+--- @include bits
+--- @include ledger
+local bad = bad_count('register_node', 8, 4)
+if bad then return bad end
+local meta, slots, free, left, nodes, alive, lost, inbox = unpack(KEYS)
+local name, known_inc, score, offer = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+
+-- lowest_gap: the first run of `length` bits that no other node has.
+local function lowest_gap(length)
+  local taken, first = {}, 0
+  for _, other in ipairs(redis.call('HKEYS', nodes)) do
+    if other ~= name then taken[#taken + 1] = read_node(nodes, other) end
+  end
+  table.sort(taken, function(a, b) return a.first < b.first end)
+  for _, node in ipairs(taken) do
+    if node.first - first >= length then break end
+    first = math.max(first, node.first + node.span)
+  end
+  return first
+end
+
+local old = read_node(nodes, name)
+local capacity = amounts(offer)
+if not capacity.slots or not known_inc then return redis.error_reply('PSARGS register_node needs slots=N in the offer') end
+local node = {name = name, state = 'up', drain = old and old.drain or '0', score = score, offer = offer,
+  slots = capacity.slots, span = capacity.slots, first = 0}
+capacity.slots = nil
+local held = 0
+if old then
+  each_lease(slots, old, function(slot, lease)
+    held, node.span = held + 1, math.max(node.span, slot + 1)
+    if lease.slots then ledger_add(capacity, amounts(lease.asked), -1) end
+  end)
+end
+
+local inc = tonumber(redis.call('HGET', meta, 'inc') or 0)
+node.inc = string.format('%.0f', math.max(inc, known_inc) + 1)
+redis.call('HSET', meta, 'inc', node.inc)
+if old then
+  local gone = 0
+  for bit = old.first, old.first + old.span - 1 do gone = gone + redis.call('SETBIT', free, bit, 0) end
+  redis.call('HINCRBY', meta, 'free', 0 - gone) -- not -gone: Redis 7.0 reads Lua's negative zero as '-0', no integer
+  node.first = old.first
+end
+if not old or node.span > old.span then node.first = lowest_gap(node.span) end
+write_node(nodes, node)
+write_bits(meta, slots, free, node)
+redis.call('HINCRBY', meta, 'slots', node.slots - (old and old.slots or 0))
+if next(capacity) then
+  redis.call('HSET', left, name, ledger_text(capacity))
+else
+  redis.call('HDEL', left, name)
+end
+redis.call('HSET', alive, name, 'inc=' .. node.inc .. ' moved=0')
+if held > 0 then redis.call('SADD', lost, name) end
+redis.call('DEL', inbox)
+changed_nodes(meta)
+return {tonumber(node.inc), node.first}

@@ -1,0 +1,21 @@
+-- renew: a node's agent moves its counter, which keeps its lease; or hears that the lease is not its own any more.
+-- KEYS: nodes alive
+-- ARGV: node inc
+-- RETURNS: {ok, moved, state, drain}, {superseded, inc} (a newer process has the name), {lapsed} (it was given up)
+-- ERRORS: PSARGS
+-- INVARIANT: only the node's present incarnation, while up or leaving, moves the counter.
+-- ATOMICITY: whole.
+-- COMPLEXITY: O(1)
+--- @include arguments
+--- @include node
+local bad = bad_count('renew', 2, 2)
+if bad then return bad end
+local nodes, alive = KEYS[1], KEYS[2]
+local node = read_node(nodes, ARGV[1])
+if not node then return {'lapsed'} end
+if node.inc ~= ARGV[2] then return {'superseded', node.inc} end
+if node.state == 'down' then return {'lapsed'} end
+local moved = string.match(redis.call('HGET', alive, node.name) or '', 'moved=(%d+)') or 0
+moved = string.format('%.0f', moved + 1)
+redis.call('HSET', alive, node.name, 'inc=' .. node.inc .. ' moved=' .. moved)
+return {'ok', moved, node.state, node.drain}

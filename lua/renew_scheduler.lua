@@ -1,0 +1,45 @@
+-- renew_scheduler: a scheduler moves its counter, which keeps its membership, and the keeper's lease if it has that.
+-- KEYS: schedulers keeper stats
+-- ARGV: scheduler seen_keeper stay lost (name value)*
+--   seen_keeper is '' or the keeper's text as the caller saw it stand still for one lease: then the caller takes over;
+--   stay '' leaves the cluster; lost is '' or 'NAME COUNTER' of a member seen to stand still
+-- RETURNS: {keeper text, members' epoch, (scheduler, counter)*}
+-- ERRORS: PSARGS
+-- INVARIANT: the members' epoch grows when one joins, leaves or is lost; two keepers at once are harmless.
+-- ATOMICITY: membership and keeper change together.
+-- COMPLEXITY: O(schedulers)
+--- @include arguments
+local bad = bad_count('renew_scheduler', 3, 4 + 2 * math.max(0, math.ceil(#ARGV / 2) - 2))
+if bad then return bad end
+local schedulers, keeper, stats = unpack(KEYS)
+local me, seen, stay, lost = ARGV[1], ARGV[2], ARGV[3] ~= '', ARGV[4]
+local before = redis.call('HLEN', schedulers)
+local changed = false
+local lost_name, lost_counter = string.match(lost, '^(%S+) (%d+)$')
+if lost_name and redis.call('HGET', schedulers, lost_name) == lost_counter then
+  redis.call('HDEL', schedulers, lost_name)
+  changed = true
+end
+local text = redis.call('HGET', keeper, 'holder') or ''
+local holder, moved = string.match(text, '^(%S+) moved=(%d+)$')
+if stay then
+  changed = redis.call('HINCRBY', schedulers, me, 1) == 1 or changed
+  if not holder or holder == me or (seen ~= '' and seen == text) then
+    text = string.format('%s moved=%.0f', me, holder == me and moved + 1 or 1)
+    redis.call('HSET', keeper, 'holder', text)
+  end
+  if #ARGV > 4 then
+    redis.call('HSET', stats, unpack(ARGV, 5))
+    redis.call('EXPIRE', stats, 3600)
+  end
+else
+  changed = redis.call('HDEL', schedulers, me) == 1 or changed
+  if holder == me then redis.call('HDEL', keeper, 'holder') end
+  redis.call('DEL', stats)
+  text = ''
+end
+if changed or before ~= redis.call('HLEN', schedulers) then redis.call('HINCRBY', keeper, 'epoch', 1) end
+local reply = redis.call('HGETALL', schedulers)
+table.insert(reply, 1, tonumber(redis.call('HGET', keeper, 'epoch') or 0))
+table.insert(reply, 1, text)
+return reply

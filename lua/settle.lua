@@ -1,0 +1,34 @@
+-- settle: a task whose claim was committed is placed, on the node and slot that it holds.
+-- KEYS: taken placed task*
+-- ARGV: count (id attempt partition node slot inc since)*
+-- RETURNS: a word a task: placed, yours (it has that place already, perhaps it even runs), stale
+-- ERRORS: PSARGS
+-- INVARIANT: only a task that is still taken, by this attempt, gets a place.
+-- ATOMICITY: each task by itself.
+-- COMPLEXITY: O(count)
+--- @include arguments
+local taken, placed = KEYS[1], KEYS[2]
+local count = tonumber(ARGV[1]) or 0
+local bad = bad_count('settle', 2 + count, 1 + 7 * count)
+if bad then return bad end
+local replies = {}
+for i = 1, count do
+  local id, attempt, partition, node, slot, inc, since = unpack(ARGV, 7 * i - 5, 7 * i + 1)
+  local key = KEYS[2 + i]
+  local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'why')
+  if task[2] ~= attempt then
+    replies[i] = 'stale'
+  elseif task[1] == 'taken' then
+    redis.call('HSET', key, 'state', 'placed', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
+      'placed_ms', since)
+    if task[6] then redis.call('HDEL', key, 'why') end
+    redis.call('HDEL', taken, id)
+    redis.call('HSET', placed, id, string.format('p%s %s/%s inc=%s attempt=%s', partition, node, slot, inc, attempt))
+    replies[i] = 'placed'
+  elseif (task[1] == 'placed' or task[1] == 'running') and task[3] == node and task[4] == slot and task[5] == inc then
+    replies[i] = 'yours'
+  else
+    replies[i] = 'stale'
+  end
+end
+return replies

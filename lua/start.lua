@@ -1,0 +1,28 @@
+-- start: the current attempt may start, once, at its place; the reply hands over the message that is to be run.
+-- KEYS: taken placed task
+-- ARGV: id attempt partition node slot inc since
+-- RETURNS: {ok, message}, {yours, message} to the same place asking again, or {refused, state}
+-- ERRORS: PSARGS
+-- INVARIANT: of an attempt at most one start is accepted; only from taken or placed; only where settle put it, if it has.
+-- ATOMICITY: the task leaves `taken` as it starts, so that no keeper puts a running task back.
+-- COMPLEXITY: O(1)
+--- @include arguments
+--- @include clock
+local bad = bad_count('start', 3, 7)
+if bad then return bad end
+local taken, placed, key = unpack(KEYS)
+local id, attempt, partition, node, slot, inc, since = unpack(ARGV)
+local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'message', 'starts', 'why')
+local state, here = task[1], task[3] == node and task[4] == slot and task[5] == inc
+if not state then return {'refused', 'gone'} end
+if task[2] ~= attempt then return {'refused', state} end
+if state == 'running' and here then return {'yours', task[6]} end
+if state ~= 'taken' and not (state == 'placed' and here) then return {'refused', state} end
+redis.call('HSET', key, 'state', 'running', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
+  'placed_ms', since, 'started_ms', now_ms(), 'starts', task[7] + 1)
+if task[8] then redis.call('HDEL', key, 'why') end
+if state == 'taken' then
+  redis.call('HDEL', taken, id)
+  redis.call('HSET', placed, id, string.format('p%s %s/%s inc=%s attempt=%s', partition, node, slot, inc, attempt))
+end
+return {'ok', task[6]}

@@ -1,0 +1,70 @@
+-- submit: makes each task exist once, pending; or says why it cannot.
+-- KEYS: meta pending later shapes feasible names task*
+-- ARGV: count channel (id name needs strategy priority delay_ms wait after message)*
+--   delay_ms is '' or how long the task must not be taken; wait '1' lets it wait for capacity that no node has yet;
+--   after is '' or the attempt that submits, while it runs, what the same id shall do next (Celery's retry and replace).
+-- RETURNS: a word a task: submitted, exists, infeasible, unknown (no node knows that name), next, stale
+-- ERRORS: PSARGS
+-- INVARIANT: an id is one task however often it is submitted; a task is pending exactly when it is in pending or later.
+-- ATOMICITY: each task is judged by itself; its record and its place in the order are written together.
+-- COMPLEXITY: O(log pending) a task; O(nodes) for the first task of its kind after the nodes changed.
+--- @include arguments
+--- @include clock
+--- @include fits
+--- @include queue
+local meta, pending, later, shapes, feasible, names = unpack(KEYS, 1, 6)
+local count, channel = tonumber(ARGV[1]) or 0, ARGV[2]
+local bad = bad_count('submit', 6 + count, 2 + 9 * count)
+if bad then return bad end
+
+local function judge(name, needs)
+  local kind = name .. ' ' .. needs
+  if redis.call('HEXISTS', feasible, kind) == 1 then return nil end
+  if redis.call('SCARD', names) > 0 and redis.call('SISMEMBER', names, name) == 0 then return 'unknown' end
+  local offers, seen = redis.call('HVALS', shapes), {}
+  local possible = #offers == 0
+  for _, offer in ipairs(offers) do
+    if possible then break end
+    if not seen[offer] then possible, seen[offer] = fits(offer, needs), true end
+  end
+  if not possible then return 'infeasible' end
+  if redis.call('HLEN', feasible) > 1000 then redis.call('DEL', feasible) end
+  redis.call('HSET', feasible, kind, 'yes')
+  return nil
+end
+
+local now, idle, added, replies, last = now_ms(), redis.call('ZCARD', pending) == 0, 0, {}, 0
+for i = 1, count do
+  local id, name, needs, strategy, priority, delay_ms, wait, after, message = unpack(ARGV, 9 * i - 6, 9 * i + 2)
+  local key = KEYS[6 + i]
+  local due = delay_ms ~= '' and string.format('%.0f', now + delay_ms) or nil
+  local state, attempt = unpack(redis.call('HMGET', key, 'state', 'attempt'))
+  if after ~= '' and state then
+    if state == 'running' and attempt == after then
+      redis.call('HSET', key, 'next_message', message, 'next_name', name, 'next_needs', needs, 'next_strategy', strategy,
+        'next_due_ms', due or '')
+      replies[i] = 'next'
+    else
+      replies[i] = 'stale'
+    end
+  elseif state then
+    replies[i] = 'exists'
+  else
+    replies[i] = wait ~= '1' and judge(name, needs) or 'submitted'
+    if replies[i] == 'submitted' then
+      last = redis.call('HINCRBY', meta, 'submitted', 1)
+      local order = string.format('%.0f', (9 - priority) * 1e12 + last)
+      redis.call('HSET', key, 'state', 'pending', 'name', name, 'needs', needs, 'strategy', strategy,
+        'priority', priority, 'order', order, 'attempt', '0@' .. last, 'starts', 0, 'submitted_ms', now,
+        'ready_ms', due or now, 'message', message)
+      if due then
+        redis.call('ZADD', later, due, id)
+      else
+        redis.call('ZADD', pending, order, id)
+        added = added + 1
+      end
+    end
+  end
+end
+if idle and added > 0 then wake(channel, last) end
+return replies

@@ -1,0 +1,62 @@
+"""parsync-redis: places Celery tasks on the slots that suit them best, with all state in a plain Redis.
+
+from parsync_redis import Parsync
+Parsync(app)
+
+from parsync_redis import ParsyncClient
+ParsyncClient.from_url("redis://localhost:6379/0", cluster="demo").submit("proj.render", [7], slots=2)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client import ParsyncClient
+    from .errors import (
+        AccessDenied,
+        BrokenContract,
+        ClusterMismatch,
+        Infeasible,
+        InvalidInput,
+        ParsyncError,
+        ServerUnfit,
+        ServerUnreachable,
+        UnknownTask,
+    )
+    from .execution.app import Parsync
+    from .model.task import TaskState, TaskStatus
+    from .settings import Settings
+
+__all__ = [
+    "AccessDenied",
+    "BrokenContract",
+    "ClusterMismatch",
+    "Infeasible",
+    "InvalidInput",
+    "Parsync",
+    "ParsyncClient",
+    "ParsyncError",
+    "ServerUnfit",
+    "ServerUnreachable",
+    "Settings",
+    "TaskState",
+    "TaskStatus",
+    "UnknownTask",
+]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Parsync": "execution.app",
+    "ParsyncClient": "client",
+    "Settings": "settings",
+    "TaskState": "model.task",
+    "TaskStatus": "model.task",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used: a scheduler needs no Celery, a client no numpy."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOMES.get(name, 'errors')}", __name__), name)
+    return value

@@ -1,0 +1,1 @@
+"""Benches: what parsync costs next to plain Celery, measured on the same workers in the same run."""

@@ -1,0 +1,110 @@
+"""Commands about the cluster: nodes, partitions, schedulers, drain, undrain."""
+
+from typing import Annotated
+
+import typer
+
+from ..model.views import NodeView, measure_evenness
+from ..store.members import read_schedulers
+from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, words
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands to the app."""
+    for command in (nodes, partitions, schedulers, drain, undrain):
+        app.command()(command)
+
+
+def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+    """Lists nodes: slots that are free and held, resources that are left, labels."""
+    with make_client(url, cluster, config) as client:
+        found = client.nodes()
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "LEFT", "LABELS"),
+        (
+            (
+                n.name, _state(n), n.partition, n.score, n.slots, n.free, n.held,
+                " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
+                words(n.labels, ":"),
+            )
+            for n in found
+        ),
+        "no nodes: start a worker of your app with --parsync-node",
+    )  # fmt: skip
+
+
+def _state(node: NodeView) -> str:
+    return "draining" if node.state == "up" and node.draining else node.state
+
+
+def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+    """Lists partitions, and how evenly nodes, scores and labels are dealt to them."""
+    with make_client(url, cluster, config) as client:
+        found = client.partitions()
+    evenness = measure_evenness(found)
+    if as_json:
+        print_json({"partitions": found, "evenness": evenness})
+        return
+    print_table(
+        ("PARTITION", "NODES", "SLOTS", "FREE", "MEAN SCORE", "VERSION", "LABELS (SHARE OF SLOTS)"),
+        (
+            (
+                p.number, p.nodes, p.slots, p.free, p.mean_score, p.version,
+                " ".join(f"{label} {slots / p.slots:.0%}" for label, slots in p.labels.items()),
+            )
+            for p in found
+        ),
+        "no partitions: the first scheduler makes them: parsync scheduler",
+    )  # fmt: skip
+    if found:
+        shares = "".join(f", {label} {_percent(value)}" for label, value in evenness.labels.items())
+        print(f"spread, (max - min) / mean: slots {_percent(evenness.slots)}, "
+              f"mean score {_percent(evenness.mean_score)}{shares}")  # fmt: skip
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+    """Lists schedulers: which is keeper, and what each says of itself."""
+    with make_client(url, cluster, config) as client:
+        client.check()
+        found = read_schedulers(client.store)
+    if as_json:
+        print_json(found)
+        return
+    known = sorted({name for s in found for name in s.stats})
+    print_table(
+        ("SCHEDULER", "ORDINAL", "KEEPER", "COUNTER", *(name.upper() for name in known)),
+        (
+            (s.name, s.ordinal, "yes" if s.keeper else "", s.counter, *(s.stats.get(n, "") for n in known))
+            for s in found
+        ),
+        "no schedulers: start one: parsync scheduler",
+    )
+
+
+Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
+
+
+def drain(node: Node, as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+    """Lets no new task go to a node, also after it restarts; what runs there goes on."""
+    with make_client(url, cluster, config) as client:
+        _say(client.drain(node), as_json)
+
+
+def undrain(node: Node, as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+    """Lets tasks go to a node again."""
+    with make_client(url, cluster, config) as client:
+        _say(client.undrain(node), as_json)
+
+
+def _say(node: NodeView, as_json: bool) -> None:
+    if as_json:
+        print_json(node)
+    else:
+        print(f"{node.name} {_state(node)}: {node.held} of {node.slots} slots held, {node.free} open to tasks")

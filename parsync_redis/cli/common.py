@@ -1,0 +1,94 @@
+"""What commands share: the flags for server and cluster, and how results are shown."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..client import ParsyncClient
+from ..errors import InvalidInput
+from ..settings import Settings
+
+Url = Annotated[
+    str | None, typer.Option("--url", help="The server, redis://HOST:PORT/DB.", show_default=False, metavar="URL")
+]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="The cluster's name.", show_default=False, metavar="NAME")
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False, metavar="FILE")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+PATIENCE_S = 1.0
+"""How long a command that only looks asks an unreachable server again."""
+
+
+def make_client(
+    url: str | None, cluster: str | None, config: Path | None, patience_s: float | None = None
+) -> ParsyncClient:
+    """A client as the common flags say."""
+    return ParsyncClient(
+        Settings.load(config, url=url, cluster=cluster), PATIENCE_S if patience_s is None else patience_s
+    )
+
+
+def print_json(value: Any) -> None:
+    """Prints dataclasses, mappings and sequences as JSON."""
+    print(json.dumps(value, default=_plain, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
+    """Prints a table; numbers to the right. Where there are no rows, prints `empty` instead."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    filled = [[_cell(value) for value in row] for row in rows]
+    if not filled:
+        print(empty)
+        return
+    for at, column in enumerate(columns):
+        numeric = all(not row[at] or row[at].replace(".", "", 1).replace("-", "", 1).isdigit() for row in filled)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in filled:
+        table.add_row(*row)
+    # Into a pipe or a file, lines are as long as they must be.
+    Console(width=None if sys.stdout.isatty() else 1000, highlight=False, markup=False).print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def words(pairs: Mapping[str, object], sign: str) -> str:
+    """{"gpu": 1, "mem": 4} as 'gpu=1 mem=4'."""
+    return " ".join(f"{name}{sign}{value}" for name, value in pairs.items())
+
+
+def parse_pairs(flag: str, values: Sequence[str] | None) -> dict[str, str]:
+    """The NAME=VALUE words of a repeated flag; raises InvalidInput."""
+    pairs: dict[str, str] = {}
+    for word in values or ():
+        name, sign, value = word.partition("=")
+        if not sign or not name or not value:
+            raise InvalidInput(f"{flag} {word!r} is not valid: it must be NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def show_time(ms: int | None) -> str:
+    """A server time in milliseconds since 1970 as UTC text."""
+    return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"

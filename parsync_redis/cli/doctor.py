@@ -1,0 +1,43 @@
+"""The doctor: looks at server and cluster, and says of each thing whether it is well, and the mend if not."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..observe.checkup import Check, check_up
+from .common import Cluster, Config, Json, Url, make_client, print_json
+
+_COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this command to the app."""
+    app.command()(doctor)
+
+
+def doctor(
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Also check every record of the state; reads all keys.")
+    ] = False,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Checks server, scripts, schedulers, ticks and nodes; each line with its mend. Exit 1 if anything fails."""
+    with make_client(url, cluster, config, patience_s=0) as client:
+        checks = check_up(client.store, client.settings, audit)
+    failed = any(check.level == "fail" for check in checks)
+    if as_json:
+        print_json({"ok": not failed, "checks": checks})
+    else:
+        _print(checks)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _print(checks: list[Check]) -> None:
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    for check in checks:
+        console.print(f"{check.level:<5}", style=_COLORS[check.level], end="")
+        console.print(f"{check.name:<12} {check.text}" + (f": {check.mend}" if check.mend else ""))

@@ -1,0 +1,142 @@
+"""Commands that run: scheduler, dev."""
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ..errors import InvalidInput
+from ..model.ids import check_name
+from ..settings import Settings
+from .common import Cluster, Config, Url, parse_pairs
+from .stack import LocalStack
+
+_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands to the app."""
+    for command in (scheduler, dev):
+        app.command()(command)
+
+
+@contextmanager
+def stop_by_signal() -> Iterator[tuple[threading.Event, list[int]]]:
+    """An event that SIGTERM and Ctrl-C set, and the signals that came; a second Ctrl-C interrupts."""
+    stop, came = threading.Event(), list[int]()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        stop.set()
+        if came.count(signal.SIGINT) > 1:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop, came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def scheduler(
+    name: Annotated[str | None, typer.Option(help="Its name; made up from host and process if not given.")] = None,
+    partitions: Annotated[int | None, typer.Option(help="Partitions of a new cluster (8).")] = None,
+    gap_s: Annotated[float | None, typer.Option(help="Synchronisation gap of a new cluster (0.5).")] = None,
+    lease_s: Annotated[float | None, typer.Option(help="Lease of a new cluster (10).")] = None,
+    strategy: Annotated[str | None, typer.Option(help="latency, quality or adaptive (adaptive).")] = None,
+    tau_s: Annotated[float | None, typer.Option(help="adaptive: the delay above which latency counts (1.5).")] = None,
+    retention_s: Annotated[int | None, typer.Option(help="How long final tasks are kept (86400).")] = None,
+    max_starts: Annotated[int | None, typer.Option(help="Lost starts after which a task is dead (3).")] = None,
+    password_file: Annotated[Path | None, typer.Option(help="A file with the password of the address.")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Runs a scheduler until SIGTERM or Ctrl-C; the first of a cluster sets it up."""
+    if name is not None:
+        check_name("scheduler name", name)
+    if log_level not in ("debug", "info", "warning", "error"):
+        raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
+    settings = Settings.load(
+        config, url=url, cluster=cluster, partitions=partitions, gap_s=gap_s, lease_s=lease_s, strategy=strategy,
+        tau_s=tau_s, retention_s=retention_s, max_starts=max_starts, password_file=password_file,
+    )  # fmt: skip
+    from ..scheduler import run  # numpy and the scheduler's modules are for this command only
+
+    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    with stop_by_signal() as (stop, came):
+        run(settings, name=name, stop=stop)
+    raise typer.Exit(130 if signal.SIGINT in came else 0)
+
+
+def dev(
+    app: Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in celery -A.")],
+    schedulers: Annotated[int, typer.Option(min=1, max=64, help="How many schedulers.")] = 2,
+    workers: Annotated[int, typer.Option(min=0, max=64, help="How many workers: nodes n1, n2, ...")] = 2,
+    slots: Annotated[int, typer.Option(min=1, max=1000, help="Slots of each worker.")] = 2,
+    score: Annotated[list[float] | None, typer.Option(help="Score of n1, of n2, ... (repeat; 1).")] = None,
+    label: Annotated[list[str] | None, typer.Option(help="A label of every worker: zone=a (repeat).")] = None,
+    resource: Annotated[list[str] | None, typer.Option(help="An amount of every worker: mem=8GiB (repeat).")] = None,
+    pool: Annotated[str, typer.Option(help="prefork, threads or solo.")] = "prefork",
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Runs a server, schedulers and workers of an app in this terminal, until Ctrl-C.
+
+    With --url (or PARSYNC_URL, or in the settings file) that server is used and none is started.
+    """
+    labels, resources = parse_pairs("--label", label), parse_pairs("--resource", resource)
+    if pool not in ("prefork", "threads", "solo"):
+        raise InvalidInput(f"--pool {pool!r} is not known: known are prefork, threads, solo")
+    settings = Settings.load(config, url=url, cluster=cluster)
+    given = settings.url if "url" in settings.model_fields_set else None
+    say = Printer()
+    env = {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
+    with stop_by_signal() as (stop, came), LocalStack(settings.cluster, given, say, env=env) as stack:
+        if not given:
+            address = stack.server()
+            say("parsync", f"server {stack.embedded.program if stack.embedded else ''} at {address}")
+            say("parsync", f"in another terminal: export PARSYNC_URL={address} PARSYNC_CLUSTER={settings.cluster} "
+                           f"CELERY_BROKER_URL={address} CELERY_RESULT_BACKEND={address}")  # fmt: skip
+        stack.scheduler(schedulers)
+        for number in range(1, workers + 1):
+            own = score[(number - 1) % len(score)] if score else None
+            stack.worker(app, f"n{number}", slots, own, labels, resources, pool)
+        running = set(stack.processes)
+        while running and not stop.wait(0.2):
+            ended = running - set(stack.alive())
+            running -= ended
+            for name in sorted(ended):
+                say(name, f"(ended with code {stack.processes[name].popen.returncode})")
+        say("parsync", "stopping" if running else "everything has ended")
+    if not came:
+        raise typer.Exit(1)
+    raise typer.Exit(130 if signal.SIGINT in came else 0)
+
+
+class Printer:
+    """Prints lines of several processes, each with its name in front in a color of its own."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._lock = threading.Lock()
+        self._colors: dict[str, str] = {"parsync": "bold"}
+
+    def __call__(self, name: str, line: str) -> None:
+        """Prints one line."""
+        with self._lock:
+            color = self._colors.setdefault(name, _COLORS[len(self._colors) % len(_COLORS)])
+            # What programs print is text: their own colors are kept, their brackets are no markup.
+            self._console.print(Text.assemble((f"{name:<12} ", color)) + Text.from_ansi(line))

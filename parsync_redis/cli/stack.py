@@ -1,0 +1,197 @@
+"""A stack of processes on this machine: a server, schedulers and Celery workers, each in its own session.
+
+What `parsync dev`, the demo, the benches and the tests start and stop. Addresses go by environment, not by command
+line, so that no password shows in a list of processes.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from ..store.embedded import EmbeddedServer
+
+Sink = Callable[[str, str], None]
+"""Takes the name of a process and a line that it printed; called from a thread of each process."""
+
+GRACE_S: Final = 10.0
+_KEPT_LINES: Final = 200
+
+
+class Process:
+    """A program that runs in a session of its own; its lines go to a sink and the newest are kept."""
+
+    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], cwd: Path | None, sink: Sink) -> None:
+        self.name, self._sink = name, sink
+        self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self.popen = subprocess.Popen(
+            command, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
+        self._pump = threading.Thread(target=self._read, name=f"lines of {name}", daemon=True)
+        self._pump.start()
+
+    def _read(self) -> None:
+        assert self.popen.stdout is not None
+        for line in self.popen.stdout:
+            self.lines.append(line.rstrip("\n"))
+            self._sink(self.name, line.rstrip("\n"))
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.popen.poll() is None
+
+    def send(self, how: int) -> None:
+        """Sends a signal to the program itself, or, if it is SIGKILL, to everything in its session."""
+        try:
+            if how == signal.SIGKILL:
+                os.killpg(self.popen.pid, how)
+            elif self.alive:
+                os.kill(self.popen.pid, how)
+        except ProcessLookupError:
+            pass
+
+    def end(self, deadline: float) -> int:
+        """Waits until `deadline` (monotonic seconds), then kills what is left; returns the exit code."""
+        try:
+            self.popen.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._sink(self.name, "(does not stop: killed)")
+        self.send(signal.SIGKILL)
+        self.popen.wait()
+        self._pump.join(timeout=5)
+        return self.popen.returncode
+
+
+class LocalStack:
+    """Starts and stops the processes of a cluster; a context manager that leaves nothing running.
+
+    url: a server that runs already; without it call `server`. logs: a folder for a file of lines for each process. env:
+    variables for all of them. Names: 'scheduler-1', 'scheduler-2', ...; a worker is called as its node.
+    """
+
+    def __init__(
+        self,
+        cluster: str = "parsync",
+        url: str | None = None,
+        sink: Sink | None = None,
+        logs: Path | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self.cluster, self.url, self.logs, self.cwd, self.grace_s = cluster, url, logs, cwd, grace_s
+        self.embedded: EmbeddedServer | None = None
+        self.processes: dict[str, Process] = {}
+        self._outer_sink = sink
+        self._env = {**os.environ, "PYTHONUNBUFFERED": "1", "PARSYNC_CLUSTER": cluster, **(env or {})}
+        if url:
+            self._env["PARSYNC_URL"] = url
+        if logs:
+            logs.mkdir(parents=True, exist_ok=True)
+
+    def server(self, program: str | None = None, aof: bool = False) -> str:
+        """Starts a server of our own and returns its address; workers get it as broker and result backend too."""
+        self.embedded = EmbeddedServer(program, aof=aof)
+        self.url = self.embedded.url
+        self._env |= dict.fromkeys(("PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"), self.url)
+        return self.url
+
+    def scheduler(self, n: int = 1, **flags: object) -> list[str]:
+        """Starts n more schedulers with these flags (gap_s=0.2 is --gap-s 0.2); returns their names."""
+        words = [word for flag, value in flags.items() for word in (f"--{flag.replace('_', '-')}", str(value))]
+        started = []
+        for _ in range(n):
+            number = 1 + sum(1 for name in self.processes if name.startswith("scheduler-"))
+            name = f"scheduler-{number}"
+            self.start(name, [sys.executable, "-m", "parsync_redis.cli", "scheduler", "--name", name, *words])
+            started.append(name)
+        return started
+
+    def worker(
+        self,
+        app: str,
+        node: str,
+        slots: int | None = None,
+        score: float | None = None,
+        labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, str | int] | None = None,
+        pool: str = "prefork",
+        concurrency: int | None = None,
+        extra: Sequence[str] = (),
+    ) -> str:
+        """Starts a Celery worker of `app` ('proj.celery:app') that is a node; returns its name, which is the node's."""
+        words = [sys.executable, "-m", "celery", "-A", app, "worker", "--parsync-node", node, "-P", pool]
+        if slots is not None:
+            words += ["--parsync-slots", str(slots)]
+        if score is not None:
+            words += ["--parsync-score", str(score)]
+        for flag, pairs in (("--parsync-label", labels), ("--parsync-resource", resources)):
+            words += [word for name, value in (pairs or {}).items() for word in (flag, f"{name}={value}")]
+        if concurrency or slots:
+            words += ["-c", str(concurrency or slots)]
+        words += ["--without-mingle", "--without-gossip", "--without-heartbeat", "-n", f"{node}@%h", *extra]
+        self.start(node, words)
+        return node
+
+    def start(self, name: str, command: Sequence[str]) -> Process:
+        """Starts any program as a part of the stack; a name whose process has ended may be used again."""
+        if name in self.processes and self.processes[name].alive:
+            raise ValueError(f"{name} runs already")
+        self.processes[name] = Process(name, command, self._env, self.cwd, self._sink)
+        return self.processes[name]
+
+    def _sink(self, name: str, line: str) -> None:
+        if self._outer_sink is not None:
+            self._outer_sink(name, line)
+        if self.logs:
+            with (self.logs / f"{name}.log").open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+    def alive(self) -> list[str]:
+        """The names of the processes that run."""
+        return [name for name, process in self.processes.items() if process.alive]
+
+    def kill(self, name: str) -> None:
+        """Kills a process and all that it has started, at once (SIGKILL)."""
+        self.processes[name].send(signal.SIGKILL)
+        self.processes[name].end(time.monotonic() + 5)
+
+    def terminate(self, name: str, grace_s: float | None = None) -> int:
+        """Asks a process to end in good order (SIGTERM), kills it after the grace; returns its exit code."""
+        self.processes[name].send(signal.SIGTERM)
+        return self.processes[name].end(time.monotonic() + (self.grace_s if grace_s is None else grace_s))
+
+    def stop(self) -> None:
+        """Stops everything: workers first, so that they give back what they hold, then schedulers, then the server."""
+        schedulers = {name for name in self.processes if name.startswith("scheduler-")}
+        for names in (self.processes.keys() - schedulers, schedulers):
+            for name in names:
+                self.processes[name].send(signal.SIGTERM)
+            deadline = time.monotonic() + self.grace_s
+            for name in names:
+                self.processes[name].end(deadline)
+        if self.embedded:
+            self.embedded.stop()
+            self.embedded = None
+
+    def __enter__(self) -> "LocalStack":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        except KeyboardInterrupt:  # a second Ctrl-C: the patience is over, but still nothing stays behind
+            self.grace_s = 0.0
+            self.stop()
+            raise

@@ -1,0 +1,157 @@
+"""Commands about tasks: submit, status, tasks, cancel."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InvalidInput
+from ..model.task import TaskState, TaskStatus
+from ..store.tasks import list_tasks
+from .common import Cluster, Config, Json, Url, make_client, parse_pairs, print_json, print_table, show_time
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands to the app."""
+    for command in (submit, status, tasks, cancel):
+        app.command()(command)
+
+
+def submit(
+    name: Annotated[str, typer.Argument(help="The task's name as its worker knows it: 'proj.tasks.render'.")],
+    args: Annotated[
+        list[str] | None, typer.Argument(help="Its arguments, each as JSON: 7 '\"text\"' '[1, 2]'.")
+    ] = None,
+    kwargs: Annotated[str, typer.Option(help="Its keyword arguments, a JSON object.")] = "{}",
+    slots: Annotated[int, typer.Option(help="Slots of one node that it holds.")] = 1,
+    resource: Annotated[list[str] | None, typer.Option(help="An amount that it holds: mem=4GiB (repeat).")] = None,
+    require: Annotated[list[str] | None, typer.Option(help="A label that it needs: gpu_model=a100 (repeat).")] = None,
+    priority: Annotated[int, typer.Option(help="0 to 9, larger first.")] = 0,
+    strategy: Annotated[str, typer.Option(help="latency, quality or adaptive; else the schedulers' own.")] = "",
+    wait_for_capacity: Annotated[bool, typer.Option(help="Wait for a node that could hold it.")] = False,
+    id: Annotated[str | None, typer.Option("--id", help="Its id; the same id twice is one task.")] = None,
+    countdown: Annotated[float | None, typer.Option(help="Seconds before which it does not start.")] = None,
+    expires: Annotated[float | None, typer.Option(help="Seconds after which it is not started.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is final; exit 1 unless it succeeded.")] = False,
+    timeout: Annotated[float | None, typer.Option(help="With --wait: give up after so many seconds.")] = None,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Submits a task and prints its id."""
+    options: dict[str, Any] = {
+        "slots": slots, "priority": priority, "strategy": strategy, "wait_for_capacity": wait_for_capacity,
+        "resources": parse_pairs("--resource", resource), "require": parse_pairs("--require", require),
+    }  # fmt: skip
+    values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
+    named = _from_json("--kwargs", kwargs)
+    with make_client(url, cluster, config, patience_s=5) as client:
+        id = client.submit(name, values, named, id=id, countdown=countdown, expires=expires, **options)
+        if not wait:
+            print_json({"id": id}) if as_json else print(id)
+            return
+        try:
+            found = client.wait([id], timeout)[id]
+        except TimeoutError:
+            raise InvalidInput(f"task {id} is not final after {timeout:g} s; it goes on: parsync status {id}") from None
+    print_json(found) if as_json else _print_status(found)
+    raise typer.Exit(0 if found.state is TaskState.SUCCEEDED else 1)
+
+
+def _from_json(what: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidInput(f"{what} {text!r} is not JSON: a text is written '\"{text}\"', a number plainly") from None
+
+
+def status(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")],
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Shows a task: its state, where it is, why it waits, and the time of each step. Exit 1 if it is gone."""
+    with make_client(url, cluster, config) as client:
+        found = client.status(id)
+    print_json(found) if as_json else _print_status(found)
+    raise typer.Exit(1 if found.state is TaskState.GONE else 0)
+
+
+def _print_status(task: TaskStatus) -> None:
+    if task.state is TaskState.GONE:
+        print(f"task {task.id}: nothing is known of it; it was never submitted, or its record has expired")
+        return
+    start = task.times.get("submitted")
+    facts: list[tuple[str, object]] = [
+        ("task", task.id), ("name", task.name), ("state", task.state.value), ("why", task.why or None),
+        ("place", _place(task)), ("attempt", task.attempt), ("starts", task.starts), ("needs", task.needs),
+        ("priority", task.priority), ("strategy", task.strategy or None), ("scheduler", task.scheduler),
+        ("cancel asked", "yes" if task.cancel_asked else None),
+    ]  # fmt: skip
+    for step, at in task.times.items():
+        after = f"  +{at - start} ms" if at is not None and start is not None and step != "submitted" else ""
+        facts.append((step, f"{show_time(at)}{after}" if at is not None else None))
+    for name, value in facts:
+        if value is not None:
+            print(f"{name + ':':<14}{value}")
+
+
+def _place(task: TaskStatus) -> str | None:
+    return None if task.node is None else f"{task.node}/{task.slot} in partition {task.partition}"
+
+
+def tasks(
+    state: Annotated[
+        str | None, typer.Option(help="Only those: pending, taken, placed, running, succeeded, ...")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Lists tasks: those under way first, then final ones."""
+    known = [s.value for s in TaskState if s is not TaskState.GONE]
+    if state is not None and state not in known:
+        raise InvalidInput(f"--state {state!r} is not known: known are {', '.join(known)}")
+    with make_client(url, cluster, config) as client:
+        client.check()
+        found = list_tasks(client.store, TaskState(state) if state else None, limit)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("ID", "NAME", "STATE", "PLACE", "ATTEMPT", "NEEDS", "SUBMITTED", "WHY"),
+        (
+            (
+                t.id, t.name, t.state.value, f"{t.node}/{t.slot}" if t.node else None, t.attempt, t.needs,
+                show_time(t.times.get("submitted")), t.why,
+            )
+            for t in found
+        ),
+        "no tasks",
+    )  # fmt: skip
+
+
+def cancel(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks' ids.")],
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Cancels tasks: one that runs is asked to end. Exit 1 if one was final or gone already."""
+    with make_client(url, cluster, config) as client:
+        answers = {id: client.cancel(id) for id in ids}
+    if as_json:
+        print_json(answers)
+    else:
+        for id, word in answers.items():
+            print(f"{id} {word if word in _CANCELLED else 'is ' + word + ' already'}")
+    raise typer.Exit(0 if all(word in _CANCELLED for word in answers.values()) else 1)
+
+
+_CANCELLED = ("cancelled", "asked")

@@ -1,0 +1,232 @@
+"""The Python client: submits tasks without the Celery app that defines them, and asks after them."""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from .errors import InvalidInput, ServerUnreachable
+from .model.ids import check_name
+from .model.task import FINAL, Submission, TaskState, TaskStatus
+from .model.views import Evenness, NodeView, PartitionView, measure_evenness
+from .settings import Settings
+from .store.cluster import join_cluster
+from .store.commands import MAX_BATCH
+from .store.store import Store
+from .store.views import find_node, read_views
+from .submission import Item, explain_refusal, make_submission, parse_item
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 5.0
+"""How long an unreachable server is asked again: long enough for one that restarts."""
+
+_FIRST_PAUSE_S: Final = 0.002
+_LONGEST_PAUSE_S: Final = 0.050
+
+
+class ParsyncClient:
+    """Submits tasks to a cluster and asks after them. Any thread may use it; close it, or use it in a `with`.
+
+    Its first request checks the server and the cluster's settings. Any request raises ServerUnreachable if no server
+    answers for `patience_s` seconds, ServerUnfit for a server that is too old or evicts keys, ClusterMismatch for
+    settings that differ from the running cluster's, InvalidInput for what cannot be.
+    """
+
+    def __init__(self, settings: Settings | None = None, patience_s: float = PATIENCE_S) -> None:
+        self.settings = settings or Settings.load()
+        self.store = Store.from_url(
+            self.settings.url, self.settings.cluster, self.settings.retention_s, self.settings.max_starts
+        )
+        self.patience_s = patience_s
+        self._checked = False
+
+    @classmethod
+    def from_url(cls, url: str, cluster: str = "parsync", **settings: Any) -> "ParsyncClient":
+        """A client of the cluster of that name on the server at `url`; connects with its first request."""
+        return cls(Settings.load(url=url, cluster=cluster, **settings))
+
+    def check(self) -> None:
+        """Checks the server and the cluster's settings, once; every other request does so by itself."""
+        self._persist(lambda: None)
+
+    # -- submit ------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        countdown: float | None = None,
+        expires: Any = None,
+        **options: Any,
+    ) -> str:
+        """Submits one task and returns its id; the same id twice is one task.
+
+        countdown: seconds from now before which it does not start. expires: seconds from now, or a datetime, after
+        which it is not started. options: slots, resources, require, priority, strategy, wait_for_capacity (see
+        model/task.py), and time_limit, soft_time_limit, ignore_result, link, headers, ... as in Celery.
+
+        Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the largest there is, if
+        none could ever hold it. A cluster without nodes accepts any task, which then waits for one.
+        """
+        when = {"countdown": countdown, "expires": expires}
+        task = make_submission({"name": name, "args": args, "kwargs": kwargs, "id": id, **when, **options})
+        if refusal := explain_refusal(self.store, task, self.send([task])[0]):
+            raise refusal
+        return task.id
+
+    def submit_many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
+        """Submits tasks, each (name, args, kwargs) or a mapping with the arguments of `submit`; returns their ids.
+
+        One round trip for every 500; an iterator is drawn from as batches are sent, so that millions need no memory
+        but for their ids.
+
+        Raises what `submit` raises, naming the first offending task by its index. What was submitted by then: all
+        earlier batches; of the batch with the offending task nothing, if it was found bad before sending (arguments,
+        options), else all of it that was not refused; nothing after that batch. Submitting the same ids again is safe.
+        """
+        ids: list[str] = []
+        rest = iter(tasks)
+        while batch := list(islice(rest, MAX_BATCH)):
+            made: list[Submission] = []
+            for item in batch:
+                try:
+                    made.append(make_submission(parse_item(item)))
+                except InvalidInput as error:
+                    raise type(error)(f"task {len(ids) + len(made)}: {error}") from None
+            for i, word in enumerate(self.send(made)):
+                if refusal := explain_refusal(self.store, made[i], word):
+                    raise type(refusal)(f"task {len(ids) + i}: {refusal}")
+            ids += [task.id for task in made]
+        return ids
+
+    def send(self, tasks: Sequence[Submission]) -> list[str]:
+        """The word of each task; asked again where no answer came, which is safe because an id is one task."""
+        return self._persist(lambda: self.store.run(self.store.commands.submit(tasks)))
+
+    def _persist(self, request: Callable[[], T]) -> T:
+        """What the request answers; repeats it while the server cannot be reached, with jittered growing pauses."""
+        deadline = time.monotonic() + self.patience_s
+        pause_s = 0.05
+        while True:
+            try:
+                if not self._checked:
+                    join_cluster(self.store, self.settings, create=False)
+                    self._checked = True
+                return request()
+            except ServerUnreachable:
+                if time.monotonic() + pause_s > deadline:
+                    raise
+            time.sleep(random.uniform(0.5, 1.0) * pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+
+    # -- ask ---------------------------------------------------------------------------------------------------------
+
+    def status(self, id: str) -> TaskStatus:
+        """What is known of a task: state, node, slot, attempt, times of each step; state `gone` if nothing is."""
+        return self.statuses([id])[0]
+
+    def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
+        """What is known of each task, in order; one round trip for every 500."""
+        rest = iter([check_name("task id", id) for id in ids])
+        found: list[TaskStatus] = []
+        while batch := list(islice(rest, MAX_BATCH)):
+            found += self._persist(lambda batch=batch: self.store.statuses(batch))  # type: ignore[misc]
+        return found
+
+    def wait(self, ids: Iterable[str], timeout: float | None = None) -> dict[str, TaskStatus]:
+        """Waits until every task is final (or gone: nothing is known of it) and returns what is known of each by id.
+
+        timeout: seconds, None for ever. Raises TimeoutError naming how many are not final.
+        """
+        names = list(dict.fromkeys(check_name("task id", id) for id in ids))
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause_s = _FIRST_PAUSE_S
+        waiting = names
+        while waiting:
+            # Only the head is polled: the others cannot end the wait before it does, and most will be final by then.
+            head, tail = waiting[:MAX_BATCH], waiting[MAX_BATCH:]
+            head = self._not_final(head)
+            waiting = head + tail
+            if not head:
+                continue
+            if deadline is not None and time.monotonic() >= deadline:
+                if late := head + self._not_final(tail):
+                    shown = ", ".join(late[:3]) + (", ..." if len(late) > 3 else "")
+                    raise TimeoutError(f"{len(late)} of {len(names)} tasks are not final after {timeout:g} s: {shown}")
+                break
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
+        return dict(zip(names, self.statuses(names), strict=True))
+
+    def _not_final(self, ids: list[str]) -> list[str]:
+        late: list[str] = []
+        for start in range(0, len(ids), MAX_BATCH):
+            batch = ids[start : start + MAX_BATCH]
+            states = self._persist(lambda batch=batch: self.store.states(batch))  # type: ignore[misc]
+            late += [id for id, state in zip(batch, states, strict=True) if state and TaskState(state) not in FINAL]
+        return late
+
+    def cancel(self, id: str) -> str:
+        """Cancels a task: `cancelled`; `asked` if it runs, so that its node ends it; else the state that it is in.
+
+        That state is succeeded, failed, cancelled, dead or gone: nothing was changed.
+        """
+        check_name("task id", id)
+        word, *state = self._persist(lambda: self.store.run(self.store.commands.cancel(id)))
+        return state[0] if word == "none" else word
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[NodeView]:
+        """Every node, by name."""
+        views = self._persist(lambda: [node for _, nodes in read_views(self.store) for node in nodes])
+        return sorted(views, key=lambda node: node.name)
+
+    def partitions(self) -> list[PartitionView]:
+        """Every partition, by number; none before the cluster's first scheduler."""
+        return self._persist(lambda: [partition for partition, _ in read_views(self.store)])
+
+    def evenness(self) -> Evenness:
+        """How unlike the partitions are in slots, mean score and labels."""
+        return measure_evenness(self.partitions())
+
+    def drain(self, node: str) -> NodeView:
+        """Lets no new claim go to a node, also after it restarts; what runs there goes on. Raises InvalidInput."""
+        return self._set_node(node, "drain")
+
+    def undrain(self, node: str) -> NodeView:
+        """Lets claims go to a node again; raises InvalidInput."""
+        return self._set_node(node, "undrain")
+
+    def _set_node(self, name: str, word: str) -> NodeView:
+        check_name("node name", name)
+        commands = self.store.commands
+        partition = self._persist(lambda: find_node(self.store, name))
+        reply = ["gone"]
+        if partition is not None:
+            reply = self._persist(lambda: self.store.run(commands.set_node(partition, name, word)))
+        if reply[0] == "gone":
+            known = [node.name for node in self.nodes()]
+            there_are = f"there are {', '.join(known[:20])}" if known else "no node is registered"
+            raise InvalidInput(f"no node {name!r}: {there_are}")
+        return next(node for node in self.nodes() if node.name == name)
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.store.client.close()
+
+    def __enter__(self) -> "ParsyncClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,50 @@
+"""The errors that parsync raises, one tree.
+
+    ParsyncError
+    ├── InvalidInput(ValueError)      what was asked for cannot be: the message says what would be right
+    │   ├── UnknownTask               no node knows a task of that name
+    │   └── Infeasible                no registered node could ever hold the task
+    ├── ServerUnfit                   a server that parsync must not run on: too old, evicts keys
+    │   ├── AccessDenied              the server refuses the login, or the login may not do this
+    │   └── ServerUnreachable         no server answers there
+    ├── ClusterMismatch               the cluster runs with other settings than were asked for
+    └── BrokenContract                a script was called wrongly, or met a record that cannot be: a bug, please report
+
+Lost races are not errors: they are values in replies.
+"""
+
+
+class ParsyncError(Exception):
+    """Any error of parsync."""
+
+
+class InvalidInput(ParsyncError, ValueError):
+    """What was asked for cannot be; nothing was done."""
+
+
+class UnknownTask(InvalidInput):
+    """No registered node knows a task of that name."""
+
+
+class Infeasible(InvalidInput):
+    """No registered node could ever hold the task, even if it were empty."""
+
+
+class ServerUnfit(ParsyncError):
+    """The server is too old, evicts keys, or is not what its address says."""
+
+
+class AccessDenied(ServerUnfit):
+    """The server refuses the login, or the login may not do what was asked; nothing was done."""
+
+
+class ServerUnreachable(ServerUnfit):
+    """No server answers at that address; whether the last request was executed is not known."""
+
+
+class ClusterMismatch(ParsyncError):
+    """The running cluster has other settings than were asked for."""
+
+
+class BrokenContract(ParsyncError):
+    """A script refused its arguments or met an impossible record."""

@@ -1,0 +1,1 @@
+"""Celery: how tasks get into parsync, and how a worker becomes a node."""

@@ -1,0 +1,258 @@
+"""The agent: parsync's part inside a Celery worker. It registers the node, renews its lease, answers doorbells, and
+brings outcomes home.
+
+Three hands, each with its connection: the worker's event loop answers doorbells (`answer`); a thread brings outcomes
+home (homeward.py); a thread renews the lease, compares what the node holds with what it runs, and ends what was
+cancelled. The table of runs (runs.py) is what they share.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from ..errors import ParsyncError
+from ..model.needs import Bundle
+from ..model.node import Lease
+from ..settings import Settings
+from ..store.cluster import ClusterConfig, join_cluster
+from ..store.commands import MAX_BATCH, Place
+from ..store.store import Store
+from .homeward import Homeward
+from .runs import Key, Run, Runs
+from .verdicts import announce
+
+log = logging.getLogger("parsync.agent")
+
+BEFORE_CLUSTER_S = 1.0
+"""How often a node asks whether its cluster exists by now."""
+
+
+@dataclass(slots=True)
+class NodeSpec:
+    """What a worker offers as a node."""
+
+    name: str
+    offer: Bundle
+    score: float
+    task_names: list[str] = field(default_factory=list)
+
+
+class Agent:
+    """The agent of one worker process. The worker's steps set what is theirs to do: the functions below `leaving`."""
+
+    def __init__(self, app: Any, settings: Settings, spec: NodeSpec) -> None:
+        self.app, self.settings, self.spec = app, settings, spec
+        self.store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+        self.partition, self.inc = -1, 0
+        self.leaving = False
+        self.on_registered: Callable[[], None] = lambda: None
+        self.on_superseded: Callable[[], None] = lambda: None
+        self.end_run: Callable[[Any, str], None] = lambda request, signal: None
+        self.drop_run: Callable[[Any], None] = lambda request: None
+        self.send_event: Callable[..., Any] | None = None
+        self.runs = Runs()
+        self._seen: set[Key] = set()
+        self._moved = 0
+        self._stop = threading.Event()
+        self._poke = threading.Event()
+        self._home = Homeward(self.store, self.runs)
+        self._renewer = threading.Thread(target=self._renewing, name="parsync-renew", daemon=True)
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the threads; the node registers as soon as the cluster is set up."""
+        self._home.start()
+        self._renewer.start()
+
+    def leave(self) -> None:
+        """The worker shuts down: no new claims; what has not started is placed elsewhere. Safe in a signal handler."""
+        if not self.leaving:  # once only: a second signal could find this very thread inside `set`
+            self.leaving = True
+            self._poke.set()
+
+    def stop(self) -> None:
+        """After the pool has ended: brings the last outcomes home, gives every lease back, marks the node down."""
+        self.leave()
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._poke.set()
+        if not self._renewer.is_alive():
+            return
+        self._home.close()
+        for thread in (self._home, self._renewer):
+            thread.join(timeout=10)
+        try:
+            self._depart()
+        except (ParsyncError, RedisError, OSError) as error:
+            log.warning("node %s could not leave in order: %s", self.spec.name, error)
+
+    def _depart(self) -> None:
+        if self.inc:
+            self._give_back(self.store, self._leases(self.store), "its worker stopped")
+            self.store.run(self.store.commands.reclaim(self.partition, self.spec.name, self.inc, self._moved))
+
+    # -- doorbells: the worker's event loop ----------------------------------------------------------------------------
+
+    def answer(self, headers: dict[str, Any]) -> tuple[Run, bytes] | None:
+        """A doorbell rang: asks to start; the run and its message, or None if there is nothing to run (again)."""
+        task, attempt, slot = str(headers["id"]), str(headers["attempt"]), int(headers["slot"])
+        inc, since_ms = int(headers["inc"]), int(headers["since"])
+        slots = frozenset(int(number) for number in str(headers.get("slots", slot)).split(","))
+        run = Run(Place(task, attempt, self.partition, self.spec.name, slot, inc, since_ms), more_slots=slots)
+        if inc != self.inc or self.leaving or not self.runs.enter(run):
+            return None
+        try:
+            word, message = self.store.run(self.store.commands.start(run.place))
+        except (ParsyncError, RedisError, OSError) as error:
+            log.warning("task %s could not ask to start: %s; its doorbell will ring again", task, error)
+            self.runs.drop([run])
+            return None
+        if word == "refused":
+            log.info("task %s attempt %s may not start (%s)", task, attempt, message)
+            self.ended(run, "refused")
+            return None
+        return run, message
+
+    def run_of(self, place: Any) -> Run | None:
+        """The run that a request's `parsync` header names, if it is one of this process's."""
+        if not isinstance(place, dict) or "attempt" not in place:
+            return None
+        return self.runs.get((str(place["id"]), str(place["attempt"]), int(place["slot"])))
+
+    def ended(self, run: Run, outcome: str) -> None:
+        """A run has ended: succeeded, failed, cancelled, again, lost (its process), refused; the first word counts."""
+        if self.runs.end(run, outcome):
+            self._home.bring(run)
+
+    # -- the thread that renews ----------------------------------------------------------------------------------------
+
+    def _renewing(self) -> None:
+        store, config = self.store.again(), None
+        while not self._stop.is_set():
+            try:
+                if config is None:
+                    config = self._join(store)
+                if config is not None:
+                    if not self.inc:
+                        self._register(store, config)
+                    self._pass(store, config)
+            except (ParsyncError, RedisError, OSError) as error:
+                log.warning("node %s: %s", self.spec.name, error)
+            except Exception:
+                # whatever it is (a result backend's own error, say), the lease must go on being renewed
+                log.exception("node %s: unexpected", self.spec.name)
+            pause_s = config.lease_s / 5 if config else BEFORE_CLUSTER_S
+            if self.leaving:
+                self._stop.wait(min(pause_s, 0.2))
+            else:
+                self._poke.wait(pause_s)
+
+    def _join(self, store: Store) -> ClusterConfig | None:
+        config = join_cluster(store, self.settings, create=False)
+        if config is None:
+            log.debug("node %s waits for the first scheduler of cluster %s", self.spec.name, store.keys.cluster)
+        return config
+
+    def _register(self, store: Store, config: ClusterConfig) -> None:
+        spec, commands = self.spec, store.commands
+        labels = " ".join(f"{name}:{value}" for name, value in spec.offer.labels)
+        deal = commands.deal_node(spec.name, config.partitions, labels, spec.offer.slots, spec.score)
+        partition = store.run(deal)
+        store.run(commands.offer(spec.name, spec.offer.text, spec.task_names))  # first, so that no submit is refused
+        inc, _ = store.run(commands.register_node(partition, spec.name, self.inc, spec.score, spec.offer.text))
+        self.partition, self.inc, self._moved = partition, inc, 0
+        log.info("node %s is up: %s, score %g, partition p%d, incarnation %d",
+                 spec.name, spec.offer.text, spec.score, self.partition, self.inc)  # fmt: skip
+        self.on_registered()
+
+    def _pass(self, store: Store, config: ClusterConfig) -> None:
+        """Renews; then compares leases with runs, ends what must not go on, and announces verdicts."""
+        commands, name = store.commands, self.spec.name
+        reply = store.run(commands.renew(self.partition, name, self.inc))
+        if reply[0] == "superseded":
+            log.critical("another worker has registered as node %s: this one stops", name)
+            self._end(self.runs.going())
+            self.on_superseded()
+            return
+        if reply[0] == "lapsed":
+            log.warning("node %s was given up: what it ran is stopped, and it registers again", name)
+            self._end(self.runs.going())
+            if not self.leaving:
+                self._register(store, config)
+            return
+        self._moved = int(reply[1])
+        if self.leaving:
+            if reply[2] != "leaving":
+                store.run(commands.set_node(self.partition, name, "leaving", self.inc))
+            self._give_back(store, self._unknown(store), "its worker shuts down")
+            return
+        self._end([run for run in self.runs.going() if run.place.inc != self.inc])
+        self._compare(store)
+        self._end_cancelled(store)
+        announce(store, self.app, self.send_event)
+
+    def _leases(self, store: Store) -> list[Lease]:
+        """The leads of what this incarnation holds, as Redis has it."""
+        node = store.nodes(self.partition).get(self.spec.name)
+        if node is None:
+            return []
+        return [lease for lease in store.leases(self.partition, [node]) if lease.inc == self.inc and lease.slots]
+
+    def _unknown(self, store: Store) -> list[Lease]:
+        """Leases of which this process runs nothing.
+
+        The table is read second: a run enters it before it asks to start, and leaves it after its lease is gone.
+        """
+        leases, keys = self._leases(store), self.runs.keys()
+        return [lease for lease in leases if (lease.task, lease.attempt, lease.slot) not in keys]
+
+    def _compare(self, store: Store) -> None:
+        """Rings for leases that twice in a row were held and not run: their doorbell was lost."""
+        unknown = self._unknown(store)
+        twice = [lease for lease in unknown if (lease.task, lease.attempt, lease.slot) in self._seen]
+        self._seen = {(lease.task, lease.attempt, lease.slot) for lease in unknown}
+        words = store.run_all([store.commands.ring(_place(self.partition, lease)) for lease in twice])
+        for lease, word in zip(twice, words, strict=True):
+            if word == "rung":
+                log.info("rang again for task %s on slot %s/%d", lease.task, lease.node, lease.slot)
+
+    def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
+        """Tasks back to pending, then their slots free."""
+        places = [_place(self.partition, lease) for lease in leases]
+        for at in range(0, len(places), MAX_BATCH):
+            some = places[at : at + MAX_BATCH]
+            store.run(store.commands.requeue([(place, why) for place in some]))
+            store.run(store.commands.release(self.partition, some))
+
+    def _end_cancelled(self, store: Store) -> None:
+        """Ends the runs whose tasks were cancelled, by the signal that the cancel names."""
+        runs = self.runs.going()
+        if not runs:
+            return
+        with store.client.pipeline(transaction=False) as pipe:
+            for run in runs:
+                pipe.hmget(store.keys.task(run.place.task), "attempt", "cancel")
+            rows = pipe.execute()
+        for run, (attempt, how) in zip(runs, rows, strict=True):
+            if attempt and attempt.decode() == run.place.attempt and how and how.decode() not in ("after", run.ending):
+                run.ending = how.decode()
+                self.end_run(run.request, run.ending)
+
+    def _end(self, runs: list[Run]) -> None:
+        """Ends runs that do not count any more, without a word to anybody: their tasks are others' now."""
+        for run in runs:
+            if not run.ending:
+                run.ending = "SIGKILL"
+                self.drop_run(run.request)
+
+
+def _place(partition: int, lease: Lease) -> Place:
+    return Place(lease.task, lease.attempt, partition, lease.node, lease.slot, lease.inc, lease.since_ms)

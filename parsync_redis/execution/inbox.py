@@ -1,0 +1,158 @@
+"""The inbox of a node: a step of the worker's consumer that answers doorbells and hands tasks to Celery."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery import bootsteps
+from celery.app.task import Context
+from celery.exceptions import InvalidTaskError
+from kombu import Consumer, Queue
+from kombu.exceptions import ContentDisallowed, DecodeError
+from kombu.serialization import prepare_accept_content
+from kombu.transport.virtual import Message
+
+from ..wire.message import open_envelope
+from .request import watch
+from .runs import Run
+
+log = logging.getLogger("parsync.agent")
+
+
+class Delivered(Message):
+    """A task's message that came from its record, not from a queue: there is nothing to acknowledge."""
+
+    def ack(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing."""
+
+    reject = requeue = ack
+
+
+class Inbox(bootsteps.ConsumerStep):
+    """Consumes the node's inbox. A doorbell is not acknowledged: lost or repeated, the lease is what counts."""
+
+    requires = ("celery.worker.consumer:Tasks",)
+
+    def __init__(self, consumer: Any, **kwargs: Any) -> None:
+        self.agent: Any = getattr(consumer.controller, "parsync_agent", None)
+        self.enabled = self.agent is not None
+        self.consumer = consumer
+        self.queue = ""
+        self.consumers: Any = None
+        super().__init__(consumer, **kwargs)
+
+    def include_if(self, consumer: Any) -> bool:
+        """Only for a node."""
+        return self.enabled
+
+    # -- listening ---------------------------------------------------------------------------------------------------
+
+    def start(self, consumer: Any) -> None:
+        """Consumes; before the node is registered, as soon as it is."""
+        events = consumer.event_dispatcher
+        self.agent.send_event = events.send if events and events.enabled else None
+        self.agent.on_registered = lambda: consumer.hub.call_soon(self._listen, consumer)
+        if self.agent.inc:
+            self._listen(consumer)
+
+    def _listen(self, consumer: Any) -> None:
+        """Consumes the inbox of the node's partition, once: a node that registers again keeps its consumer."""
+        wanted = self._inbox()
+        if self.consumers and wanted == self.queue:
+            return
+        if self.consumers:
+            super().stop(consumer)
+        self.queue = wanted
+        super().start(consumer)
+
+    def _inbox(self) -> str:
+        return str(self.agent.store.keys.inbox(self.agent.partition, self.agent.spec.name))
+
+    def get_consumers(self, channel: Any) -> list[Any]:
+        """One, of the inbox, without acknowledgements."""
+        queue = Queue(self.queue, routing_key=self.queue, no_ack=True)
+        return [Consumer(channel, queues=[queue], no_ack=True, on_message=self._on_doorbell, accept=["json"])]
+
+    def stop(self, consumer: Any) -> None:
+        """Stops consuming. What Celery had not begun it has thrown away by now, so that it goes back."""
+        super().stop(consumer)
+        self.consumers = None
+        for run in self.agent.runs.going():
+            if not run.request.time_start and _forgotten(consumer, run.request):
+                self.agent.ended(run, "lost")
+
+    # -- doorbells ---------------------------------------------------------------------------------------------------
+
+    def _on_doorbell(self, message: Any) -> None:
+        headers = message.headers or {}
+        try:
+            if headers.get("task") != "parsync.doorbell":
+                raise ValueError("no doorbell")
+            answer = self.agent.answer(headers)
+        except (KeyError, ValueError, TypeError):
+            log.error("a message that is no doorbell was in the inbox, and is dropped: %r", headers)
+            return
+        if answer is not None:
+            self._deliver(message.channel, *answer)
+
+    def _deliver(self, channel: Any, run: Run, message: bytes) -> None:
+        """Hands a task to Celery as if its message had come from a queue.
+
+        A message that Celery cannot take ends its task as failed: whatever is wrong with it, the worker lives on.
+        """
+        consumer, place = self.consumer, run.place
+        make: Any = Delivered
+        delivered: Any = None
+        try:
+            payload = open_envelope(message)
+            headers = payload["headers"]
+            carried = headers.get("parsync")
+            headers["parsync"] = {
+                **(carried if isinstance(carried, dict) else {}), "id": place.task, "attempt": place.attempt,
+                "node": place.node, "slot": place.slot, "partition": place.partition, "inc": place.inc,
+            }  # fmt: skip
+            accept = prepare_accept_content(consumer.app.conf.accept_content)
+            delivered = make(payload, channel=channel, accept=accept)
+            strategy = self._strategy(headers.get("task"))
+            if strategy is None:
+                consumer.on_unknown_task(None, delivered, KeyError(headers.get("task")))
+                self.agent.ended(run, "failed")
+                return
+            strategy(delivered, None, _nothing, _nothing, consumer.on_task_message)
+        except (InvalidTaskError, ContentDisallowed, DecodeError) as error:
+            if delivered is not None:
+                consumer.on_invalid_task(None, delivered, error)
+            self._failed(run, error)
+        except Exception as error:
+            log.error("the message of task %s cannot be run: %r", place.task, error, exc_info=True)
+            self._failed(run, error)
+
+    def _strategy(self, name: Any) -> Any:
+        """How Celery takes a task of that name, None if it knows none; a task may be younger than the worker."""
+        consumer = self.consumer
+        task = consumer.app.tasks.get(name)
+        if task is not None and (watch(task) or name not in consumer.strategies):
+            consumer.strategies[name] = task.start_strategy(consumer.app, consumer)
+        return consumer.strategies.get(name)
+
+    def _failed(self, run: Run, error: Exception) -> None:
+        """The task failed before it ran: whoever waits for its result is told."""
+        try:
+            id = run.place.task
+            self.consumer.app.backend.mark_as_failure(id, InvalidTaskError(str(error)), request=Context(id=id))
+        except Exception as trouble:
+            log.error("the result of task %s could not be stored: %r", run.place.task, trouble)
+        self.agent.ended(run, "failed")
+
+
+def _forgotten(consumer: Any, request: Any) -> bool:
+    """Whether Celery forgets a request that has not begun when its consumer closes.
+
+    A pool that can flush throws away what waits there; what waits for its rate limit is thrown away in any case.
+    """
+    return bool(getattr(consumer.pool, "flush", None)) or bool(consumer.task_buckets[request.task.name])
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What is called where Celery would acknowledge or reject a message."""

@@ -1,0 +1,97 @@
+"""Verdicts: tasks that ended where no worker saw it (cancelled, dead); who has an app tells the result backend."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from billiard.exceptions import WorkerLostError
+from celery import Celery
+from celery.app.task import Context
+from celery.backends.base import DisabledBackend
+from kombu.serialization import prepare_accept_content
+from kombu.transport.virtual import Message
+
+from ..store.store import Store
+from ..wire.message import open_envelope
+
+log = logging.getLogger("parsync.agent")
+
+MOST = 100
+
+SendEvent = Callable[..., Any]
+"""Sends an event of Celery: its type, then its fields."""
+
+
+def announce(store: Store, app: Celery, send_event: SendEvent | None = None) -> int:
+    """Tells the result backend of up to 100 verdicts, the oldest first. How many."""
+    client: Any = store.client
+    entries = client.lrange(store.keys.queue("verdicts"), -MOST, -1)
+    return announce_these(store, app, reversed(entries), send_event)
+
+
+def announce_these(store: Store, app: Celery, entries: Iterable[bytes], send_event: SendEvent | None = None) -> int:
+    """Tells the result backend of these verdicts; each is announced by one process only, whose app knows the task.
+
+    One that cannot be told now (the backend is away), or not here, goes back to the list.
+    """
+    client: Any = store.client
+    key, done = store.keys.queue("verdicts"), 0
+    for entry in entries:
+        if client.lrem(key, -1, entry) != 1:
+            continue
+        id = entry.decode().partition(" ")[0]
+        name, message = client.hmget(store.keys.task(id), "name", "message")
+        told = False
+        try:
+            if name is None or name.decode() in app.tasks:
+                _tell(app, entry.decode(), message, send_event)
+                told = True
+                done += 1
+        except Exception as error:
+            log.warning("the verdict %r waits for the result backend: %r", entry, error)
+        if not told:
+            client.lpush(key, entry)
+    return done
+
+
+def can_announce(app: Celery) -> bool:
+    """Whether this app has a result backend; one without leaves verdicts to others."""
+    return not isinstance(app.backend, DisabledBackend)
+
+
+def _tell(app: Celery, entry: str, message: bytes | None, send_event: SendEvent | None) -> None:
+    id, state, why = (*entry.split(" ", 2), "", "")[:3]
+    context = context_of(app, message) if message else Context(id=id)
+    if state == "cancelled":
+        app.backend.mark_as_revoked(id, why or "cancelled", request=context, store_result=not context.ignore_result)
+        if send_event:
+            send_event("task-revoked", uuid=id, terminated=False, signum=None, expired=False)
+    else:
+        error = WorkerLostError(why)
+        app.backend.mark_as_failure(id, error, request=context, store_result=not context.ignore_result)
+        if send_event:
+            send_event("task-failed", uuid=id, exception=repr(error), traceback="")
+
+
+def context_of(app: Celery, message: bytes) -> Context:
+    """The request context of a task message, with its chord and callbacks, for a backend that needs to know of them."""
+    try:
+        payload = open_envelope(message)
+        opened: Any = Message(payload, channel=_Decoder(), accept=prepare_accept_content(app.conf.accept_content))
+        _, _, embed = opened.decode()
+    except Exception as error:
+        log.warning("the message of a task that has ended cannot be read: %s", error)
+        return Context()
+    return Context(payload["headers"], **{k: embed.get(k) for k in ("chord", "chain", "callbacks", "errbacks")})
+
+
+class _Decoder:
+    """As much of a channel as kombu's Message needs to open a body."""
+
+    no_ack_consumers = None
+
+    @staticmethod
+    def decode_body(body: str, encoding: str | None = None) -> bytes:
+        import base64
+
+        return base64.b64decode(body) if encoding == "base64" else body.encode()

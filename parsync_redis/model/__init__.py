@@ -1,0 +1,1 @@
+"""Values without I/O: ids, needs and offers, tasks, nodes, claims."""

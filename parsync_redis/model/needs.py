@@ -1,0 +1,103 @@
+"""Needs and offers: what a task asks of a node, what a node has. Both are written as the same words.
+
+    slots=2 gpu=1 mem=4294967296 gpu_model:a100
+
+`slots` first, then the amounts by name, then the labels by name. The text is what Redis stores and what scripts compare
+(lua/lib/fits.lua); placement/fits.py says when an offer fits a need.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+from ..errors import InvalidInput
+from .ids import check_name
+
+MAX_AMOUNT: Final = 2**53 - 1
+MAX_SLOTS: Final = 10_000
+_UNITS: Final = {
+    "": 1,
+    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+_AMOUNT: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
+
+
+def parse_amount(name: str, value: object) -> int:
+    """An amount of a resource as an integer in its smallest unit: 1, "64GiB", "1.5GB"; raises InvalidInput."""
+    amount: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        amount = value
+    elif isinstance(value, str) and (match := _AMOUNT.fullmatch(value.strip())) and match[2] in _UNITS:
+        exact = Decimal(match[1]) * _UNITS[match[2]]
+        amount = int(exact) if exact == exact.to_integral_value() else None
+    if amount is None or not 0 <= amount <= MAX_AMOUNT:
+        units = " ".join(unit for unit in _UNITS if unit)
+        raise InvalidInput(
+            f"resource {name}={value!r} is not an amount: it must be a whole number from 0 to 2^53-1, "
+            f"or a number with one of the units {units}"
+        )
+    return amount
+
+
+def check_slots(value: object) -> int:
+    """The number of slots as given; raises InvalidInput unless it is a whole number from 1 to 10,000."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SLOTS:
+        raise InvalidInput(f"slots={value!r} is not valid: it must be a whole number from 1 to {MAX_SLOTS:,}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Slots, amounts of resources and labels: a task's needs or a node's offer."""
+
+    slots: int = 1
+    resources: tuple[tuple[str, int], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    text: str = field(default="", compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        slots: object = 1,
+        resources: Mapping[str, object] | None = None,
+        labels: Mapping[str, object] | None = None,
+    ) -> "Bundle":
+        """Checks and normalises: names are well formed, amounts whole; raises InvalidInput."""
+        count = check_slots(slots)
+        amounts: list[tuple[str, int]] = []
+        for name in (*(resources or {}), *(labels or {})):
+            if not isinstance(name, str):
+                raise InvalidInput(f"a resource or label name must be text, not {name!r:.80}")
+        for name, value in sorted((resources or {}).items()):
+            check_name("resource name", name)
+            if name == "slots":
+                raise InvalidInput("resource name 'slots' is taken: use slots=N")
+            amounts.append((name, parse_amount(name, value)))
+        marks = [
+            (check_name("label name", name), check_name("label value", value))
+            for name, value in sorted((labels or {}).items())
+        ]
+        words = [f"slots={count}", *(f"{n}={a}" for n, a in amounts), *(f"{n}:{v}" for n, v in marks)]
+        return cls(count, tuple(amounts), tuple(marks), " ".join(words))
+
+
+@lru_cache(maxsize=4096)
+def parse_bundle(text: str) -> Bundle:
+    """The bundle that a text written by `Bundle.of` stands for."""
+    slots, resources, labels = 0, [], []
+    for word in text.split():
+        if ":" in word:
+            name, _, value = word.partition(":")
+            labels.append((name, value))
+        else:
+            name, _, value = word.partition("=")
+            if name == "slots":
+                slots = int(value)
+            else:
+                resources.append((name, int(value)))
+    return Bundle(slots, tuple(resources), tuple(labels), text)

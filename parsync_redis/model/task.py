@@ -1,0 +1,181 @@
+"""A task: its states, what may be asked for it, and what is known of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from ..errors import InvalidInput
+from .needs import Bundle
+
+
+class TaskState(StrEnum):
+    """Where a task is on its way; `gone` is for an id of which nothing is known."""
+
+    PENDING = "pending"
+    TAKEN = "taken"
+    PLACED = "placed"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+    GONE = "gone"
+
+    @property
+    def final(self) -> bool:
+        """Whether the state never changes any more."""
+        return self in FINAL
+
+
+FINAL: Final = frozenset((TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD))
+
+TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
+    (TaskState.GONE, "submit"): frozenset((TaskState.PENDING,)),
+    (TaskState.PENDING, "take"): frozenset((TaskState.TAKEN,)),
+    (TaskState.TAKEN, "untake"): frozenset((TaskState.PENDING,)),
+    (TaskState.TAKEN, "settle"): frozenset((TaskState.PLACED,)),
+    (TaskState.TAKEN, "start"): frozenset((TaskState.RUNNING,)),
+    (TaskState.PLACED, "start"): frozenset((TaskState.RUNNING,)),
+    (TaskState.RUNNING, "finish"): frozenset(
+        (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.PENDING)
+    ),
+    (TaskState.TAKEN, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED)),
+    (TaskState.PLACED, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED)),
+    (TaskState.RUNNING, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED, TaskState.DEAD)),
+    (TaskState.PENDING, "cancel"): frozenset((TaskState.CANCELLED,)),
+    (TaskState.TAKEN, "cancel"): frozenset((TaskState.CANCELLED,)),
+    (TaskState.PLACED, "cancel"): frozenset((TaskState.CANCELLED,)),
+}
+"""Which verb takes a task from which state to which; nothing else changes a state. A test holds the scripts to it."""
+
+
+class Strategy(StrEnum):
+    """How a scheduler weighs freshness against score; see placement/strategy.py."""
+
+    LATENCY = "latency"
+    QUALITY = "quality"
+    ADAPTIVE = "adaptive"
+
+
+ONE_SLOT: Final = Bundle.of()
+
+CELERY_OPTIONS: Final = (
+    "expires", "time_limit", "soft_time_limit", "ignore_result", "shadow", "serializer", "headers", "link",
+    "link_error", "reply_to", "root_id", "parent_id",
+)  # fmt: skip
+"""The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""
+
+_KNOWN: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """What may be asked for a task: `parsync={...}` in Celery, keyword arguments of the client, flags of the CLI.
+
+    slots: slots of one node that the task holds (1 to 10,000).
+    resources: amounts of the node's declared resources that it holds, {"mem": "4GiB", "gpu": 1}.
+    require: labels that the node must have, {"gpu_model": "a100"}.
+    priority: 0 to 9; larger goes first; default 0.
+    strategy: "latency", "quality" or "adaptive" for this task, instead of the schedulers' own.
+    wait_for_capacity: wait for a node that could hold it, instead of being refused when none is known.
+    """
+
+    needs: Bundle = ONE_SLOT
+    priority: int = 0
+    strategy: str = ""
+    wait_for_capacity: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any] | None) -> "TaskOptions":
+        """Checks a mapping of options; raises InvalidInput naming what is known."""
+        if not options:
+            return DEFAULT_OPTIONS
+        if not isinstance(options, Mapping):
+            raise InvalidInput(f"parsync options must be a mapping, not {type(options).__name__}")
+        for name in options:
+            if name not in _KNOWN:
+                raise InvalidInput(f"unknown parsync option {name!r}: known are {', '.join(_KNOWN)}")
+        for name in ("resources", "require"):
+            if not isinstance(options.get(name, {}), Mapping):
+                raise InvalidInput(f"parsync option {name} must be a mapping, not {options[name]!r}")
+        priority = options.get("priority", 0)
+        if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= 9:
+            raise InvalidInput(
+                f"priority={priority!r} is not valid: it must be a whole number from 0 to 9, larger first"
+            )
+        strategy = options.get("strategy", "")
+        if strategy not in ("", None, *Strategy):
+            raise InvalidInput(f"strategy={strategy!r} is not known: known are {', '.join(Strategy)}")
+        wait = options.get("wait_for_capacity", False)
+        if not isinstance(wait, bool):
+            raise InvalidInput(f"wait_for_capacity={wait!r} is not valid: it must be True or False")
+        needs = Bundle.of(options.get("slots", 1), options.get("resources"), options.get("require"))
+        return cls(needs, priority, str(strategy or ""), wait)
+
+
+DEFAULT_OPTIONS: Final = TaskOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One task as `submit` takes it; `message` is the Celery message as kombu would put it on a list."""
+
+    id: str
+    name: str
+    message: bytes
+    options: TaskOptions = DEFAULT_OPTIONS
+    delay_ms: int | None = None
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A task as a scheduler has it: `attempt` is the fence ('2@17': the second attempt of submission 17).
+
+    `ready_ms` is since when it could be taken (server time): submitted, due, or put back.
+    """
+
+    id: str
+    attempt: str
+    needs: str
+    strategy: str
+    ready_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """What is known of a task. Times are the server's, in milliseconds since 1970, None for steps not reached."""
+
+    id: str
+    state: TaskState
+    name: str = ""
+    attempt: int = 0
+    starts: int = 0
+    partition: int | None = None
+    node: str | None = None
+    slot: int | None = None
+    scheduler: str | None = None
+    needs: str = ""
+    priority: int = 0
+    strategy: str = ""
+    why: str = ""
+    cancel_asked: bool = False
+    times: Mapping[str, int | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, id: str, record: Mapping[str, str]) -> "TaskStatus":
+        """Reads a task record; an empty one is a task that is gone."""
+        if not record.get("state"):
+            return cls(id, TaskState.GONE, times={})
+
+        def number(name: str) -> int | None:
+            return int(float(record[name])) if record.get(name) else None
+
+        return cls(
+            id, TaskState(record["state"]), record.get("name", ""), int(record["attempt"].partition("@")[0]),
+            number("starts") or 0, number("partition"), record.get("node"), number("slot"), record.get("scheduler"),
+            record.get("needs", ""), number("priority") or 0, record.get("strategy", ""), record.get("why", ""),
+            "cancel" in record,
+            {step: number(f"{step}_ms") for step in ("submitted", "ready", "taken", "placed", "started", "finished")},
+        )  # fmt: skip

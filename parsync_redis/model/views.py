@@ -1,0 +1,88 @@
+"""Nodes and partitions as people look at them, and how evenly nodes are dealt to partitions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node: `slots` that it declares, `free` that may be claimed now, `held` that have a lease.
+
+    state: up, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left what is
+    not held of it.
+    """
+
+    name: str
+    partition: int
+    state: str
+    draining: bool
+    inc: int
+    score: float
+    slots: int
+    free: int
+    held: int
+    resources: Mapping[str, int]
+    left: Mapping[str, int]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition: its nodes, their slots in all, those that are free, the mean score of a slot (None if it has none).
+
+    labels: label ('zone:a') -> slots on nodes that have it. version grows with every change, epoch with its nodes.
+    """
+
+    number: int
+    version: int
+    epoch: int
+    nodes: int
+    slots: int
+    free: int
+    mean_score: float | None
+    labels: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Evenness:
+    """How unlike partitions are: (max - min) / mean over the partitions, 0 is even; None where there is no mean.
+
+    slots over all partitions; mean_score and each label's share of the slots over those that have slots.
+    """
+
+    slots: float | None
+    mean_score: float | None
+    labels: Mapping[str, float | None]
+
+
+def gather_partition(
+    number: int, version: int, epoch: int, nodes: Sequence[NodeView]
+) -> PartitionView:  # fmt: skip
+    """A partition's view from those of its nodes; nodes that are down count for nothing."""
+    present = [node for node in nodes if node.state != "down"]
+    slots = sum(node.slots for node in present)
+    labels: dict[str, int] = {}
+    for node in present:
+        for name, value in node.labels.items():
+            labels[f"{name}:{value}"] = labels.get(f"{name}:{value}", 0) + node.slots
+    mean = sum(node.score * node.slots for node in present) / slots if slots else None
+    free = sum(node.free for node in present)
+    return PartitionView(number, version, epoch, len(present), slots, free, mean, dict(sorted(labels.items())))
+
+
+def measure_evenness(partitions: Sequence[PartitionView]) -> Evenness:
+    """The spread of slots, of mean score and of each label's share over the partitions."""
+    filled = [p for p in partitions if p.slots]
+    labels = sorted({label for p in filled for label in p.labels})
+    return Evenness(
+        spread(p.slots for p in partitions),
+        spread(p.mean_score for p in filled if p.mean_score is not None),
+        {label: spread(p.labels.get(label, 0) / p.slots for p in filled) for label in labels},
+    )
+
+
+def spread(values: Iterable[float]) -> float | None:
+    """(max - min) / mean; None if there are no values or their mean is 0."""
+    numbers = list(values)
+    mean = sum(numbers) / len(numbers) if numbers else 0
+    return (max(numbers) - min(numbers)) / abs(mean) if mean else None

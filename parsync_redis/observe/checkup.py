@@ -1,0 +1,210 @@
+"""The check-up behind `parsync doctor`: facts of the server and the cluster, each judged by a small function."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from redis.exceptions import RedisError
+
+from ..errors import ClusterMismatch, ServerUnfit, ServerUnreachable
+from ..model.views import NodeView
+from ..settings import Settings
+from ..store import commands
+from ..store.cluster import join_cluster
+from ..store.members import read_schedulers
+from ..store.store import Store
+from ..store.views import pipe, read_views
+from .audit import audit
+
+Level = Literal["ok", "warn", "fail"]
+LOOK_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, how it is, and the mend where it is not well."""
+
+    name: str
+    level: Level
+    text: str
+    mend: str = ""
+
+
+def check_up(store: Store, settings: Settings, with_audit: bool = False) -> list[Check]:
+    """Looks at everything; watches counters for up to one lease. An unreachable server is a failed check too."""
+    found: list[Check] = []
+    try:
+        found += _checks(store, settings, with_audit)
+    except ServerUnreachable as error:
+        found.append(Check("server", "fail", str(error), "start it, or say where it is with --url or PARSYNC_URL"))
+    return found
+
+
+def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Check]:
+    try:
+        info = store.check_server()
+        yield Check("server", "ok", f"{info['name']} {info['version']} at {store.address}")
+        yield Check("eviction", "ok", "maxmemory-policy noeviction")
+    except ServerUnreachable:
+        raise
+    except ServerUnfit as error:
+        yield Check("server", "fail", str(error))
+        return
+    yield judge_memory(info)
+    yield judge_persistence(info, _save_points(store))
+    yield judge_role(info)
+    yield judge_scripts(_loaded(store))
+    try:
+        config = join_cluster(store, settings, create=False)
+    except ClusterMismatch as error:
+        yield Check("cluster", "fail", str(error))
+        return
+    if config is None:
+        yield Check("cluster", "warn", f"no scheduler has joined {settings.cluster!r} yet", "parsync scheduler")
+        return
+    yield Check(
+        "cluster", "ok",
+        f"{settings.cluster}: partitions={config.partitions} gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
+    )  # fmt: skip
+    alive, still = _watch(lambda: _counters(store), config.lease_s)
+    yield from judge_schedulers(alive, still, _keeper(store))
+    hearing = pipe(store, [("pubsub_numsub", store.keys.tick)])[0][0][1]
+    yield judge_subscribers(int(hearing), len(alive))
+    yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
+    yield _queue(store)
+    if with_audit:
+        yield judge_audit(audit(store))
+
+
+# -- looking ---------------------------------------------------------------------------------------------------------
+
+
+def _save_points(store: Store) -> str | None:
+    try:
+        return str(store.client.config_get("save").get("save", ""))
+    except RedisError:
+        return None
+
+
+def _loaded(store: Store) -> list[bool]:
+    return [bool(there) for there in pipe(store, [("script_exists", *(s.sha for s in commands.ALL))])[0]]
+
+
+def _counters(store: Store) -> dict[str, int]:
+    return {scheduler.name: scheduler.counter for scheduler in read_schedulers(store)}
+
+
+def _keeper(store: Store) -> str:
+    return next((scheduler.name for scheduler in read_schedulers(store) if scheduler.keeper), "")
+
+
+def _watch(look: Callable[[], Mapping[str, int]], lease_s: float) -> tuple[list[str], list[str]]:
+    """Whose counter moves within one lease, and whose stands still."""
+    first = look()
+    deadline = time.monotonic() + lease_s
+    moved: set[str] = set()
+    while moved < first.keys() and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+        now = look()
+        moved |= {name for name, counter in first.items() if now.get(name, counter) != counter}
+    return sorted(moved), sorted(first.keys() - moved)
+
+
+def _queue(store: Store) -> Check:
+    keys = store.keys
+    counts = pipe(store, [("zcard", keys.queue("pending")), ("zcard", keys.queue("later")),
+                          ("hlen", keys.queue("taken")), ("hlen", keys.queue("placed"))])  # fmt: skip
+    pending, later, taken, placed = counts
+    return Check("tasks", "ok", f"{pending} pending, {later} not due yet, {taken} taken, {placed} placed or running")
+
+
+# -- judging: pure ---------------------------------------------------------------------------------------------------
+
+
+def judge_memory(info: Mapping[str, Any]) -> Check:
+    """Warns above 80 % of maxmemory: with noeviction, writes fail at 100 %."""
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    text = f"{used / 2**20:.0f} MiB used" + (f" of {limit / 2**20:.0f} MiB" if limit else ", no limit set")
+    if limit and used > 0.8 * limit:
+        return Check("memory", "warn", text, "raise maxmemory, or lower retention_s: a full server refuses tasks")
+    return Check("memory", "ok", text)
+
+
+def judge_persistence(info: Mapping[str, Any], save: str | None) -> Check:
+    """AOF is well, RDB alone loses minutes, nothing loses everything; a write that failed fails."""
+    aof = bool(int(info.get("aof_enabled", 0)))
+    for field, on in (("aof_last_write_status", aof), ("rdb_last_bgsave_status", True)):
+        if on and str(info.get(field, "ok")) != "ok":
+            return Check("persistence", "fail", f"{field} is {info[field]}", "see the server's log: disk full?")
+    if aof:
+        return Check("persistence", "ok", "AOF on; a crash may lose what appendfsync allows (everysec: one second)")
+    mend = "redis-cli CONFIG SET appendonly yes"
+    if save:
+        return Check(
+            "persistence", "warn", f"only RDB (save {save}): a crash loses the tasks since the last save", mend
+        )
+    if save is None:
+        return Check("persistence", "warn", "no AOF; whether RDB is on the server does not tell", mend)
+    return Check("persistence", "warn", "off: a restart of the server loses all tasks", mend)
+
+
+def judge_role(info: Mapping[str, Any]) -> Check:
+    """A replica refuses writes."""
+    if str(info.get("role", "master")) != "master":
+        return Check("role", "fail", "the server is a replica and refuses writes", "use the primary's address")
+    return Check("role", "ok", f"primary with {info.get('connected_slaves', 0)} replicas")
+
+
+def judge_scripts(loaded: Iterable[bool]) -> Check:
+    """Scripts load with their first use, so that a missing one is no fault."""
+    there = list(loaded)
+    rest = "" if all(there) else "; the others load with their first use"
+    return Check("scripts", "ok", f"{sum(there)} of {len(there)} loaded{rest}")
+
+
+def judge_schedulers(alive: list[str], still: list[str], keeper: str) -> Iterator[Check]:
+    """At least one lives; one that stands still is lost as soon as another notices; one is keeper."""
+    if alive:
+        yield Check("schedulers", "ok", f"{len(alive)} alive: {', '.join(alive)}")
+    else:
+        yield Check("schedulers", "fail", "none is alive: nothing is placed", "parsync scheduler")
+    if still:
+        yield Check("schedulers", "warn", f"stood still for one lease: {', '.join(still)}", "the keeper removes them")
+    if keeper in alive:
+        yield Check("keeper", "ok", keeper)
+    elif alive:
+        yield Check("keeper", "warn", f"{keeper or 'nobody'} at the moment", "another takes over within one lease")
+
+
+def judge_subscribers(hearing: int, alive: int) -> Check:
+    """Every live scheduler listens to ticks; a silent one goes on by its own clock, less evenly."""
+    text = f"{hearing} of {alive} schedulers hear ticks"
+    if hearing < alive:
+        return Check("ticks", "warn", text, "the others go on by their own clock and subscribe again; see their logs")
+    return Check("ticks", "ok", text)
+
+
+def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
+    """Nodes exist and are up; those that drain are named, because they are easily forgotten."""
+    up = [node for node in nodes if node.state == "up"]
+    slots, free = sum(node.slots for node in up), sum(node.free for node in up)
+    if up:
+        yield Check("nodes", "ok", f"{len(up)} up with {slots} slots, {free} free")
+    else:
+        mend = "start a worker of your app with --parsync-node"
+        yield Check("nodes", "warn", "none is up: tasks wait", mend)
+    if down := [node.name for node in nodes if node.state == "down"]:
+        yield Check(
+            "nodes", "warn", f"down: {', '.join(down)}", "start their workers again; their tasks went elsewhere"
+        )
+    if draining := [node.name for node in up if node.draining]:
+        yield Check("nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}")
+
+
+def judge_audit(facts: list[str]) -> Check:
+    """The audit names what must not be; on a busy cluster a fact counts when two audits in a row name it."""
+    if facts:
+        return Check("audit", "fail", "; ".join(facts[:5]) + (f"; and {len(facts) - 5} more" if len(facts) > 5 else ""),
+                     "run it again: what is named twice is a bug, please report it")  # fmt: skip
+    return Check("audit", "ok", "every record is as it must be")

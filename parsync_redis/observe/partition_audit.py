@@ -1,0 +1,135 @@
+"""The audit of one partition: bits, leases, amounts and counts against each other; pure, it judges what was read."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from ..model.needs import parse_bundle
+from ..model.node import Lease, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease with what else its line says: the amounts that it holds, or the slot that leads it."""
+
+    lease: Lease
+    lead: int | None
+    amounts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, node: str, slot: int, line: str) -> "Held":
+        """Reads the line that lua/lib/lease.lua writes; ValueError if it is none."""
+        lease = Lease.of(node, slot, line)
+        first, *others = line.split(" ")[4:]
+        lead = int(first[5:]) if first.startswith("lead=") else None
+        if lead is None and not lease.slots:
+            raise ValueError(f"slot {node}/{slot}: neither a lead nor led: {line!r}")
+        return cls(lease, lead, dict(parse_bundle(" ".join(others)).resources))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What was read of a partition; `bad` are records that could not be read, in words."""
+
+    number: int
+    meta: Mapping[str, str]
+    nodes: Mapping[str, Node]
+    leases: Mapping[tuple[str, int], Held]
+    bits: bytes
+    left: Mapping[str, str]
+    alive: Mapping[str, str]
+    lost: Set[str]
+    inboxes: Set[str]
+    bad: Sequence[str]
+
+
+def audit_partition(state: PartitionState) -> list[str]:
+    """The facts that the partition violates, in words."""
+    found = [*state.bad, *_bits(state), *_leases(state), *_amounts(state), *_nodes(state), *_counts(state)]
+    return [f"p{state.number}: {fact}" for fact in found]
+
+
+def usable(node: Node, slot: int) -> bool:
+    """Whether a slot may be claimed when it has no lease."""
+    return node.state == "up" and not node.draining and slot < node.offer.slots
+
+
+def _bit(bits: bytes, at: int) -> int:
+    return bits[at // 8] >> (7 - at % 8) & 1 if at // 8 < len(bits) else 0
+
+
+def _bits(state: PartitionState) -> Iterator[str]:
+    """A free bit is 1 exactly when its slot is usable and has no lease; bits of no node are 0."""
+    owner: dict[int, str] = {}
+    for name, node in state.nodes.items():
+        for slot in range(node.span):
+            at = node.first + slot
+            if at in owner:
+                yield f"bit {at} is of {owner[at]} and of {name}"
+            owner[at] = name
+            held = state.leases.get((name, slot))
+            right = int(usable(node, slot) and held is None)
+            if _bit(state.bits, at) != right:
+                why = f"leased to {held.lease.task}" if held else f"{'' if right else 'not '}usable and without a lease"
+                yield f"slot {name}/{slot} has the free bit {1 - right}, but is {why}"
+    for at in range(len(state.bits) * 8):
+        if at not in owner and _bit(state.bits, at):
+            yield f"bit {at} is 1, but is of no node"
+
+
+def _leases(state: PartitionState) -> Iterator[str]:
+    """Every lease is of a slot in its node's span; the slots that a lead names are led by it, and no others."""
+    for (name, slot), held in state.leases.items():
+        node, lease = state.nodes.get(name), held.lease
+        if node is None or slot >= node.span:
+            yield f"slot {name}/{slot} is leased to {lease.task}, but nobody would look there"
+        elif lease.inc > node.inc:
+            yield f"slot {name}/{slot} has a lease of incarnation {lease.inc}, but the node is at {node.inc}"
+        elif (lease.inc != node.inc or node.state == "down") and name not in state.lost:
+            yield f"slot {name}/{slot} has a lost lease, but {name} is not listed as lost"
+        if held.lead is None:
+            if slot != lease.slots[0]:
+                yield f"slot {name}/{slot} leads {lease.slots}, but is not the first of them"
+            for other in lease.slots[1:]:
+                led = state.leases.get((name, other))
+                if led is None or led.lead != slot or _who(led.lease) != _who(lease):
+                    yield f"slot {name}/{slot} leads {name}/{other}, which has another lease"
+        else:
+            lead = state.leases.get((name, held.lead))
+            if lead is None or slot not in lead.lease.slots or _who(lead.lease) != _who(lease):
+                yield f"slot {name}/{slot} is led by {name}/{held.lead}, which has another lease"
+
+
+def _who(lease: Lease) -> tuple[str, str, int]:
+    return lease.task, lease.attempt, lease.inc
+
+
+def _amounts(state: PartitionState) -> Iterator[str]:
+    """What is left and what leases hold make up what the node declares."""
+    for name, node in state.nodes.items():
+        held = [lease.amounts for (of, _), lease in state.leases.items() if of == name]
+        right = {
+            resource: amount - sum(amounts.get(resource, 0) for amounts in held)
+            for resource, amount in node.offer.resources
+        }
+        if dict(parse_bundle(state.left.get(name, "")).resources) != right:
+            yield f"node {name} has {state.left.get(name, '')!r} left, but by its leases {right}"
+    yield from (f"amounts are left of {name}, which is no node" for name in state.left.keys() - state.nodes.keys())
+
+
+def _nodes(state: PartitionState) -> Iterator[str]:
+    """Every node has a counter of its incarnation, and nothing else has one."""
+    for name, node in state.nodes.items():
+        if state.alive.get(name, "").split(" ")[0] != f"inc={node.inc}":
+            yield f"node {name} is at incarnation {node.inc}, its counter says {state.alive.get(name)!r}"
+        if node.inc > int(state.meta.get("inc", 0)):
+            yield f"node {name} is at incarnation {node.inc}, the partition's highest is {state.meta.get('inc')}"
+    for kind, names in (("a counter", state.alive.keys()), ("an inbox", state.inboxes)):
+        yield from (f"there is {kind} of {name}, which is no node" for name in sorted(names - state.nodes.keys()))
+
+
+def _counts(state: PartitionState) -> Iterator[str]:
+    slots = sum(node.offer.slots for node in state.nodes.values())
+    free = sum(byte.bit_count() for byte in state.bits)
+    for field, right in (("slots", slots), ("free", free)):
+        if int(state.meta.get(field, 0)) != right:
+            yield f"meta says {field} {state.meta.get(field, 0)}, counted {right}"

@@ -1,0 +1,14 @@
+"""What fits, for the view. lua/lib/fits.lua says the same for scripts; a property test holds the two together."""
+
+from ..model.needs import Bundle
+
+
+def fits(offer: Bundle, needs: Bundle) -> bool:
+    """Whether a node that offers `offer` can hold a task that needs `needs`: slots, every amount, every label."""
+    if offer.slots < needs.slots:
+        return False
+    if needs.resources:
+        offered = dict(offer.resources)
+        if any(offered.get(name, 0) < amount for name, amount in needs.resources):
+            return False
+    return not needs.labels or set(needs.labels) <= set(offer.labels)

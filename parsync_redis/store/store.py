@@ -1,0 +1,224 @@
+"""The store: runs calls on a server, reads records, and says clearly what is wrong with a server.
+
+redis-py retries by itself; here it must not: whether a request whose reply was lost was executed is for the caller to
+find out (every script answers "yours" to its repeat; see docs/journey-of-a-task.md).
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
+from redis.retry import Retry
+
+from ..errors import BrokenContract, InvalidInput, ServerUnfit, ServerUnreachable
+from ..model.node import Lease, Node
+from ..model.task import TaskStatus
+from ..wire.keys import Keys
+from .commands import ALL, Call, Commands
+from .trouble import denied, is_denied, translate
+
+T = TypeVar("T")
+_PASSWORD_OPTION = re.compile(r"([?&;](?:ssl_)?password=)[^&;#]*")
+OLDEST_REDIS, OLDEST_VALKEY = (7, 0), (7, 2)
+
+
+def safe_url(url: str) -> str:
+    """The URL without its passwords, also where it is no URL at all."""
+    url = _PASSWORD_OPTION.sub(r"\1***", url)
+    head, at, tail = url.rpartition("@")
+    if not at:
+        return url
+    scheme, slashes, credentials = head.partition("://")
+    if not slashes or not scheme.isalpha():
+        scheme, slashes, credentials = "", "", head
+    user = credentials.partition(":")[0]
+    return f"{scheme}{slashes}{user}:***@{tail}" if user else f"{scheme}{slashes}***@{tail}"
+
+
+def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
+    """A client for the server at `url`: no retries of its own, time-outs on; raises InvalidInput for a bad URL."""
+    try:
+        return redis.Redis.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, socket_keepalive=True,
+            retry=Retry(NoBackoff(), 0), health_check_interval=0,
+        )  # fmt: skip
+    except ValueError as error:
+        why = "special characters in a password are written %XX" if "@" in url else error  # it may quote the password
+        raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
+
+
+class Store:
+    """The state of one cluster on one server. Calls come from `store.commands`."""
+
+    def __init__(self, client: "redis.Redis", cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> None:
+        self.client = client
+        self.keys = Keys(cluster)
+        self.commands = Commands(self.keys, retention_s, max_starts)
+
+    @classmethod
+    def from_url(cls, url: str, cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> "Store":
+        """Connects lazily; `check_server` says whether the server will do."""
+        return cls(connect(url), cluster, retention_s, max_starts)
+
+    def again(self) -> "Store":
+        """The same state over a connection of its own, for another thread."""
+        kwargs = self.client.connection_pool.connection_kwargs
+        pool = type(self.client.connection_pool)(
+            connection_class=self.client.connection_pool.connection_class, **kwargs
+        )
+        return Store(redis.Redis(connection_pool=pool), self.keys.cluster, self.commands.retention_s,
+                     self.commands.max_starts)  # fmt: skip
+
+    @property
+    def address(self) -> str:
+        """Where the server is, without its password."""
+        kwargs = self.client.connection_pool.connection_kwargs
+        return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
+
+    # -- scripts -----------------------------------------------------------------------------------------------------
+
+    def run(self, call: Call[T]) -> T:
+        """Runs one call; raises ServerUnreachable or BrokenContract."""
+        return cast(T, self.run_all([call])[0])
+
+    def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Runs calls in order in one round trip and returns what each answers.
+
+        Each call is atomic, all of them are not. If the server lacks a script, all are loaded and it is sent again.
+        Raises ServerUnreachable (any of the calls may have been executed), AccessDenied or BrokenContract (the first
+        error reply).
+        """
+        if not calls:
+            return []
+        try:
+            replies = self._send(calls)
+            missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if missing:
+                self.load_scripts()
+                for i, reply in zip(missing, self._send([calls[i] for i in missing]), strict=True):
+                    replies[i] = reply
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+        for call, reply in zip(calls, replies, strict=True):
+            if is_denied(reply):
+                raise denied(self.address, call.script.verb, reply)
+            if isinstance(reply, Exception):
+                raise BrokenContract(f"{call.script.verb}: {reply}") from reply
+        return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
+
+    def load_scripts(self) -> None:
+        """Loads every script, so that logins that may not load any can run theirs. Raises what `run` raises."""
+        try:
+            with self.client.pipeline(transaction=False) as pipe:
+                for script in ALL:
+                    pipe.execute_command("SCRIPT LOAD", script.text)
+                pipe.execute()
+        except NoPermissionError:
+            raise ServerUnreachable(
+                f"the server at {self.address} has not the scripts of this parsync, and this login may not load them: "
+                "a scheduler of this version does"
+            ) from None
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+
+    def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        if len(calls) == 1:
+            call = calls[0]
+            try:
+                return [self.client.evalsha(call.script.sha, len(call.keys), *call.keys, *call.args)]
+            except ResponseError as error:
+                return [error]
+        with self.client.pipeline(transaction=False) as pipe:
+            for call in calls:
+                pipe.execute_command("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+            return pipe.execute(raise_on_error=False)
+
+    # -- what people read --------------------------------------------------------------------------------------------
+
+    def hash(self, key: str) -> dict[str, str]:
+        """A small hash, as text; bytes that are not UTF-8 are replaced."""
+        return {
+            k.decode(errors="replace"): v.decode(errors="replace")
+            for k, v in cast(Mapping[bytes, bytes], self._read("hgetall", key)).items()
+        }
+
+    def _read(self, command: str, *args: Any, **options: Any) -> Any:
+        try:
+            return getattr(self.client, command)(*args, **options)
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+
+    def config(self) -> dict[str, str]:
+        """The cluster's settings; {} before its first scheduler."""
+        return self.hash(self.keys.shared("config"))
+
+    def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
+        """What is known of each task, in order; one round trip."""
+        names = list(ids)
+        try:
+            with self.client.pipeline(transaction=False) as pipe:
+                for id in names:
+                    pipe.hmget(self.keys.task(id), _STATUS_FIELDS)
+                rows = pipe.execute()
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+        return [
+            TaskStatus.of(id, {f: v.decode() for f, v in zip(_STATUS_FIELDS, row, strict=True) if v is not None})
+            for id, row in zip(names, rows, strict=True)
+        ]
+
+    def states(self, ids: Sequence[str]) -> list[str]:
+        """The state of each task as text, '' where nothing is known; one round trip."""
+        try:
+            with self.client.pipeline(transaction=False) as pipe:
+                for id in ids:
+                    pipe.hget(self.keys.task(id), "state")
+                return [(state or b"").decode() for state in pipe.execute()]
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+
+    def nodes(self, partition: int) -> dict[str, Node]:
+        """The nodes of a partition by name."""
+        return {name: Node.of(name, text) for name, text in self.hash(self.keys.partition(partition, "nodes")).items()}
+
+    def leases(self, partition: int, nodes: Iterable[Node]) -> list[Lease]:
+        """The leases of these nodes; reads only their slots' fields."""
+        found = []
+        for node in nodes:
+            fields = [f"{node.name}/{slot}" for slot in range(node.span)]
+            for at in range(0, len(fields), 1000):
+                values = self._read("hmget", self.keys.partition(partition, "slots"), fields[at : at + 1000])
+                found += [Lease.of(node.name, at + i, v.decode()) for i, v in enumerate(values) if v is not None]
+        return found
+
+    # -- the server --------------------------------------------------------------------------------------------------
+
+    def check_server(self) -> dict[str, Any]:
+        """INFO of a server that will do; raises ServerUnreachable, or ServerUnfit saying what is wrong and the mend."""
+        try:
+            info = self.client.info("everything")
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+        name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
+        version = str(info.get("valkey_version" if name == "Valkey" else "redis_version", "0"))
+        oldest = OLDEST_VALKEY if name == "Valkey" else OLDEST_REDIS
+        if tuple(int(n) for n in version.split(".")[:2]) < oldest:
+            raise ServerUnfit(
+                f"the server at {self.address} is {name} {version}; parsync needs Redis 7.0 or Valkey 7.2, or newer"
+            )
+        policy = str(info.get("maxmemory_policy", "noeviction"))
+        if policy != "noeviction":
+            raise ServerUnfit(
+                f"the server at {self.address} evicts keys (maxmemory-policy {policy}), which would lose tasks; "
+                "set it to noeviction: redis-cli CONFIG SET maxmemory-policy noeviction"
+            )
+        return {**info, "name": name, "version": version}
+
+
+_STATUS_FIELDS = [
+    "state", "name", "attempt", "starts", "partition", "node", "slot", "scheduler", "needs", "priority", "strategy",
+    "why", "cancel", "submitted_ms", "ready_ms", "taken_ms", "placed_ms", "started_ms", "finished_ms",
+]  # fmt: skip

@@ -1,0 +1,65 @@
+"""What Celery and kombu themselves do on a Redis broker and result backend, for the roles that speak with them.
+
+Seen on Celery and kombu 5.7 by running under these rights and reading ACL LOG; none of these keys has the cluster's
+prefix, so two apps on one server share them. Each row: commands, keys (globs), channels (globs, or literal names for
+PSUBSCRIBE); a row without keys and channels is of commands that name none.
+"""
+
+from collections.abc import Sequence
+
+Row = tuple[str, Sequence[str], Sequence[str]]
+
+TASKS, GROUPS = "celery-task-meta-*", "celery-taskset-meta-*"
+_BINDING = "_kombu.binding"
+_PIDBOX, _EVENTS = "celery.pidbox", "celeryev"
+
+
+def lists(queues: Sequence[str]) -> list[str]:
+    """The lists of plain queues: each by its name, and with the suffix of a priority: two bytes and 3, 6 or 9."""
+    return [name for queue in queues for name in (queue, f"{queue}??[369]")]
+
+
+def bindings(exchanges: Sequence[str]) -> list[str]:
+    """The sets in which kombu keeps which queues an exchange feeds."""
+    return [f"{_BINDING}{kind}.{exchange}" for exchange in exchanges for kind in ("", "_permanent")]
+
+
+def results() -> list[Row]:
+    """The result backend, as who sends a task and waits for it uses it; a revoke writes a result too."""
+    return [
+        ("exec multi", (), ()),
+        ("del expire get mget set setex", (TASKS, GROUPS), ()),
+        ("publish subscribe unsubscribe", (), (TASKS, GROUPS)),
+    ]
+
+
+def publisher(queues: Sequence[str], control: bool, db: int) -> list[Row]:
+    """Publishing to plain queues, and task-sent events; with `control` the broadcasts of revoke."""
+    channels = [f"/{db}.{_EVENTS}/*", *([f"/{db}.{_PIDBOX}"] if control else [])]
+    exchanges = [*queues, _EVENTS, *([_PIDBOX] if control else [])]
+    rows: list[Row] = [
+        ("exec multi", (), ()),
+        ("sadd smembers", bindings(exchanges), ()),
+        ("publish", (), channels),
+    ]
+    return rows + ([("exists llen lpush", lists(queues), ())] if queues else [])
+
+
+def broker(inbox: str, queues: Sequence[str], db: int) -> list[Row]:
+    """A worker: consuming, acknowledging, remote control, events and gossip, chords."""
+    return [
+        ("discard exec multi script|exists unwatch", (), ()),
+        ("brpop exists llen", (inbox, *lists(queues), f"*.{_PIDBOX}*"), ()),
+        ("lpush pexpire rpush", lists(queues), ()),
+        ("hdel hget hset watch", ("unacked",), ()),
+        ("zadd zrange zrem", ("unacked_index",), ()),
+        ("del get set", ("unacked_mutex",), ()),
+        ("del llen pexpire", (f"*.{_PIDBOX}*", f"{_EVENTS}.*"), ()),
+        ("lpush", (f"*.reply.{_PIDBOX}*",), ()),
+        ("evalsha", ("unacked_mutex", f"{_BINDING}.*", f"{_BINDING}_deadlines", GROUPS), ()),
+        ("del exists sadd smembers srem", (f"{_BINDING}.*", f"{_BINDING}_permanent.*"), ()),
+        ("zadd zrangebyscore zrem", (f"{_BINDING}_deadlines",), ()),
+        ("publish", (), (f"/{db}.{_PIDBOX}", f"/{db}.{_EVENTS}/*")),
+        ("psubscribe punsubscribe", (), (f"/{db}.{_PIDBOX}", f"/{db}.{_EVENTS}/worker.*")),
+        ("exists incrby llen lrange rpush sadd sismember zadd zcount zrange", (GROUPS,), ()),
+    ]  # fmt: skip

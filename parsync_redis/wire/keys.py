@@ -1,0 +1,71 @@
+"""The one place where a key is spelled. One hash tag for each family of keys that a script touches together."""
+
+from .. import errors
+from ..model.ids import check_name
+
+QUEUE_KINDS = ("meta", "pending", "later", "taken", "placed", "verdicts", "shapes", "feasible", "names")
+PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
+CLUSTER_KINDS = ("config", "schedulers", "keeper", "dealt")
+
+
+class Keys:
+    """The keys of one cluster.
+
+    queue(kind), partition(p, kind), shared(kind) name the families; task, inbox, stats have one key an id; `tick` is
+    the channel on which schedulers hear ticks and wake-ups.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = check_name("cluster name", cluster)
+        self._queue = f"parsync:{{{cluster}:q0}}:"
+        self._shared = f"parsync:{{{cluster}}}:"
+        self.tick = f"{self._shared}tick"
+        self.task_prefix = f"{self._queue}task:"
+        self._partitions: dict[tuple[int, str], str] = {}
+
+    def queue(self, kind: str) -> str:
+        """A key of the task queue."""
+        if kind not in QUEUE_KINDS:
+            raise errors.BrokenContract(f"no queue key {kind}")
+        return self._queue + kind
+
+    def partition(self, number: int, kind: str) -> str:
+        """A key of partition `number`."""
+        key = self._partitions.get((number, kind))
+        if key is None:
+            if kind not in PARTITION_KINDS:
+                raise errors.BrokenContract(f"no partition key {kind}")
+            key = self._partitions[number, kind] = f"parsync:{{{self.cluster}:p{number}}}:{kind}"
+        return key
+
+    def shared(self, kind: str) -> str:
+        """A key of the cluster as a whole."""
+        if kind not in CLUSTER_KINDS:
+            raise errors.BrokenContract(f"no shared key {kind}")
+        return self._shared + kind
+
+    def task(self, id: str) -> str:
+        """The record of a task."""
+        return self.task_prefix + id
+
+    def inbox(self, number: int, node: str) -> str:
+        """The list that the node's Celery worker consumes, a kombu queue of that name."""
+        return f"parsync:{{{self.cluster}:p{number}}}:inbox:{node}"
+
+    def pattern(self, kind: str) -> str:
+        """The glob of all keys of a kind, for an ACL: 'q0:pending', 'p:slots', ':config'; '*' is every kind."""
+        family, _, name = kind.partition(":")
+        of = {"q0": (*QUEUE_KINDS, "task:*"), "p": (*PARTITION_KINDS, "inbox:*"), "": (*CLUSTER_KINDS, "stats:*")}
+        wanted = {"task": "task:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
+        if wanted != "*" and wanted not in of.get(family, ()):
+            raise errors.BrokenContract(f"no kind of key {kind}")
+        tag = {"q0": f"{self.cluster}:q0", "p": f"{self.cluster}:p*", "": self.cluster}[family]
+        return f"parsync:{{{tag}}}:{wanted}"
+
+    def own_channel(self, scheduler: str) -> str:
+        """The channel on which one scheduler hears that a slot was freed where it waits."""
+        return f"{self.tick}:{scheduler}"
+
+    def stats(self, scheduler: str) -> str:
+        """What a scheduler says of itself."""
+        return f"{self._shared}stats:{scheduler}"

@@ -1,0 +1,241 @@
+"""The Celery app of the acceptance tests: its tasks leave marks on a list in Redis, so that tests can wait for facts.
+
+A mark is 'event key pid time'; the tests read them with `marks`. What a task does is in its name.
+"""
+
+import json
+import os
+import signal
+import time
+from typing import Any, ClassVar
+
+import redis
+from celery import Celery, Task, shared_task
+from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from kombu import serialization
+
+from parsync_redis import Parsync
+
+BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
+MARKS = "test:marks"
+
+serialization.register("accepted", json.dumps, json.loads, "application/x-accepted", "utf-8")
+app = Celery("acceptance", broker=BROKER, backend=os.environ.get("CELERY_RESULT_BACKEND", BROKER))
+app.conf.broker_connection_retry_on_startup = True
+app.conf.task_send_sent_event = True
+app.conf.accept_content = ["json", "application/x-accepted"]
+app.conf.worker_hijack_root_logger = True
+app.conf.beat_schedule = {
+    "beaten": {"task": f"{__name__}.beaten", "schedule": 0.5, "args": ("beat",)},
+    "beaten by name": {"task": f"{__name__}.plain_mark", "schedule": 0.5, "args": ("beat2",),
+                       "options": {"parsync": {"priority": 3}}},
+}  # fmt: skip
+Parsync(app)
+
+_client: Any = None
+
+
+def mark(event: str, key: object) -> None:
+    """Leaves a mark: what happened, to what, in which process, when."""
+    global _client
+    _client = _client or redis.Redis.from_url(BROKER)
+    _client.rpush(MARKS, f"{event} {key} {os.getpid()} {time.monotonic():.3f}")
+
+
+def hold(key: str, name: str = "go") -> None:
+    """Waits until the test opens the gate `name`, which is a key in Redis; at most a minute."""
+    mark("held", key)
+    deadline = time.monotonic() + 60
+    while not _client.exists(f"test:gate:{name}"):
+        assert time.monotonic() < deadline, "nobody opened the gate"
+        time.sleep(0.02)
+
+
+@app.task(parsync=True)
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task(parsync=True)
+def total(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(parsync=True)
+def noted(key: str, seconds: float = 0.0) -> str:
+    """Marks its begin and its end, so that tests see what ran, how often, and where at the same time."""
+    mark("begin", key)
+    time.sleep(seconds)
+    mark("end", key)
+    return key
+
+
+@app.task(parsync=True, bind=True)
+def where(self: Any, seconds: float = 0.0) -> dict[str, Any]:
+    """The place that the task runs at, as its request says."""
+    time.sleep(seconds)
+    return dict(self.request.parsync)
+
+
+@app.task(parsync=True)
+def gated(key: str, gate: str = "go") -> str:
+    hold(key, gate)
+    mark("end", key)
+    return key
+
+
+@app.task
+def plain(a: int) -> int:
+    return 2 * a
+
+
+@app.task
+def plain_mark(key: str) -> None:
+    mark("plain", key)
+
+
+@app.task(parsync=True)
+def beaten(key: str) -> None:
+    mark("beaten", key)
+
+
+@shared_task(parsync={"slots": 1})
+def shared(a: int) -> int:
+    return a + 1
+
+
+@app.task(bind=True)
+def placed_at(self: Any) -> dict[str, Any] | None:
+    """Plain by itself: whether it came through parsync shows in its request."""
+    return getattr(self.request, "parsync", None) or None
+
+
+@app.task(parsync=True, bind=True, max_retries=3)
+def flaky(self: Any, fails: int) -> int:
+    if self.request.retries < fails:
+        raise self.retry(countdown=0.05, exc=ValueError("flaky"))
+    return int(self.request.retries)
+
+
+@app.task(bind=True, max_retries=3)
+def flaky_where(self: Any, fails: int) -> dict[str, Any]:
+    """Not parsync's by itself: what the call asked for must hold for its retries as well."""
+    if self.request.retries < fails:
+        raise self.retry(countdown=0.05)
+    return {"retries": self.request.retries, "parsync": getattr(self.request, "parsync", None)}
+
+
+@app.task(bind=True, max_retries=3, parsync={"slots": 1, "priority": 4})
+def flaky_own(self: Any, fails: int) -> dict[str, Any]:
+    """As flaky_where, with options of its own, over which the call's go."""
+    if self.request.retries < fails:
+        raise self.retry(countdown=0.05)
+    return {"retries": self.request.retries, "parsync": dict(self.request.parsync)}
+
+
+@app.task(parsync=True, autoretry_for=(KeyError,), retry_kwargs={"max_retries": 2, "countdown": 0.05})
+def auto(key: str) -> None:
+    mark("auto", key)
+    raise KeyError(key)
+
+
+@app.task(parsync=True, bind=True)
+def replaced(self: Any, a: int) -> Any:
+    return self.replace(add.s(a, a))
+
+
+@app.task(parsync=True, bind=True)
+def retries_after(self: Any, key: str) -> None:
+    """Waits at the gate 'retry', and then retries."""
+    hold(key, "retry")
+    raise self.retry(countdown=0)
+
+
+@app.task(parsync=True)
+def boom(text: str = "boom") -> None:
+    raise ValueError(text)
+
+
+@app.task(parsync=True)
+def ignoring(key: str) -> None:
+    mark("ignoring", key)
+    raise Ignore
+
+
+@app.task(parsync=True, acks_late=True)
+def rejecting(key: str, requeue: bool = False) -> str:
+    """Rejects its message the first time."""
+    mark("rejecting", key)
+    if _client.incr(f"test:rejected:{key}") == 1:
+        raise Reject("no", requeue=requeue)
+    return key
+
+
+@app.task(parsync=True)
+def caught(*args: Any) -> None:
+    """An errback: called with the id of what failed, or in the newer way."""
+    mark("errback", "called")
+
+
+@app.task(parsync=True, time_limit=0.5)
+def hard_limited() -> None:
+    time.sleep(30)
+
+
+@app.task(parsync=True, soft_time_limit=0.5, time_limit=20)
+def soft_limited() -> str:
+    try:
+        time.sleep(30)
+    except SoftTimeLimitExceeded:
+        return "soft"
+    return "none"
+
+
+@app.task(parsync=True)
+def dies(key: str, times: int) -> str:
+    """Kills its own process the first `times` times."""
+    mark("dies", key)
+    if _client.incr(f"test:died:{key}") <= times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return key
+
+
+@app.task(parsync=True, ignore_result=True)
+def silent(key: str) -> str:
+    mark("silent", key)
+    return key
+
+
+@app.task(parsync=True, acks_late=True)
+def late(a: int) -> int:
+    return a
+
+
+@app.task(parsync=True, rate_limit="20/s")
+def limited(a: int) -> int:
+    return a
+
+
+@app.task(parsync=True, rate_limit="1/h")
+def hourly(key: str) -> str:
+    mark("hourly", key)
+    return key
+
+
+class Doubled(Task):  # type: ignore[misc]
+    """A task as a class."""
+
+    name = "acceptance.doubled"
+    parsync: ClassVar = {"slots": 1}
+
+    def run(self, a: int) -> int:
+        return 2 * a
+
+
+doubled = app.register_task(Doubled())
+
+if option := os.environ.get("TEST_BAD_TASK"):
+
+    @app.task(parsync={option: 1})
+    def bad() -> None:
+        """A task that asks for what there is not."""

@@ -1,0 +1,274 @@
+"""A worker as a node: what it offers, when it is refused, how it ends, and what it does when things go wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from celery.exceptions import NotRegistered
+
+from parsync_redis.store.tasks import list_tasks
+from parsync_redis.wire.message import open_envelope
+
+from .conftest import APP, CLUSTER, LEASE_S, ROOT, Rig
+
+pytestmark = pytest.mark.serial
+GET_S = 20
+
+
+@pytest.fixture(scope="module")
+def rig(new_rig: Callable[..., Rig]) -> Rig:
+    """One scheduler and a solo node; each test starts the workers that it is about."""
+    rig = new_rig()
+    rig.worker("early", pool="solo", slots=1, labels={"kind": "early"}, up=False)
+    rig.until(lambda: "ready" in rig.lines("early"), "a worker is ready before there is a cluster")
+    assert rig.tasks.plain.delay(1).get(timeout=GET_S) == 2
+    assert rig.client.nodes() == []
+    rig.schedulers(1)
+    rig.until_up("early")
+    return rig
+
+
+@pytest.fixture
+def worker(rig: Rig) -> Any:
+    """Starts workers that are stopped after the test."""
+    started: list[str] = []
+
+    def start(node: str, *extra: str, **options: Any) -> str:
+        started.append(node)
+        return rig.worker(node, *extra, **options)
+
+    yield start
+    for node in started:
+        rig.stack.terminate(node)
+    rig.until(lambda: all(rig.node(node).state == "down" for node in started), f"{started} are down")
+
+
+def on(kind: str, **more: Any) -> dict[str, Any]:
+    """Options of a task for the node with this label."""
+    return {"parsync": {"require": {"kind": kind}, **more}}
+
+
+def test_a_worker_that_was_there_before_the_cluster_becomes_a_node_when_it_appears(rig: Rig) -> None:
+    assert rig.tasks.where.delay().get(timeout=GET_S)["node"] == "early"
+
+
+def test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_needs(rig: Rig, worker: Any) -> None:
+    worker("good", score=1e6, slots=3, pool="threads", labels={"kind": "good"}, resources={"mem": "8GiB", "gpu": 1})
+    rig.tasks.where.apply_async(**on("good")).get(timeout=GET_S)  # so that the scheduler has seen the new node
+    found = [rig.tasks.where.apply_async(parsync={"strategy": "quality"}).get(timeout=GET_S) for _ in range(2)]
+    assert {place["node"] for place in found} == {"good"}, "both nodes are free, and one is better"
+    large = rig.tasks.gated.apply_async(("large",), **on("good", slots=2, resources={"mem": "6GiB", "gpu": 1}))
+    rig.until(lambda: rig.marks("held", "large"), "the large task runs")
+    assert [len(lease.slots) for lease in rig.leases() if lease.slots] == [2], "one lease leads two slots"
+    assert len(rig.leases()) == 2
+    assert rig.node("good").left == {"mem": 2 * 2**30, "gpu": 0}
+    waits = rig.tasks.where.apply_async(**on("good", resources={"gpu": 1}))
+    rig.until(lambda: "waits for" in rig.status(waits).why, "it is said why the second task waits")
+    rig.open()
+    assert large.get(timeout=GET_S) == "large"
+    assert waits.get(timeout=GET_S)["node"] == "good"
+
+
+def test_a_warm_shutdown_ends_what_runs_and_gives_the_rest_to_others(rig: Rig, worker: Any) -> None:
+    rig.worker("leaves", score=50.0, slots=1, labels={"kind": "leaves"})
+    runs = rig.tasks.gated.apply_async(("runs",), **on("leaves"))
+    rig.until(lambda: rig.marks("held", "runs"), "the first task runs")
+    waits = [rig.tasks.where.apply_async(**on("leaves")) for _ in range(3)]
+    os.kill(rig.pid("leaves"), signal.SIGTERM)
+    rig.until(lambda: rig.node("leaves").state == "leaving", "the node takes no more claims")
+    rig.open()
+    assert runs.get(timeout=GET_S) == "runs"
+    rig.until(lambda: not rig.stack.processes["leaves"].alive, "the worker has ended")
+    assert rig.node("leaves").state == "down"
+    assert [lease for lease in rig.leases() if lease.node == "leaves"] == []
+    assert {rig.status(r).state for r in waits} <= {"pending", "taken"}
+    worker("heir", labels={"kind": "leaves"}, pool="solo", slots=1)
+    assert {r.get(timeout=GET_S)["node"] for r in waits} == {"heir"}
+    assert rig.until_state(runs, "succeeded").starts == 1
+
+
+def test_a_cold_shutdown_kills_what_runs_and_it_runs_again_elsewhere(rig: Rig, worker: Any) -> None:
+    rig.worker("cold", slots=1, labels={"kind": "cold"})
+    result = rig.tasks.gated.apply_async(("cold",), **on("cold"))
+    rig.until(lambda: rig.marks("held", "cold"), "the task runs")
+    os.kill(rig.pid("cold"), signal.SIGQUIT)
+    rig.until(lambda: not rig.stack.processes["cold"].alive, "the worker has ended")
+    assert rig.node("cold").state == "down"
+    assert rig.status(result).state in ("pending", "taken")
+    assert rig.leases() == []
+    rig.open()
+    worker("warm", labels={"kind": "cold"}, pool="threads")
+    assert result.get(timeout=GET_S) == "cold"
+    assert rig.until_state(result, "succeeded").starts == 2
+
+
+def test_of_two_workers_with_one_name_the_older_ends_and_its_task_runs_on_the_newer(rig: Rig, worker: Any) -> None:
+    rig.worker("twin", slots=1, labels={"kind": "twin"})
+    result = rig.tasks.gated.apply_async(("twin",), **on("twin"))
+    rig.until(lambda: rig.marks("held", "twin"), "the task runs on the older")
+    older = rig.stack.processes.pop("twin")
+    rig.stack.processes["older twin"] = older
+    worker("twin", labels={"kind": "twin"}, slots=1, up=False)
+    rig.until(lambda: not older.alive, "the older has ended")
+    rig.open()
+    assert result.get(timeout=GET_S) == "twin"
+    assert len(rig.marks("end", "twin")) == 1
+    assert rig.node("twin").state == "up"
+
+
+def test_a_node_that_was_paused_past_its_lease_registers_again_and_its_stale_run_does_not_count(
+    rig: Rig, worker: Any
+) -> None:
+    worker("paused", slots=1, labels={"kind": "paused"})
+    before = rig.node("paused").inc
+    result = rig.tasks.gated.apply_async(("paused",), **on("paused"))
+    rig.until(lambda: rig.marks("held", "paused"), "the task runs")
+    pids = [rig.pid("paused"), int(rig.marks("held", "paused")[0][2])]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    rig.until(lambda: rig.node("paused").state == "down", "the keeper gave the node up")
+    rig.until_state(result, "pending", "taken")
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    rig.until(lambda: rig.node("paused").state == "up", "it is up again")
+    assert rig.node("paused").inc > before
+    rig.until(lambda: len(rig.marks("held", "paused")) == 2, "the task runs anew")
+    rig.until(lambda: not alive(pids[1]), "the stale run was ended")
+    assert rig.redis.get(f"celery-task-meta-{result.id}") is None, "nobody was told that the task was revoked"
+    rig.open()
+    assert result.get(timeout=GET_S) == "paused"
+    assert len(rig.marks("end", "paused")) == 1
+    assert rig.until_state(result, "succeeded").starts == 2
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: Rig, worker: Any) -> None:
+    worker("cut", slots=2, labels={"kind": "cut"})
+    inbox = rig.store.keys.inbox(rig.node("cut").partition, "cut")
+    result = rig.tasks.gated.apply_async(("cut",), **on("cut"))
+    rig.until(lambda: rig.marks("held", "cut"), "the task runs")
+    rig.until(lambda: len(blocked(rig)) == 4, "each of two workers waits for its inbox and for plain tasks")
+    for _ in range(2):
+        lost = rig.lines("cut").count("Connection to broker lost")
+        for connection in blocked(rig):
+            rig.redis.client_kill_filter(_id=connection["id"])
+        rig.until(lambda lost=lost: rig.lines("cut").count("Connection to broker lost") > lost, "it was noticed")
+        rig.until(lambda: len(blocked(rig)) == 4, "each of two workers waits for its inbox and for plain tasks")
+    rig.open()
+    assert result.get(timeout=GET_S) == "cut"
+    more = [rig.tasks.where.apply_async(**on("cut")) for _ in range(20)]
+    assert {r.get(timeout=GET_S)["node"] for r in more} == {"cut"}
+    assert rig.until_state(result, "succeeded").starts == 1
+    assert rig.redis.llen(inbox) == 0
+
+
+def blocked(rig: Rig) -> list[Any]:
+    """The connections that wait in BRPOP."""
+    return [client for client in rig.redis.client_list() if client["cmd"] == "brpop"]
+
+
+def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(rig: Rig) -> None:
+    unknown = rig.client.submit("tests.acceptance.app.where", wait_for_capacity=True, require={"kind": "none"})
+    rig.until(lambda: rig.status(unknown).state in ("taken", "pending"), "it waits")
+    damaged = []
+    for field, right in (("headers", {"task": 5}), ("body", "%%%"), ("headers", {"task": "a.stranger", "id": "x"})):
+        id = rig.client.submit("tests.acceptance.app.where", countdown=0.5)
+        message = {**open_envelope(rig.redis.hget(rig.store.keys.task(id), "message")), field: right}
+        rig.redis.hset(rig.store.keys.task(id), "message", json.dumps(message))
+        damaged.append(id)
+    no_json = rig.client.submit("tests.acceptance.app.where", countdown=0.5)
+    rig.redis.hset(rig.store.keys.task(no_json), "message", b"\xff{")
+    for id in [*damaged, no_json]:
+        rig.until_state(id, "failed")
+    rig.client.cancel(unknown)
+    assert rig.tasks.app.AsyncResult(no_json).state == "FAILURE"
+    with pytest.raises(NotRegistered):
+        rig.tasks.app.AsyncResult("x").get(timeout=GET_S)
+    assert rig.tasks.add.delay(1, 2).get(timeout=GET_S) == 3
+    rig.until_idle()
+
+
+def test_a_task_that_waits_for_its_rate_limit_goes_back_when_its_worker_stops(rig: Rig, worker: Any) -> None:
+    rig.worker("slow", slots=2, pool="threads", labels={"kind": "slow"})
+    first = rig.tasks.hourly.apply_async(("first",), **on("slow"))
+    assert first.get(timeout=GET_S) == "first"
+    second = rig.tasks.hourly.apply_async(("second",), **on("slow"))
+    rig.until_state(second, "running")
+    assert rig.stack.terminate("slow") == 0
+    assert rig.status(second).state in ("pending", "taken")
+    assert rig.leases() == []
+    worker("slow2", pool="solo", slots=1, labels={"kind": "slow"})
+    assert second.get(timeout=GET_S) == "second"
+
+
+def test_processes_that_end_after_a_few_tasks_and_pools_that_grow_lose_nothing(rig: Rig, worker: Any) -> None:
+    worker("short", "--max-tasks-per-child", "2", "--autoscale", "3,1", slots=None, labels={"kind": "short"})
+    assert rig.node("short").slots == 3
+    results = [rig.tasks.noted.apply_async((f"short{i}",), **on("short")) for i in range(20)]
+    assert [r.get(timeout=GET_S) for r in results] == [f"short{i}" for i in range(20)]
+    assert set(rig.counts("begin").values()) == {1}
+    assert len({mark[2] for mark in rig.marks("begin")}) >= 5
+
+
+def test_a_pool_that_spawns_has_parsync_in_its_processes(rig: Rig, worker: Any) -> None:
+    worker("spawned", "--pool-start-method", "spawn", slots=1, labels={"kind": "spawned"})
+    found = rig.tasks.flaky_where.apply_async((1,), **on("spawned")).get(timeout=GET_S)
+    assert (found["retries"], found["parsync"]["node"]) == (1, "spawned")
+
+
+def test_beat_sends_tasks_through_parsync(rig: Rig, tmp_path: Any) -> None:
+    schedule = str(tmp_path / "schedule")
+    rig.stack.start("beat", [sys.executable, "-m", "celery", "-A", APP, "beat", "-s", schedule])
+    try:
+        rig.until(lambda: rig.marks("beaten") and rig.marks("plain", "beat2"), "both entries ran")
+    finally:
+        rig.stack.terminate("beat")
+    names = {task.name for task in list_tasks(rig.store, None, 100)}
+    assert {"tests.acceptance.app.beaten", "tests.acceptance.app.plain_mark"} <= names
+
+
+REFUSED = [
+    (["--parsync-slots", "0"], {}, "slots=0 is not valid"),
+    (["--parsync"], {"PARSYNC_PARTITIONS": "16"}, "runs with partitions=2 (you asked for 16)"),
+    (["--parsync"], {"PARSYNC_URL": "redis://127.0.0.1:1/0"}, "a node's Celery broker must be the Redis server"),
+    (["--parsync"], {"PARSYNC_URL": "redis://127.0.0.1:1/0", "CELERY_BROKER_URL": "redis://127.0.0.1:1/0"},
+     "no answer from the server at 127.0.0.1:1"),
+    (["--parsync"], {"TEST_BAD_TASK": "slot"}, "task tests.acceptance.app.bad: unknown parsync option 'slot'"),
+]  # fmt: skip
+
+
+def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig: Rig) -> None:
+    command = [sys.executable, "-m", "celery", "-A", APP, "worker", "-P", "solo"]
+    base = {**os.environ, "PARSYNC_CLUSTER": CLUSTER, "CELERY_BROKER_URL": rig.url}
+    for at in range(0, len(REFUSED), 4):
+        running = [
+            (text, subprocess.Popen([*command, *flags], env={**base, **env}, cwd=ROOT, text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+            for flags, env, text in REFUSED[at : at + 4]
+        ]  # fmt: skip
+        for text, process in running:
+            _, errors = process.communicate(timeout=60)
+            assert (process.returncode, "Traceback" in errors) == (2, False), f"{text}: {errors}"
+            assert [text in line for line in errors.splitlines() if line.startswith("error:")] == [True], errors
+
+
+def test_the_lease_is_renewed_while_a_solo_node_runs_a_long_task(rig: Rig) -> None:
+    before = rig.node("early").inc
+    began = time.monotonic()
+    assert rig.tasks.noted.apply_async(("long", 1.5 * LEASE_S), **on("early")).get(timeout=GET_S) == "long"
+    assert time.monotonic() - began > LEASE_S
+    assert rig.node("early").inc == before
+    assert len(rig.marks("begin", "long")) == 1

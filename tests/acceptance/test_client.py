@@ -1,0 +1,386 @@
+"""The client and the listings against a real server, with nodes that are only records."""
+
+import json
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+from parsync_redis.cli import app
+from parsync_redis.client import ParsyncClient
+from parsync_redis.errors import ClusterMismatch, Infeasible, InvalidInput, ServerUnfit, ServerUnreachable, UnknownTask
+from parsync_redis.model.claim import Claim
+from parsync_redis.model.task import TaskState
+from parsync_redis.settings import Settings
+from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.commands import Place
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.members import read_schedulers
+from parsync_redis.store.tasks import list_tasks
+from parsync_redis.wire.message import open_envelope
+
+OFFERS = {
+    "n1": (0, 9.0, "slots=4 mem=4096 gpu_model:a100"),
+    "n2": (1, 1.0, "slots=8 gpu_model:t4"),
+}
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("URL", "CLUSTER", "PARTITIONS", "CONFIG"):
+        monkeypatch.delenv(f"PARSYNC_{name}", raising=False)
+
+
+@pytest.fixture
+def settings(store):
+    return Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
+
+
+@pytest.fixture
+def client(settings):
+    with ParsyncClient(settings) as client:
+        yield client
+
+
+@pytest.fixture
+def cluster(client, store):
+    """The client of a cluster of two partitions with a node in each, whose workers know proj.add and proj.mul."""
+    join_cluster(store, client.settings.model_copy(update={"partitions": 2}), create=True)
+    for name, (partition, score, offer) in OFFERS.items():
+        labels = " ".join(word for word in offer.split() if ":" in word)
+        slots = int(offer.split()[0].partition("=")[2])
+        store.run(store.commands.deal_node(name, 2, labels, slots, score))
+        store.run(store.commands.register_node(partition, name, 0, score, offer))
+        store.run(store.commands.offer(name, offer, ["proj.add", "proj.mul"]))
+    return client
+
+
+def place(store, id, node="n1", slot=0):
+    """Takes the pending tasks and commits one to a slot."""
+    taken = {task.id: task for task in store.run(store.commands.take("s1", 100)).tasks}
+    claim = Claim(id, taken[id].attempt, OFFERS[node][0], node, 1, (slot,), taken[id].needs)
+    return store.run(store.commands.commit(claim.partition, [claim]))
+
+
+# -- submit --------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_id_twice_is_one_task(cluster, store):
+    assert cluster.submit("proj.add", (1, 2), id="t1") == "t1"
+    assert cluster.submit("proj.mul", (5,), id="t1") == "t1"
+    assert cluster.status("t1").name == "proj.add"
+    assert store.client.zcard(store.keys.queue("pending")) == 1
+
+
+def test_options_reach_the_task(cluster):
+    id = cluster.submit("proj.add", slots=2, resources={"mem": "1k"}, require={"gpu_model": "a100"}, priority=5,
+                        strategy="quality")  # fmt: skip
+    status = cluster.status(id)
+    assert (status.needs, status.priority, status.strategy) == ("slots=2 mem=1000 gpu_model:a100", 5, "quality")
+    assert status.state is TaskState.PENDING
+
+
+def test_a_countdown_keeps_a_task_from_being_taken(cluster, store):
+    id = cluster.submit("proj.add", countdown=3600)
+    assert store.run(store.commands.take("s1", 10)).tasks == []
+    times = cluster.status(id).times
+    assert times["ready"] - times["submitted"] == 3_600_000
+
+
+def test_many_are_submitted_in_order_from_a_generator(cluster, store):
+    ids = cluster.submit_many({"name": "proj.add", "args": (i,), "id": f"t{i}"} for i in range(1203))
+    assert ids == [f"t{i}" for i in range(1203)]
+    assert [t.id for t in store.run(store.commands.take("s1", 3)).tasks] == ["t0", "t1", "t2"]
+    assert store.client.zcard(store.keys.queue("pending")) == 1200
+
+
+def test_tuples_and_mappings_may_be_mixed(cluster):
+    ids = cluster.submit_many([("proj.add",), ("proj.add", (1,)), ("proj.add", [1], {"k": 2}), {"name": "proj.mul"}])
+    assert [status.name for status in cluster.statuses(ids)] == ["proj.add"] * 3 + ["proj.mul"]
+
+
+def test_after_a_bad_one_nothing_of_its_batch_is_sent(cluster, store):
+    tasks = [("proj.add", (i,)) for i in range(700)]
+    tasks[600] = ("proj.add", ({1},))
+    with pytest.raises(InvalidInput, match=r"^task 600: argument args\[0\] of task proj.add cannot be packed"):
+        cluster.submit_many(tasks)
+    assert store.client.zcard(store.keys.queue("pending")) == 500
+
+
+def test_after_a_refused_one_no_batch_is_sent(cluster, store):
+    tasks = [{"name": "proj.add", "slots": 64 if i == 3 else 1} for i in range(700)]
+    with pytest.raises(Infeasible, match=r"^task 3: task needs slots=64; the largest node has 8 \(n2\)"):
+        cluster.submit_many(tasks)
+    assert store.client.zcard(store.keys.queue("pending")) == 499
+
+
+@pytest.mark.parametrize(
+    "item", ["proj.add", 5, (), ("proj.add", (), {}, "id"), {"args": (1,)}, {"name": "proj.add", "nope": 1}]
+)
+def test_what_is_no_task_is_refused(cluster, store, item):
+    with pytest.raises(InvalidInput, match=r"^task 0: "):
+        cluster.submit_many([item])
+    assert store.client.zcard(store.keys.queue("pending")) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"name": "proj.ad"}, UnknownTask, "no node knows a task 'proj.ad'; did you mean proj.add or proj.mul?"),
+        ({"slots": 64}, Infeasible, "task needs slots=64; the largest node has 8 (n2)"),
+        ({"resources": {"mem": "1GiB"}}, Infeasible, "task needs mem=1073741824; the most is 4096 (n1)"),
+        ({"resources": {"gpu": 1}}, Infeasible, "no node declares gpu; there are resources mem"),
+        ({"require": {"gpu_model": "h100"}}, Infeasible, "no node has label gpu_model:h100; there are gpu_model: a100"),
+        ({"slots": 5, "require": {"gpu_model": "a100"}}, Infeasible, "n1 comes closest: it lacks slots=5 (has 4)"),
+        ({"slots": 0}, InvalidInput, "slots=0 is not valid"),
+        ({"priority": -1}, InvalidInput, "priority=-1 is not valid"),
+        ({"id": "a b"}, InvalidInput, "task id 'a b' is not valid"),
+        ({"name": "proj add"}, InvalidInput, "task name 'proj add' is not valid"),
+        ({"countdown": -5}, InvalidInput, "countdown=-5 is not valid"),
+        ({"countdown": "soon"}, InvalidInput, "countdown='soon' is not valid"),
+        ({"slot": 1}, InvalidInput, "unknown option 'slot': known are id, countdown, slots, resources, require"),
+        ({"require": "gpu"}, InvalidInput, "require must be a mapping"),
+    ],
+)
+def test_a_bad_task_is_refused_and_nothing_is_written(cluster, store, options, error, says):
+    before = sorted(store.client.keys())
+    with pytest.raises(error) as caught:
+        cluster.submit(**{"name": "proj.add", **options})
+    assert says in str(caught.value)
+    assert sorted(store.client.keys()) == before
+
+
+def test_a_task_that_no_node_could_hold_may_wait_for_capacity(cluster):
+    id = cluster.submit("proj.add", slots=64, wait_for_capacity=True)
+    assert cluster.status(id).state is TaskState.PENDING
+
+
+def test_a_cluster_without_nodes_accepts_and_lists_nothing(client):
+    id = client.submit("any.name", slots=64)
+    assert client.status(id).state is TaskState.PENDING
+    assert (client.nodes(), client.partitions(), client.evenness().slots) == ([], [], None)
+
+
+# -- wait, cancel --------------------------------------------------------------------------------------------------
+
+
+def test_waiting_ends_when_the_last_task_is_final(cluster):
+    ids = cluster.submit_many([("proj.add",)] * 1100)
+    timer = threading.Timer(0.05, lambda: [cluster.cancel(id) for id in ids])
+    timer.start()
+    found = cluster.wait([*ids, "nobody"], timeout=30)
+    timer.join()
+    assert list(found) == [*ids, "nobody"]
+    assert {status.state for status in found.values()} == {TaskState.CANCELLED, TaskState.GONE}
+
+
+def test_waiting_in_vain_names_how_many_are_not_final(cluster):
+    ids = cluster.submit_many([("proj.add",)] * 1100)
+    cluster.cancel(ids[0])
+    cluster.cancel(ids[-1])
+    with pytest.raises(TimeoutError, match=r"^1098 of 1100 tasks are not final after 0\.01 s: .*, \.\.\.$"):
+        cluster.wait(ids, timeout=0.01)
+
+
+def test_a_cancel_says_what_it_did(cluster):
+    id = cluster.submit("proj.add")
+    assert cluster.cancel(id) == "cancelled"
+    assert cluster.cancel(id) == "cancelled"
+    assert cluster.cancel("nobody") == "gone"
+    with pytest.raises(InvalidInput, match="task id 'a b'"):
+        cluster.cancel("a b")
+
+
+@pytest.mark.unaudited  # the claim is never settled
+def test_a_cancel_of_a_running_task_asks_its_node(cluster, store):
+    id = cluster.submit("proj.add")
+    since_ms = int(place(store, id).verdicts[0].detail)
+    word, message = store.run(store.commands.start(Place(id, "1@1", 0, "n1", 0, 1, since_ms)))
+    assert (word, open_envelope(message)["headers"]["id"]) == ("ok", id)
+    assert cluster.cancel(id) == "asked"
+    status = cluster.status(id)
+    assert (status.state, status.cancel_asked, status.node, status.slot) == (TaskState.RUNNING, True, "n1", 0)
+
+
+# -- the cluster ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.unaudited  # the claim is never settled
+def test_nodes_show_what_is_free_and_held(cluster, store):
+    id = cluster.submit("proj.add", resources={"mem": 96})
+    assert place(store, id, "n1", 2).verdicts[0].won
+    n1, n2 = cluster.nodes()
+    assert (n1.name, n1.partition, n1.score, n1.slots, n1.free, n1.held) == ("n1", 0, 9.0, 4, 3, 1)
+    assert (n1.resources, n1.left, n1.labels) == ({"mem": 4096}, {"mem": 4000}, {"gpu_model": "a100"})
+    assert (n2.slots, n2.free, n2.held, n2.state) == (8, 8, 0, "up")
+    drained = cluster.drain("n1")
+    assert (drained.draining, drained.free, drained.held) == (True, 0, 1)
+    restored = cluster.undrain("n1")
+    assert (restored.draining, restored.free, restored.held) == (False, 3, 1)
+
+
+def test_partitions_show_how_uneven_the_deal_is(cluster):
+    first, second = cluster.partitions()
+    assert (first.nodes, first.slots, first.free, first.mean_score, first.labels) == (
+        1,
+        4,
+        4,
+        9.0,
+        {"gpu_model:a100": 4},
+    )
+    assert (second.number, second.slots, second.mean_score) == (1, 8, 1.0)
+    evenness = cluster.evenness()
+    assert evenness.slots == pytest.approx(4 / 6)
+    assert evenness.mean_score == pytest.approx(8 / 5)
+
+
+def test_a_node_that_is_not_there_cannot_be_drained(cluster):
+    with pytest.raises(InvalidInput, match="no node 'n9': there are n1, n2"):
+        cluster.drain("n9")
+
+
+@pytest.mark.unaudited  # the claim is never settled
+def test_tasks_are_listed_by_state(cluster, store):
+    ids = cluster.submit_many([{"name": "proj.add", "id": f"t{i}"} for i in range(3)])
+    place(store, ids[0])
+    cluster.submit("proj.add", id="p1")
+    cluster.submit("proj.add", id="l1", countdown=60)
+    cluster.submit("proj.add", id="c1")
+    cluster.cancel("c1")
+
+    def listed(state, limit=50):
+        return {task.id for task in list_tasks(store, state, limit)}
+
+    assert listed(TaskState.TAKEN) == set(ids)
+    assert listed(TaskState.PENDING) == {"p1", "l1"}
+    assert listed(TaskState.CANCELLED) == {"c1"}
+    assert listed(TaskState.RUNNING) == set()
+    assert listed(None) == {*ids, "p1", "l1", "c1"}
+    assert len(listed(None, 2)) == 2
+
+
+def test_schedulers_are_listed_with_the_keeper(store):
+    store.run(store.commands.renew_scheduler("b", stats={"placed": 3}))
+    store.run(store.commands.renew_scheduler("a"))
+    first, second = read_schedulers(store)
+    assert (first.name, first.ordinal, first.keeper) == ("a", 0, False)
+    assert (second.name, second.ordinal, second.keeper, second.stats) == ("b", 1, True, {"placed": "3"})
+    for name in ("a", "b"):
+        store.run(store.commands.renew_scheduler(name, stay=False))
+
+
+# -- servers and settings ------------------------------------------------------------------------------------------
+
+
+def test_other_settings_than_the_running_clusters_are_refused(cluster, settings):
+    with (
+        ParsyncClient(settings.model_copy(update={"partitions": 16})) as other,
+        pytest.raises(ClusterMismatch, match=r"runs with partitions=2 \(you asked for 16\): use the running values"),
+    ):
+        other.submit("proj.add")
+
+
+def test_a_server_that_evicts_keys_is_refused_and_nothing_is_written(client, store):
+    store.client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(ServerUnfit, match="evicts keys"):
+            client.submit("proj.add")
+    finally:
+        store.client.config_set("maxmemory-policy", "noeviction")
+    assert store.client.keys() == []
+
+
+def test_an_unreachable_server_is_given_up_after_the_patience():
+    nowhere = Settings.load(url="redis://:secret@127.0.0.1:1/0")
+    with ParsyncClient(nowhere, patience_s=0.1) as client, pytest.raises(ServerUnreachable) as caught:
+        client.submit("proj.add")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_submit_outlives_a_server_that_restarts():
+    with EmbeddedServer() as server, ParsyncClient.from_url(server.url, "demo") as client:
+        client.submit("proj.add", id="before")
+        server.process.kill()
+        server.process.wait()
+        again = threading.Timer(0.3, server.restart)
+        again.start()
+        try:
+            assert client.submit_many([("proj.add",)] * 3)
+        finally:
+            again.join()
+
+
+# -- the command line ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parsync(cluster, monkeypatch):
+    """Runs the command line on the cluster."""
+    monkeypatch.setenv("PARSYNC_URL", cluster.settings.url)
+    monkeypatch.setenv("PARSYNC_CLUSTER", cluster.settings.cluster)
+
+    def run(*words, code=0):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+    return run
+
+
+def test_each_listing_is_json_with_stable_keys(parsync):
+    assert json.loads(parsync("submit", "proj.add", "1", '"x"', "--id", "t1", "--json")) == {"id": "t1"}
+    status = json.loads(parsync("status", "t1", "--json"))
+    assert list(status) == [
+        "id", "state", "name", "attempt", "starts", "partition", "node", "slot", "scheduler", "needs", "priority",
+        "strategy", "why", "cancel_asked", "times",
+    ]  # fmt: skip
+    assert json.loads(parsync("tasks", "--json")) == [status]
+    assert [list(node) for node in json.loads(parsync("nodes", "--json"))] == [
+        [
+            "name",
+            "partition",
+            "state",
+            "draining",
+            "inc",
+            "score",
+            "slots",
+            "free",
+            "held",
+            "resources",
+            "left",
+            "labels",
+        ]
+    ] * 2
+    partitions = json.loads(parsync("partitions", "--json"))
+    assert list(partitions) == ["partitions", "evenness"]
+    assert list(partitions["evenness"]) == ["slots", "mean_score", "labels"]
+    assert json.loads(parsync("schedulers", "--json")) == []
+    assert json.loads(parsync("cancel", "t1", "--json")) == {"t1": "cancelled"}
+    assert json.loads(parsync("drain", "n1", "--json"))["draining"] is True
+    assert json.loads(parsync("undrain", "n1", "--json"))["draining"] is False
+
+
+def test_tables_show_what_is_there(parsync):
+    parsync("submit", "proj.add", "--id", "t1")
+    assert "state:        pending" in parsync("status", "t1")
+    assert "t1  proj.add  pending" in parsync("tasks")
+    assert "gpu_model:a100" in parsync("nodes")
+    assert "spread, (max - min) / mean: slots 67%, mean score 160%, gpu_model:a100 200%" in parsync("partitions")
+    assert parsync("cancel", "t1", "nobody", code=1) == "t1 cancelled\nnobody is gone already\n"
+    assert parsync("drain", "n1") == "n1 draining: 0 of 4 slots held, 0 open to tasks\n"
+    assert parsync("undrain", "n1") == "n1 up: 0 of 4 slots held, 4 open to tasks\n"
+
+
+def test_the_doctor_finds_no_scheduler(parsync):
+    report = json.loads(parsync("doctor", "--audit", "--json", code=1))
+    found = {check["name"]: check["level"] for check in report["checks"]}
+    assert found["schedulers"] == "fail"
+    assert (found["server"], found["eviction"], found["cluster"], found["audit"]) == ("ok",) * 4
+
+
+def test_waiting_on_the_command_line_says_that_the_task_goes_on(parsync, cluster):
+    result = CliRunner().invoke(app, ["submit", "proj.add", "--id", "t1", "--wait", "--timeout", "0.05"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "task t1 is not final after 0.05 s; it goes on" in result.stderr
+    assert cluster.status("t1").state is TaskState.PENDING

@@ -1,0 +1,178 @@
+"""docs/inspect.md is true: each of its redis-cli lines runs on a cluster of real processes, and answers as it shows.
+
+What counts is the shape: numbers may differ, and the order of the lines. redis-cli is the one on the PATH; where there
+is none, the words go through redis-py and are shown as redis-cli shows them (which is compared where there is one).
+"""
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import redis
+
+from parsync_redis import ParsyncClient
+from parsync_redis.cli.stack import LocalStack
+from parsync_redis.store.members import read_schedulers
+from tests.documents import ROOT, WRITE, Document
+
+PATH = "docs/inspect.md"
+PROJ = """
+import os, time
+from celery import Celery
+from parsync_redis import Parsync
+
+url = os.environ["PARSYNC_URL"]
+app = Celery("proj", broker=url, backend=url)
+Parsync(app)
+
+
+@app.task(name="proj.render", parsync={})
+def render(seconds):
+    time.sleep(seconds)
+"""
+A100 = {"require": {"gpu_model": "a100"}, "resources": {"gpu": 1}}
+
+
+# -- the cluster that the document looks at --------------------------------------------------------------------------
+
+
+def wait_until(fact, timeout_s=30):
+    """Waits for a fact; fails if it does not come."""
+    deadline = time.monotonic() + timeout_s
+    while not fact():
+        assert time.monotonic() < deadline, f"never: {fact.__doc__ or fact}"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Its address: two schedulers; node n1 full, n2 draining, n3 lost with two doorbells unread; tasks that wait."""
+    folder = tmp_path_factory.mktemp("inspect")
+    (folder / "proj.py").write_text(PROJ)
+    told = {"sink": lambda name, line: print(name, line), "env": {"PYTHONPATH": str(ROOT)}}
+    with LocalStack("demo", cwd=folder, grace_s=3, **told) as stack:
+        url = stack.server()
+        with ParsyncClient.from_url(url, "demo") as client:
+            bring_about(stack, client)
+            try:
+                yield url
+            finally:
+                for node in ("n1", "n2", "n3"):
+                    stack.kill(node)
+
+
+def bring_about(stack, client):
+    """Brings the cluster into the state that the document shows."""
+
+    def states(*ids):
+        return {client.status(id).state.value for id in ids}
+
+    def node(name):
+        return next((n for n in client.nodes() if n.name == name), None)
+
+    stack.scheduler(2, partitions=2, lease_s=5)
+    offers = {
+        "n1": (4, 9.5, {"gpu_model": "a100"}, {"gpu": 4}),
+        "n2": (2, 1.0, None, {"mem": "4GiB"}),
+        "n3": (2, 5.0, {"zone": "b"}, None),
+    }
+    for name, (slots, score, labels, resources) in offers.items():  # one after another: so the deal is always the same
+        stack.worker("proj", name, slots, score, labels, resources, pool="threads")
+        wait_until(lambda name=name: node(name) is not None)
+    for at in range(1, 5):
+        client.submit("proj.render", [3600], id=f"t{at}", **A100)
+    wait_until(lambda: states("t1", "t2", "t3", "t4") == {"running"})
+    client.submit("proj.render", [1], id="w1", priority=5, **A100)
+    client.submit("proj.render", [1], id="w2", require={"gpu_model": "h100"}, wait_for_capacity=True)
+    client.submit("proj.render", [1], id="l1", countdown=3600)
+    wait_until(lambda: all(client.status(id).why for id in ("w1", "w2")))
+
+    stack.processes["n3"].send(signal.SIGSTOP)
+    time.sleep(1.5)  # longer than kombu waits for one message: after that nobody reads the inbox
+    for id in ("d1", "d2"):
+        client.submit("proj.render", [1], id=id, require={"zone": "b"})
+    wait_until(lambda: states("d1", "d2") == {"placed"})
+    client.drain("n2")
+    wait_until(lambda: all(s.stats.get("free") == "0" for s in read_schedulers(client.store)))
+    for id in ("p1", "p2"):
+        client.submit("proj.render", [1], id=id)
+    wait_until(lambda: node("n3").state == "down" and states("d1", "d2", "p1", "p2") == {"pending"})
+
+
+# -- redis-cli -------------------------------------------------------------------------------------------------------
+
+
+def redis_cli(url, words):
+    """What redis-cli prints on a terminal, or None where there is no redis-cli."""
+    program = shutil.which("redis-cli") or shutil.which("valkey-cli")
+    if program is None:
+        return None
+    done = subprocess.run([program, "-u", url, "--no-raw", *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def shim(url, words):
+    """The same, by way of redis-py."""
+    with redis.Redis.from_url(url, protocol=2) as client:
+        client.response_callbacks.clear()
+        return show(client.execute_command(*words))
+
+
+def show(reply, indent=""):
+    """A reply as redis-cli shows it."""
+    if reply is None:
+        return "(nil)\n"
+    if isinstance(reply, int):
+        return f"(integer) {reply}\n"
+    if isinstance(reply, bytes):
+        text = reply.decode().replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{text}"\n'
+    if not reply:
+        return "(empty array)\n"
+    width = len(str(len(reply)))
+    lines = [f"{at:>{width}}) {show(item, indent + ' ' * (width + 2))}" for at, item in enumerate(reply, 1)]
+    return indent.join(lines)
+
+
+def shape(text):
+    """What must agree: no numbers, no order."""
+    lines = (re.sub(r"\d+(\.\d+)?", "N", line) for line in text.splitlines())
+    return sorted(" ".join(line.split()) for line in lines)
+
+
+def asked(block):
+    """(the line, the words after redis-cli, what is shown) of each question in a block."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        line, _, shown = part.partition("\n")
+        program, *words = shlex.split(line)
+        assert program == "redis-cli", f"{line!r} is no line for redis-cli"
+        yield line, words, shown
+
+
+@pytest.mark.serial
+def test_each_line_answers_as_the_document_shows(cluster):
+    document = Document(PATH)
+    blocks = document.blocks("console")
+    assert len({block.heading for block in blocks}) >= 10
+    written = []
+    for block in blocks:
+        told = ""
+        for line, words, shown in asked(block):
+            by_shim = shim(cluster, words)
+            real = redis_cli(cluster, words) or by_shim
+            told += f"$ {line}\n{real}"
+            assert shape(by_shim) == shape(real), f"redis-cli does not show {line} as the shim does"
+            assert WRITE or shape(shown) == shape(real), f"{line} shows:\n{real}"
+        written.append((block, told))
+    if WRITE:
+        document.replace(written)
+
+
+def test_the_shim_shows_replies_as_redis_cli_does():
+    assert show([b'say "a"', 3, None, [], [b"x", [b"y"]]]) == (
+        '1) "say \\"a\\""\n2) (integer) 3\n3) (nil)\n4) (empty array)\n5) 1) "x"\n   2) 1) "y"\n'
+    )

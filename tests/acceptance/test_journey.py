@@ -1,0 +1,230 @@
+"""docs/journey-of-a-task.md is true: its blocks are what each script really changes, times aside."""
+
+import difflib
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parsync_redis import ParsyncClient
+from parsync_redis.model.claim import Claim
+from parsync_redis.model.task import Strategy
+from parsync_redis.observe.audit import audit
+from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.keeper import parse_place
+from parsync_redis.settings import Settings
+from parsync_redis.store import Store
+from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.commands import Place
+from tests.documents import WRITE, Document, tables
+
+PATH = "docs/journey-of-a-task.md"
+NODES = {"n1": (9.5, "slots=4 gpu=2 gpu_model:a100"), "n2": (3.0, "slots=2 gpu_model:t4")}
+NEEDS = {"slots": 2, "resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}
+TIME = re.compile(r"\b1[0-9]{12}\b")
+
+
+# -- what the keys say ---------------------------------------------------------------------------------------------
+
+Keys = dict[str, tuple[str, dict[str, str]]]
+
+
+def read_all(store: Store) -> Keys:
+    """Every key -> its type and its content as lines."""
+    client: Any = store.client
+    found = {}
+    for name in sorted(client.keys(), key=_rank):
+        key, kind = name.decode(), client.type(name).decode()
+        if kind == "hash":
+            rows = {k.decode(): _shown(k, v) for k, v in client.hgetall(name).items()}
+        elif kind == "zset":
+            rows = {k.decode(): f"{score:.0f}" for k, score in client.zrange(name, 0, -1, withscores=True)}
+        elif kind == "set":
+            rows = {member.decode(): "" for member in sorted(client.smembers(name))}
+        elif kind == "list":
+            rows = {str(at): value.decode() for at, value in enumerate(client.lrange(name, 0, -1))}
+        else:
+            rows = {"bits": " ".join(f"{byte:08b}" for byte in client.get(name))}
+        found[key] = kind, rows
+    return found
+
+
+def _rank(name: bytes) -> tuple[bool, bool, bytes]:
+    """The cluster's own keys first, then the queue's, then the partitions'."""
+    return b"{demo:p" in name, b":q0}" in name, name
+
+
+def _shown(field: bytes, value: bytes) -> str:
+    return "(the Celery message)" if field == b"message" else value.decode()
+
+
+def changes(before: Keys, after: Keys) -> str:
+    """What differs, as the document shows it: + is set, - is removed."""
+    lines = []
+    for key in sorted({*before, *after}, key=lambda key: _rank(key.encode())):
+        kind, rows = after.get(key) or (before[key][0], {})
+        old = before.get(key, ("", {}))[1]
+        changed = {name: value for name, value in sorted(rows.items()) if old.get(name) != value}
+        width = max(map(len, changed), default=0) + 2
+        told = [f"  + {name:<{width}}{value}".rstrip() for name, value in changed.items()]
+        told += [f"  - {name}" for name in sorted(old) if name not in rows]
+        if told:
+            lines += [f"{key}   ({kind})", *told]
+    return "".join(f"{line}\n" for line in lines)
+
+
+class Traveller:
+    """Goes from hop to hop, and keeps what each changed by the heading of the document's section."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.told = store, dict[str, str]()
+        self._before = read_all(store)
+        self.types: dict[str, str] = {}
+
+    def hop(self, heading: str, told: str | None = None) -> None:
+        """A section ends here: with what changed since the last, or with `told`."""
+        now = read_all(self.store)
+        self.types |= {key: kind for key, (kind, _) in now.items()}
+        self.told[heading] = changes(self._before, now) if told is None else told
+        self._before = now
+
+
+# -- the journey ---------------------------------------------------------------------------------------------------
+
+
+def travel(store: Store, client: ParsyncClient) -> Traveller:
+    """The task a81f from submit to release; then b92c, whose node is lost; then two claims on one slot."""
+    run, commands = store.run, store.commands
+    here = Traveller(store)
+
+    join_cluster(store, client.settings, create=True)
+    for name, (score, offer) in NODES.items():
+        labels = offer.rpartition(" ")[2]
+        p = run(commands.deal_node(name, 2, labels, int(offer[6]), score))
+        run(commands.register_node(p, name, 0, score, offer))
+        run(commands.offer(name, offer, ["proj.render"]))
+    run(commands.renew_scheduler("s1"))
+    here.hop("Before: a cluster of two nodes")
+
+    client.submit("proj.render", [7], id="a81f", priority=5, **NEEDS)
+    here.hop("1. submit")
+
+    core = Core("s1", 2, Strategy.ADAPTIVE, 1.5, np.random.default_rng(1))
+    for p in (0, 1):
+        core.on_nodes(p, store.nodes(p).values(), 1)
+        core.on_snapshot(run(commands.read_partition(p)), 1.0)
+    core.on_took(run(commands.take("s1", 100)))
+    here.hop("2. take")
+
+    claim = core.plan().commit[0][0]
+    here.hop("3. place", show_claim(claim))
+
+    judged = run(commands.commit(0, [claim]))
+    core.on_judged(judged)
+    here.hop("4. commit")
+
+    place = core.plan().settle[0]
+    assert run(commands.settle([place])) == ["placed"]
+    here.hop("5. settle")
+
+    client_of_kombu: Any = store.client
+    assert client_of_kombu.brpop([store.keys.inbox(0, "n1")], timeout=1)
+    word, message = run(commands.start(place))
+    assert word == "ok"
+    assert b'"task": "proj.render"' in message
+    here.hop("6. start")
+
+    assert run(commands.finish([(place, "succeeded", "")])) == ["ok"]
+    here.hop("7. finish")
+    assert 0 < store.client.ttl(store.keys.task("a81f")) <= 86_400
+
+    assert run(commands.release(0, [place])) == ["freed"]
+    here.hop("8. release")
+    assert client.status("a81f").state == "succeeded"
+    assert audit(store) == []
+
+    lose(store, client, here)
+    collide(store, here)
+    return here
+
+
+def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
+    """A task whose node is lost while it runs."""
+    run, commands = store.run, store.commands
+    client.submit("proj.render", [8], id="b92c", **NEEDS)
+    (task,) = run(commands.take("s1", 1)).tasks
+    (verdict,) = run(commands.commit(0, [Claim(task.id, task.attempt, 0, "n1", 1, (0, 1), task.needs)])).verdicts
+    place = Place(task.id, task.attempt, 0, "n1", 0, 1, int(verdict.detail))
+    run(commands.settle([place]))
+    run(commands.start(place))
+    here.hop("")
+    word, leases = run(commands.reclaim(0, "n1", 1, 0))
+    assert (word, [lease.task for lease in leases]) == ("down", ["b92c"])
+    here.hop("reclaim")
+    assert run(commands.requeue([(place, "its node n1 was lost")])) == ["pending"]
+    here.hop("requeue")
+    assert run(commands.finish([(place, "succeeded", "")])) == ["stale"]
+    assert run(commands.release(0, [place])) == ["freed"]
+    here.hop("release, by the keeper")
+    assert [task.attempt for task in run(commands.take("s1", 1)).tasks] == ["2@2"]
+    run(commands.cancel("b92c"))
+    assert audit(store) == []
+    here.hop("")
+
+
+def collide(store: Store, here: Traveller) -> None:
+    """Two schedulers claim the same slot: the first wins, the second learns who has it."""
+    judged = store.run(
+        store.commands.commit(
+            1, [Claim(task, "1@9", 1, "n2", 1, (slot,), "slots=1") for task, slot in (("c1", 0), ("d1", 0), ("d1", 1))]
+        )
+    )
+    told = [
+        f"{claim.task} wants {claim.node}/{claim.slots[0]}   {verdict.word.value:<9} {verdict.detail}\n"
+        for claim, verdict in zip(judged.claims, judged.verdicts, strict=True)
+    ]
+    here.hop("Two schedulers want the same slot", "".join(told))
+
+
+def show_claim(claim: Claim) -> str:
+    """A claim as the document shows it."""
+    slots = ",".join(map(str, claim.slots))
+    return (
+        f"task {claim.task}   attempt {claim.attempt}   partition p{claim.partition}   node {claim.node}   "
+        f"incarnation {claim.inc}   slots {slots}\nneeds {claim.needs}\n"
+    )
+
+
+@pytest.fixture
+def journey(server):
+    settings = Settings.load(url=server.url, cluster="demo", partitions=2, gap_s=0.5, lease_s=10)
+    with ParsyncClient(settings) as client:
+        return travel(client.store, client)
+
+
+def test_every_hop_changes_what_the_document_shows(journey):
+    document = Document(PATH)
+    blocks = {block.heading: block for block in document.blocks("text")}
+    told = {heading: text for heading, text in journey.told.items() if heading}
+    assert list(blocks) == list(told)
+    if WRITE:
+        document.replace([(blocks[heading], text) for heading, text in told.items()])
+        return
+    for heading, text in told.items():
+        right, shown = (TIME.sub("TIME", each) for each in (text, blocks[heading].text))
+        story = "\n".join(difflib.unified_diff(shown.splitlines(), right.splitlines(), "the document", "Redis", n=1))
+        assert shown == right, f"{heading} in {PATH} is not what happens (PARSYNC_TEST_WRITE_DOCS=1 mends it):\n{story}"
+
+
+def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):
+    said = {row[0].strip("`"): row[1] for row in tables(Document("docs/keys.md").text) if row[0].startswith("`parsync")}
+    for key, kind in journey.types.items():
+        form = key.replace("{demo", "{C").replace("{C:p0}", "{C:pN}").replace("{C:p1}", "{C:pN}")
+        form = re.sub(r":(task|stats):.*", lambda m: f":{m[1]}:" + {"task": "ID", "stats": "SCHEDULER"}[m[1]], form)
+        form = re.sub(r":inbox:.*", ":inbox:NODE", form)
+        assert said[form] == kind, key
+
+
+def test_a_line_of_the_placed_index_is_a_place():
+    assert parse_place("a81f", "p0 n1/0 inc=1 attempt=1@1") == Place("a81f", "1@1", 0, "n1", 0, 1, 0)

@@ -1,0 +1,71 @@
+"""Servers on which the roles of a cluster have their logins, as `parsync acl` prints them."""
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.wire.acl import Options, Role, user_line
+from tests.conftest import server_programs
+
+CLUSTER = "guarded"
+
+
+class Guarded:
+    """A server with logins; `admin` may do everything, the default user nothing."""
+
+    def __init__(self, program: str, options: Options | None = None) -> None:
+        self.server = EmbeddedServer(program)
+        self.admin = redis.Redis(port=self.server.port, username="admin", password="pw-admin")
+        with redis.Redis(port=self.server.port) as first:
+            first.execute_command("ACL", "SETUSER", "admin", "on", ">pw-admin", "~*", "&*", "+@all")
+            for role in Role:
+                self.login(first, role, options)
+            first.execute_command("ACL", "SETUSER", "default", "off")
+
+    @staticmethod
+    def login(client: redis.Redis, role: Role, options: Options | None = None) -> None:
+        """Makes the login of a role."""
+        sha256 = hashlib.sha256(f"pw-{role}".encode()).hexdigest()
+        name, *rules = _rules(user_line(role, CLUSTER, sha256, options))
+        client.execute_command("ACL", "SETUSER", name, *rules)
+
+    def url(self, role: str) -> str:
+        """The address with the login of a role."""
+        return f"redis://{CLUSTER}-{role}:pw-{role}@127.0.0.1:{self.server.port}/0"
+
+    def denials(self) -> list[tuple[str, str]]:
+        """Who was denied what, but for CLIENT SETINFO: redis-py tells its name where it may, and Redis 7.0 has none."""
+        found = self.admin.execute_command("ACL", "LOG", 1000)
+        pairs = {(entry[b"username"].decode(), entry[b"object"].decode()) for entry in found}
+        return sorted((who, what) for who, what in pairs if what != "client|setinfo")
+
+    def dry_run(self, role: Role, *words: str) -> str:
+        """'' if the role may do this, else why not."""
+        reply = self.admin.execute_command("ACL", "DRYRUN", f"{CLUSTER}-{role}", *words)
+        return "" if reply == b"OK" else reply.decode()
+
+    def stop(self) -> None:
+        self.admin.close()
+        self.server.stop()
+
+
+def _rules(line: str) -> list[str]:
+    """The words of a line; what stands in parentheses is one."""
+    words: list[str] = []
+    for word in line.split():
+        if words and words[-1].startswith("(") and not words[-1].endswith(")"):
+            words[-1] += " " + word
+        else:
+            words.append(word)
+    return words
+
+
+@pytest.fixture(scope="module", params=list(server_programs()))
+def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
+    """A guarded server, once for each program."""
+    guarded = Guarded(server_programs()[request.param])
+    yield guarded
+    guarded.stop()

@@ -1,0 +1,57 @@
+"""What the scripts do, read from their text: which command each calls on which kind of key.
+
+It relies on the scripts' house style: a key is called by its kind (`slots`, `pending`), a task's record `key`.
+"""
+
+import re
+from collections.abc import Iterator
+
+from parsync_redis.store.commands import ALL
+from parsync_redis.store.scripts import Script
+
+_CALL = re.compile(r"redis\.call\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
+_DEFINED = re.compile(r"local function (\w+)\([^)]*\)\n(.*?)\nend\n", re.DOTALL)
+_QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer")
+_CLUSTER = ("configure", "deal_node", "renew_scheduler")
+
+
+def family(verb: str) -> str:
+    """Of what hash tag a script's keys are."""
+    return "q0" if verb in _QUEUE else "" if verb in _CLUSTER else "p"
+
+
+def uses(script: Script) -> set[tuple[str, str]]:
+    """(command, kind) of each call: ('hset', 'q0:task'), ('publish', 'channel'), ('time', '')."""
+    return {(command.lower(), kind) for command, kind in _uses(script)}
+
+
+def _uses(script: Script) -> Iterator[tuple[str, str]]:
+    for words, argument in _CALL.findall(_live(script.text)):
+        for command in re.findall(r"'(\w+)'", words):
+            yield command, _kind(script, argument)
+
+
+def _live(text: str) -> str:
+    """The text without comments, and without the library functions that it includes and does not call."""
+    text = re.sub(r"--.*", "", text)
+    while dead := [m for m in _DEFINED.finditer(text) if len(re.findall(rf"\b{m[1]}\(", text)) == 1]:
+        text = text.replace(dead[0][0], "")
+    return text
+
+
+def _kind(script: Script, argument: str) -> str:
+    where = family(script.verb)
+    if not argument:
+        return ""
+    if argument.startswith("channel"):
+        return "channel"
+    if argument == "inbox":
+        return "p:inbox"
+    if argument in ("key", "prefix .. id") or (argument.startswith("KEYS[") and "task*" in script.keys):
+        return "q0:task"
+    kind = script.keys[int(argument[5:-1]) - 1] if argument.startswith("KEYS[") else argument
+    assert kind in script.keys, f"{script.verb}.lua calls a command on {argument!r}, which is none of its keys"
+    return f"{where}:{kind}"
+
+
+SCRIPTS = {script.verb: script for script in ALL}

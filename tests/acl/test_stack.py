@@ -1,0 +1,274 @@
+"""The whole stack runs under the logins of `parsync acl`, default user off: nothing is denied, and no password shows.
+
+Addresses name users; passwords are in files. Real schedulers, a real Celery worker, a client and the viewer's commands.
+"""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from celery.result import AsyncResult
+
+from parsync_redis import AccessDenied, ParsyncClient, Settings
+from parsync_redis.cli.stack import LocalStack
+from parsync_redis.wire.acl import Options, Role
+from tests.conftest import server_programs
+
+from .conftest import CLUSTER, Guarded
+
+pytestmark = pytest.mark.serial
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60.0
+
+
+class Site:
+    """A guarded server, a scheduler and a worker of examples.tiles, and where their passwords and lines are."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self.guarded, self.secrets, self.logs = Guarded(program), folder / "secrets", folder / "logs"
+        self.secrets.mkdir()
+        for role in Role:
+            (self.secrets / role).write_text(f"pw-{role}\n")
+        self.stack = LocalStack(CLUSTER, logs=self.logs, cwd=ROOT)
+        self.outputs: list[str] = []
+
+    def env(self, role: str) -> dict[str, str]:
+        """What a process of this role is told."""
+        return {
+            "PARSYNC_URL": f"redis://{CLUSTER}-{role}@127.0.0.1:{self.guarded.server.port}/0",
+            "PARSYNC_PASSWORD_FILE": str(self.secrets / role), "PARSYNC_CLUSTER": CLUSTER,
+        }  # fmt: skip
+
+    def start(self) -> None:
+        self.stack._env |= self.env(Role.SCHEDULER)
+        self.stack.scheduler(1, lease_s=2, partitions=2, gap_s=0.1)
+        self.stack._env |= self.env(Role.WORKER)
+        celery = [sys.executable, "-m", "celery", "-A", "examples.tiles", "worker", "-n", "n1@h", "-E", "-l", "info"]
+        self.stack.start("n1", [*celery, "--parsync-node", "n1", "-c", "2"])
+        with self.client() as client:
+            self.until(lambda: [node for node in client.nodes() if node.state == "up"])
+
+    def until(self, fact) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not fact():
+            assert time.monotonic() < deadline, f"{self.guarded.denials()}\n{self.lines()[-3000:]}"
+            time.sleep(0.05)
+
+    def lines(self) -> str:
+        return "\n".join(path.read_text() for path in self.logs.glob("*.log"))
+
+    def client(self, role: str = Role.CLIENT) -> ParsyncClient:
+        env = self.env(role)
+        return ParsyncClient(
+            Settings.load(url=env["PARSYNC_URL"], cluster=CLUSTER, password_file=env["PARSYNC_PASSWORD_FILE"])
+        )
+
+    def parsync(self, role: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command with the login of a role."""
+        command = [sys.executable, "-m", "parsync_redis.cli", *words]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **self.env(role), **env})
+        self.outputs.append(done.stdout + done.stderr)
+        return done
+
+
+@pytest.fixture(scope="module", params=list(server_programs())[-1:])  # the matrix is tested on each
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(server_programs()[request.param], tmp_path_factory.mktemp("site"))
+    try:
+        site.start()
+        yield site
+    finally:
+        site.stack.stop()
+        site.guarded.stop()
+
+
+@pytest.fixture
+def tiles(site: Site, monkeypatch: pytest.MonkeyPatch):
+    """The app as a web application would have it: with the client's login."""
+    from celery import Celery
+
+    from parsync_redis import Parsync
+
+    for name, value in site.env(Role.CLIENT).items():
+        monkeypatch.setenv(name, value)
+    url = Settings.load().url
+    app = Celery("web", broker=url, backend=url, set_as_current=False)
+    app.conf.task_send_sent_event = True
+    Parsync(app)
+    yield app
+    app.close()
+
+
+def test_clients_submit_wait_cancel_and_look(site: Site):
+    with site.client() as client:
+        ids = client.submit_many([("tiles.render", (tile,)) for tile in range(10)])
+        assert {found.state for found in client.wait(ids, PATIENCE_S).values()} == {"succeeded"}
+        assert client.cancel(client.submit("tiles.render", [1], countdown=60)) == "cancelled"
+        assert [node.name for node in client.nodes()] == ["n1"]
+        assert len(client.partitions()) == 2
+    assert site.guarded.denials() == []
+
+
+def test_a_web_application_sends_placed_and_plain_tasks_and_waits_for_results(site: Site, tiles):
+    placed = tiles.send_task("tiles.render", (3,), parsync={"slots": 1})
+    plain = tiles.send_task("tiles.ping")
+    assert isinstance(placed, AsyncResult)
+    assert len(placed.get(timeout=PATIENCE_S)) == 48
+    assert plain.get(timeout=PATIENCE_S) == "pong"
+    assert site.guarded.denials() == []
+
+
+def test_a_chord_over_chains_runs_through_the_workers(site: Site, tiles):
+    from celery import chord
+
+    render, summarize = (tiles.signature(f"tiles.{name}", options={"parsync": {}}) for name in ("render", "summarize"))
+    steps = [render.clone((tile,)) | summarize.clone() for tile in (0, 1)]
+    drawn = chord(steps, tiles.signature("tiles.area"), app=tiles)
+    assert drawn.apply_async().get(timeout=PATIENCE_S) >= 0
+    assert site.guarded.denials() == []
+
+
+def test_the_viewers_commands_list_everything_under_way(site: Site):
+    with site.client() as client:
+        late = client.submit("tiles.render", [1], countdown=60)
+        try:
+            for line in ("nodes", "partitions", "schedulers", f"status {late}", "tasks --state pending"):
+                done = site.parsync(Role.VIEWER, *line.split(), "--json")
+                assert done.returncode == 0, done.stderr
+                assert json.loads(done.stdout)
+            assert site.guarded.denials() == []
+            every = site.parsync(Role.VIEWER, "tasks")
+            assert every.returncode == 0
+            assert late in every.stdout
+            assert "final tasks are not listed: this login may not SCAN" in every.stderr
+            doctor = site.parsync(Role.VIEWER, "doctor")
+            assert "fail" not in doctor.stdout
+            assert "accepts writes" in doctor.stdout or doctor.returncode == 0
+        finally:
+            client.cancel(late)
+            site.guarded.admin.execute_command("ACL LOG RESET")
+
+
+def test_a_viewer_that_may_scan_lists_final_tasks_and_audits(site: Site):
+    try:
+        site.guarded.login(site.guarded.admin, Role.VIEWER, Options(scan=True))
+        assert "succeeded" in site.parsync(Role.VIEWER, "tasks", "--state", "succeeded").stdout
+        audit = site.parsync(Role.VIEWER, "doctor", "--audit")
+        assert audit.returncode == 0, audit.stdout
+        assert {what for _, what in site.guarded.denials()} <= {"config|get"}
+    finally:
+        site.guarded.login(site.guarded.admin, Role.VIEWER)
+        site.guarded.admin.execute_command("ACL LOG RESET")
+
+
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        (Role.VIEWER, ("submit", "tiles.ping")), (Role.VIEWER, ("cancel", "t1")), (Role.VIEWER, ("drain", "n1")),
+        (Role.VIEWER, ("tasks", "--state", "dead")), (Role.CLIENT, ("drain", "n1")), (Role.CLIENT, ("schedulers",)),
+        (Role.CLIENT, ("scheduler",)), (Role.VIEWER, ("scheduler",)),
+    ],
+)  # fmt: skip
+def test_what_a_login_may_not_do_is_one_line_at_once(site: Site, role: Role, words: tuple[str, ...]):
+    done = site.parsync(role, *words)
+    site.guarded.admin.execute_command("ACL LOG RESET")
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "may not" in done.stderr
+
+
+def test_a_wrong_password_is_one_line_at_once(site: Site, tmp_path: Path):
+    (tmp_path / "wrong").write_text("hunter2-wrong")
+    for role in (Role.CLIENT, Role.SCHEDULER):
+        words = ("scheduler",) if role is Role.SCHEDULER else ("nodes",)
+        done = site.parsync(role, *words, PARSYNC_PASSWORD_FILE=str(tmp_path / "wrong"))
+        assert done.returncode == 2
+        assert "refuses the login" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert "hunter2" not in done.stdout + done.stderr
+    site.guarded.admin.execute_command("ACL LOG RESET")
+
+
+def test_after_the_server_forgot_the_scripts_a_client_waits_for_a_scheduler_to_load_them(site: Site):
+    with site.client() as client:
+        site.guarded.admin.script_flush()
+        id = client.submit("tiles.render", [5])
+        assert client.wait([id], PATIENCE_S)[id].state == "succeeded"
+    assert {what for _, what in site.guarded.denials()} <= {"script|load"}, "the client may try"
+    site.guarded.admin.execute_command("ACL LOG RESET")
+
+
+def test_rubbish_that_a_client_publishes_on_the_tick_channel_ends_no_scheduler(site: Site):
+    with site.client() as client:
+        for data in (b"tick a b", b"", b"\xff", b"tick 1", b"wake x", b"freed 99 1 1", b"tick " + b"9" * 9000 + b" 0"):
+            client.store.client.publish(client.store.keys.tick, data)
+        id = client.submit("tiles.render", [5])
+        assert client.wait([id], PATIENCE_S)[id].state == "succeeded"
+    assert "scheduler-1" in site.stack.alive()
+    assert "Traceback" not in site.lines()
+
+
+class Bomb:
+    """Its pickle makes a file when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def test_a_pickled_message_is_refused_unopened_and_the_worker_lives(site: Site, tmp_path: Path):
+    opened = tmp_path / "opened"
+    assert pickle.dumps(Bomb(opened))
+    with site.client() as client:
+        bad = client.submit("tiles.render", [Bomb(opened)], serializer="pickle")
+        good = client.submit("tiles.render", [5])
+        found = client.wait([bad, good], PATIENCE_S)
+    assert (found[bad].state, found[good].state) == ("failed", "succeeded")
+    assert not opened.exists()
+    assert "n1" in site.stack.alive()
+    assert "pickle" in site.lines()
+
+
+def test_access_denied_names_no_password(site: Site):
+    with site.client(Role.VIEWER) as viewer, pytest.raises(AccessDenied) as caught:
+        viewer.submit("tiles.ping")
+    site.guarded.admin.execute_command("ACL LOG RESET")
+    assert "pw-" not in repr(caught.value) + repr(viewer.settings) + repr(viewer.store.client) + viewer.store.address
+
+
+def test_no_password_shows_in_lines_outputs_or_the_list_of_processes(site: Site):
+    """Runs last: over everything that the tests before it have made the processes say."""
+    with site.client() as client:
+        client.cancel("nobody")
+    bad = site.parsync(Role.CLIENT, "nodes", PARSYNC_URL="redis://u:pw-typed@@host:x/0", PARSYNC_PASSWORD_FILE="")
+    assert bad.returncode == 2
+    commands = "\n".join(path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in cmdlines())
+    assert "examples.tiles" in commands
+    for where, text in (("lines", site.lines()), ("outputs", "\n".join(site.outputs)), ("processes", commands)):
+        found = [line for line in text.splitlines() if "pw-" in line]
+        assert not found, f"{where}: {found[:5]}"
+
+
+def cmdlines():
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            path.read_bytes()
+        except OSError:
+            continue
+        yield path
+
+
+def test_a_stack_that_stops_was_denied_nothing(site: Site):
+    site.guarded.admin.execute_command("ACL LOG RESET")
+    site.stack.terminate("n1")
+    site.stack.terminate("scheduler-1")
+    assert site.guarded.denials() == []
+    assert "pw-" not in site.lines()

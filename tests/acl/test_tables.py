@@ -1,0 +1,94 @@
+"""The tables of rights are what the scripts and Python need, no more: held to the scripts' text."""
+
+import re
+
+import pytest
+
+from parsync_redis.errors import InvalidInput
+from parsync_redis.wire.acl import (
+    AUDIT,
+    CLIENT,
+    KINDS,
+    MEMBERS,
+    SCHEDULER,
+    SCRIPTS,
+    VIEW,
+    VIEWER,
+    WORKER,
+    Options,
+    Role,
+    grants,
+    user_line,
+)
+
+from . import needs
+
+DIRECT = {
+    Role.CLIENT: {"q0:names": "smembers", "q0:shapes": "hgetall", "q0:verdicts": "lpush lrem"},
+    Role.WORKER: {"q0:verdicts": "lrange"},
+    Role.SCHEDULER: {
+        "p:meta": "hget", "p:nodes": "hexists hgetall", "p:alive": "hgetall", "p:lost": "smembers", "p:slots": "hget",
+        "q0:taken": "hscan", "q0:placed": "hscan",
+    },
+}  # fmt: skip
+"""What Python itself does, besides VIEW and MEMBERS."""
+
+LISTED = {Role.CLIENT: (VIEW, CLIENT), Role.WORKER: (VIEW, CLIENT, WORKER), Role.SCHEDULER: (VIEW, MEMBERS, SCHEDULER)}
+
+
+def pairs(*tables):
+    return {(word, kind) for table in tables for kind, words in table.items() for word in words.split()}
+
+
+def by_scripts(role):
+    found = {use for verb in SCRIPTS[role].split() for use in needs.uses(needs.SCRIPTS[verb])}
+    return {(command, kind) for command, kind in found if ":" in kind}
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.WORKER, Role.SCHEDULER])
+def test_a_role_may_do_to_each_kind_of_key_what_its_scripts_and_python_do_and_no_more(role):
+    own = by_scripts(role) | pairs(DIRECT[role], VIEW)
+    own |= pairs(MEMBERS) if role is Role.SCHEDULER else set()
+    own |= by_scripts(Role.CLIENT) | pairs(DIRECT[Role.CLIENT]) if role is Role.WORKER else set()
+    allowed = pairs(*LISTED[role])
+    assert not sorted(own - allowed), "add to wire/acl.py what a script needs now"
+    assert not sorted(allowed - own), "take out of wire/acl.py what nothing needs"
+
+
+def test_every_script_is_some_roles():
+    assert {verb for words in SCRIPTS.values() for verb in words.split()} == set(needs.SCRIPTS)
+
+
+def test_the_reader_of_scripts_sees_calls_in_libraries_and_none_that_are_not_called():
+    assert ("zadd", "q0:pending") in needs.uses(needs.SCRIPTS["requeue"])
+    assert ("publish", "channel") not in needs.uses(needs.SCRIPTS["cancel"])
+    assert ("sadd", "p:lost") in needs.uses(needs.SCRIPTS["reclaim"])
+
+
+def test_the_viewer_has_no_command_that_writes_and_none_that_runs_lua():
+    words = {command for grant in grants(Role.VIEWER, "c", Options(scan=True)) for command in grant.commands}
+    writing = {"hset", "hdel", "del", "set", "lpush", "zadd", "publish", "evalsha", "eval", "script|load"}
+    assert not words & writing
+    assert pairs(VIEW, MEMBERS, VIEWER, AUDIT) >= {("hgetall", ":config"), ("ttl", "q0:*")}
+    assert KINDS[Role.VIEWER] == (VIEW, MEMBERS, VIEWER)
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("options", [Options(), Options((), results=False), Options(control=True, scan=True, db=7)])
+def test_no_role_has_all_of_anything(role, options):
+    line = user_line(role, "c", "0" * 64, options)
+    assert not re.search(r"\+@|allkeys|allcommands|allchannels|nopass|[~&]\*[ )]", line)
+    for word in re.findall(r"[~&]([^ )]+)", line):
+        celery = re.match(r"celery|_kombu|unacked|\*\.(reply\.)?celery\.pidbox|/\d+\.celery", word)
+        assert word.startswith(("parsync:{c}:", "parsync:{c:q0}:", "parsync:{c:p*}:")) or celery, word
+    assert "+eval " not in line
+
+
+@pytest.mark.parametrize("queue", ["", "*", "a b", "a?", "a[b]", "a)", "x\n", "a~b"])
+def test_a_queue_name_that_would_widen_the_rights_is_refused(queue):
+    with pytest.raises(InvalidInput, match="queue name"):
+        user_line(Role.WORKER, "c", "", Options((queue,)))
+
+
+def test_a_login_without_a_password_is_off():
+    assert user_line(Role.VIEWER, "c", "").startswith("c-viewer off resetkeys")

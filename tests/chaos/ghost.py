@@ -1,0 +1,292 @@
+"""The ghost: it sees every request that is executed, and after each the whole state, and knows what was promised.
+
+It is no part of the system: it has no lease, loses nothing, and forgets nothing. A broken promise is a `Violation`; its
+numbers are those of docs/invariants.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from parsync_redis.execution.runs import Run
+from parsync_redis.model.task import FINAL
+from parsync_redis.store.commands import Call
+
+from .processes import LEASE_S, AgentProcess
+from .state import State, read_state
+from .wire import MAX_STARTS
+
+if TYPE_CHECKING:
+    from .world import Process, World
+
+QUIET = frozenset(("renew", "read_partition", "renew_scheduler", "note", "offer", "deal_node", "ring"))
+"""Verbs that change nothing that a promise speaks of."""
+
+
+class Violation(BaseException):
+    """A promise was broken; no BaseException is swallowed by what the product catches."""
+
+    def __init__(self, promise: int, fact: str) -> None:
+        super().__init__(f"promise {promise}: {fact}")
+        self.promise, self.fact = promise, fact
+
+
+@dataclass(slots=True)
+class TaskGhost:
+    """One life of a task: from its submission to the purge of its record."""
+
+    acknowledged: bool = False
+    attempt: str = ""
+    final: str = ""
+    cancelled: bool = False
+    starts: int = 0
+    started: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    begun: dict[str, tuple[Process, int]] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+
+
+class Ghost:
+    """What has happened so far."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.tasks: dict[str, TaskGhost] = {}
+        self.attempts: set[tuple[str, str]] = set()
+        self.alive_s: dict[str, float] = {}
+        self.restarted_s = float("-inf")
+        self.lost: set[tuple[str, int]] = set()  # incarnations that were given up or superseded
+        self.rolled_back = False  # the server lost acknowledged writes: what rests on history is promised no more
+        self.coverage: Counter[str] = Counter()
+        self.state = State()
+        self.slots: dict[tuple[str, str, str, int], tuple[int, ...]] = {}  # of each lease that was ever seen
+
+    def check(self, fact: bool, promise: int, text: str) -> None:
+        """What must hold also after the server has lost writes."""
+        if not fact:
+            raise Violation(promise, text)
+
+    def history(self, fact: bool, promise: int, text: str) -> None:
+        """What must hold as long as the server keeps what it acknowledged."""
+        self.check(fact or self.rolled_back, promise, text)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def executed(self, process: Process, calls: Sequence[Call[Any]], replies: Sequence[Any]) -> None:
+        """Requests were executed, in this order."""
+        dirty = False
+        for call, reply in zip(calls, replies, strict=True):
+            verb = call.script.verb
+            self.check(not isinstance(reply, Exception), 9, f"{verb} answers an error: {reply}")
+            self.world.trace("executed", process, verb, call.args, reply)
+            if see := getattr(self, f"_{verb}", None):
+                see(process, call, [text(arg) for arg in call.args], reply)
+            if verb not in ("read_partition", "deal_node", "note", "take"):
+                self._count(verb, reply)
+            dirty = dirty or verb not in QUIET
+        if dirty:
+            self.look()
+
+    def _count(self, verb: str, reply: Any) -> None:
+        if verb == "commit":
+            self.coverage.update(f"commit {text(word)}" for word in reply[2::2])
+        elif verb in ("submit", "settle", "untake", "finish", "requeue", "release"):
+            self.coverage.update(f"{verb} {text(word)}" for word in reply)
+        elif verb in ("start", "reclaim", "renew", "cancel"):
+            self.coverage[f"{verb} {text(reply[0])}"] += 1
+        else:
+            self.coverage[f"{verb} {text(reply)}" if isinstance(reply, bytes) else verb] += 1
+
+    def _submit(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        for i, word in enumerate(reply):
+            id = args[2 + 9 * i]
+            if text(word) == "submitted":
+                known = id in self.tasks
+                self.history(not known, 1, f"task {id} was submitted a second time: an id is one task")
+                self.tasks[id] = TaskGhost()
+
+    def _take(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        for i in range(2, len(reply), 5):
+            id, attempt = text(reply[i]), text(reply[i + 1])
+            self.coverage["take"] += 1
+            self.history((id, attempt) not in self.attempts, 4, f"attempt {attempt} of task {id} was given out twice")
+            self.attempts.add((id, attempt))
+            self.of(id).attempt = attempt
+
+    def _start(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        id, attempt, place = args[0], args[1], tuple(args[3:6])
+        if text(reply[0]) != "ok":
+            return
+        task = self.of(id)
+        self.history(
+            attempt == task.attempt, 4, f"a stale attempt started: {attempt} of {id}, which is at {task.attempt}"
+        )
+        self.history(attempt not in task.started, 4, f"attempt {attempt} of task {id} was started twice")
+        self.history(not task.cancelled, 4, f"task {id} was started after its cancel was accepted")
+        self.history(not task.final, 4, f"task {id} was started when it was {task.final}")
+        task.started[attempt] = place
+        task.starts += 1
+
+    def _finish(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        for i, word in enumerate(reply):
+            id, attempt, *place, outcome, _ = args[3 + 7 * i : 10 + 7 * i]
+            if text(word) not in ("ok", "again"):
+                continue
+            task = self.of(id)
+            mine = attempt == task.attempt and task.started.get(attempt) == tuple(place)
+            self.history(mine, 4, f"the outcome {outcome} of a stale attempt counted: {attempt} of {id} at {place}")
+            if text(word) == "again":
+                task.starts = 0
+
+    def _requeue(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        for i, word in enumerate(reply):
+            id, attempt = args[4 + 6 * i : 6 + 6 * i]
+            task = self.tasks.get(id)
+            if task is None or text(word) == "none":
+                continue
+            self.history(
+                attempt == task.attempt, 4, f"a stale attempt put task {id} back: {attempt}, not {task.attempt}"
+            )
+            if text(word) == "dead":
+                self.history(task.starts >= MAX_STARTS, 4, f"task {id} is dead after {task.starts} starts")
+
+    def _cancel(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        if text(reply[0]) in ("cancelled", "asked"):
+            self.of(args[0]).cancelled = True
+
+    def _renew(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        if text(reply[0]) == "ok":
+            self.alive_s[f"{args[0]} {args[1]}"] = self.world.clock.now_s
+
+    def _register_node(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        self.alive_s[f"{args[0]} {int(reply[0])}"] = self.world.clock.now_s
+
+    def _reclaim(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        if text(reply[0]) == "down":
+            self.lost.add((args[0], int(args[1])))
+            if not isinstance(process, AgentProcess):
+                self._judged(process, f"{args[0]} {args[1]}", f"node {args[0]}")
+
+    def _renew_scheduler(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+        if name := args[3].partition(" ")[0]:
+            members = [text(word) for word in reply[2::2]]
+            if name not in members and name in self.alive_s:
+                self._judged(process, name, f"scheduler {name}")
+                self.alive_s.pop(name, None)
+                self.coverage["schedulers lost"] += 1
+        if args[2]:
+            self.alive_s[args[0]] = self.world.clock.now_s
+
+    def _judged(self, process: Process, holder: str, what: str) -> None:
+        """A lease was judged to have lapsed: for a whole lease its holder was silent, and the server was there.
+
+        A restart in the middle of a keeper's pass, or while its request is on the way, is not seen by it.
+        """
+        now_s = self.world.clock.now_s + 1e-6
+        silent_s = now_s - self.alive_s.get(holder, float("-inf"))
+        self.history(silent_s >= LEASE_S, 8, f"{what} was given up after {silent_s:.1f} s of silence")
+        unseen = self.restarted_s >= getattr(process, "began_s", 0.0)
+        self.history(
+            unseen or now_s - self.restarted_s >= LEASE_S, 7, f"{what} was given up just after the server restarted"
+        )
+
+    def of(self, id: str) -> TaskGhost:
+        """What is known of a task's present life."""
+        if self.rolled_back:
+            return self.tasks.get(id, TaskGhost())
+        self.check(id in self.tasks, 1, f"task {id} is there, but was never submitted or is long purged")
+        return self.tasks[id]
+
+    # -- functions -----------------------------------------------------------------------------------------------------
+
+    def began(self, process: Any, run: Run) -> None:
+        """A task's function begins in a process."""
+        place = run.place
+        self.coverage["functions begun"] += 1
+        task = self.of(place.task)
+        attempt = f"attempt {place.attempt} of task {place.task}"
+        self.check(place.inc == process.agent.inc, 2, f"{attempt} runs in a process that is not of its incarnation")
+        self.history(place.attempt not in task.begun, 4, f"the function of {attempt} began twice")
+        for before, (where, inc) in task.begun.items():
+            excused = where.dead or (where.node, inc) in self.lost or task.ended.get(before) in ("again", "lost")
+            self.history(excused, 5, f"{attempt} runs, but {before} did, and its node was not lost")
+        task.begun[place.attempt] = (process, place.inc)
+        self.look(True)
+
+    def ended(self, run: Run, outcome: str) -> None:
+        """A function ended."""
+        self.coverage[f"function {outcome}"] += 1
+        if task := self.tasks.get(run.place.task):  # its record may be purged while a run that counts no more goes on
+            task.ended[run.place.attempt] = outcome
+
+    # -- the state -----------------------------------------------------------------------------------------------------
+
+    def look(self, always: bool = False) -> None:
+        """Reads the whole state and checks what must hold at any moment."""
+        try:
+            self._look(always)
+        except Exception as error:  # else the product would take it for its own trouble
+            raise Violation(3, f"the state is beyond reading: {error!r}") from error
+
+    def _look(self, always: bool) -> None:
+        state = read_state(self.world.wire.client, sorted(self.tasks), self.state)
+        if state is self.state and not always:
+            return
+        self.state = state
+        for lease in state.leases.values():
+            if lease.slots:
+                self.slots[lease.task, lease.attempt, lease.node, lease.slot] = lease.slots
+        for promise, fact in state.facts(not self.rolled_back):
+            self.check(False, promise, fact)
+        for id, task in self.tasks.items():
+            self._look_at(id, task, state.tasks.get(id, {}))
+        for process in self.world.agents:
+            self._look_into(process, state)
+
+    def _look_at(self, id: str, task: TaskGhost, record: dict[str, str]) -> None:
+        now = record.get("state", "")
+        self.history(bool(now), 1, f"task {id} has no record any more")
+        self.history(task.final in ("", now), 4, f"task {id} was {task.final} and is {now}")
+        if now in FINAL and not task.final:
+            task.final = now
+            self.coverage[f"final {now}"] += 1
+        attempt = record.get("attempt", "0@0")
+        new, old = (int(a.partition("@")[0] or 0) for a in (attempt, task.attempt))
+        self.history(new >= old, 4, f"task {id} went back from attempt {task.attempt} to {attempt}")
+
+    def _look_into(self, process: Any, state: State) -> None:
+        """The functions of a live process that is its node's present one: one a slot, and each slot theirs."""
+        node = state.nodes.get(process.node)
+        inc = process.agent.inc
+        if node is None or node.inc != inc or node.state == "down":
+            if node is not None:
+                self.lost.add((process.node, inc))
+            return
+        seats: dict[int, str] = {}
+        for run in process.agent.runs.going():
+            place = run.place
+            lease = state.leases.get((place.node, place.slot))
+            mine = lease is not None and (lease.task, lease.attempt, lease.inc) == (
+                place.task,
+                place.attempt,
+                place.inc,
+            )
+            if place.inc == inc and (process.node, inc) not in self.lost:
+                self.history(
+                    mine, 2, f"task {place.task} runs on {place.node}/{place.slot}, whose lease is not its own"
+                )
+                record = state.tasks.get(place.task, {})
+                torn = (record.get("state"), record.get("attempt")) != ("running", place.attempt)
+                self.history(not torn, 5, f"task {place.task} was taken from its run, but its node is well")
+            for slot in self.slots.get((place.task, place.attempt, place.node, place.slot), (place.slot,)):
+                self.check(
+                    slot not in seats, 2, f"two functions on {place.node}/{slot}: {place.task}, {seats.get(slot)}"
+                )
+                seats[slot] = place.task
+
+
+def text(value: Any) -> str:
+    """An argument or a reply as text; bytes of a message may be anything."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,163 @@
+"""Bugs planted on purpose, each a change of a few words in a script or a function, and the hunt for them.
+
+A harness proves nothing until it finds what is known to be wrong. Each mutant breaks one condition that the protocol rests
+on; `hunt` plays schedules until a promise breaks.
+"""
+
+# ruff: noqa: E501  (a mutant is a line, as the line that it changes)
+from __future__ import annotations
+
+import importlib
+import inspect
+import shutil
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.scripts import lua_folder
+from parsync_redis.store.store import connect
+
+from .ghost import Violation
+from .schedule import Schedule, run_schedule
+from .wire import Scripts
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """Where (a script, or module:Class.method), what stands there, what the mutant has instead."""
+
+    name: str
+    where: str
+    old: str
+    new: str
+
+    @property
+    def in_lua(self) -> bool:
+        """Whether it is a change of a script."""
+        return ":" not in self.where
+
+
+_EX, _SC = "parsync_redis.execution", "parsync_redis.scheduler"
+MUTANTS = (
+    Mutant("commit does not look at the slot", "commit", "slot >= node.span or redis.call('GETBIT', free, node.first + slot) == 0",
+           "slot >= node.span"),
+    Mutant("commit ignores the incarnation", "commit", "if node.inc ~= inc then", "if false then"),
+    Mutant("commit ignores what is left", "commit", "if not amounts_fit(rest, asked) then", "if false then"),
+    Mutant("settle of a task no longer taken", "settle", "elseif task[1] == 'taken' then", "elseif task[1] ~= 'running' then"),
+    Mutant("settle ignores the attempt", "settle", "if task[2] ~= attempt then", "if false then"),
+    Mutant("start ignores the attempt", "start", "if task[2] ~= attempt then", "if false then"),
+    Mutant("start of a task that went back", "start", "if state ~= 'taken' and not", "if state ~= 'taken' and state ~= 'pending' and not"),
+    Mutant("start refuses its own repeat", "start", "if state == 'running' and here then", "if false then"),
+    Mutant("start leaves the task in taken", "start", "redis.call('HDEL', taken, id)", "redis.call('HGET', taken, id)"),
+    Mutant("finish ignores the attempt", "finish", "if task[2] ~= attempt or task[3]", "if task[3]"),
+    Mutant("finish of a task that does not run", "finish", "elseif task[1] ~= 'running' then", "elseif FINAL[task[1]] then"),
+    Mutant("finish forgets a cancel", "finish", "and not task[6] then", "then"),
+    Mutant("requeue ignores attempt and place", "requeue", "local held = task[2] == attempt and (state == 'taken' or ((state == 'placed' or state == 'running') and here))",
+           "local held = state == 'taken' or state == 'placed' or state == 'running'"),
+    Mutant("requeue leaves taken tasks", "requeue", "(state == 'taken' or (", "(false or ("),
+    Mutant("requeue forgets a cancel", "requeue", "if task[6] then", "if false then"),
+    Mutant("the limit counts attempts", "requeue", "tonumber(task[7]) >= max_starts", "tonumber(string.match(attempt, '^%d+')) >= max_starts"),
+    Mutant("untake of any task", "untake", "if state == 'taken' and owner == scheduler and", "if state and not FINAL[state] and"),
+    Mutant("take gives the attempt out again", "take", "number + 1, life", "math.max(1, number), life"),
+    Mutant("submit is not idempotent", "submit", "elseif state then", "elseif FINAL[state] then"),
+    Mutant("an id begins anew at its first attempt", "submit", "'0@' .. last", "'0@1'"),
+    Mutant("cancel of a final task", "cancel", "if FINAL[state] then", "if false then"),
+    Mutant("cancel leaves the task in the order", "cancel", "redis.call('ZREM', pending, id)", "redis.call('ZSCORE', pending, id)"),
+    Mutant("release ignores the attempt", "release", "or lease.attempt ~= attempt", ""),
+    Mutant("release ignores the incarnation", "release", "or lease.inc ~= inc then", "then"),
+    Mutant("release frees a slot nobody may use", "release", "if usable(node, tonumber(number)) then", "if true then"),
+    Mutant("register forgets what leases hold", "register_node", "ledger_add(capacity, amounts(lease.asked), -1)", "local _ = lease"),
+    Mutant("register forgets slots beyond", "register_node", "held + 1, math.max(node.span, slot + 1)", "held + 1, node.span"),
+    Mutant("register keeps the incarnation", "register_node", "math.max(inc, known_inc) + 1", "math.max(1, known_inc, inc)"),
+    Mutant("reclaim trusts an old counter", "reclaim", " and now == 'inc=' .. inc .. ' moved=' .. moved then", " then"),
+    Mutant("renew of a node given up", "renew", "if node.state == 'down' then", "if false then"),
+    Mutant("the keeper frees before it puts back", f"{_SC}.keeper:mend",
+           '        store.run(store.commands.requeue([(place, why) for place in places]))\n        store.run(store.commands.release(p, places))',
+           '        store.run(store.commands.release(p, places))\n        store.run(store.commands.requeue([(place, why) for place in places]))'),
+    Mutant("the keeper frees and never puts back", f"{_SC}.keeper:mend", "store.run(store.commands.requeue([(place, why) for place in places]))", "pass"),
+    Mutant("no grace after a restart", f"{_SC}.membership:Membership._notice_restart", "if run_id != self._run_id:", "if not self._run_id:"),
+    Mutant("half a lease is enough", f"{_SC}.standstill:Standstill.look", "now_s - seen[1] >= self.lease_s", "now_s - seen[1] >= self.lease_s / 2"),
+    Mutant("an observer that slept judges", f"{_SC}.standstill:Standstill.look", "if now_s - self._looked_s > self.lease_s / 2:", "if False:"),
+    Mutant("strays are not given back", f"{_SC}.loop:Scheduler._give_back_strays", "not in hands", "in ()"),
+    Mutant("no orphan is given back", f"{_SC}.keeper:Keeper._schedulers", "if owner not in members", "if not owner"),
+    Mutant("two runs on one slot", f"{_EX}.runs:Runs.enter", "if busy or run.key in", "if run.key in"),
+    Mutant("a repeat runs again", f"{_EX}.runs:Runs.enter", "if busy or run.key in self._runs:", "if busy and run.key not in self._runs:"),
+    Mutant("a repeat frees the slot", f"{_EX}.agent:Agent.answer", "or not self.runs.enter(run):", "or not (self.runs.enter(run) or self._home.bring(Run(run.place, None, 'refused'))):"),
+    Mutant("a message of another incarnation", f"{_EX}.agent:Agent.answer", "if inc != self.inc or self.leaving", "if self.leaving"),
+    Mutant("doorbells are not rung again", f"{_EX}.agent:Agent._compare", "for lease in twice])", "for lease in twice[:0]]) or [''] * len(twice)"),
+    Mutant("the slot before the outcome", f"{_EX}.homeward:Homeward._bring_home", "commands = store.commands\n",
+           "commands = store.commands\n    for run in runs: store.run(commands.release(run.place.partition, [run.place]))\n"),
+    Mutant("a leaving node frees before it puts back", f"{_EX}.agent:Agent._give_back", "store.run(store.commands.requeue([(place, why) for place in some]))", "pass"),
+    Mutant("a lost process is forgotten", f"{_EX}.homeward:Homeward._bring_home", "calls += [commands.requeue(lost)] if lost else []", "pass"),
+)  # fmt: skip
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[Scripts]:
+    """The scripts with the bug in, or the function of the product replaced meanwhile."""
+    if mutant.in_lua:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder, "lua")
+            shutil.copytree(lua_folder(), copy)
+            file = copy / f"{mutant.where}.lua"
+            text = file.read_text(encoding="utf-8")
+            assert text.count(mutant.old) == 1, f"{mutant.name}: {text.count(mutant.old)} places in {file.name}"
+            file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+            yield Scripts(copy)
+        return
+    module_name, _, path = mutant.where.partition(":")
+    module = importlib.import_module(module_name)
+    *owners, name = path.split(".")
+    owner: Any = module
+    for part in owners:
+        owner = getattr(owner, part)
+    original = getattr(owner, name)
+    source = textwrap.dedent(inspect.getsource(original))
+    old = mutant.old if mutant.old in source else textwrap.dedent(mutant.old)
+    new = mutant.new if mutant.old in source else textwrap.dedent(mutant.new)
+    assert source.count(old) == 1, f"{mutant.name}: {source.count(old)} places in {mutant.where}"
+    found: dict[str, Any] = {}
+    exec(
+        compile("from __future__ import annotations\n" + source.replace(old, new), mutant.where, "exec"),
+        module.__dict__,
+        found,
+    )
+    setattr(owner, name, found[name])
+    try:
+        yield Scripts()
+    finally:
+        setattr(owner, name, original)
+
+
+def hunt(client: redis.Redis, mutant: Mutant, most: int, seed: int) -> tuple[int, Violation | None]:
+    """How many schedules it took, and what broke; None if `most` did not find it."""
+    with planted(mutant) as scripts:
+        for number in range(most):
+            if violation := run_schedule(client, scripts, Schedule(seed + number))[0]:
+                return number + 1, violation
+    return most, None
+
+
+def hunt_all(most: int, seed: int, only: str = "") -> int:
+    """Hunts every mutant and prints the table; 1 if one was not found."""
+    missed, hunted = 0, 0
+    print(f"{'planted bug':42} {'schedules':>9} {'seconds':>8}  broken promise", flush=True)
+    with EmbeddedServer() as server, connect(server.url) as client:
+        for mutant in MUTANTS:
+            if only not in mutant.name:
+                continue
+            begun_s = time.monotonic()
+            number, violation = hunt(client, mutant, most, seed)
+            missed, hunted = missed + (violation is None), hunted + 1
+            took_s = time.monotonic() - begun_s
+            print(f"{mutant.name:42} {number:9d} {took_s:8.1f}  {str(violation or 'NOT FOUND')[:110]}", flush=True)
+    print(f"{hunted - missed} of {hunted} found, each within {most} schedules from seed {seed}")
+    return int(missed > 0)

@@ -1,0 +1,224 @@
+"""What the steps of a schedule do: processes at work, the customer, and what goes wrong."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.task import Submission, TaskOptions
+
+from .processes import LEASE_S, AgentProcess
+from .state import KEYS
+
+if TYPE_CHECKING:
+    from .schedule import Schedule, Step
+    from .world import World
+
+NODES = {"n1": ("slots=2 gpu=1 mem=5 zone:a", 2.0), "n2": ("slots=1 mem=4 zone:b", 1.0), "n3": ("slots=2 mem=4", 1.0)}
+NEEDS: tuple[dict[str, Any], ...] = (
+    {}, {}, {}, {"slots": 2}, {"resources": {"mem": 3}}, {"resources": {"gpu": 1}}, {"require": {"zone": "a"}},
+)  # fmt: skip
+OUTCOMES = ("succeeded",) * 6 + ("failed", "again", "again", "lost")
+
+
+class Player:
+    """Carries out steps; one method a verb."""
+
+    def __init__(self, schedule: Schedule, world: World) -> None:
+        self.schedule, self.world, self.ghost = schedule, world, world.ghost
+
+    def play(self, step: Step) -> None:
+        """Carries out a step with its own dice."""
+        world, before = self.world, self.world.rng
+        world.trace(f"{step} at {world.clock.now_s:.2f} s")
+        world.rng = Random(step.seed)
+        world.pass_time(world.rng.uniform(0, 2) * self.schedule.pace_s)
+        getattr(self, step.verb)(world.rng)
+        world.rng = before
+
+    # -- processes at work -------------------------------------------------------------------------------------------
+
+    def turn(self, rng: Random) -> None:
+        if self.world.schedulers:
+            scheduler = rng.choice(self.world.schedulers)
+            for _ in range(rng.randint(1, 4)):
+                self.world.act(scheduler, "loop", scheduler.turn)
+
+    def beat(self, rng: Random) -> None:
+        if self.world.schedulers:
+            scheduler = rng.choice(self.world.schedulers)
+            self.world.act(scheduler, "member", scheduler.beat)
+
+    def tick(self, rng: Random) -> None:
+        for scheduler in self.world.schedulers:
+            if scheduler.keeping:
+                self.world.act(scheduler, "member", scheduler.tick)
+
+    def _agent(self, rng: Random) -> AgentProcess | None:
+        return rng.choice(self.world.agents) if self.world.agents else None
+
+    def _awake(self, rng: Random) -> list[AgentProcess]:
+        """The agents that are awake, in some order."""
+        awake = [agent for agent in self.world.agents if agent.awake_at <= self.world.step]
+        return rng.sample(awake, len(awake))
+
+    def renew(self, rng: Random) -> None:
+        if agent := self._agent(rng):
+            self.world.act(agent, "pass", agent.renew)
+
+    def bell(self, rng: Random) -> None:
+        for agent in self._awake(rng):
+            if (message := self.world.doorbell(agent)) is not None:
+                self.world.act(agent, "bell", lambda agent=agent, message=message: agent.answer(message))  # type: ignore[misc]
+                break
+
+    def end(self, rng: Random) -> None:
+        for agent in self._awake(rng):
+            if going := agent.agent.runs.going():
+                run = rng.choice(going)
+                signalled = {"": rng.choice(OUTCOMES), "SIGKILL": "lost"}.get(run.ending, "cancelled")
+                agent.end(run, signalled if rng.random() < 0.9 else "succeeded")
+                break
+
+    def home(self, rng: Random) -> None:
+        for agent in self._awake(rng):
+            if agent.something_to_bring:
+                self.world.act(agent, "home", agent.bring_home)
+                break
+
+    # -- the customer ------------------------------------------------------------------------------------------------
+
+    def submit(self, rng: Random) -> None:
+        store, ids = (
+            self.world.customer.store,
+            [f"t{rng.randrange(self.schedule.tasks)}" for _ in range(rng.randint(1, 3))],
+        )
+        tasks = [
+            Submission(
+                id, "work", b"message", TaskOptions.of({**rng.choice(self.schedule.needs), "wait_for_capacity": True}),
+                rng.choice((None, None, None, 500, 5000)),
+            )
+            for id in dict.fromkeys(ids)
+        ]  # fmt: skip
+
+        def send() -> None:
+            for task, word in zip(tasks, store.run(store.commands.submit(tasks)), strict=True):
+                if task.id in self.ghost.tasks and word in ("submitted", "exists"):
+                    self.ghost.tasks[task.id].acknowledged = True
+
+        self.world.act(self.world.customer, "submit", send)
+
+    def cancel(self, rng: Random) -> None:
+        store, id = self.world.customer.store, f"t{rng.randrange(self.schedule.tasks)}"
+        call = store.commands.cancel(id, how=rng.choice(("SIGTERM", "SIGKILL", "after")))
+        self.world.act(self.world.customer, "cancel", lambda: store.run(call))
+
+    def purge(self, rng: Random) -> None:
+        """The record of a final task expires; its id may be submitted anew."""
+        if final := [id for id, task in self.ghost.tasks.items() if task.final]:
+            id = rng.choice(final)
+            self.world.trace("purged", id)
+            self.world.client.delete(KEYS.task(id))
+            del self.ghost.tasks[id]
+
+    def drain(self, rng: Random) -> None:
+        store, node = self.world.customer.store, rng.choice(self.schedule.nodes)
+        p = next((agent.agent.partition for agent in self.world.agents if agent.node == node), -1)
+        if p >= 0:
+            call = store.commands.set_node(p, node, rng.choice(("drain", "undrain")))
+            self.world.act(self.world.customer, "drain", lambda: store.run(call))
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def late(self, rng: Random) -> None:
+        if late := self.world.wire.late:
+            request = late.pop(rng.randrange(len(late)))
+            self.ghost.coverage["late requests"] += 1
+            self.world.wire.arrive(request)
+
+    def kill_agent(self, rng: Random) -> None:
+        if agent := self._agent(rng):
+            self.world.kill(agent)
+            self.world.bury()
+
+    def start_agent(self, rng: Random) -> None:
+        there = {agent.node for agent in self.world.agents}
+        if missing := [node for node in self.schedule.nodes if node not in there]:
+            self._new_agent(rng, rng.choice(missing))
+
+    def second_agent(self, rng: Random) -> None:
+        self._new_agent(rng, rng.choice(self.schedule.nodes))
+
+    def _new_agent(self, rng: Random, node: str) -> None:
+        """n1 offers always the same, so that every task fits somewhere; the others come back larger or smaller."""
+        offer, score = NODES[node]
+        bundle = Bundle.of(rng.randint(1, 3), {"mem": rng.choice((3, 4, 6))}) if node != "n1" else parse_bundle(offer)
+        self.world.start_agent(node, bundle, score)
+
+    def kill_scheduler(self, rng: Random) -> None:
+        if self.world.schedulers:
+            self.world.kill(rng.choice(self.world.schedulers))
+            self.world.bury()
+
+    def start_scheduler(self, rng: Random) -> None:
+        live = [scheduler.name for scheduler in self.world.schedulers]
+        if len(live) < 3:
+            gone = [name for name in ("s1", "s2") if name not in live]
+            self.world.start_scheduler(rng.choice(gone) if gone and rng.random() < 0.5 else "")
+
+    def leave_scheduler(self, rng: Random) -> None:
+        if len(self.world.schedulers) > 1:
+            scheduler = rng.choice(self.world.schedulers)
+            if not self.world.act(scheduler, "loop", scheduler.leave):
+                scheduler.dead = True
+            self.world.bury()
+
+    def leave(self, rng: Random) -> None:
+        if agent := self._agent(rng):
+            if not agent.agent.leaving:
+                agent.agent.leave()
+            elif not agent.agent.runs.going():
+                self.world.act(agent, "bell", agent.depart)
+
+    def oversleep(self, rng: Random) -> None:
+        processes = [*self.world.agents, *self.world.schedulers]
+        if len(self.world.stack) < 3 and processes:
+            self.world.oversleep(rng.choice(processes))
+
+    def sleep(self, rng: Random) -> None:
+        """A process sleeps for some steps."""
+        if processes := [*self.world.agents, *self.world.schedulers]:
+            rng.choice(processes).awake_at = self.world.step + rng.randint(3, 30)
+
+    def jump(self, rng: Random) -> None:
+        """The whole world sleeps."""
+        self.world.pass_time(rng.uniform(0.5, 2.5) * LEASE_S)
+
+    def flush(self, rng: Random) -> None:
+        self.world.client.script_flush()
+
+    def restart(self, rng: Random) -> None:
+        self.world.restart_server()
+
+    def wall(self, rng: Random) -> None:
+        """The server's wall clock jumps, and the customer's with it."""
+        self.world.clock.wall_s += rng.choice((-3600, -10, 10, 3600))
+
+    def rollback(self, rng: Random) -> None:
+        """The server comes back without its last writes: of what it had when this step was played before."""
+        world = self.world
+        if world.stack:
+            return
+        if world.backup:
+            world.trace("the last writes are lost")
+            self.ghost.coverage["rollbacks"] += 1
+            self.ghost.rolled_back = True
+            world.restore()
+            world.restart_server()
+            for id in [id for id in self.ghost.tasks if not world.client.exists(KEYS.task(id))]:
+                del self.ghost.tasks[id]
+            for task in self.ghost.tasks.values():
+                task.final = ""
+            self.ghost.look()
+        world.keep()

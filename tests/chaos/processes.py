@@ -1,0 +1,175 @@
+"""The processes of a schedule: the product's own scheduler and agent, called a pass at a time instead of by threads.
+
+A process has hands that work side by side (in the product: threads, each with a connection). While one of them waits
+for the server, another one, or another process, may act; see World.between.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parsync_redis.execution.agent import Agent, NodeSpec
+from parsync_redis.execution.homeward import Homeward
+from parsync_redis.execution.runs import Run
+from parsync_redis.model.needs import Bundle
+from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.settings import Settings
+from parsync_redis.store.cluster import ClusterConfig
+
+from .wire import CLUSTER, MAX_STARTS, WireStore
+
+if TYPE_CHECKING:
+    from .world import World
+
+PARTITIONS, GAP_S, LEASE_S = 2, 1.0, 8.0
+CONFIG = ClusterConfig(PARTITIONS, GAP_S, LEASE_S)
+SETTINGS = Settings(url="redis://127.0.0.1:1/0", cluster=CLUSTER, max_starts=MAX_STARTS)
+
+
+class Ears:
+    """What a scheduler heard; the world puts it there, or does not."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.heard = world, list[list[str]]()
+
+    def listen(self) -> None:
+        """Subscribed anew: what was under way is lost."""
+        self.heard.clear()
+
+    def hear(self, timeout_s: float) -> list[list[str]]:
+        """What is there."""
+        self.world.spread_rumours()
+        heard, self.heard = self.heard, []
+        return heard
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class SchedulerProcess:
+    """A scheduler; hands: loop, member."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.dead, self.awake_at = False, 0
+        self.scheduler = Scheduler(WireStore(world, self, "loop"), CONFIG, SETTINGS, name)
+        self.scheduler.core.rng = np.random.default_rng(world.rng.getrandbits(32))
+        self.ears: Any = Ears(world)
+        self.scheduler._ears = self.ears
+        self.trouble = self.entered = False
+        self.began_s = 0.0  # when its last beat began
+
+    @property
+    def keeping(self) -> bool:
+        """Whether it believes to be keeper."""
+        return self.scheduler.membership.keeping
+
+    def turn(self) -> None:
+        """One turn of the loop, as Scheduler.run has it."""
+        if not self.entered:
+            self.scheduler._enter()
+            self.entered = True
+        if self.trouble:
+            self.scheduler._recover()
+            self.trouble = False
+        self.trouble = True
+        self.scheduler._turn()
+        self.trouble = False
+
+    def beat(self) -> None:
+        """One renewal, and a keeper's pass, as Membership.run has it."""
+        member = self.scheduler.membership
+        self.began_s = self.world.clock.now_s
+        try:
+            if self.entered:
+                member._beat()
+        except Exception:
+            member._doubt()
+            raise
+
+    def tick(self) -> None:
+        """A keeper's tick."""
+        if self.keeping:
+            self.scheduler.membership._tick()
+
+    def leave(self) -> None:
+        """An orderly end, as Scheduler._leave has it."""
+        self.scheduler._give_back_all()
+        self.scheduler.membership.leave()
+        self.dead = True
+
+
+class AgentProcess:
+    """A node's worker; hands: pass (the thread that renews), bell (the event loop), home."""
+
+    def __init__(self, world: World, node: str, number: int, offer: Bundle, score: float) -> None:
+        self.world, self.name, self.node = world, f"{node}#{number}", node
+        self.dead, self.awake_at = False, 0
+        self.agent = Agent(None, SETTINGS, NodeSpec(node, offer, score, ["work"]))
+        self.agent.store = WireStore(world, self, "bell")
+        self.passing, self.homing = WireStore(world, self, "pass"), WireStore(world, self, "home")
+        self.agent._home = Homeward(self.homing, self.agent.runs)
+        self.agent.on_superseded = self._superseded
+        self.on_the_way_home: list[Run] = []
+
+    def _superseded(self) -> None:
+        self.world.trace("superseded", self)
+        self.dead = True
+
+    def renew(self) -> None:
+        """One pass of the thread that renews, as Agent._renewing has it."""
+        agent = self.agent
+        if not agent.inc:
+            if agent.leaving:
+                self.dead = True
+                return
+            agent._register(self.passing, CONFIG)
+        agent._pass(self.passing, CONFIG)
+
+    def answer(self, message: bytes) -> None:
+        """A doorbell; the function begins as soon as the start was accepted."""
+        found = self.agent.answer(json.loads(message)["headers"])
+        if found is not None:
+            run, _ = found
+            run.request = run.place
+            self.world.ghost.began(self, run)
+
+    def end(self, run: Run, outcome: str) -> None:
+        """A function ended."""
+        self.world.trace("ends", self, run.place, outcome)
+        self.world.ghost.ended(run, outcome)
+        self.agent.ended(run, outcome)
+
+    @property
+    def something_to_bring(self) -> bool:
+        """Whether an outcome waits for the server."""
+        home: Any = self.agent._home
+        return bool(self.on_the_way_home) or not home._ended.empty()
+
+    def bring_home(self) -> None:
+        """What Homeward does with what has ended, until the server has it."""
+        home: Any = self.agent._home
+        if not self.on_the_way_home:
+            while not home._ended.empty():
+                self.on_the_way_home.append(home._ended.get())
+        if self.on_the_way_home:
+            home._bring_home(self.homing, self.on_the_way_home)
+            self.on_the_way_home = []
+
+    def depart(self) -> None:
+        """An orderly end, when nothing runs any more."""
+        self.bring_home()
+        if not len(self.agent.runs):
+            self.agent._depart()
+            self.dead = True
+
+
+class Client:
+    """Who submits and cancels; a request without an answer is sent again later."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.name, self.dead, self.awake_at = world, "client", False, 0
+        self.store = WireStore(world, self, "client")

@@ -1,0 +1,161 @@
+"""Schedules: lists of steps drawn from a seed, carried out one after the other, and then healed.
+
+Each step has a seed of its own for what it chooses and what goes wrong in it, so that steps can be left out of the list
+and the others still mean the same. How often which step and fault comes is drawn for each schedule (swarm testing).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+import redis
+
+from parsync_redis.model.needs import parse_bundle
+from parsync_redis.observe.audit import audit
+from parsync_redis.store import Store
+
+from .ghost import Violation
+from .player import NEEDS, NODES, Player
+from .processes import LEASE_S
+from .wire import CLUSTER, Scripts
+from .world import World
+
+WEIGHTS = {
+    "turn": 16.0, "tick": 6.0, "beat": 6.0, "renew": 14.0, "bell": 16.0, "end": 12.0, "home": 12.0, "submit": 5.0,
+    "cancel": 1.0, "late": 5.0, "drain": 0.8, "purge": 1.5, "kill_agent": 0.4, "start_agent": 1.5, "second_agent": 0.2,
+    "kill_scheduler": 0.3, "start_scheduler": 0.8, "leave_scheduler": 0.1, "oversleep": 0.5, "sleep": 0.7, "jump": 0.3,
+    "flush": 0.2, "restart": 0.2, "wall": 0.2, "leave": 0.3, "rollback": 0.0,
+}  # fmt: skip
+ROUNDS = 60
+"""Rounds (a quarter of a lease each) after the last fault within which everything has come to rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A verb, and the seed of what it chooses."""
+
+    verb: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.verb}:{self.seed}"
+
+
+class Schedule:
+    """What a seed makes: odds, and steps."""
+
+    def __init__(self, seed: int, steps: list[Step] | None = None) -> None:
+        rng = Random(f"chaos {seed}")
+        self.seed = seed
+        self.weights = {verb: weight * rng.choice((0.3, 1.0, 1.0, 2.0, 4.0)) for verb, weight in WEIGHTS.items()}
+        for verb in ("kill_agent", "second_agent", "oversleep", "jump", "leave", "drain", "kill_scheduler", "cancel"):
+            self.weights[verb] *= rng.choice((0, 1, 1, 2))
+        if rng.random() < 0.08:
+            self.weights["rollback"] = 2.0
+        self.odds = {
+            "fault": rng.choice((0.0, 0.03, 0.1, 0.2)), "nest": rng.choice((0.0, 0.05, 0.15, 0.3)),
+            "die": rng.choice((0.0, 0.0, 0.002, 0.01)), "oversleep": rng.choice((0.0, 0.0, 0.003, 0.01)),
+            "deaf": rng.choice((0.0, 0.1, 0.5, 1.0)), "bell": rng.choice((0.0, 0.1, 0.3)),
+        }  # fmt: skip
+        self.pace_s = LEASE_S * rng.choice((0.005, 0.01, 0.03))
+        self.nodes = list(NODES)[: rng.choice((1, 2, 2, 3))]
+        self.tasks = rng.choice((3, 6, 10))
+        self.needs = rng.choice((NEEDS, NEEDS, NEEDS, NEEDS[:1], NEEDS[3:4], NEEDS[2:5], NEEDS[0:6:4], NEEDS[0:6:5]))
+        self._verbs, self._weights = list(self.weights), list(self.weights.values())
+        self.steps = steps or [self._draw(rng) for _ in range(rng.randint(60, 140))]
+
+    def _draw(self, rng: Random) -> Step:
+        return Step(rng.choices(self._verbs, self._weights)[0], rng.getrandbits(40))
+
+    def nested(self, world: World) -> None:
+        """One step while a process waits for the server."""
+        Player(self, world).play(self._draw(world.rng))
+
+
+def heal(player: Player) -> None:
+    """No faults any more: everything must come to rest."""
+    world, ghost, rng = player.world, player.ghost, Random(player.schedule.seed)
+    world.calm = True
+    world.trace("healing")
+    while world.wire.late:
+        request = world.wire.late.pop(rng.randrange(len(world.wire.late)))
+        if rng.random() < 0.7:
+            world.wire.arrive(request)
+    world.clock.wall_s += 1_000_000
+    for node in ghost.state.nodes:
+        for p in range(2):
+            world.customer.store.run(world.customer.store.commands.set_node(p, node, "undrain"))
+    rested_s = None
+    for _ in range(ROUNDS):
+        world.pass_time(LEASE_S / 4)
+        _round(player, rng)
+        ghost.look()
+        if all(task.final for task in ghost.tasks.values()):
+            rested_s = world.clock.now_s if rested_s is None else rested_s
+            if not ghost.state.leases and not any(len(agent.agent.runs) for agent in world.agents):
+                break
+            ghost.check(world.clock.now_s - rested_s <= 2.5 * LEASE_S, 6, f"leases are leaked: {ghost.state.leases}")
+    else:
+        waiting = {id: ghost.state.tasks.get(id) for id, task in ghost.tasks.items() if not task.final}
+        raise Violation(1, f"tasks never end: {waiting}; {ghost.state.nodes}; leases {ghost.state.leases}")
+    found = audit(Store(world.client, CLUSTER))
+    ghost.check(not found, 3, "; ".join(found))
+
+
+def _round(player: Player, rng: Random) -> None:
+    world = player.world
+    if not world.schedulers:
+        world.start_scheduler()
+    if not any(agent.node == "n1" for agent in world.agents):
+        player._new_agent(rng, "n1")
+    for scheduler in list(world.schedulers):
+        world.act(scheduler, "loop", scheduler.turn)
+        world.act(scheduler, "member", scheduler.beat)
+        world.act(scheduler, "member", scheduler.tick)
+        world.act(scheduler, "loop", scheduler.turn)
+    for agent in list(world.agents):
+        world.act(agent, "pass", agent.renew)
+        for _ in range(4):
+            if (message := world.doorbell(agent)) is not None:
+                world.act(agent, "bell", lambda agent=agent, message=message: agent.answer(message))
+        for run in agent.agent.runs.going():
+            agent.end(run, {"": "succeeded", "SIGKILL": "lost"}.get(run.ending, "cancelled"))
+        world.act(agent, "home", agent.bring_home)
+        if agent.agent.leaving:
+            world.act(agent, "bell", agent.depart)
+
+
+def run_schedule(
+    client: redis.Redis, scripts: Scripts, schedule: Schedule, log: list[str] | None = None
+) -> tuple[Violation | None, Counter[str]]:
+    """Plays a schedule from an empty server to rest; the broken promise if there was one, and what was reached."""
+    world = World(client, scripts, schedule, schedule.seed, log)
+    player = Player(schedule, world)
+    with world.in_force():
+        try:
+            world.calm = True
+            for name in ("s1", "s2"):
+                world.start_scheduler(name)
+            for node in schedule.nodes:
+                offer, score = NODES[node]
+                world.start_agent(node, parse_bundle(offer), score)
+            world.calm = False
+            for world.step, step in enumerate(schedule.steps):
+                player.play(step)
+            heal(player)
+        except Violation as violation:
+            return violation, world.ghost.coverage
+    return None, world.ghost.coverage
+
+
+def to_text(steps: list[Step]) -> str:
+    """Steps as JSON, for `--steps`."""
+    return json.dumps([str(step) for step in steps])
+
+
+def of_text(words: str) -> list[Step]:
+    """Steps from their JSON."""
+    return [Step(verb, int(seed)) for verb, _, seed in (word.partition(":") for word in json.loads(words))]

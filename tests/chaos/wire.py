@@ -1,0 +1,219 @@
+"""The wire between the processes and a real server: what is sent may be lost, cut, late, doubled, or its reply unheard.
+
+The product's own `Store` sends through it; the scripts are those of a folder of Lua files (the product's, or a
+mutant's), in which the server's clock is replaced by the schedule's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError
+
+from parsync_redis.store import Store
+from parsync_redis.store.commands import ALL, Call
+from parsync_redis.store.scripts import expand, lua_folder
+
+if TYPE_CHECKING:
+    from .world import Process, World
+
+CLUSTER, RETENTION_S, MAX_STARTS = "chaos", 86_400, 3
+NOW = "chaos:now"
+_TIME = "local t = redis.call('TIME')"
+
+
+class Clock:
+    """Stands in for the module `time`: one monotonic clock for all processes, and a wall clock that may jump."""
+
+    def __init__(self) -> None:
+        self.now_s, self.wall_s = 1000.0, 1_000_000.0
+
+    def monotonic(self) -> float:
+        """The virtual time."""
+        return self.now_s
+
+    def wall_ms(self) -> int:
+        """What the server's clock says."""
+        return round((self.now_s + self.wall_s) * 1000)
+
+
+class Scripts:
+    """The scripts of one folder, with the schedule's clock for the server's."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        folder = folder or lua_folder()
+        self.texts = {
+            script.verb: expand(script.verb, folder, []).replace(
+                _TIME, f"local t = {{redis.call('GET', '{NOW}')/1000, 0}}"
+            )
+            for script in ALL
+        }
+        self.shas = {verb: hashlib.sha1(text.encode()).hexdigest() for verb, text in self.texts.items()}
+
+
+@dataclass(slots=True)
+class Request:
+    """Calls that one process sent together and that are still on their way."""
+
+    process: Process
+    hand: str
+    calls: Sequence[Call[Any]]
+
+
+class Wire:
+    """Executes requests on the server and tells the ghost what they did; `late` are those still on their way."""
+
+    def __init__(self, world: World, client: redis.Redis, scripts: Scripts) -> None:
+        self.world, self.client, self.scripts = world, client, scripts
+        self.late: list[Request] = []
+
+    def load(self) -> None:
+        """Loads every script."""
+        with self.client.pipeline(transaction=False) as pipe:
+            for text in self.scripts.texts.values():
+                pipe.execute_command("SCRIPT LOAD", text)
+            pipe.execute()
+
+    def execute(self, process: Process, calls: Sequence[Call[Any]]) -> list[Any]:
+        """What the server answers; errors are among the replies."""
+        with self.client.pipeline(transaction=False) as pipe:
+            pipe.set(NOW, self.world.clock.wall_ms())
+            for call in calls:
+                pipe.execute_command(
+                    "EVALSHA", self.scripts.shas[call.script.verb], len(call.keys), *call.keys, *call.args
+                )
+            replies = pipe.execute(raise_on_error=False)[1:]
+        if not any(isinstance(reply, NoScriptError) for reply in replies):
+            self.world.ghost.executed(process, calls, replies)
+        else:
+            done = [i for i, reply in enumerate(replies) if not isinstance(reply, NoScriptError)]
+            self.world.ghost.executed(process, [calls[i] for i in done], [replies[i] for i in done])
+        return cast(list[Any], replies)
+
+    def send(self, process: Process, hand: str, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Sends a request for a process; what becomes of it, the dice say."""
+        world = self.world
+        world.between(process)
+        fate = world.fate()
+        world.trace("request", process, hand, [call.script.verb for call in calls], fate)
+        if fate == "lost":
+            raise RedisConnectionError("chaos: the request was lost")
+        if fate == "late":
+            self.late.append(Request(process, hand, calls))
+            raise RedisConnectionError("chaos: the request is on its way")
+        if fate == "cut":
+            count = world.rng.randrange(len(calls))
+            self.execute(process, calls[:count]) if count else []
+            if world.rng.random() < 0.5:
+                self.late.append(Request(process, hand, calls[count:]))
+            raise RedisConnectionError("chaos: the connection was cut")
+        replies = self.execute(process, calls)
+        if fate == "twice":
+            self.late.append(Request(process, hand, calls))
+        world.between(process)
+        if fate == "unheard":
+            raise RedisConnectionError("chaos: the reply was lost")
+        return replies
+
+    def arrive(self, request: Request) -> None:
+        """A late request is executed; nobody hears the reply. One that lacks its script finds it the second time."""
+        self.world.trace("arrives", request.process, request.hand, [call.script.verb for call in request.calls])
+        if any(isinstance(reply, NoScriptError) for reply in self.execute(request.process, request.calls[:1])):
+            self.load()
+            self.execute(request.process, request.calls[:1])
+        if request.calls[1:]:
+            self.execute(request.process, request.calls[1:])
+
+    def ask(self, process: Process) -> None:
+        """Before a process reads with plain commands: others may act, the connection may break."""
+        self.world.between(process)
+        if self.world.fate() in ("lost", "unheard", "cut"):
+            raise RedisConnectionError("chaos: the connection broke")
+
+
+class WireClient:
+    """A redis client of one process: plain commands, each with its own fate."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self._process = world, process
+
+    def pipeline(self, transaction: bool = False) -> WirePipeline:
+        """Commands in one round trip; others may act between them."""
+        return WirePipeline(self._world, self._process)
+
+    def info(self, section: str) -> dict[str, str]:
+        """The run id, which the schedule changes when the server restarts."""
+        self._world.wire.ask(self._process)
+        return {"run_id": self._world.run_id}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __getattr__(self, name: str) -> Any:
+        def command(*args: Any, **kwargs: Any) -> Any:
+            self._world.wire.ask(self._process)
+            return getattr(self._world.wire.client, name)(*args, **kwargs)
+
+        return command
+
+
+class WirePipeline:
+    """Collects commands; executes them one by one if others act between, else in one round trip."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self._process = world, process
+        self._commands: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __enter__(self) -> WirePipeline:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self._commands.append((name, args))
+
+    def execute(self) -> list[Any]:
+        """The replies."""
+        world = self._world
+        world.wire.ask(self._process)
+        if len(self._commands) < 5 and world.dares(0.3):
+            replies = []
+            for name, args in self._commands:
+                world.between(self._process)
+                replies.append(getattr(world.wire.client, name)(*args))
+            return replies
+        with world.wire.client.pipeline(transaction=False) as pipe:
+            for name, args in self._commands:
+                getattr(pipe, name)(*args)
+            return cast(list[Any], pipe.execute())
+
+
+class WireStore(Store):
+    """The product's store for one hand of one process, over the wire."""
+
+    def __init__(self, world: World, process: Process, hand: str) -> None:
+        super().__init__(cast(Any, WireClient(world, process)), CLUSTER, RETENTION_S, MAX_STARTS)
+        self.world, self.process, self.hand = world, process, hand
+
+    def again(self) -> WireStore:
+        """Another connection: of a scheduler's membership."""
+        return WireStore(self.world, self.process, "member")
+
+    @property
+    def address(self) -> str:
+        """What errors call the server."""
+        return "chaos"
+
+    def load_scripts(self) -> None:
+        """Loads the schedule's scripts."""
+        self.world.wire.load()
+
+    def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        return self.world.wire.send(self.process, self.hand, calls)

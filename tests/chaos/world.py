@@ -1,0 +1,237 @@
+"""The world of a schedule: a server, processes, what is on its way, and the dice.
+
+One thread, one clock. Side by side is played by nesting: whenever a process waits for the server, other processes (and
+its own other hands) may take steps before it goes on, or it dies there, or sleeps there until its lease is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Protocol
+from unittest.mock import patch
+
+import redis
+from redis.exceptions import RedisError
+
+from parsync_redis.errors import ParsyncError
+from parsync_redis.execution import agent as agent_module
+from parsync_redis.model.needs import Bundle
+from parsync_redis.scheduler import loop, membership
+
+from .ghost import Ghost
+from .processes import LEASE_S, PARTITIONS, AgentProcess, Client, SchedulerProcess
+from .state import KEYS
+from .wire import Clock, Scripts, Wire
+
+
+class Process(Protocol):
+    """What all processes have."""
+
+    name: str
+    dead: bool
+    awake_at: int
+
+
+class Crash(BaseException):
+    """A process ends in the middle of what it does."""
+
+
+class Dice(Protocol):
+    """What of a schedule's plan the world needs: how often what goes wrong, and steps to nest."""
+
+    odds: dict[str, float]
+
+    def nested(self, world: World) -> None:
+        """Takes one step."""
+
+
+class World:
+    """Everything there is. `calm` ends all faults."""
+
+    def __init__(
+        self, client: redis.Redis, scripts: Scripts, dice: Dice, seed: int, log: list[str] | None = None
+    ) -> None:
+        self.client, self.dice, self.rng, self.log = client, dice, Random(seed), log
+        self.clock = Clock()
+        self.ghost = Ghost(self)
+        self.wire = Wire(self, client, scripts)
+        self.calm, self.step, self.run_id = False, 0, "run1"
+        self.agents: list[AgentProcess] = []
+        self.schedulers: list[SchedulerProcess] = []
+        self.customer = Client(self)
+        self.bells: list[tuple[str, bytes]] = []  # doorbells that come late: node, message
+        self.stack: list[tuple[Process, str]] = []
+        self.numbers = 0
+        self.backup: dict[bytes, Any] = {}
+        client.flushall()
+        if not all(client.script_exists(*scripts.shas.values())):
+            self.wire.load()
+        self.rumours: Any = client.pubsub(ignore_subscribe_messages=True)
+        self.rumours.psubscribe(KEYS.tick + "*")
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """The product's modules go by this world's clock."""
+        with (
+            patch.object(loop, "time", self.clock),
+            patch.object(membership, "time", self.clock),
+            patch.object(agent_module, "announce", lambda *args: 0),
+        ):
+            yield
+        self.rumours.close()
+
+    def trace(self, *what: object) -> None:
+        """Writes down what happens, for people who read a failure."""
+        if self.log is not None:
+            words = (x.name if hasattr(x, "awake_at") else str(x) for x in what)  # type: ignore[attr-defined]
+            self.log.append("  " * len(self.stack) + " ".join(words))
+
+    # -- time and dice -----------------------------------------------------------------------------------------------
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes for everybody."""
+        self.clock.now_s += seconds
+
+    def dares(self, odds: float) -> bool:
+        """Whether something unusual of these odds happens."""
+        return not self.calm and self.rng.random() < odds
+
+    def fate(self) -> str:
+        """What becomes of a request."""
+        if self.calm or self.rng.random() >= self.dice.odds["fault"]:
+            return "fine"
+        return self.rng.choice(("lost", "late", "late", "cut", "twice", "twice", "unheard", "unheard"))
+
+    def between(self, process: Process) -> None:
+        """A process waits for the server: meanwhile others act, it may die, or oversleep."""
+        if self.calm:
+            return
+        if len(self.stack) < 4 and self.rng.random() < self.dice.odds["nest"]:
+            for _ in range(self.rng.randint(1, 3)):
+                self.dice.nested(self)
+        if len(self.stack) < 3 and self.rng.random() < self.dice.odds["oversleep"] and process is not self.customer:
+            self.oversleep(process)
+        if process is not self.customer and self.rng.random() < self.dice.odds["die"]:
+            self.kill(process)
+        if process.dead:
+            raise Crash
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def act(self, process: Process, hand: str, what: Callable[[], object]) -> bool:
+        """A hand of a process does something, unless it is busy, asleep or dead; whether it did that to its end."""
+        busy = any(who is process and which == hand for who, which in self.stack)
+        if process.dead or busy or (process.awake_at > self.step and not self.calm):
+            return False
+        self.stack.append((process, hand))
+        try:
+            what()
+            return True
+        except Crash:
+            assert process.dead
+        except (ParsyncError, RedisError, OSError) as error:
+            self.trace("trouble", process, hand, error)
+        finally:
+            self.stack.pop()
+            self.bury()
+        return False
+
+    def kill(self, process: Process) -> None:
+        """kill -9, with what it runs."""
+        self.trace("killed", process)
+        self.ghost.coverage["killed"] += 1
+        process.dead = True
+
+    def bury(self) -> None:
+        """The dead are no more."""
+        self.agents = [agent for agent in self.agents if not agent.dead]
+        self.schedulers = [scheduler for scheduler in self.schedulers if not scheduler.dead]
+
+    def oversleep(self, process: Process) -> None:
+        """A process sleeps for more than a lease, while all others renew theirs."""
+        self.trace("oversleeps", process)
+        self.ghost.coverage["slept past a lease"] += 1
+        hand = self.stack[-1] if self.stack else (process, "")
+        asleep, process.awake_at = process.awake_at, self.step + 10**6
+        for _ in range(self.rng.randint(4, 6)):
+            self.pass_time(LEASE_S / 2.5)
+            for other in [*self.schedulers, *self.agents]:
+                if other is not process:
+                    self.renew(other)
+        process.awake_at = asleep
+        assert not self.stack or self.stack[-1] == hand
+
+    def renew(self, process: Any) -> None:
+        """A process keeps its lease."""
+        if isinstance(process, AgentProcess):
+            self.act(process, "pass", process.renew)
+        else:
+            self.act(process, "member", process.beat)
+
+    def start_agent(self, node: str, offer: Bundle, score: float) -> None:
+        """A process starts under the name of a node, whether one of that name lives or not."""
+        self.numbers += 1
+        self.agents.append(AgentProcess(self, node, self.numbers, offer, score))
+
+    def start_scheduler(self, name: str = "") -> None:
+        """A scheduler starts, under a new name or that of an earlier one."""
+        self.numbers += 1
+        self.schedulers.append(SchedulerProcess(self, name or f"s{self.numbers}"))
+
+    def spread_rumours(self) -> None:
+        """What was published reaches the schedulers, or does not, or twice, or in another order."""
+        self.rumours.ping()
+        while (message := self.rumours.get_message(timeout=5.0)) is not None and message["type"] != "pong":
+            channel, words = message["channel"].decode(), message["data"].decode().split()
+            for scheduler in self.schedulers:
+                if channel not in (KEYS.tick, KEYS.own_channel(scheduler.name)):
+                    continue
+                heard = scheduler.ears.heard
+                for _ in range(0 if self.dares(self.dice.odds["deaf"]) else 2 if self.dares(0.05) else 1):
+                    heard.insert(self.rng.randint(0, len(heard)) if self.dares(0.1) else len(heard), words)
+
+    def restart_server(self) -> None:
+        """The server was away for more than a lease; its data is whole, its scripts are gone, its run id is new."""
+        self.trace("server restarts")
+        self.ghost.coverage["server restarts"] += 1
+        self.pass_time(self.rng.uniform(0.1, 2.0) * LEASE_S)
+        self.client.script_flush()
+        self.run_id = f"run{self.step}-{self.rng.getrandbits(16)}"
+        self.ghost.restarted_s = self.clock.now_s
+        for scheduler in self.schedulers:
+            scheduler.ears.heard.clear()
+
+    def keep(self) -> None:
+        """Remembers the server's data as it is now."""
+        keys: Any = self.client.keys()
+        self.backup = {key: (self.client.dump(key), max(0, int(self.client.pttl(key)))) for key in keys}  # type: ignore[arg-type]
+
+    def restore(self) -> None:
+        """The server has the data that `keep` remembered."""
+        self.client.flushall()
+        for key, (value, ttl_ms) in self.backup.items():
+            self.client.restore(key, ttl_ms, value)
+
+    def doorbell(self, agent: AgentProcess) -> bytes | None:
+        """The next message of a node's inbox; it is lost, late or doubled as kombu does."""
+        node, partition = agent.node, agent.agent.partition
+        if not 0 <= partition < PARTITIONS:
+            return None
+        message: Any = self.client.rpop(KEYS.inbox(partition, node))
+        if message is None or self.dares(0.1):
+            late = [bell for bell in self.bells if bell[0] == node]
+            if late and not (self.calm and self.rng.random() < 0.5):
+                bell = self.rng.choice(late)
+                self.bells.remove(bell)
+                if message is not None:
+                    self.bells.append((node, message))
+                return bell[1]
+        if message is not None and self.dares(self.dice.odds["bell"]):
+            self.ghost.coverage["doorbells gone astray"] += 1
+            kind = self.rng.choice(("lost", "late", "twice"))
+            if kind != "lost":
+                self.bells.append((node, message))
+            return message if kind == "twice" else None
+        return message

@@ -1,0 +1,137 @@
+"""Runs docker-compose.yml for real: up, 200 tasks submitted from the host, all succeed, down. `make compose-test`.
+
+The stack is closed as the file says: each container's user, root, capabilities, environment and ports are looked at.
+
+It takes a free port and a project name of its own, so that it can run beside a stack that is up; on failure it shows
+the end of the containers' logs. Exit code 0 if every task succeeded.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from parsync_redis import ParsyncClient
+
+ROOT = Path(__file__).resolve().parents[2]
+SCALE = {"redis": 1, "scheduler": 3, "worker": 4}
+TASKS = 200
+CLUSTER = "compose-test"
+FILES = ("docker-compose.yml", "docker-compose.host.yml")
+HEALTHY_WITHIN_S = 60
+DONE_WITHIN_S = 120
+
+
+class Stack:
+    """The compose project of this run."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"redis://{CLUSTER}-client@127.0.0.1:{self.port}/0"
+        self.secrets = Path(tempfile.mkdtemp(prefix="parsync-secrets-"))
+        self._name = f"parsync-test-{os.getpid()}"
+        plugin = subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
+        self._compose = ["docker", "compose"] if plugin else ["docker-compose"]
+
+    def run(self, *words: str, capture: bool = False, files: Sequence[str] = FILES) -> str:
+        """`docker compose WORDS` for this project; its output if `capture`."""
+        named = [word for name in files for word in ("--file", str(ROOT / name))]
+        command = [*self._compose, "--project-name", self._name, *named, *words]
+        return subprocess.run(
+            command, env=self._env(), check=True, text=True, stdout=subprocess.PIPE if capture else None
+        ).stdout
+
+    def _env(self) -> dict[str, str]:
+        own = {"PARSYNC_PORT": str(self.port), "PARSYNC_CLUSTER": CLUSTER, "PARSYNC_SECRETS": str(self.secrets)}
+        return {**os.environ, **own, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def make_secrets(self) -> None:
+        """Passwords and users.acl of this run."""
+        subprocess.run(["sh", str(ROOT / "examples/secrets.sh")], env=self._env(), check=True)
+
+    def check_closed(self) -> None:
+        """Each container runs without root, rights or a root that it could write; no password is in its environment."""
+        passwords = [path.read_text() for path in self.secrets.iterdir() if path.name != "users.acl"]
+        ids = self.run("ps", "--quiet", capture=True).split()
+        shown = subprocess.run(["docker", "inspect", *ids], check=True, text=True, capture_output=True).stdout
+        assert not [password for password in passwords if password in shown], "a password is in docker inspect"
+        for container in json.loads(shown):
+            name, host, user = container["Name"], container["HostConfig"], container["Config"]["User"]
+            if container["State"]["Running"]:
+                assert user.split(":")[0] not in ("", "0", "root"), f"{name} runs as {user or 'root'}"
+                assert not host["CapAdd"], f"{name} has {host['CapAdd']}"
+            assert host["ReadonlyRootfs"], f"{name} may write its root"
+            assert host["CapDrop"] == ["ALL"], f"{name} drops {host['CapDrop']}"
+            assert "no-new-privileges:true" in host["SecurityOpt"], f"{name} may gain privileges"
+            ports = [port for ports in (host["PortBindings"] or {}).values() for port in ports or ()]
+            assert all(port["HostIp"] == "127.0.0.1" for port in ports), f"{name} is open to others"
+
+    def health(self) -> Counter[str]:
+        """How many containers are healthy, starting, unhealthy."""
+        ids = self.run("ps", "--quiet", capture=True).split()
+        form = "{{if .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}"
+        shown = subprocess.run(
+            ["docker", "inspect", "--format", form, *ids], check=True, text=True, capture_output=True
+        )
+        return Counter(shown.stdout.split())
+
+    def wait_healthy(self) -> float:
+        """The seconds until every container was healthy; TimeoutError after HEALTHY_WITHIN_S."""
+        begin, wanted = time.monotonic(), sum(SCALE.values())
+        while (health := self.health())["healthy"] < wanted:
+            if time.monotonic() - begin > HEALTHY_WITHIN_S:
+                raise TimeoutError(f"after {HEALTHY_WITHIN_S} s: {dict(health)}, {wanted} wanted")
+            time.sleep(0.5)
+        return time.monotonic() - begin
+
+
+def submit_and_wait(stack: Stack) -> None:
+    """Submits the tasks from the host and checks that each succeeded, on every node of the stack."""
+    with ParsyncClient.from_url(stack.url, CLUSTER, password_file=stack.secrets / "client") as client:
+        nodes = [node for node in client.nodes() if node.state == "up"]
+        assert len(nodes) == SCALE["worker"], f"{len(nodes)} nodes are up: {nodes}"
+        begin = time.monotonic()
+        ids = client.submit_many([("tiles.render", (tile % 64,), {}) for tile in range(TASKS)])
+        done = client.wait(ids, timeout=DONE_WITHIN_S)
+        took_s = time.monotonic() - begin
+    states = Counter(str(status.state) for status in done.values())
+    by_node = Counter(status.node for status in done.values())
+    print(f"{TASKS} tasks in {took_s:.1f} s: {dict(states)}; by node: {dict(sorted(by_node.items()))}")
+    assert states == {"succeeded": TASKS}, "not every task succeeded"
+    assert len(by_node) == len(nodes), "a node ran nothing"
+
+
+def main() -> int:
+    """The whole run; always ends with the stack down and its volume removed."""
+    stack = Stack()
+    try:
+        stack.make_secrets()
+        closed = stack.run("config", capture=True, files=FILES[:1])
+        assert "ports:" not in closed, "docker-compose.yml alone publishes a port"
+        stack.run("build")
+        scale = [word for name, count in SCALE.items() for word in ("--scale", f"{name}={count}")]
+        stack.run("up", "--detach", *scale)
+        print(f"{sum(SCALE.values())} containers healthy after {stack.wait_healthy():.1f} s")
+        stack.check_closed()
+        submit_and_wait(stack)
+    except (AssertionError, OSError, TimeoutError, subprocess.CalledProcessError) as error:
+        print(f"compose-test failed: {error}", file=sys.stderr)
+        stack.run("logs", "--tail", "40")
+        return 1
+    finally:
+        stack.run("down", "--volumes", "--timeout", "15")
+        shutil.rmtree(stack.secrets)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

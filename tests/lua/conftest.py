@@ -1,0 +1,12 @@
+"""What the tests of the scripts share."""
+
+import pytest
+
+from parsync_redis.store import Store
+from tests.lua.driver import Driver
+
+
+@pytest.fixture
+def drive(any_store: Store) -> Driver:
+    """A driver of an empty cluster, on fakeredis and on each real server."""
+    return Driver(any_store)

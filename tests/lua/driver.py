@@ -1,0 +1,172 @@
+"""The protocol's steps with short names, so that a test shows only what it is about."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from parsync_redis.model.claim import Claim, Verdict
+from parsync_redis.model.needs import Bundle
+from parsync_redis.model.task import Submission, TaskOptions, TaskState
+from parsync_redis.store import Call, Store
+from parsync_redis.store.commands import Place
+
+NEVER_MS = 10**9
+
+
+def dump(store: Store) -> dict[bytes, Any]:
+    """Every key with its serialised value and whether it expires: equal dumps are equal states."""
+    client: Any = store.client
+    return {key: (client.dump(key), client.ttl(key) >= 0) for key in sorted(client.scan_iter(count=1000))}
+
+
+class Driver:
+    """Drives one cluster; partition 0 and node n1 unless said otherwise."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.commands, self.keys = store, store.commands, store.keys
+
+    def run(self, call: Call[Any]) -> Any:
+        """What the script answers."""
+        return self.store.run(call)
+
+    def unchanged_by(self, call: Call[Any]) -> Any:
+        """What the script answers, when it must change no key."""
+        before = dump(self.store)
+        answer = self.run(call)
+        assert dump(self.store) == before, f"{call.script.verb} answered {answer!r}, but changed the state"
+        return answer
+
+    # -- facts -------------------------------------------------------------------------------------------------------
+
+    def record(self, id: str) -> dict[str, str]:
+        """The record of a task."""
+        return self.store.hash(self.keys.task(id))
+
+    def state(self, id: str) -> str:
+        """The state of a task."""
+        return self.record(id).get("state", TaskState.GONE)
+
+    def index(self, kind: str) -> list[str]:
+        """The tasks in an index of the queue, in order."""
+        client: Any = self.store.client
+        key = self.keys.queue(kind)
+        names = client.zrange(key, 0, -1) if kind in ("pending", "later") else sorted(client.hkeys(key))
+        return [name.decode() for name in names]
+
+    def hash(self, kind: str, p: int = 0) -> dict[str, str]:
+        """A hash of a partition."""
+        return self.store.hash(self.keys.partition(p, kind))
+
+    def bits(self, count: int = 8, p: int = 0) -> str:
+        """The first free bits of a partition as text."""
+        bits = cast(bytes | None, self.store.client.get(self.keys.partition(p, "free"))) or b""
+        return "".join(f"{byte:08b}" for byte in bits).ljust(count, "0")[:count]
+
+    def inbox(self, node: str = "n1", p: int = 0) -> list[bytes]:
+        """A node's messages, the newest first."""
+        client: Any = self.store.client
+        return list(client.lrange(self.keys.inbox(p, node), 0, -1))
+
+    def word(self, call: Call[list[str]]) -> str:
+        """The first word of the answer."""
+        return self.store.run(call)[0]
+
+    # -- the queue of tasks ------------------------------------------------------------------------------------------
+
+    def submit(
+        self, id: str, options: Mapping[str, Any] | None = None, name: str = "work", message: bytes = b"message",
+        delay_ms: int | None = None, after: str = "",
+    ) -> str:  # fmt: skip
+        """The word on one task."""
+        submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after)
+        return self.word(self.commands.submit([submission]))
+
+    def take(self, scheduler: str = "s1", limit: int = 100) -> dict[str, str]:
+        """Task -> attempt of what was taken."""
+        return {task.id: task.attempt for task in self.run(self.commands.take(scheduler, limit)).tasks}
+
+    def taken(self, id: str = "a", options: Mapping[str, Any] | None = None) -> str:
+        """Submits and takes one task; its attempt."""
+        assert self.submit(id, options) == "submitted"
+        return self.take()[id]
+
+    def settle(self, place: Place) -> str:
+        """The word on one place."""
+        return self.word(self.commands.settle([place]))
+
+    def start(self, place: Place) -> str:
+        """The first word of start."""
+        return self.store.run(self.commands.start(place))[0]
+
+    def finish(self, place: Place, outcome: str = "succeeded", why: str = "") -> str:
+        """The word on one outcome."""
+        return self.word(self.commands.finish([(place, outcome, why)]))
+
+    def requeue(self, place: Place, why: str = "its node was lost") -> str:
+        """The word on one lost lease."""
+        return self.word(self.commands.requeue([(place, why)]))
+
+    def bring(self, state: TaskState, id: str = "a") -> Place:
+        """Brings a new task into a state; its place, which before `placed` is only where it would go."""
+        if state == TaskState.GONE:
+            return self.place(id, "1@1")
+        assert self.submit(id) == "submitted"
+        if state == TaskState.PENDING:
+            return self.place(id, f"1@{self.record(id)['attempt'].partition('@')[2]}")
+        place = self.place(id, self.take()[id])
+        if state == TaskState.TAKEN:
+            return place
+        if state == TaskState.PLACED:
+            assert self.settle(place) == "placed"
+            return place
+        if state == TaskState.CANCELLED:
+            assert self.run(self.commands.cancel(id)) == ["cancelled"]
+            return place
+        assert self.start(place) == "ok"
+        if state in (TaskState.SUCCEEDED, TaskState.FAILED):
+            assert self.finish(place, state) == "ok"
+        if state == TaskState.DEAD:
+            self.store.client.hset(self.keys.task(id), "starts", self.commands.max_starts)
+            assert self.requeue(place) == "dead"
+        return place
+
+    # -- a partition -------------------------------------------------------------------------------------------------
+
+    def node(
+        self, name: str = "n1", slots: int = 2, resources: Mapping[str, Any] | None = None,
+        labels: Mapping[str, Any] | None = None, known_inc: int = 0, p: int = 0, score: float = 1.0,
+    ) -> int:  # fmt: skip
+        """Registers a node; its incarnation."""
+        offer = Bundle.of(slots, resources, labels).text
+        return self.store.run(self.commands.register_node(p, name, known_inc, score, offer))[0]
+
+    def claim(
+        self, task: str = "a", attempt: str = "1@1", node: str = "n1", slots: Sequence[int] = (0,), inc: int = 1,
+        needs: str = "", p: int = 0,
+    ) -> Claim:  # fmt: skip
+        """A claim; it needs just its slots unless said otherwise."""
+        return Claim(task, attempt, p, node, inc, tuple(slots), needs or f"slots={len(slots)}")
+
+    def commit(self, *args: Any, **kwargs: Any) -> Verdict:
+        """The verdict on one claim, given as to `claim`."""
+        claim = self.claim(*args, **kwargs)
+        return self.store.run(self.commands.commit(claim.partition, [claim])).verdicts[0]
+
+    def held(self, *args: Any, **kwargs: Any) -> Place:
+        """Commits a claim, given as to `claim`, that must win; its place."""
+        claim, verdict = self.claim(*args, **kwargs), self.commit(*args, **kwargs)
+        assert verdict.word == "held", verdict
+        return Place(claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc,
+                     int(verdict.detail))  # fmt: skip
+
+    def place(self, task: str = "a", attempt: str = "1@1", node: str = "n1", slot: int = 0, inc: int = 1) -> Place:
+        """A place that need not be held."""
+        return Place(task, attempt, 0, node, slot, inc, 1)
+
+    def release(self, place: Place) -> str:
+        """The word on one lease."""
+        return self.word(self.commands.release(place.partition, [place]))
+
+    def lose(self, node: str = "n1", inc: int = 1, p: int = 0) -> None:
+        """Marks a node down, as the keeper does when its counter stood still."""
+        moved = int(self.hash("alive", p)[node].partition("moved=")[2])
+        assert self.run(self.commands.reclaim(p, node, inc, moved))[0] == "down"

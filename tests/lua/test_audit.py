@@ -1,0 +1,110 @@
+"""The audit names each fact that a broken state violates, and nothing of a state that is well."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.observe.audit import audit
+from parsync_redis.store import Store
+from tests.lua.driver import NEVER_MS, Driver
+
+
+@pytest.fixture
+def busy(drive: Driver) -> Driver:
+    """A cluster with something of everything."""
+    drive.node("n1", 4, {"gpu": 3}, {"zone": "a"})
+    drive.node("n2", 2)
+    drive.bring(TaskState.RUNNING, "runs")
+    drive.held("runs", "1@1", slots=(0, 2), needs="slots=2 gpu=1")
+    drive.held("lost", "1@9", node="n2", inc=2)
+    drive.lose("n2", 2)
+    drive.bring(TaskState.SUCCEEDED, "done")
+    drive.bring(TaskState.TAKEN, "taken")
+    drive.submit("late", delay_ms=NEVER_MS)
+    drive.submit("waits")
+    drive.run(drive.commands.renew_scheduler("s1", stats={"placed": 1}))
+    drive.run(drive.commands.offer("n1", "slots=4 gpu=3 zone:a", ["work"]))
+    return drive
+
+
+def test_a_state_that_is_well_violates_nothing(busy: Driver):
+    assert audit(busy.store) == []
+
+
+def test_other_clusters_on_the_server_are_not_looked_at(busy: Driver):
+    busy.store.client.set("parsync:{" + busy.keys.cluster + "2}:config", "x")
+    busy.store.client.set("_kombu.binding.celery", "x")
+    assert audit(busy.store) == []
+
+
+Break = Callable[[Any, Callable[[str], str], Callable[[str], str]], object]
+
+BROKEN: dict[str, Break] = {
+    "task done is succeeded, but its record never expires": lambda c, q, p: c.persist(q("task:done")),
+    "task waits is pending, but its record expires": lambda c, q, p: c.expire(q("task:waits"), 99),
+    "is of no known kind and never expires": lambda c, q, p: c.set(q("more"), 1),
+    "task ghost is in placed, but has no record": lambda c, q, p: c.hset(q("placed"), "ghost", "x"),
+    "task waits has no state that there is: 'gone'": lambda c, q, p: c.hset(q("task:waits"), "state", "gone"),
+    "task waits is pending, but listed in no index": lambda c, q, p: c.zrem(q("pending"), "waits"),
+    "task late is pending, but listed in pending and later": lambda c, q, p: c.zadd(
+        q("pending"), {"late": float(c.hget(q("task:late"), "order"))}
+    ),
+    "task runs is running, but listed in taken and placed": lambda c, q, p: c.hset(q("taken"), "runs", "s1"),
+    "task waits waits at 7": lambda c, q, p: c.zadd(q("pending"), {"waits": 7}),
+    "task taken is taken by s2": lambda c, q, p: c.hset(q("taken"), "taken", "s2"),
+    "task runs is placed at 'p0 n1/1": lambda c, q, p: c.hset(q("placed"), "runs", "p0 n1/1 inc=1 attempt=1@1"),
+    "task waits has an attempt that was never given out": lambda c, q, p: c.hset(q("task:waits"), "attempt", "0@99"),
+    "task waits is pending, but keeps next_message of a run": lambda c, q, p: c.hset(
+        q("task:waits"), "next_message", "m"
+    ),
+    "task taken is taken, but has a place": lambda c, q, p: c.hset(q("task:taken"), "node", "n1"),
+    "p0: slot n1/1 has the free bit 0, but is usable and without a lease": lambda c, q, p: c.setbit(p("free"), 1, 0),
+    "p0: slot n1/0 has the free bit 1, but is leased to runs": lambda c, q, p: c.setbit(p("free"), 0, 1),
+    "p0: slot n2/1 has the free bit 1, but is not usable": lambda c, q, p: c.setbit(p("free"), 5, 1),
+    "p0: bit 40 is 1, but is of no node": lambda c, q, p: c.setbit(p("free"), 40, 1),
+    "p0: bit 2 is of n1 and of n2": lambda c, q, p: c.hset(
+        p("nodes"), "n2", "down inc=2 drain=0 first=2 span=2 score=1.0 slots=2"
+    ),
+    "p0: slot n9/0 is leased to x, but nobody would look there": lambda c, q, p: c.hset(
+        p("slots"), "n9/0", "x attempt=1@1 inc=1 since=1 slots=0"
+    ),
+    "has a lease of incarnation 8, but the node is at 1": lambda c, q, p: c.hset(
+        p("slots"), "n1/1", "x attempt=1@1 inc=8 since=1 slots=1"
+    ),
+    "p0: slot n2/0 has a lost lease, but n2 is not listed as lost": lambda c, q, p: c.srem(p("lost"), "n2"),
+    "p0: slot n1/0 leads n1/2, which has another lease": lambda c, q, p: c.hdel(p("slots"), "n1/2"),
+    "p0: slot n1/2 is led by n1/0, which has another lease": lambda c, q, p: c.hdel(p("slots"), "n1/0"),
+    "slot n1/0: not a lease": lambda c, q, p: c.hset(p("slots"), "n1/0", "nonsense"),
+    "node n1: not a node record": lambda c, q, p: c.hset(p("nodes"), "n1", "nonsense"),
+    "p0: node n1 has 'gpu=3' left, but by its leases {'gpu': 2}": lambda c, q, p: c.hset(p("left"), "n1", "gpu=3"),
+    "p0: amounts are left of n9, which is no node": lambda c, q, p: c.hset(p("left"), "n9", "gpu=3"),
+    "p0: node n1 is at incarnation 1, its counter says": lambda c, q, p: c.hset(p("alive"), "n1", "inc=2 moved=0"),
+    "the partition's highest is 1": lambda c, q, p: c.hset(p("meta"), "inc", 1),
+    "p0: there is a counter of n9, which is no node": lambda c, q, p: c.hset(p("alive"), "n9", "inc=1 moved=0"),
+    "p0: there is an inbox of n9, which is no node": lambda c, q, p: c.lpush(p("inbox:n9"), "x"),
+    "p0: meta says slots 7, counted 6": lambda c, q, p: c.hset(p("meta"), "slots", 7),
+    "p0: meta says free 9, counted 2": lambda c, q, p: c.hset(p("meta"), "free", 9),
+}
+
+
+@pytest.mark.unaudited
+@pytest.mark.parametrize("fact", BROKEN)
+def test_a_violated_fact_is_named(busy: Driver, fact: str):
+    queue, partition = busy.keys.task_prefix.removesuffix("task:"), busy.keys.inbox(0, "").removesuffix("inbox:")
+    BROKEN[fact](busy.store.client, lambda kind: queue + kind, lambda kind: partition + kind)
+    assert any(fact in found for found in audit(busy.store)), audit(busy.store)
+
+
+def test_many_tasks_are_read_in_chunks(store: Store):
+    drive = Driver(store)
+    drive.node("n1", 1500)
+    for at in range(0, 1200, 400):
+        drive.run(drive.commands.submit([Submission(f"t{number}", "work", b"") for number in range(at, at + 400)]))
+    claims = [drive.claim(task, attempt, slots=(int(task[1:]),)) for task, attempt in drive.take(limit=500).items()]
+    assert all(verdict.won for verdict in drive.run(drive.commands.commit(0, claims)).verdicts)
+    assert audit(store) == []
+    store.client.zrem(drive.keys.queue("pending"), "t1111")
+    assert audit(store) == ["task t1111 is pending, but listed in no index"]
+    store.client.delete(drive.keys.task("t1111"))

@@ -1,0 +1,106 @@
+"""configure, deal_node, renew_scheduler: what the whole cluster shares."""
+
+from collections import Counter
+
+import pytest
+
+from parsync_redis.errors import BrokenContract
+from tests.lua.driver import Driver, dump
+
+
+def test_the_first_settings_stay(drive: Driver):
+    assert drive.run(drive.commands.configure({})) == {}
+    assert drive.run(drive.commands.configure({"partitions": 8})) == {"partitions": "8"}
+    assert drive.unchanged_by(drive.commands.configure({"partitions": 16, "gap_ms": 1})) == {"partitions": "8"}
+
+
+def deal(drive: Driver, name: str, labels: str = "", slots: int = 4, score: float = 1.0, partitions: int = 4) -> int:
+    return drive.run(drive.commands.deal_node(name, partitions, labels, slots, score))
+
+
+def test_every_partition_gets_about_the_same_mix(drive: Driver):
+    dealt = {
+        (i, label): deal(drive, f"n{i}", label, 4, float(i % 3))
+        for i in range(24)
+        for label in ["gpu:a", ""][i % 2 :][:1]
+    }
+    assert Counter(dealt.values()) == {0: 6, 1: 6, 2: 6, 3: 6}
+    assert Counter(p for (_, label), p in dealt.items() if label) == {0: 3, 1: 3, 2: 3, 3: 3}
+
+
+def test_the_good_nodes_are_spread(drive: Driver):
+    for i, score in enumerate([9.0, 9.0, 1.0, 1.0]):
+        deal(drive, f"n{i}", score=score, partitions=2)
+    sums = drive.store.hash(drive.keys.shared("dealt"))
+    assert float(sums["score:0"]) == float(sums["score:1"]) == 40
+
+
+def test_a_dealt_node_stays_in_its_partition(drive: Driver):
+    homes = {name: deal(drive, name) for name in ("n1", "n2", "n3")}
+    for name, home in homes.items():
+        assert deal(drive, name, "zone:b", 50, 7.0) == home
+    for name, home in homes.items():
+        assert deal(drive, name, partitions=1) == home
+
+
+def test_a_forgotten_node_leaves_no_weight(drive: Driver):
+    deal(drive, "n1", "zone:a b:c", 4, 2.5)
+    deal(drive, "n1", slots=0)
+    assert set(map(float, drive.store.hash(drive.keys.shared("dealt")).values())) == {0.0}
+    assert drive.unchanged_by(drive.commands.deal_node("never", 4, "", 0, 1.0)) == 0
+
+
+def renew(drive: Driver, me: str, seen_keeper: str = "", lost: str = "", **options: bool):
+    return drive.run(drive.commands.renew_scheduler(me, seen_keeper, lost, **options))
+
+
+def test_the_first_scheduler_is_keeper_and_a_join_raises_the_epoch(drive: Driver):
+    first = renew(drive, "s1")
+    assert (first.keeper, first.epoch, first.counters) == ("s1 moved=1", 1, {"s1": 1})
+    second = renew(drive, "s2")
+    assert (second.keeper, second.epoch, second.counters) == ("s1 moved=1", 2, {"s1": 1, "s2": 1})
+    third = renew(drive, "s1")
+    assert (third.keeper, third.epoch, third.counters) == ("s1 moved=2", 2, {"s1": 2, "s2": 1})
+
+
+def test_a_keeper_that_stood_still_is_replaced_and_one_that_moved_is_not(drive: Driver):
+    renew(drive, "s1")
+    seen = renew(drive, "s2").keeper
+    renew(drive, "s1")
+    assert renew(drive, "s2", seen).keeper == "s1 moved=2"
+    assert renew(drive, "s2", "s1 moved=2").keeper == "s2 moved=1"
+    assert renew(drive, "s1").keeper == "s2 moved=1"
+
+
+def test_a_keeper_that_leaves_makes_room(drive: Driver):
+    renew(drive, "s1")
+    renew(drive, "s2")
+    left = renew(drive, "s1", stay=False)
+    assert (left.keeper, left.counters, left.epoch) == ("", {"s2": 1}, 3)
+    assert renew(drive, "s2").keeper == "s2 moved=1"
+
+
+def test_a_member_that_stood_still_is_removed_and_one_that_moved_is_not(drive: Driver):
+    renew(drive, "s1")
+    renew(drive, "s2")
+    renew(drive, "s2")
+    assert renew(drive, "s1", lost="s2 1").counters == {"s1": 2, "s2": 2}
+    gone = renew(drive, "s1", lost="s2 2")
+    assert (gone.counters, gone.epoch) == ({"s1": 3}, 3)
+    assert renew(drive, "s1", lost="s2 2").epoch == 3
+
+
+def test_what_a_scheduler_says_of_itself_expires(drive: Driver):
+    drive.run(drive.commands.renew_scheduler("s1", stats={"placed": 7, "conflicts": 0}))
+    assert drive.store.hash(drive.keys.stats("s1")) == {"placed": "7", "conflicts": "0"}
+    assert drive.store.client.ttl(drive.keys.stats("s1")) > 0
+    renew(drive, "s1", stay=False)
+    assert not drive.store.client.exists(drive.keys.stats("s1"))
+
+
+def test_half_a_pair_of_stats_changes_nothing(drive: Driver):
+    call = drive.commands.renew_scheduler("s1", stats={"placed": 7})
+    before = dump(drive.store)
+    with pytest.raises(BrokenContract):
+        drive.run(type(call)(call.script, call.keys, call.args[:-1], call.read))
+    assert dump(drive.store) == before

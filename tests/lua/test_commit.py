@@ -1,0 +1,170 @@
+"""commit judges each claim by itself: the first claim on a slot wins, and the loser learns why."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from parsync_redis.model.claim import Word
+from tests.lua.driver import Driver
+
+
+def test_a_claim_that_wins_holds_the_slot_and_rings(drive: Driver):
+    drive.node("n1", 2, {"gpu": 2})
+    place = drive.held("a", "1@1", slots=(1,), needs="slots=1 gpu=1")
+    assert drive.bits() == "10000000"
+    assert drive.hash("left") == {"n1": "gpu=1"}
+    assert drive.hash("slots") == {"n1/1": f"a attempt=1@1 inc=1 since={place.since_ms} slots=1 gpu=1"}
+    (message,) = map(json.loads, drive.inbox())
+    headers = message["headers"]
+    assert (headers["id"], headers["attempt"], headers["slot"], headers["inc"]) == ("a", "1@1", 1, 1)
+    assert drive.run(drive.commands.read_partition(0)).version == 2
+
+
+def test_the_first_claim_on_a_slot_wins_and_the_other_learns_who_has_it(drive: Driver):
+    drive.node("n1", 2)
+    claims = [drive.claim("a"), drive.claim("b", "1@2"), drive.claim("c", "1@3", slots=(1,))]
+    judged = drive.run(drive.commands.commit(0, claims))
+    assert [(v.word, v.detail) for v in judged.verdicts if not v.won] == [(Word.CONFLICT, "a")]
+    assert [v.word for v in judged.verdicts] == ["held", "conflict", "held"]
+    assert sorted(drive.hash("slots")) == ["n1/0", "n1/1"]
+
+
+def test_a_claim_that_loses_changes_nothing(drive: Driver):
+    drive.node("n1", 2, {"gpu": 1}, {"zone": "a"})
+    drive.held("a")
+    for claim, word in (
+        (drive.claim("b", "1@2"), "conflict"),
+        (drive.claim("b", "1@2", slots=(1, 0)), "conflict"),
+        (drive.claim("b", "1@2", slots=(2,)), "conflict"),
+        (drive.claim("b", "1@2", node="n9"), "gone"),
+        (drive.claim("b", "1@2", slots=(1,), inc=2), "changed"),
+        (drive.claim("b", "1@2", slots=(1,), needs="slots=1 gpu=2"), "short"),
+        (drive.claim("b", "1@2", slots=(1,), needs="slots=1 mem=1"), "short"),
+        (drive.claim("b", "1@2", slots=(1,), needs="slots=1 zone:b"), "short"),
+    ):
+        judged = drive.unchanged_by(drive.commands.commit(0, [claim]))
+        assert judged.verdicts[0].word == word, claim
+
+
+def test_asked_again_it_answers_yours_and_rings_no_second_time(drive: Driver):
+    drive.node("n1", 3, {"gpu": 1})
+    claim = drive.claim("a", slots=(0, 2), needs="slots=2 gpu=1")
+    first = drive.run(drive.commands.commit(0, [claim])).verdicts[0]
+    again = drive.unchanged_by(drive.commands.commit(0, [claim])).verdicts[0]
+    assert (again.word, again.detail) == ("yours", first.detail)
+    assert len(drive.inbox()) == 1
+
+
+def test_another_attempt_of_the_same_task_is_a_conflict(drive: Driver):
+    drive.node("n1", 1)
+    drive.held("a", "1@1")
+    verdict = drive.unchanged_by(drive.commands.commit(0, [drive.claim("a", "2@1")])).verdicts[0]
+    assert (verdict.word, verdict.detail) == ("conflict", "a")
+
+
+def test_claim_names_incarnation(drive: Driver):
+    """The scheduler looked at an earlier process, which may have had other labels: look again."""
+    drive.node("n1", 1, labels={"gpu": "a100"})
+    drive.node("n1", 1)
+    verdict = drive.unchanged_by(drive.commands.commit(0, [drive.claim("a", inc=1)])).verdicts[0]
+    assert (verdict.word, verdict.detail) == ("changed", "2")
+
+
+def test_amounts_run_out_before_slots_do(drive: Driver):
+    drive.node("n1", 3, {"gpu": 1})
+    claims = [drive.claim(id, slots=(slot,), needs="slots=1 gpu=1") for slot, id in enumerate("ab")]
+    judged = drive.run(drive.commands.commit(0, claims))
+    assert [(v.word, v.detail) for v in judged.verdicts][1] == ("short", "gpu=0")
+    assert drive.commit("c", "1@3", slots=(2,)).word == "held"
+
+
+def test_a_task_takes_all_of_its_slots_or_none(drive: Driver):
+    drive.node("n1", 4, {"gpu": 4})
+    drive.held("x", "1@9", slots=(2,))
+    assert drive.commit("a", slots=(1, 2), needs="slots=2 gpu=2").word == "conflict"
+    place = drive.held("a", slots=(1, 3), needs="slots=2 gpu=2")
+    assert drive.bits() == "10000000"
+    leases = drive.hash("slots")
+    assert leases["n1/1"].endswith("slots=1,3 gpu=2")
+    assert leases["n1/3"].endswith("lead=1")
+    assert drive.release(place) == "freed"
+    assert drive.bits() == "11010000"
+    assert drive.hash("left") == {"n1": "gpu=4"}
+
+
+def test_a_zero_amount_of_what_a_node_does_not_have_is_none(drive: Driver):
+    drive.node("n1", 1)
+    drive.held("a", needs="slots=1 gpu=0")
+    assert drive.hash("left") == {}
+
+
+def test_a_node_that_takes_no_claims_gets_none(drive: Driver):
+    for word in ("drain", "leaving"):
+        drive.node("n1", 1)
+        drive.run(drive.commands.set_node(0, "n1", word))
+        inc = int(drive.hash("nodes")["n1"].split()[1][4:])
+        assert drive.commit("a", inc=inc).word == "conflict"
+        drive.run(drive.commands.set_node(0, "n1", "undrain"))
+    drive.node("n2", 1)
+    drive.lose("n2", 3)
+    assert drive.commit("a", node="n2", inc=3).word == "conflict"
+
+
+def test_what_is_held_stays_yours_on_a_node_that_drains(drive: Driver):
+    drive.node("n1", 1)
+    drive.held("a")
+    drive.run(drive.commands.set_node(0, "n1", "drain"))
+    assert drive.commit("a").word == "yours"
+
+
+def test_claims_on_several_nodes_ring_each_at_its_own_inbox(drive: Driver):
+    for name in ("n1", "n2", "n3"):
+        drive.node(name, 2)
+    claims = [
+        drive.claim(id, f"1@{i}", node=node, slots=(slot,), inc=int(node[1]))
+        for i, (id, node, slot) in enumerate((("a", "n3", 0), ("b", "n1", 0), ("c", "n3", 1), ("d", "n2", 0)))
+    ]
+    judged = drive.run(drive.commands.commit(0, claims))
+    assert all(verdict.won for verdict in judged.verdicts)
+    rung = {name: [json.loads(m)["headers"]["id"] for m in drive.inbox(name)] for name in ("n1", "n2", "n3")}
+    assert rung == {"n1": ["b"], "n2": ["d"], "n3": ["c", "a"]}
+
+
+def test_partitions_do_not_know_of_each_other(drive: Driver):
+    drive.node("n1", 1, p=0)
+    drive.node("n1", 1, p=7)
+    drive.held("a", p=7)
+    assert (drive.bits(p=0), drive.bits(p=7)) == ("10000000", "00000000")
+
+
+def test_a_doorbell_is_rung_again_only_for_a_lease_that_stands(drive: Driver):
+    drive.node("n1", 2)
+    place = drive.held("a")
+    assert drive.unchanged_by(drive.commands.ring(place)) == "waiting"
+    first = drive.inbox()
+    drive.store.client.delete(drive.keys.inbox(0, "n1"))
+    assert drive.run(drive.commands.ring(place)) == "rung"
+    assert drive.inbox() == first
+    drive.store.client.delete(drive.keys.inbox(0, "n1"))
+    drive.release(place)
+    assert drive.unchanged_by(drive.commands.ring(place)) == "none"
+
+
+def test_a_doorbell_names_all_slots_of_its_lease_also_when_rung_again(drive: Driver):
+    drive.node("n1", 3)
+    place = drive.held("a", slots=(1, 2))
+    for _ in range(2):
+        (bell,) = drive.inbox()
+        headers = json.loads(bell)["headers"]
+        assert (headers["slot"], headers["slots"]) == (1, "1,2")
+        drive.store.client.delete(drive.keys.inbox(0, "n1"))
+        drive.run(drive.commands.ring(place))
+
+
+@pytest.mark.parametrize("other", [{"task": "b"}, {"attempt": "2@1"}, {"inc": 2}, {"slot": 1}])
+def test_a_doorbell_is_not_rung_for_another_lease(drive: Driver, other: dict[str, str | int]):
+    drive.node("n1", 2)
+    place = drive.held("a", slots=(0, 1))
+    drive.store.client.delete(drive.keys.inbox(0, "n1"))
+    assert drive.unchanged_by(drive.commands.ring(replace(place, **other))) == "none"

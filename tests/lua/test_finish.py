@@ -1,0 +1,95 @@
+"""finish: the outcome of the current attempt, from its place, is accepted once."""
+
+from dataclasses import replace
+
+import pytest
+
+from parsync_redis.model.task import TaskState
+from tests.lua.driver import NEVER_MS, Driver
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled"])
+def test_an_outcome_ends_the_task_and_its_record_expires(drive: Driver, outcome: str):
+    place = drive.bring(TaskState.RUNNING)
+    assert drive.finish(place, outcome, "because") == "ok"
+    assert (drive.state("a"), drive.record("a")["why"]) == (outcome, "because")
+    assert drive.index("placed") == []
+    assert 0 < drive.store.client.ttl(drive.keys.task("a")) <= drive.commands.retention_s
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled"])
+def test_the_same_outcome_again_answers_yours_and_another_is_stale(drive: Driver, outcome: str):
+    place = drive.bring(TaskState.RUNNING)
+    drive.finish(place, outcome)
+    for other in ("succeeded", "failed", "cancelled", "again"):
+        word = drive.unchanged_by(drive.commands.finish([(place, other, "")]))
+        assert word == ["yours" if other == outcome else "stale"]
+
+
+@pytest.mark.parametrize("attempt", ["0@1", "2@1", "1@2"])
+def test_finish_fenced(drive: Driver, attempt: str):
+    """The task runs at that very place, but by another attempt."""
+    place = drive.bring(TaskState.RUNNING)
+    stale = drive.commands.finish([(replace(place, attempt=attempt), "succeeded", "")])
+    assert drive.unchanged_by(stale) == ["stale"]
+
+
+@pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
+def test_place_fenced_finish(drive: Driver, other: dict[str, str | int]):
+    place = drive.bring(TaskState.RUNNING)
+    stale = drive.commands.finish([(replace(place, **other), "failed", "")])
+    assert drive.unchanged_by(stale) == ["stale"]
+
+
+@pytest.mark.parametrize("state", [s for s in TaskState if s not in (TaskState.RUNNING, TaskState.SUCCEEDED)])
+def test_only_a_running_task_finishes(drive: Driver, state: TaskState):
+    place = drive.bring(state)
+    assert drive.unchanged_by(drive.commands.finish([(place, "succeeded", "")])) == ["stale"]
+
+
+def test_a_run_that_wants_another_is_pending_anew_with_no_lost_start_counted(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    assert drive.finish(place, "again") == "again"
+    assert (drive.state("a"), drive.record("a")["starts"], drive.index("pending")) == ("pending", "0", ["a"])
+    assert drive.index("placed") == []
+    assert drive.take() == {"a": "2@1"}
+
+
+def test_what_comes_next_may_be_delayed(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    drive.submit("a", delay_ms=NEVER_MS, message=b"next", after=place.attempt)
+    assert drive.finish(place, "failed") == "again"
+    assert (drive.index("pending"), drive.index("later")) == ([], ["a"])
+    assert not {"next_message", "next_due_ms", "next_name"} & set(drive.record("a"))
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "again", "cancelled"])
+def test_after_a_cancel_nothing_runs_again(drive: Driver, outcome: str):
+    place = drive.bring(TaskState.RUNNING)
+    drive.submit("a", message=b"next", after=place.attempt)
+    drive.run(drive.commands.cancel("a"))
+    assert drive.finish(place, outcome) == "ok"
+    assert drive.state("a") == ("cancelled" if outcome == "again" else outcome)
+
+
+def test_a_killed_run_does_not_run_again(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    drive.submit("a", message=b"next", after=place.attempt)
+    assert drive.finish(place, "cancelled") == "ok"
+    assert drive.state("a") == "cancelled"
+
+
+def test_finish_judges_each_task_by_itself(drive: Driver):
+    a, b = drive.bring(TaskState.RUNNING, "a"), drive.bring(TaskState.RUNNING, "b")
+    outcomes = [(a, "again", ""), (replace(b, attempt="9@9"), "failed", ""), (b, "succeeded", "")]
+    assert drive.run(drive.commands.finish(outcomes)) == ["again", "stale", "ok"]
+    assert (drive.state("a"), drive.state("b")) == ("pending", "succeeded")
+
+
+def test_a_task_that_waits_again_wakes_one_scheduler(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(drive.keys.tick)
+        heard.get_message(timeout=1)
+        drive.finish(place, "again")
+        assert heard.get_message(timeout=1)["data"] == b"wake 1"

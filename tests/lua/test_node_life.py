@@ -1,0 +1,149 @@
+"""renew, reclaim, set_node, read_partition: a node lives as long as its counter moves, and everyone can see it."""
+
+import pytest
+
+from parsync_redis.errors import BrokenContract
+from tests.lua.driver import Driver
+
+
+def test_a_renewal_moves_the_counter(drive: Driver):
+    drive.node("n1")
+    assert drive.run(drive.commands.renew(0, "n1", 1)) == ["ok", "1", "up", "0"]
+    assert drive.run(drive.commands.renew(0, "n1", 1)) == ["ok", "2", "up", "0"]
+
+
+def test_an_agent_hears_of_its_drain_and_leaves_under_its_lease(drive: Driver):
+    drive.node("n1")
+    drive.run(drive.commands.set_node(0, "n1", "drain"))
+    drive.run(drive.commands.set_node(0, "n1", "leaving", 1))
+    assert drive.run(drive.commands.renew(0, "n1", 1)) == ["ok", "1", "leaving", "1"]
+
+
+def test_only_the_present_process_while_it_is_not_given_up_renews(drive: Driver):
+    assert drive.unchanged_by(drive.commands.renew(0, "n1", 1)) == ["lapsed"]
+    drive.node("n1")
+    drive.node("n1")
+    assert drive.unchanged_by(drive.commands.renew(0, "n1", 1)) == ["superseded", "2"]
+    drive.lose("n1", 2)
+    assert drive.unchanged_by(drive.commands.renew(0, "n1", 2)) == ["lapsed"]
+
+
+def test_a_node_whose_counter_stood_still_is_down_and_its_leases_are_listed(drive: Driver):
+    drive.node("n1", 3)
+    drive.held("a", slots=(0, 2))
+    drive.held("b", "1@2", slots=(1,))
+    word, lost = drive.run(drive.commands.reclaim(0, "n1", 1, 0))
+    assert word == "down"
+    assert [(lease.task, lease.slot, lease.slots) for lease in lost] == [("a", 0, (0, 2)), ("b", 1, (1,))]
+    assert (drive.bits(), len(drive.hash("slots"))) == ("00000000", 3)
+    assert drive.unchanged_by(drive.commands.reclaim(0, "n1"))[1] == lost
+
+
+@pytest.mark.parametrize(("inc", "moved"), [(1, 0), (2, 1), (0, 1)])
+def test_a_node_that_renewed_after_all_or_is_another_process_stays(drive: Driver, inc: int, moved: int):
+    drive.node("n1")
+    drive.held("a")
+    drive.run(drive.commands.renew(0, "n1", 1))
+    assert drive.unchanged_by(drive.commands.reclaim(0, "n1", inc, moved)) == ("moved", [])
+    assert drive.run(drive.commands.renew(0, "n1", 1))[0] == "ok"
+
+
+def test_a_node_is_given_up_once(drive: Driver):
+    drive.node("n1")
+    drive.lose("n1", 1)
+    assert drive.unchanged_by(drive.commands.reclaim(0, "n1", 1, 0)) == ("moved", [])
+
+
+def test_the_list_is_bounded_and_goes_on_until_the_last_lease(drive: Driver):
+    drive.node("n1", 3)
+    places = [drive.held(id, f"1@{i}", slots=(i,)) for i, id in enumerate("abc")]
+    drive.lose("n1", 1)
+    client = drive.store.client
+    for place in places:
+        _, lost = drive.run(drive.commands.reclaim(0, "n1", limit=1))
+        assert [lease.task for lease in lost] == [place.task]
+        assert client.sismember(drive.keys.partition(0, "lost"), "n1")
+        drive.release(place)
+    assert drive.run(drive.commands.reclaim(0, "n1")) == ("listed", [])
+    assert not client.exists(drive.keys.partition(0, "lost"))
+
+
+def test_a_node_that_is_gone_is_not_lost_any_more(drive: Driver):
+    drive.store.client.sadd(drive.keys.partition(0, "lost"), "n1")
+    assert drive.run(drive.commands.reclaim(0, "n1")) == ("listed", [])
+    assert not drive.store.client.exists(drive.keys.partition(0, "lost"))
+
+
+def test_the_leases_of_the_present_process_are_not_lost(drive: Driver):
+    drive.node("n1", 2)
+    drive.held("a")
+    drive.node("n1", 2)
+    drive.held("b", "1@2", slots=(1,), inc=2)
+    _, lost = drive.run(drive.commands.reclaim(0, "n1"))
+    assert [lease.task for lease in lost] == ["a"]
+
+
+def test_a_drained_node_keeps_what_it_holds(drive: Driver):
+    drive.node("n1", 2)
+    drive.held("a")
+    assert drive.run(drive.commands.set_node(0, "n1", "drain")) == ["ok", "up", "1"]
+    assert (drive.bits(), list(drive.hash("slots"))) == ("00000000", ["n1/0"])
+    assert drive.run(drive.commands.set_node(0, "n1", "undrain")) == ["ok", "up", "0"]
+    assert drive.bits() == "01000000"
+
+
+def test_a_process_that_leaves_speaks_for_itself_only(drive: Driver):
+    drive.node("n1")
+    drive.node("n1")
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "leaving", 1)) == ["gone"]
+    assert drive.run(drive.commands.set_node(0, "n1", "leaving", 2)) == ["ok", "leaving", "0"]
+    assert drive.bits() == "00000000"
+
+
+def test_there_are_three_words_for_a_node(drive: Driver):
+    drive.node("n1")
+    with pytest.raises(BrokenContract, match="PSWORD"):
+        drive.run(drive.commands.set_node(0, "n1", "rest"))
+    assert drive.unchanged_by(drive.commands.set_node(0, "n2", "drain")) == ["gone"]
+
+
+def test_a_snapshot_shows_bits_and_amounts_of_one_moment(drive: Driver):
+    drive.node("n1", 9, {"gpu": 4})
+    drive.node("n2", 1)
+    drive.held("a", slots=(8,), needs="slots=1 gpu=1")
+    snapshot = drive.unchanged_by(drive.commands.read_partition(0))
+    assert (snapshot.version, snapshot.epoch, snapshot.left) == (3, 2, {"n1": "gpu=3"})
+    assert snapshot.bits == bytes([0b11111111, 0b01000000])
+
+
+def test_an_unchanged_partition_is_not_sent_again(drive: Driver):
+    drive.node("n1")
+    version = drive.run(drive.commands.read_partition(0)).version
+    assert drive.run(drive.commands.read_partition(0, version)).bits is None
+    drive.held("a")
+    assert drive.run(drive.commands.read_partition(0, version)).bits == b"\x40"
+
+
+def test_an_empty_partition_has_an_empty_snapshot(drive: Driver):
+    snapshot = drive.unchanged_by(drive.commands.read_partition(3))
+    assert (snapshot.version, snapshot.epoch, snapshot.bits, snapshot.left) == (0, 0, b"", {})
+
+
+def test_every_change_of_a_partition_raises_its_version(drive: Driver):
+    drive.node("n1", 2)
+    versions = [drive.run(drive.commands.read_partition(0)).version]
+
+    def changed() -> bool:
+        versions.append(drive.run(drive.commands.read_partition(0)).version)
+        return versions[-1] > versions[-2]
+
+    place = drive.held("a")
+    assert changed()
+    drive.release(place)
+    assert changed()
+    drive.run(drive.commands.set_node(0, "n1", "drain"))
+    assert changed()
+    drive.lose("n1", 1)
+    assert changed()
+    drive.run(drive.commands.forget_node(0, "n1", 1))
+    assert changed()

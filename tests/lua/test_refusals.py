@@ -1,0 +1,108 @@
+"""A call that breaks a script's contract is refused with a code, and changes no key."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from parsync_redis.errors import BrokenContract
+from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.store import Call
+from parsync_redis.store.commands import ALL
+from tests.lua.driver import Driver, dump
+
+
+def calls(drive: Driver) -> dict[str, Call[Any]]:
+    """A call of each script that would change something."""
+    commands, place = drive.commands, drive.place("a", "1@1")
+    return {
+        "submit": commands.submit([Submission("new", "work", b"")]),
+        "take": commands.take("s1", 1),
+        "untake": commands.untake("s1", [("taken", "", "why")]),
+        "settle": commands.settle([replace(place, task="taken", attempt="1@2")]),
+        "start": commands.start(replace(place, task="taken", attempt="1@2")),
+        "finish": commands.finish([(place, "succeeded", "")]),
+        "requeue": commands.requeue([(place, "why")]),
+        "cancel": commands.cancel("a"),
+        "note": commands.note([("taken", "1@2", "why")]),
+        "offer": commands.offer("n2", "slots=1"),
+        "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
+        "commit": commands.commit(0, [drive.claim("taken", "1@2", slots=(1,))]),
+        "release": commands.release(0, [drive.place("a", "1@1")]),
+        "read_partition": commands.read_partition(0, waiter="s1"),
+        "renew": commands.renew(0, "n1", 1),
+        "reclaim": commands.reclaim(0, "n1", 1, 0),
+        "set_node": commands.set_node(0, "n1", "drain"),
+        "ring": commands.ring(place),
+        "forget_node": commands.forget_node(0, "n1", 1),
+        "configure": commands.configure({"partitions": 1}),
+        "deal_node": commands.deal_node("n1", 2, "", 4, 1.0),
+        "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
+    }
+
+
+@pytest.fixture
+def busy(drive: Driver) -> Driver:
+    """A cluster in which each of `calls` would change something."""
+    drive.node("n1", 2, {"gpu": 1})
+    drive.bring(TaskState.RUNNING, "a")
+    drive.held("a", "1@1", needs="slots=1 gpu=1")
+    drive.submit("taken")
+    drive.take()
+    drive.submit("waits")
+    return drive
+
+
+WELL_FORMED = {("offer", "one more argument"), ("configure", "no arguments"), ("commit", "one more key")}
+
+
+@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+def test_a_wrong_number_of_keys_or_arguments_changes_nothing(busy: Driver, verb: str):
+    call = calls(busy)[verb]
+    for wrong, keys, args in (
+        ("one less argument", call.keys, call.args[:-1]),
+        ("one more argument", call.keys, [*call.args, "1"]),
+        ("no arguments", call.keys, []),
+        ("one less key", call.keys[:-1], call.args),
+        ("one more key", [*call.keys, busy.keys.task("b")], call.args),
+    ):
+        if (verb, wrong) not in WELL_FORMED:
+            refused_without_trace(busy, replace(call, keys=keys, args=args), f"PSARGS {verb}")
+
+
+def test_every_script_has_a_call_here(drive: Driver):
+    assert set(calls(drive)) == {script.verb for script in ALL}
+
+
+def refused_without_trace(drive: Driver, call: Call[Any], code: str) -> None:
+    before = dump(drive.store)
+    with pytest.raises(BrokenContract, match=code):
+        drive.run(call)
+    assert dump(drive.store) == before
+
+
+@pytest.mark.parametrize(
+    ("at", "value"), [(3, 2), (6, ""), (6, "x"), (6, ",1")], ids=["no such inbox", "no slot", "a word", "a comma"]
+)
+def test_a_claim_that_is_not_well_formed_spoils_the_whole_call_before_anything_is_written(
+    drive: Driver, at: int, value: str | int
+):
+    drive.node("n1", 3)
+    call = drive.commands.commit(0, [drive.claim("a"), drive.claim("b", "1@2", slots=(1,))])
+    args = list(call.args)
+    args[7 + at] = value
+    refused_without_trace(drive, replace(call, args=args), "PSARGS commit")
+
+
+def test_an_unknown_outcome_spoils_the_whole_call_before_anything_is_written(busy: Driver):
+    place = busy.place("a", "1@1")
+    refused_without_trace(busy, busy.commands.finish([(place, "succeeded", ""), (place, "great", "")]), "PSOUTCOME")
+
+
+def test_an_unknown_word_for_a_node_changes_nothing(busy: Driver):
+    refused_without_trace(busy, busy.commands.set_node(0, "n1", "rest"), "PSWORD")
+
+
+@pytest.mark.parametrize("offer", ["", "gpu=1"])
+def test_an_offer_without_slots_changes_nothing(busy: Driver, offer: str):
+    refused_without_trace(busy, busy.commands.register_node(0, "n1", 0, 1.0, offer), "PSARGS register_node")

@@ -1,0 +1,99 @@
+"""release frees exactly the lease that is meant."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.lua.driver import Driver
+
+
+def test_a_freed_slot_is_free_with_its_amounts(drive: Driver):
+    drive.node("n1", 2, {"gpu": 2})
+    place = drive.held("a", needs="slots=1 gpu=2")
+    assert drive.release(place) == "freed"
+    assert (drive.bits(), drive.hash("slots"), drive.hash("left")) == ("11000000", {}, {"n1": "gpu=2"})
+
+
+def test_asked_again_it_frees_nothing(drive: Driver):
+    drive.node("n1", 2, {"gpu": 2})
+    place = drive.held("a", needs="slots=1 gpu=2")
+    drive.release(place)
+    assert drive.unchanged_by(drive.commands.release(0, [place])) == ["none"]
+    assert drive.run(drive.commands.release(0, [place, place])) == ["none", "none"]
+
+
+@pytest.mark.parametrize("other", [{"task": "b"}, {"attempt": "2@1"}, {"attempt": "1@2"}])
+def test_release_fenced(drive: Driver, other: dict[str, str]):
+    """A late release of another task or attempt does not free a slot that somebody holds."""
+    drive.node("n1", 2)
+    place = drive.held("a")
+    assert drive.unchanged_by(drive.commands.release(0, [replace(place, **other)])) == ["none"]
+
+
+def test_release_names_incarnation(drive: Driver):
+    """Another process's release of the same attempt at the same slot is late: that lease is gone, this one stands."""
+    drive.node("n1", 1)
+    old = drive.held("a")
+    drive.node("n1", 1)
+    drive.release(old)
+    drive.held("a", inc=2)
+    assert drive.unchanged_by(drive.commands.release(0, [old])) == ["none"]
+
+
+@pytest.mark.parametrize("word", ["drain", "leaving", "down", "fewer slots"])
+def test_release_guards_bit(drive: Driver, word: str):
+    """The bit comes back only on a node that is up, does not drain, and still has that slot."""
+    drive.node("n1", 2)
+    place = drive.held("a", slots=(1,))
+    if word == "down":
+        drive.lose("n1", 1)
+    elif word == "fewer slots":
+        drive.node("n1", 1)
+    else:
+        drive.run(drive.commands.set_node(0, "n1", word))
+    free = drive.hash("meta")["free"]
+    assert drive.release(place) == "freed"
+    assert drive.bits()[1] == "0"
+    assert drive.hash("meta")["free"] == free
+
+
+def test_only_the_lead_of_several_slots_is_released(drive: Driver):
+    drive.node("n1", 3)
+    place = drive.held("a", slots=(0, 2))
+    assert drive.unchanged_by(drive.commands.release(0, [replace(place, slot=2)])) == ["none"]
+    assert drive.release(place) == "freed"
+    assert drive.hash("slots") == {}
+
+
+def test_each_lease_is_judged_by_itself(drive: Driver):
+    drive.node("n1", 2)
+    a, b = drive.held("a"), drive.held("b", "1@2", slots=(1,))
+    assert drive.run(drive.commands.release(0, [a, replace(b, attempt="9@9"), b])) == ["freed", "none", "freed"]
+    assert drive.hash("meta")["free"] == "2"
+
+
+def test_schedulers_that_wait_hear_of_a_freed_slot_once_each_in_the_order_they_asked(drive: Driver):
+    drive.node("n1", 2)
+    a, b = drive.held("a"), drive.held("b", "1@2", slots=(1,))
+    for waiter in ("s1", "s2", "s1"):
+        drive.run(drive.commands.read_partition(0, waiter=waiter))
+    with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(drive.keys.own_channel("s1"), drive.keys.own_channel("s2"))
+        heard.get_message(timeout=1)
+        heard.get_message(timeout=1)
+        drive.release(a)
+        message = heard.get_message(timeout=1)
+        assert (message["channel"].decode(), message["data"]) == (drive.keys.own_channel("s1"), b"freed 0 1 2")
+        drive.release(b)
+        message = heard.get_message(timeout=1)
+        assert (message["channel"].decode(), message["data"]) == (drive.keys.own_channel("s2"), b"freed 0 2 2")
+    assert "waiters" not in drive.hash("meta")
+
+
+def test_who_waits_is_not_told_of_a_slot_that_nobody_may_claim(drive: Driver):
+    drive.node("n1", 1)
+    place = drive.held("a")
+    drive.run(drive.commands.read_partition(0, waiter="s1"))
+    drive.run(drive.commands.set_node(0, "n1", "drain"))
+    drive.release(place)
+    assert drive.hash("meta")["waiters"] == "s1"

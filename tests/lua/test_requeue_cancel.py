@@ -1,0 +1,141 @@
+"""requeue and cancel: a task whose lease is lost waits again; one that is not wanted ends."""
+
+from dataclasses import replace
+
+import pytest
+
+from parsync_redis.model.task import TaskState
+from tests.lua.driver import NEVER_MS, Driver
+
+HELD = [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING]
+
+
+@pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
+def test_the_task_of_a_lost_lease_waits_again_without_a_place(drive: Driver, state: TaskState):
+    place = drive.bring(state)
+    assert drive.requeue(place, "n1 was lost") == "pending"
+    record = drive.record("a")
+    assert (record["state"], record["why"]) == ("pending", "n1 was lost")
+    assert not {"node", "slot", "inc", "partition", "scheduler"} & set(record)
+    assert (drive.index("pending"), drive.index("placed")) == (["a"], [])
+
+
+def test_requeue_taken(drive: Driver):
+    """A lost lease of the current attempt puts back a task that is only taken: its settle or start may never come."""
+    place = drive.bring(TaskState.TAKEN)
+    assert drive.requeue(place) == "pending"
+    assert (drive.index("pending"), drive.index("taken")) == (["a"], [])
+    assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
+
+
+@pytest.mark.parametrize("state", HELD)
+def test_requeue_is_fenced_by_the_attempt(drive: Driver, state: TaskState):
+    place = drive.bring(state)
+    for attempt in ("0@1", "2@1", "1@2"):
+        assert drive.unchanged_by(drive.commands.requeue([(replace(place, attempt=attempt), "")])) == ["none"]
+
+
+@pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
+@pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
+def test_place_fenced_requeue(drive: Driver, state: TaskState, other: dict[str, str | int]):
+    """Another lease of the same attempt, which lost the race, says nothing of the one that counts."""
+    place = drive.bring(state)
+    assert drive.unchanged_by(drive.commands.requeue([(replace(place, **other), "")])) == ["none"]
+
+
+@pytest.mark.parametrize("state", [s for s in TaskState if s not in HELD])
+def test_requeue_touches_only_what_is_on_its_way(drive: Driver, state: TaskState):
+    place = drive.bring(state)
+    if state == TaskState.PENDING:
+        drive.take()
+        drive.run(drive.commands.untake("s1", [("a", "", "")]))
+    assert drive.unchanged_by(drive.commands.requeue([(place, "")])) == ["none"]
+
+
+def test_limit_counts_starts(drive: Driver):
+    """Takes and placements that came to nothing do not count; the last lost start that is allowed makes it dead."""
+    drive.submit("a")
+    for _ in range(5):
+        place = drive.place("a", drive.take()["a"])
+        drive.settle(place)
+        assert drive.requeue(place) == "pending"
+    for number in range(1, drive.commands.max_starts + 1):
+        place = drive.place("a", drive.take()["a"])
+        assert drive.start(place) == "ok"
+        assert drive.record("a")["starts"] == str(number)
+        word = drive.requeue(place, "lost again")
+        assert word == ("dead" if number == drive.commands.max_starts else "pending")
+    assert (drive.state("a"), drive.record("a")["why"]) == ("dead", "lost again")
+    assert drive.store.client.ttl(drive.keys.task("a")) > 0
+    assert drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1) == [b"a dead lost again"]
+
+
+def test_a_placed_task_is_not_dead_however_often_it_started_before(drive: Driver):
+    drive.submit("a")
+    for _ in range(drive.commands.max_starts - 1):
+        place = drive.place("a", drive.take()["a"])
+        drive.start(place)
+        drive.requeue(place)
+    drive.store.client.hset(drive.keys.task("a"), "starts", drive.commands.max_starts)
+    place = drive.place("a", drive.take()["a"])
+    drive.settle(place)
+    assert drive.requeue(place) == "pending"
+
+
+def test_cancel_survives_requeue(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    assert drive.run(drive.commands.cancel("a", "not wanted")) == ["asked"]
+    assert drive.requeue(place) == "cancelled"
+    assert (drive.state("a"), drive.index("pending")) == ("cancelled", [])
+    assert drive.store.client.ttl(drive.keys.task("a")) > 0
+
+
+def test_requeue_judges_each_task_by_itself(drive: Driver):
+    a, b = drive.bring(TaskState.RUNNING, "a"), drive.bring(TaskState.PLACED, "b")
+    assert drive.run(drive.commands.requeue([(a, ""), (replace(b, attempt="9@9"), ""), (b, "")])) == [
+        "pending", "none", "pending",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED])
+def test_a_task_that_does_not_run_is_cancelled_and_never_starts(drive: Driver, state: TaskState):
+    place = drive.bring(state)
+    assert drive.run(drive.commands.cancel("a", "not wanted")) == ["cancelled"]
+    assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "not wanted")
+    assert [drive.index(kind) for kind in ("pending", "later", "taken", "placed")] == [[], [], [], []]
+    assert drive.take() == {}
+    assert drive.start(place) == "refused"
+    assert drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1) == [b"a cancelled not wanted"]
+
+
+def test_a_task_that_waits_for_its_time_is_cancelled(drive: Driver):
+    drive.submit("a", delay_ms=NEVER_MS)
+    assert drive.run(drive.commands.cancel("a")) == ["cancelled"]
+    assert drive.index("later") == []
+
+
+def test_the_cancel_of_a_running_task_is_noted_once(drive: Driver):
+    drive.bring(TaskState.RUNNING)
+    assert drive.run(drive.commands.cancel("a")) == ["asked"]
+    assert drive.unchanged_by(drive.commands.cancel("a", how="after")) == ["asked"]
+    assert (drive.state("a"), drive.record("a")["cancel"]) == ("running", "SIGTERM")
+
+
+def test_a_cancel_may_be_asked_for_again_with_a_stronger_signal(drive: Driver):
+    drive.bring(TaskState.RUNNING)
+    assert drive.run(drive.commands.cancel("a")) == ["asked"]
+    assert drive.run(drive.commands.cancel("a", how="SIGKILL")) == ["asked"]
+    assert drive.record("a")["cancel"] == "SIGKILL"
+
+
+def test_a_cancel_that_waits_for_the_end_of_the_run_may_become_one_that_does_not(drive: Driver):
+    drive.bring(TaskState.RUNNING)
+    for how in ("after", "SIGTERM"):
+        assert drive.run(drive.commands.cancel("a", how=how)) == ["asked"]
+        assert drive.record("a")["cancel"] == how
+
+
+@pytest.mark.parametrize("state", [s for s in TaskState if s.final or s == TaskState.GONE])
+def test_a_final_state_stays(drive: Driver, state: TaskState):
+    drive.bring(state)
+    assert drive.unchanged_by(drive.commands.cancel("a")) == ["none", state]

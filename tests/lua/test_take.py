@@ -1,0 +1,89 @@
+"""take, untake and note: a task is with one scheduler, or waits."""
+
+from tests.lua.driver import NEVER_MS, Driver
+
+
+def test_a_taken_task_is_in_taken_and_not_in_pending(drive: Driver):
+    drive.submit("a")
+    took = drive.run(drive.commands.take("s1", 10))
+    assert [(task.id, task.attempt, task.needs) for task in took.tasks] == [("a", "1@1", "slots=1")]
+    assert took.waiting == 0
+    assert (drive.index("pending"), drive.index("taken")) == ([], ["a"])
+    assert drive.record("a")["scheduler"] == "s1"
+
+
+def test_a_task_is_taken_by_one_scheduler_only(drive: Driver):
+    drive.submit("a")
+    assert drive.take("s1") == {"a": "1@1"}
+    assert drive.unchanged_by(drive.commands.take("s2", 10)).tasks == []
+
+
+def test_no_more_than_the_limit_is_taken_and_the_rest_is_counted(drive: Driver):
+    for id in "abc":
+        drive.submit(id)
+    took = drive.run(drive.commands.take("s1", 2))
+    assert ([task.id for task in took.tasks], took.waiting) == (["a", "b"], 1)
+
+
+def test_every_take_is_an_attempt_that_was_never_given_out_before(drive: Driver):
+    drive.submit("a")
+    for number in range(1, 12):
+        attempt = drive.take()["a"]
+        assert attempt == f"{number}@1"
+        drive.run(drive.commands.untake("s1", [("a", attempt, "")]))
+
+
+def test_a_delayed_task_is_taken_when_it_is_due_at_its_place_in_the_order(drive: Driver):
+    drive.submit("b")
+    drive.submit("first", {"priority": 9}, delay_ms=0)
+    assert drive.index("later") == ["first"]
+    assert list(drive.take()) == ["first", "b"]
+
+
+def test_an_untaken_task_waits_at_its_old_place(drive: Driver):
+    attempt = drive.taken("a")
+    drive.submit("b")
+    assert drive.run(drive.commands.untake("s1", [("a", attempt, "no slot")])) == ["pending"]
+    assert (drive.index("pending"), drive.index("taken")) == (["a", "b"], [])
+    assert drive.record("a")["why"] == "no slot"
+    assert "scheduler" not in drive.record("a")
+
+
+def test_an_untaken_task_may_be_put_off(drive: Driver):
+    attempt = drive.taken("a")
+    drive.run(drive.commands.untake("s1", [("a", attempt, "")], delay_ms=NEVER_MS))
+    assert (drive.index("pending"), drive.index("later")) == ([], ["a"])
+
+
+def test_untake_is_fenced_by_scheduler_and_attempt(drive: Driver):
+    attempt = drive.taken("a")
+    for scheduler, named in (("s2", attempt), ("s1", "0@1"), ("s1", "2@1"), ("s2", "")):
+        assert drive.unchanged_by(drive.commands.untake(scheduler, [("a", named, "")])) == ["stale"]
+
+
+def test_untake_touches_only_what_is_taken(drive: Driver):
+    attempt = drive.taken("a")
+    drive.start(drive.place("a", attempt))
+    assert drive.unchanged_by(drive.commands.untake("s1", [("a", attempt, ""), ("gone", "", "")])) == ["stale"] * 2
+
+
+def test_what_a_lost_scheduler_has_goes_back_whatever_its_attempt(drive: Driver):
+    drive.taken("a")
+    assert drive.run(drive.commands.untake("s1", [("a", "", "")])) == ["pending"]
+
+
+def test_an_attempt_that_was_put_back_cannot_start_or_settle(drive: Driver):
+    place = drive.place("a", drive.taken("a"))
+    drive.run(drive.commands.untake("s1", [("a", "", "")]))
+    assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
+    assert drive.unchanged_by(drive.commands.start(place))[0] == "refused"
+
+
+def test_only_the_taken_attempt_is_noted(drive: Driver):
+    attempt = drive.taken("a")
+    assert drive.run(drive.commands.note([("a", attempt, "no gpu free")])) == 1
+    assert drive.record("a")["why"] == "no gpu free"
+    assert drive.unchanged_by(drive.commands.note([("a", "9@1", "x"), ("gone", attempt, "x")])) == 0
+    drive.start(drive.place("a", attempt))
+    assert "why" not in drive.record("a")
+    assert drive.unchanged_by(drive.commands.note([("a", attempt, "x")])) == 0

@@ -1,0 +1,63 @@
+"""The table of transitions in model/task.py is what the scripts do: every verb in every state."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parsync_redis.model.task import TRANSITIONS, Submission, TaskState
+from parsync_redis.store import Call
+from parsync_redis.store.commands import Commands, Place
+from tests.lua.driver import Driver
+
+Make = Callable[[Commands, Place], Call[Any]]
+
+VERBS: dict[str, list[Make]] = {
+    "submit": [
+        lambda c, p: c.submit([Submission(p.task, "work", b"")]),
+        lambda c, p: c.submit([Submission(p.task, "work", b"", after=p.attempt)]),
+    ],
+    "take": [lambda c, p: c.take("s1", 10)],
+    "untake": [lambda c, p: c.untake("s1", [(p.task, "", "")])],
+    "settle": [lambda c, p: c.settle([p])],
+    "start": [lambda c, p: c.start(p)],
+    "finish": [
+        (lambda c, p, outcome=outcome: c.finish([(p, outcome, "")]))  # type: ignore[misc]
+        for outcome in ("succeeded", "failed", "cancelled", "again")
+    ],
+    "requeue": [lambda c, p: c.requeue([(p, "")])],
+    "cancel": [lambda c, p: c.cancel(p.task)],
+    "note": [lambda c, p: c.note([(p.task, p.attempt, "why")])],
+}
+
+
+def bring(drive: Driver, state: TaskState, variant: str) -> Place:
+    place = drive.bring(state)
+    if state == TaskState.PENDING:  # so that the verbs name its present attempt
+        drive.take()
+        drive.run(drive.commands.untake("s1", [("a", "", "")]))
+    if variant == "cancel asked" and state == TaskState.RUNNING:
+        drive.run(drive.commands.cancel("a"))
+    if variant == "last start" and state not in (TaskState.GONE, TaskState.PENDING):
+        drive.store.client.hset(drive.keys.task("a"), "starts", drive.commands.max_starts)
+    return place
+
+
+@pytest.mark.parametrize("state", list(TaskState))
+def test_only_listed_changes_of_state_happen_and_all_of_them(fake_store, state: TaskState):
+    drive = Driver(fake_store)
+    seen: dict[str, set[TaskState]] = {}
+    for verb, makes in VERBS.items():
+        for make in makes:
+            for variant in ("plain", "cancel asked", "last start"):
+                fake_store.client.flushall()
+                place = bring(drive, state, variant)
+                drive.run(make(drive.commands, place))
+                after = TaskState(drive.state("a"))
+                if after != state:
+                    seen.setdefault(verb, set()).add(after)
+    listed = {verb: set(after) for (before, verb), after in TRANSITIONS.items() if before == state}
+    unreachable = {TaskState.CANCELLED} if state in (TaskState.TAKEN, TaskState.PLACED) else set()
+    if "requeue" in listed:  # a cancel is only ever asked of a running task, which then is not taken or placed again
+        listed["requeue"] -= unreachable
+    assert seen == listed

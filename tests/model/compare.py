@@ -1,0 +1,153 @@
+"""The whole state as plain values, of a server and of the reference, without times: equal states are equal values."""
+
+import json
+import re
+from typing import Any, Final
+
+from parsync_redis.store import Store
+
+from .reference import Reference
+from .reference_partition import Node, Partition, amounts_text
+from .reference_queue import Queue, Task
+
+State = dict[str, Any]
+_SINCE: Final = re.compile(r"since=\d+")
+_STEPS: Final = ("submitted", "ready", "taken", "placed", "started", "finished")
+
+
+def state_of_server(store: Store) -> State:
+    """What a server has of this cluster; its database must have nothing else."""
+    client: Any = store.client
+    keys = sorted(client.scan_iter(count=1000))
+    with client.pipeline(transaction=False) as pipe:
+        for key in keys:
+            kind = key.partition(b"}:")[2].decode()
+            if kind in ("pending", "later"):
+                pipe.zrange(key, 0, -1)
+            elif kind == "verdicts" or kind.startswith("inbox:"):
+                pipe.lrange(key, 0, -1)
+            elif kind in ("names", "lost"):
+                pipe.smembers(key)
+            elif kind == "free":
+                pipe.get(key)
+            else:
+                pipe.hgetall(key)
+            pipe.ttl(key)
+        replies = pipe.execute()
+    state: State = {}
+    for key, value, ttl in zip(keys, replies[::2], replies[1::2], strict=True):
+        name = key.decode().partition("{" + store.keys.cluster)[2]
+        state[name] = _value(name.partition("}:")[2], value, ttl)
+    return {name: value for name, value in state.items() if value and not name.endswith(":feasible")}
+
+
+def _value(kind: str, value: Any, ttl: int) -> Any:
+    if kind == "dealt":
+        return {name.decode(): v.decode().rstrip() for name, v in value.items() if name.startswith(b"node:")}
+    if kind.startswith("task:"):
+        return {**{name.decode(): _field(name.decode(), v) for name, v in value.items()}, "expires": ttl >= 0}
+    if kind == "free":
+        return value.rstrip(b"\0")
+    if isinstance(value, dict):
+        return {name.decode(): _SINCE.sub("since=T", v.decode()) for name, v in value.items()}
+    if isinstance(value, set):
+        return {name.decode() for name in value}
+    return [_doorbell(v) for v in value] if kind.startswith("inbox:") else [v.decode() for v in value]
+
+
+def _field(name: str, value: bytes) -> Any:
+    if name.endswith("_ms"):
+        return bool(value)
+    return value if name.endswith("message") else value.decode()
+
+
+def _doorbell(message: bytes) -> str:
+    headers = json.loads(message)["headers"]
+    return f"{headers['id']} {headers['attempt']} {headers['slot']} {headers['inc']}"
+
+
+def state_of_reference(reference: Reference) -> State:
+    """What a server would have, had it done what the reference did."""
+    cluster = reference.cluster
+    state: State = {
+        **_queue(reference.queue),
+        **{f":p{number}}}:{kind}": value
+           for number, partition in reference.partitions.items() for kind, value in _partition(partition).items()},
+        "}:config": cluster.config,
+        "}:schedulers": {name: str(counter) for name, counter in cluster.members.items()},
+        "}:keeper": {
+            **({"holder": cluster.keeper.text()} if cluster.keeper else {}),
+            **({"epoch": str(cluster.epoch)} if cluster.epoch else {}),
+        },
+        "}:dealt": {
+            f"node:{name}": f"p{w.partition} slots={w.slots} score={w.score!r} {w.kind}".rstrip()
+            for name, w in cluster.dealt.items()
+        },
+        **{f"}}:stats:{name}": stats for name, stats in cluster.stats.items()},
+    }  # fmt: skip
+    return {key: value for key, value in state.items() if value}
+
+
+def _queue(queue: Queue) -> State:
+    taken, placed = {}, {}
+    for id, task in queue.tasks.items():
+        if task.state == "taken":
+            taken[id] = task.scheduler
+        if task.seat and task.state in ("placed", "running"):
+            seat = task.seat
+            placed[id] = f"p{task.partition} {seat.node}/{seat.slot} inc={seat.inc} attempt={task.attempt}"
+    indexes = {
+        "meta": {"submitted": str(queue.submitted)} if queue.submitted else {},
+        "pending": sorted(queue.pending, key=lambda id: queue.pending[id]),
+        "later": sorted(queue.later, key=lambda id: (queue.later[id], id)),
+        "taken": taken, "placed": placed, "verdicts": queue.verdicts, "shapes": queue.shapes, "names": queue.names,
+    }  # fmt: skip
+    return {
+        **{f":q0}}:{kind}": value for kind, value in indexes.items()},
+        **{f":q0}}:task:{id}": _record(task) for id, task in queue.tasks.items()},
+    }
+
+
+def _record(task: Task) -> State:
+    record: State = {
+        "state": task.state, "name": task.job.name, "needs": task.job.needs, "strategy": task.job.strategy,
+        "message": task.job.message, "priority": task.priority, "order": str(task.order), "attempt": task.attempt,
+        "starts": str(task.starts), "scheduler": task.scheduler, "partition": task.partition, "why": task.why,
+        "cancel": task.cancel, "expires": task.expires_s is not None,
+        **{f"{step}_ms": True for step in _STEPS if step in task.times},
+    }  # fmt: skip
+    if task.seat:
+        record |= task.seat._asdict()
+    if task.next:
+        job, due = task.next
+        record |= {f"next_{field}": value for field, value in job._asdict().items()}
+        record["next_due_ms"] = due is not None
+    return {field: value for field, value in record.items() if value is not None}
+
+
+def _partition(partition: Partition) -> State:
+    nodes = partition.nodes.values()
+    counts = {
+        "inc": partition.inc, "version": partition.version, "epoch": partition.epoch,
+        "slots": sum(node.offer.slots for node in nodes), "free": sum(byte.bit_count() for byte in partition.bits),
+    }  # fmt: skip
+    meta = {name: str(count) for name, count in counts.items()} if partition.version else {}
+    return {
+        "meta": meta | ({"waiters": " ".join(partition.waiters)} if partition.waiters else {}),
+        "slots": {
+            f"{n}/{slot}": _SINCE.sub("since=T", lease.line(slot)) for (n, slot), lease in partition.leases.items()
+        },
+        "free": bytes(partition.bits).rstrip(b"\0"),
+        "left": {node.name: amounts_text(node.left) for node in nodes if node.left},
+        "nodes": {node.name: _node(node) for node in nodes},
+        "alive": {n.name: f"inc={n.inc} moved={n.moved}{' down' if n.state == 'down' else ''}" for n in nodes},
+        "lost": partition.lost,
+        **{f"inbox:{node.name}": [bell.rpartition(" ")[0] for bell in node.inbox] for node in nodes},
+    }
+
+
+def _node(node: Node) -> str:
+    return (
+        f"{node.state} inc={node.inc} drain={int(node.drain)} first={node.first} span={node.span} score={node.score} "
+        f"{node.offer.text}"
+    )

@@ -1,0 +1,280 @@
+"""A partition of the reference store: nodes, leases, bits, amounts. Each method is one script; see lua/."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.placement.fits import fits
+
+from .reference_queue import Args, World, rows
+
+
+@dataclass(slots=True)
+class Node:
+    """A node's record, its counter and its messages; its bits are first .. first + span - 1."""
+
+    name: str
+    inc: int
+    score: str
+    offer: Bundle
+    first: int = 0
+    span: int = 0
+    state: str = "up"
+    drain: bool = False
+    left: dict[str, int] = field(default_factory=dict)
+    moved: int = 0
+    inbox: list[str] = field(default_factory=list)  # the newest first
+
+    def usable(self, slot: int) -> bool:
+        """Whether the slot may be claimed when it has no lease."""
+        return self.state == "up" and not self.drain and slot < self.offer.slots
+
+
+@dataclass(slots=True)
+class Lease:
+    """Who holds a slot; of several slots that go together the first is the lead, and has the amounts."""
+
+    task: str
+    attempt: str
+    inc: int
+    since_ms: int
+    slots: tuple[int, ...]
+    amounts: tuple[tuple[str, int], ...]
+    lead: int
+
+    def line(self, slot: int) -> str:
+        """The lease as Redis has it."""
+        head = f"{self.task} attempt={self.attempt} inc={self.inc} since={self.since_ms} "
+        if slot != self.lead:
+            return f"{head}lead={self.lead}"
+        return " ".join([f"{head}slots={','.join(map(str, self.slots))}", *(f"{n}={a}" for n, a in self.amounts)])
+
+
+def amounts_text(amounts: dict[str, int]) -> str:
+    """Amounts as Redis has them."""
+    return " ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
+
+
+class Partition:
+    """The nodes and leases of one partition."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.nodes: dict[str, Node] = {}
+        self.leases: dict[tuple[str, int], Lease] = {}
+        self.bits = bytearray()
+        self.version = self.epoch = self.inc = 0
+        self.lost: set[str] = set()
+        self.waiters: list[str] = []
+
+    # -- scripts -----------------------------------------------------------------------------------------------------
+
+    def register_node(self, keys: Sequence[str], args: Args) -> list[int]:
+        """A process takes a node's name under a new incarnation."""
+        name, known_inc, score, text = args
+        old, offer = self.nodes.get(name), parse_bundle(text)
+        held = dict(self._leases_of(old)) if old else {}
+        self.inc = max(self.inc, int(known_inc)) + 1
+        node = Node(name, self.inc, score, offer, drain=bool(old and old.drain), left=dict(offer.resources))
+        for slot, lease in held.items():
+            if slot == lease.lead:
+                self._give(node, lease.amounts, -1)
+        node.span = max([offer.slots, *(slot + 1 for slot in held)])
+        if old:
+            for slot in range(old.span):
+                self._set(old.first + slot, False)
+        node.first = old.first if old and node.span <= old.span else self._gap(node)
+        self.nodes[name] = node
+        self._write_bits(node)
+        if held:
+            self.lost.add(name)
+        self._changed_nodes()
+        return [node.inc, node.first]
+
+    def commit(self, keys: Sequence[str], args: Args) -> list[Any]:
+        """Each claim is judged by itself; the first claim wins."""
+        verdicts: list[Any] = []
+        held = False
+        for task, attempt, _, name, inc, slots, needs in rows(args, 1, 7):
+            wanted = tuple(map(int, slots.split(",")))
+            word, detail = self._judge(task, attempt, name, int(inc), wanted, parse_bundle(needs))
+            held = held or word == "held"
+            verdicts += (word, detail)
+        self.version += held
+        return [self.version, str(self.world.now_ms), *verdicts]
+
+    def _judge(
+        self, task: str, attempt: str, name: str, inc: int, slots: tuple[int, ...], needs: Bundle
+    ) -> tuple[str, str]:
+        node = self.nodes.get(name)
+        if node is None:
+            return "gone", ""
+        for slot in slots:
+            if slot >= node.span or not self._get(node.first + slot):
+                lease = self.leases.get((name, slot))
+                if lease and (lease.task, lease.attempt, lease.inc) == (task, attempt, node.inc):
+                    return "yours", str(lease.since_ms)
+                return "conflict", lease.task if lease else ""
+        if node.inc != inc:
+            return "changed", str(node.inc)
+        if not fits(node.offer, needs):
+            return "short", node.offer.text
+        if any(node.left.get(resource, 0) < amount for resource, amount in needs.resources):
+            return "short", amounts_text(node.left)
+        lease = Lease(task, attempt, inc, self.world.now_ms, slots, needs.resources, slots[0])
+        for slot in slots:
+            self._set(node.first + slot, False)
+            self.leases[name, slot] = lease
+        self._give(node, needs.resources, -1)
+        node.inbox.insert(0, self._doorbell(lease))
+        return "held", str(self.world.now_ms)
+
+    def release(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Frees exactly the lease that is meant."""
+        replies, freed = [], 0
+        for name, slot, task, attempt, inc in rows(args, 3, 5):
+            lease = self.leases.get((name, int(slot)))
+            if not lease or (lease.lead, lease.task, lease.attempt, lease.inc) != (int(slot), task, attempt, int(inc)):
+                replies.append("none")
+                continue
+            node = self.nodes[name]
+            for number in lease.slots:
+                del self.leases[name, number]
+                self._set(node.first + number, node.usable(number))
+                freed += node.usable(number)
+            self._give(node, lease.amounts, 1)
+            replies.append("freed")
+        self.version += "freed" in replies
+        if freed and self.waiters:
+            free = sum(byte.bit_count() for byte in self.bits)
+            slots = sum(node.offer.slots for node in self.nodes.values())
+            self.world.publish(f"{args[1]}:{self.waiters.pop(0)}", f"freed {args[2]} {free} {slots}")
+        return replies
+
+    def read_partition(self, keys: Sequence[str], args: Args) -> list[Any]:
+        """Bits and amounts, if anything changed."""
+        if args[1] and args[1] not in self.waiters:
+            self.waiters.append(args[1])
+        if self.version == int(args[0]):
+            return [self.version, self.epoch]
+        reply: list[Any] = [self.version, self.epoch, bytes(self.bits)]
+        for node in self.nodes.values():
+            if node.left:
+                reply += (node.name, amounts_text(node.left))
+        return reply
+
+    def renew(self, keys: Sequence[str], args: Args) -> list[str]:
+        """The present process of a node moves its counter."""
+        node = self.nodes.get(args[0])
+        if node and node.inc != int(args[1]):
+            return ["superseded", str(node.inc)]
+        if node is None or node.state == "down":
+            return ["lapsed"]
+        node.moved += 1
+        return ["ok", str(node.moved), node.state, str(int(node.drain))]
+
+    def reclaim(self, keys: Sequence[str], args: Args) -> list[str]:
+        """A node that stood still is down; the leases that nobody looks after are listed."""
+        name, inc, moved, limit = args
+        node, word = self.nodes.get(name), "listed"
+        if node is None:
+            self.lost.discard(name)
+            return [word]
+        if moved:
+            word = "moved"
+            if node.inc == int(inc) and node.state != "down" and node.moved == int(moved):
+                word = node.state = "down"
+                self._write_bits(node)
+                self._changed_nodes()
+        lost = [
+            (slot, lease)
+            for slot, lease in self._leases_of(node)
+            if slot == lease.lead and (node.state == "down" or lease.inc != node.inc)
+        ]
+        (self.lost.add if lost else self.lost.discard)(name)
+        return [word, *(w for slot, lease in lost[: int(limit)] for w in (str(slot), lease.line(slot)))]
+
+    def set_node(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Whether new claims may go to a node."""
+        name, inc, word = args
+        node = self.nodes.get(name)
+        if node is None or inc not in ("", str(node.inc)):
+            return ["gone"]
+        if word == "leaving":
+            node.state = "leaving" if node.state == "up" else node.state
+        else:
+            node.drain = word == "drain"
+        self._write_bits(node)
+        self._changed_nodes()
+        return ["ok", node.state, str(int(node.drain))]
+
+    def ring(self, keys: Sequence[str], args: Args) -> str:
+        """The doorbell of a lease that stands, again, if there is nothing to read."""
+        name, slot, task, attempt, inc = args
+        lease = self.leases.get((name, int(slot)))
+        if not lease or (lease.lead, lease.task, lease.attempt, lease.inc) != (int(slot), task, attempt, int(inc)):
+            return "none"
+        if self.nodes[name].inbox:
+            return "waiting"
+        self.nodes[name].inbox.insert(0, self._doorbell(lease))
+        return "rung"
+
+    def forget_node(self, keys: Sequence[str], args: Args) -> str:
+        """The record of a node that is down and holds nothing goes."""
+        node = self.nodes.get(args[0])
+        if node is None:
+            return "gone"
+        if node.state != "down" or node.inc != int(args[1]):
+            return "up"
+        if any(True for _ in self._leases_of(node)):
+            return "held"
+        del self.nodes[node.name]
+        self.lost.discard(node.name)
+        self._changed_nodes()
+        return "forgotten"
+
+    def is_free(self, node: Node, slot: int) -> bool:
+        """Whether a claim on the slot would win."""
+        return self._get(node.first + slot)
+
+    # -- what they share ---------------------------------------------------------------------------------------------
+
+    def _leases_of(self, node: Node) -> Iterator[tuple[int, Lease]]:
+        for slot in range(node.span):
+            if lease := self.leases.get((node.name, slot)):
+                yield slot, lease
+
+    def _give(self, node: Node, amounts: Sequence[tuple[str, int]], factor: int) -> None:
+        for name, amount in amounts:
+            if name in node.left:
+                node.left[name] += factor * amount
+
+    def _gap(self, node: Node) -> int:
+        """The first run of bits that no other node has."""
+        first = 0
+        for other in sorted((n for n in self.nodes.values() if n.name != node.name), key=lambda n: n.first):
+            if other.first - first >= node.span:
+                break
+            first = max(first, other.first + other.span)
+        return first
+
+    def _changed_nodes(self) -> None:
+        self.version += 1
+        self.epoch += 1
+
+    def _write_bits(self, node: Node) -> None:
+        for slot in range(node.span):
+            self._set(node.first + slot, node.usable(slot) and (node.name, slot) not in self.leases)
+
+    def _set(self, at: int, free: bool) -> None:
+        if at // 8 >= len(self.bits):
+            self.bits.extend(bytes(at // 8 + 1 - len(self.bits)))
+        mask = 128 >> at % 8
+        self.bits[at // 8] = self.bits[at // 8] | mask if free else self.bits[at // 8] & ~mask
+
+    def _get(self, at: int) -> bool:
+        return at // 8 < len(self.bits) and bool(self.bits[at // 8] & 128 >> at % 8)
+
+    def _doorbell(self, lease: Lease) -> str:
+        return f"{lease.task} {lease.attempt} {lease.lead} {lease.inc} {lease.since_ms}"

@@ -1,0 +1,293 @@
+"""The queue of the reference store: the life of tasks. Each method is one script; see lua/ for its contract."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from parsync_redis.model.needs import parse_bundle
+from parsync_redis.model.task import TaskState
+from parsync_redis.placement.fits import fits
+
+Args = Sequence[Any]
+PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING
+KEEP_VERDICTS: Final = 10_000
+
+
+class World(Protocol):
+    """What a script has besides its keys: a clock to stamp with, and listeners."""
+
+    now_ms: int
+
+    def publish(self, channel: str, text: str) -> None:
+        """Sends a text to who listens."""
+
+
+class Seat(NamedTuple):
+    """Where an attempt is: a slot of one process of a node."""
+
+    node: str
+    slot: str
+    inc: str
+
+
+class Job(NamedTuple):
+    """What an attempt is to do."""
+
+    name: str
+    needs: str
+    strategy: str
+    message: bytes
+
+
+@dataclass(slots=True)
+class Task:
+    """The record of a task."""
+
+    job: Job
+    priority: str
+    order: int
+    life: int  # the number of its submission: with `number` the fence
+    number: int = 0
+    state: TaskState = PENDING
+    starts: int = 0
+    scheduler: str | None = None
+    partition: str | None = None
+    seat: Seat | None = None
+    why: str | None = None
+    cancel: str | None = None
+    next: tuple[Job, int | None] | None = None  # what its running attempt wants its id to do next, and when
+    expires_s: int | None = None
+    times: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def attempt(self) -> str:
+        """The fence as text."""
+        return f"{self.number}@{self.life}"
+
+    def at(self, attempt: str, seat: Seat) -> bool:
+        """Whether this attempt is the task's, and there."""
+        return self.attempt == attempt and self.seat == seat
+
+
+def rows(args: Args, head: int, width: int) -> Iterator[Args]:
+    """The arguments behind the first `head`, `width` at a time."""
+    return iter([args[at : at + width] for at in range(head, len(args), width)])
+
+
+class Queue:
+    """The tasks of a cluster."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.tasks: dict[str, Task] = {}
+        self.pending: dict[str, int] = {}
+        self.later: dict[str, int] = {}
+        self.verdicts: list[str] = []
+        self.shapes: dict[str, str] = {}
+        self.names: set[str] = set()
+        self.submitted = 0
+
+    def purge(self, id: str) -> None:
+        """The record of an ended task expires."""
+        if id in self.tasks and self.tasks[id].state.final:
+            del self.tasks[id]
+
+    # -- scripts -----------------------------------------------------------------------------------------------------
+
+    def submit(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Each task exists once."""
+        idle, before, replies = not self.pending, len(self.pending), []
+        for id, name, needs, strategy, priority, delay_ms, wait, after, message in rows(args, 2, 9):
+            job = Job(name, needs, strategy, message)
+            due = None if delay_ms == "" else self.world.now_ms + int(delay_ms)
+            replies.append(self._submit(id, job, priority, due, wait == "1", after))
+        if idle and len(self.pending) > before:
+            self.world.publish(args[1], f"wake {self.submitted}")
+        return replies
+
+    def _submit(self, id: str, job: Job, priority: str, due: int | None, wait: bool, after: str) -> str:
+        task = self.tasks.get(id)
+        if task and after:
+            if task.state != RUNNING or task.attempt != after:
+                return "stale"
+            task.next = job, due
+            return "next"
+        if task:
+            return "exists"
+        if not wait and (refusal := self._judge(job)):
+            return refusal
+        self.submitted += 1
+        order = (9 - int(priority)) * 10**12 + self.submitted
+        task = self.tasks[id] = Task(job, priority, order, self.submitted)
+        task.times["submitted"] = self.world.now_ms
+        self._to_pending(id, task, due)
+        return "submitted"
+
+    def _judge(self, job: Job) -> str:
+        if self.names and job.name not in self.names:
+            return "unknown"
+        needs = parse_bundle(job.needs)
+        possible = not self.shapes or any(fits(parse_bundle(offer), needs) for offer in set(self.shapes.values()))
+        return "" if possible else "infeasible"
+
+    def take(self, keys: Sequence[str], args: Args) -> list[Any]:
+        """The first pending tasks become one scheduler's, each with its next attempt."""
+        scheduler, limit, now = args[0], int(args[1]), self.world.now_ms
+        due = [(at, id) for id, at in self.later.items() if at <= now]
+        for _, id in heapq.nsmallest(limit, due):
+            del self.later[id]
+            self.pending[id] = self.tasks[id].order
+        reply: list[Any] = []
+        for _, id in heapq.nsmallest(limit, ((order, id) for id, order in self.pending.items())):
+            del self.pending[id]
+            task = self.tasks[id]
+            task.state, task.number, task.scheduler = TAKEN, task.number + 1, scheduler
+            task.times["taken"] = now
+            reply += (id, task.attempt, task.job.needs, task.job.strategy, str(task.times["ready"]))
+        return [len(self.pending), str(now), *reply]
+
+    def untake(self, keys: Sequence[str], args: Args) -> list[str]:
+        """What this scheduler took goes back."""
+        scheduler, replies = args[1], []
+        due = None if args[2] == "" else self.world.now_ms + int(args[2])
+        for id, attempt, why in rows(args, 3, 3):
+            task = self.tasks.get(id)
+            if task and task.state == TAKEN and task.scheduler == scheduler and attempt in ("", task.attempt):
+                task.why = why or task.why
+                self._to_pending(id, task, due)
+                replies.append("pending")
+            else:
+                replies.append("stale")
+        return replies
+
+    def settle(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Only a task that is still taken, by this attempt, gets a place."""
+        replies = []
+        for id, attempt, partition, node, slot, inc, since in rows(args, 1, 7):
+            task, seat = self.tasks.get(id), Seat(node, slot, inc)
+            if task and task.state == TAKEN and task.attempt == attempt:
+                self._seat(task, PLACED, partition, seat, since)
+                replies.append("placed")
+            else:
+                yours = task and task.state in (PLACED, RUNNING) and task.at(attempt, seat)
+                replies.append("yours" if yours else "stale")
+        return replies
+
+    def start(self, keys: Sequence[str], args: Args) -> list[Any]:
+        """The current attempt may start, once, where settle put it, if it has."""
+        id, attempt, partition, node, slot, inc, since = args
+        task, seat = self.tasks.get(id), Seat(node, slot, inc)
+        if task is None:
+            return ["refused", b"gone"]
+        if task.state == RUNNING and task.at(attempt, seat):
+            return ["yours", task.job.message]
+        if (task.state == TAKEN and task.attempt == attempt) or (task.state == PLACED and task.at(attempt, seat)):
+            self._seat(task, RUNNING, partition, seat, since)
+            task.starts += 1
+            task.times["started"] = self.world.now_ms
+            return ["ok", task.job.message]
+        return ["refused", task.state.encode()]
+
+    def finish(self, keys: Sequence[str], args: Args) -> list[str]:
+        """The outcome of the current attempt, from its place."""
+        idle, again, replies = not self.pending, False, []
+        for id, attempt, node, slot, inc, outcome, why in rows(args, 3, 7):
+            task = self.tasks.get(id)
+            if task is None or not task.at(attempt, Seat(node, slot, inc)):
+                replies.append("stale")
+            elif task.state != RUNNING:
+                replies.append("yours" if task.state == outcome else "stale")
+            elif (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
+                task.job, due = task.next or (task.job, None)
+                task.starts = 0
+                self._to_pending(id, task, due)
+                again = True
+                replies.append("again")
+            else:
+                self._end(id, task, "cancelled" if outcome == "again" else outcome, why, args[2], outcome == "again")
+                replies.append("ok")
+        if idle and again:
+            self.world.publish(args[1], f"wake {self.submitted}")
+        return replies
+
+    def requeue(self, keys: Sequence[str], args: Args) -> list[str]:
+        """The lease of an attempt is lost: its task goes back if it is still that attempt, there."""
+        idle, back, replies, max_starts = not self.pending, False, [], int(args[3])
+        for id, attempt, node, slot, inc, why in rows(args, 4, 6):
+            task = self.tasks.get(id)
+            here = task and (
+                task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.seat == (node, slot, inc))
+            )
+            if task is None or task.attempt != attempt or not here:
+                replies.append("none")
+            elif task.cancel is not None or (task.state == RUNNING and task.starts >= max_starts):
+                state = "dead" if task.cancel is None else "cancelled"
+                self._end(id, task, state, why, args[2], True)
+                replies.append(state)
+            else:
+                task.why = why or task.why
+                self._to_pending(id, task, None)
+                back = True
+                replies.append("pending")
+        if idle and back:
+            self.world.publish(args[1], f"wake {self.submitted}")
+        return replies
+
+    def cancel(self, keys: Sequence[str], args: Args) -> list[str]:
+        """A task that does not run ends; of one that runs it is noted how to end it."""
+        id, retention_s, why, how = args
+        task = self.tasks.get(id)
+        if task is None or task.state.final:
+            return ["none", task.state if task else TaskState.GONE]
+        if task.state == RUNNING:
+            if task.cancel is None or how != "after":
+                task.cancel = how
+            return ["asked"]
+        self._end(id, task, "cancelled", why, retention_s, True)
+        return ["cancelled"]
+
+    def note(self, keys: Sequence[str], args: Args) -> int:
+        """Why a taken task has found no place yet."""
+        noted = 0
+        for key, (attempt, why) in zip(keys, rows(args, 1, 2), strict=True):
+            task = self.tasks.get(key.partition("}:task:")[2])
+            if task and task.state == TAKEN and task.attempt == attempt:
+                task.why = why
+                noted += 1
+        return noted
+
+    def offer(self, keys: Sequence[str], args: Args) -> int:
+        """What a node offers, and the names that its worker knows."""
+        node, offer, *names = args
+        before = dict(self.shapes), len(self.names)
+        if offer:
+            self.shapes[node] = offer
+        else:
+            self.shapes.pop(node, None)
+        self.names.update(names)
+        return int(before != (self.shapes, len(self.names)))
+
+    # -- what they share ---------------------------------------------------------------------------------------------
+
+    def _seat(self, task: Task, state: TaskState, partition: str, seat: Seat, since: str) -> None:
+        task.state, task.partition, task.seat, task.why = state, partition, seat, None
+        task.times["placed"] = int(since)
+
+    def _to_pending(self, id: str, task: Task, due: int | None) -> None:
+        task.state, task.partition, task.seat, task.scheduler, task.next = PENDING, None, None, None, None
+        task.times["ready"] = self.world.now_ms if due is None else due
+        if due is None:
+            self.pending[id] = task.order
+        else:
+            self.later[id] = due
+
+    def _end(self, id: str, task: Task, state: str, why: str, retention_s: str, unseen: bool) -> None:
+        """The task has ended; `unseen` by any worker, so that an agent must tell Celery's result backend."""
+        self.pending.pop(id, None)
+        self.later.pop(id, None)
+        task.state, task.cancel, task.next, task.expires_s = TaskState(state), None, None, int(retention_s)
+        task.why = why or task.why
+        task.times["finished"] = self.world.now_ms
+        if unseen:
+            self.verdicts = [f"{id} {state} {why}", *self.verdicts[: KEEP_VERDICTS - 1]]

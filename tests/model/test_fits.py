@@ -1,0 +1,39 @@
+"""What fits is said once for the view and once for the scripts; they are the same."""
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.placement.fits import fits
+from parsync_redis.store import Store
+from parsync_redis.store.scripts import lua_folder
+
+AMOUNTS = st.dictionaries(st.sampled_from(["gpu", "mem", "cpu"]), st.integers(0, 3) | st.integers(0, 2**53 - 1))
+LABELS = st.dictionaries(
+    st.sampled_from(["zone", "gpu", "z", "zone.a"]), st.sampled_from(["a", "ab", "a.b", "%a", "-"][:3])
+)
+BUNDLES = st.builds(Bundle.of, st.integers(1, 4), AMOUNTS, LABELS)
+PAIRS = st.tuples(BUNDLES, BUNDLES) | BUNDLES.map(lambda bundle: (bundle, bundle))
+SCRIPT = (
+    (Path(lua_folder()) / "lib" / "fits.lua").read_text()
+    + """
+local answers = {}
+for i = 1, #ARGV, 2 do answers[#answers + 1] = fits(ARGV[i], ARGV[i + 1]) and 1 or 0 end
+return answers
+"""
+)
+
+
+def test_what_fits_for_the_view_fits_for_the_scripts(any_store: Store):
+    client: Any = any_store.client
+
+    @given(st.lists(PAIRS, min_size=1, max_size=50))
+    def same(pairs: list[tuple[Bundle, Bundle]]) -> None:
+        answers = client.eval(SCRIPT, 0, *(bundle.text for pair in pairs for bundle in pair))
+        assert [bool(answer) for answer in answers] == [fits(offer, needs) for offer, needs in pairs]
+        assert all(parse_bundle(bundle.text) == bundle for pair in pairs for bundle in pair)
+
+    same()

@@ -1,0 +1,313 @@
+"""The scripts and the reference store are the same: driven side by side, same replies, same state, nothing violated."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from parsync_redis.model.claim import Claim
+from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.task import Submission, TaskOptions
+from parsync_redis.observe.audit import audit
+from parsync_redis.store import Call, Store
+from parsync_redis.store.commands import Judged, Place, Snapshot, Took
+from tests.conftest import FAKE
+
+from .compare import state_of_reference, state_of_server
+from .reference import Reference
+
+NEVER_MS = 10**9
+IDS, NODES, SCHEDULERS = st.sampled_from("abcd"), st.sampled_from(["n1", "n2"]), st.sampled_from(["s1", "s2"])
+PARTITIONS = st.sampled_from([0] * 7 + [1])
+WHY = st.sampled_from(["", "why"])
+NEEDS = st.sampled_from([
+    {}, {}, {}, {"slots": 2}, {"resources": {"gpu": 1}}, {"slots": 2, "resources": {"gpu": 2, "mem": 0}},
+    {"require": {"zone": "a"}}, {"slots": 9}, {"slots": 9, "wait_for_capacity": True}, {"priority": 9},
+])  # fmt: skip
+OFFERS = st.sampled_from([
+    Bundle.of(2), Bundle.of(2), Bundle.of(1), Bundle.of(4, {"gpu": 2}), Bundle.of(9, {"gpu": 3}),
+    Bundle.of(3, {"gpu": 1, "mem": 7}, {"zone": "a"}),
+])  # fmt: skip
+DELAYS = st.sampled_from([None, None, None, 0, NEVER_MS])
+SLOTS = st.sampled_from([(0,), (0,), (1,), (0, 1), (2, 3), (1, 8)])
+SLIPS = st.sampled_from([{}] * 4 + [{"slot": 1}, {"node": "n2"}, {"inc": 2}, {"attempt": "2@1"}])
+
+
+def comparable(answer: Any) -> Any:
+    """An answer without its times, which are of two clocks."""
+    match answer:
+        case Took(waiting=waiting, tasks=tasks):
+            return waiting, [replace(task, ready_ms=0) for task in tasks]
+        case Judged(version=version, verdicts=verdicts):
+            return version, [(v.word, "" if v.won else v.detail) for v in verdicts]
+        case Snapshot(bits=bytes() as bits):
+            return replace(answer, bits=bits.rstrip(b"\0"), left=dict(answer.left))
+        case (str() as word, list() as leases):
+            return word, [replace(lease, since_ms=0) for lease in leases]
+    return answer
+
+
+class SideBySide(RuleBasedStateMachine):
+    """Drives the scripts on one server and the reference; old places and attempts stay in use, as on a slow network."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        store.client.flushall()
+        self.store = store
+        self.reference = Reference(store.keys.cluster)
+        self.commands = store.commands
+        self.attempts: list[tuple[str, str, str]] = []  # scheduler, task, attempt: every take ever, the newest last
+        self.places: list[Place] = []  # every place that was ever held, the newest last
+
+    def both(self, call: Call[Any]) -> Any:
+        """Runs a call on both sides; its answers and the states after it are equal and well."""
+        self.reference.now_ms += 1
+        expected, answer = self.reference.run(call), self.store.run(call)
+        assert comparable(answer) == comparable(expected), call.script.verb
+        assert state_of_server(self.store) == state_of_reference(self.reference), call.script.verb
+        if self.reference.now_ms % 8 == 0:
+            self.teardown()
+        return answer
+
+    def teardown(self) -> None:
+        """Equal states that are both wrong are found here."""
+        assert audit(self.store) == []
+
+    def a_place(self, data: st.DataObject) -> Place:
+        """A place of any time, mostly a late one, perhaps with a slip."""
+        known = self.places or [Place("a", "1@1", 0, "n1", 0, 1, 1)]
+        place = known[-1 - data.draw(st.integers(0, len(known) - 1), "how late")]
+        return replace(place, **data.draw(SLIPS, "slip"))
+
+    def an_attempt(self, data: st.DataObject) -> tuple[str, str, str]:
+        """A take of any time, mostly a late one."""
+        known = self.attempts or [("s1", "a", "1@1")]
+        return known[-1 - data.draw(st.integers(0, len(known) - 1), "how late")]
+
+    # -- the way of a task, as it should be ---------------------------------------------------------------------------
+
+    @initialize(offer=OFFERS, other=OFFERS)
+    def two_nodes_and_some_tasks(self, offer, other):
+        self.register_node(0, "n1", 0, offer)
+        self.register_node(0, "n2", 0, other)
+        self.submit(["a", "b", "c"], {}, None, "f")
+
+    @rule(id=IDS, data=st.data())
+    def go_on(self, id, data):
+        """The step that comes next for a task."""
+        task = self.reference.queue.tasks.get(id)
+        held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
+        if task is None:
+            self.submit([id], data.draw(NEEDS), None, "f")
+        elif task.state == "pending":
+            self.take("s1", 10)
+        elif task.state == "taken" and not held:
+            self.commit_where_it_fits(id, task.attempt, task.job.needs)
+        elif held and task.state in ("taken", "placed"):
+            late = task.state == "taken" and data.draw(st.booleans(), "the message comes late")
+            self.both(self.commands.settle([held[0]]) if late else self.commands.start(held[0]))
+        elif held and task.state == "running":
+            outcome = data.draw(st.sampled_from(["succeeded", "failed", "again"]), "outcome")
+            self.both(self.commands.finish([(held[0], outcome, "")]))
+        elif held and (held[0].node, held[0].slot) in self.reference.partition(held[0].partition).leases:
+            self.both(self.commands.release(held[0].partition, [held[0]]))
+        else:
+            self.the_record_of_an_ended_task_expires(id)
+
+    @rule(id=IDS, slip=SLIPS, verb=st.sampled_from(["settle", "start", "finish", "requeue", "release"]))
+    def again_or_with_a_slip(self, id, slip, verb):
+        """A request of a task's present attempt repeated, or come from a place that is not its own."""
+        task = self.reference.queue.tasks.get(id)
+        held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
+        if held:
+            place = replace(held[-1], **slip)
+            call = {
+                "settle": self.commands.settle([place]),
+                "start": self.commands.start(place),
+                "finish": self.commands.finish([(place, "succeeded", "")]),
+                "requeue": self.commands.requeue([(place, "")]),
+                "release": self.commands.release(place.partition, [place]),
+            }[verb]
+            self.both(call)
+
+    @rule(id=IDS, data=st.data())
+    def go_on_twice(self, id, data):
+        self.go_on(id, data)
+        self.go_on(id, data)
+
+    def commit_where_it_fits(self, id, attempt, needs):
+        """Claims the first free slots, wherever they are."""
+        count = parse_bundle(needs).slots
+        for p, partition in self.reference.partitions.items():
+            for node in partition.nodes.values():
+                free = [slot for slot in range(node.span) if partition.is_free(node, slot)]
+                if len(free) >= count:
+                    self.claim(Claim(id, attempt, p, node.name, node.inc, tuple(free[:count]), needs))
+                    return
+
+    def claim(self, claim: Claim, times: int = 1) -> None:
+        """Commits a claim, perhaps twice in one call."""
+        judged = self.both(self.commands.commit(claim.partition, [claim] * times))
+        if judged.verdicts[0].word == "held":
+            since = int(judged.verdicts[0].detail)
+            self.places.append(
+                Place(claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, since)
+            )
+
+    # -- the queue of tasks ------------------------------------------------------------------------------------------
+
+    @rule(
+        ids=st.lists(IDS, min_size=1, max_size=3),
+        options=NEEDS,
+        delay=DELAYS,
+        name=st.sampled_from(["f", "f", "f", "g"]),
+    )
+    def submit(self, ids, options, delay, name):
+        self.both(self.commands.submit(
+            [Submission(id, name, id.encode() + b"\xff", TaskOptions.of(options), delay) for id in ids]))  # fmt: skip
+
+    @rule(data=st.data(), options=NEEDS, delay=DELAYS)
+    def submit_what_is_next(self, data, options, delay):
+        _, id, attempt = self.an_attempt(data)
+        self.both(self.commands.submit([Submission(id, "f", b"next", TaskOptions.of(options), delay, attempt)]))
+
+    @rule(scheduler=SCHEDULERS, limit=st.sampled_from([1, 2, 10, 10]))
+    def take(self, scheduler, limit):
+        if any(due < NEVER_MS for due in self.reference.queue.later.values()):
+            limit = 10  # which of several that fell due in one millisecond goes first is not told
+        took = self.both(self.commands.take(scheduler, limit))
+        self.attempts += [(scheduler, task.id, task.attempt) for task in took.tasks]
+
+    @rule(data=st.data(), scheduler=SCHEDULERS, delay=DELAYS, whatever=st.booleans(), why=WHY)
+    def untake(self, data, scheduler, delay, whatever, why):
+        owner, id, attempt = self.an_attempt(data)
+        self.both(
+            self.commands.untake(scheduler if whatever else owner, [(id, "" if whatever else attempt, why)], delay)
+        )
+
+    @rule(data=st.data(), why=WHY)
+    def note(self, data, why):
+        _, id, attempt = self.an_attempt(data)
+        self.both(self.commands.note([(id, attempt, why)]))
+
+    @rule(data=st.data())
+    def settle(self, data):
+        self.both(self.commands.settle([self.a_place(data), self.a_place(data)]))
+
+    @rule(data=st.data())
+    def start(self, data):
+        self.both(self.commands.start(self.a_place(data)))
+
+    @rule(data=st.data(), outcome=st.sampled_from(["succeeded", "failed", "cancelled", "again"]), why=WHY)
+    def finish(self, data, outcome, why):
+        self.both(self.commands.finish([(self.a_place(data), outcome, why)]))
+
+    @rule(data=st.data(), why=WHY)
+    def requeue(self, data, why):
+        self.both(self.commands.requeue([(self.a_place(data), why)]))
+
+    @rule(id=IDS, how=st.sampled_from(["SIGTERM", "after"]))
+    def cancel(self, id, how):
+        self.both(self.commands.cancel(id, how=how))
+
+    @rule(id=IDS)
+    def the_record_of_an_ended_task_expires(self, id):
+        if self.store.client.hget(self.store.keys.task(id), "state") in (
+            b"succeeded",
+            b"failed",
+            b"cancelled",
+            b"dead",
+        ):
+            self.store.client.delete(self.store.keys.task(id))
+        self.reference.queue.purge(id)
+
+    @rule(node=NODES, offer=st.none() | OFFERS, names=st.sampled_from([["f", "g"], ["f"], []]))
+    def offer(self, node, offer, names):
+        self.both(self.commands.offer(node, offer.text if offer else "", names))
+
+    # -- a partition -------------------------------------------------------------------------------------------------
+
+    @rule(p=PARTITIONS, node=NODES, known=st.sampled_from([0, 0, 1, 7]), offer=OFFERS)
+    def register_node(self, p, node, known, offer):
+        self.both(self.commands.register_node(p, node, known, 1.5, offer.text))
+
+    @rule(data=st.data(), p=PARTITIONS, node=NODES, slots=SLOTS, needs=NEEDS, slip=st.sampled_from([0, 0, 0, 1]))
+    def commit(self, data, p, node, slots, needs, slip):
+        _, id, attempt = self.an_attempt(data)
+        inc = self.reference.partition(p).nodes[node].inc if node in self.reference.partition(p).nodes else 1
+        text = Bundle.of(len(slots), needs.get("resources"), needs.get("require")).text
+        times = data.draw(st.sampled_from([1, 1, 2]), "times in one call")
+        self.claim(Claim(id, attempt, p, node, inc - slip, slots, text), times)
+
+    @rule(data=st.data(), stale=st.booleans())
+    def commit_again(self, data, stale):
+        place = self.a_place(data)
+        lease = self.reference.partition(place.partition).leases.get((place.node, place.slot))
+        slots, amounts = (lease.slots, lease.amounts) if lease else ((place.slot,), ())
+        inc = place.inc - stale
+        needs = Bundle.of(len(slots), dict(amounts)).text
+        self.claim(Claim(place.task, place.attempt, place.partition, place.node, inc, slots, needs))
+
+    @rule(data=st.data(), times=st.sampled_from([1, 1, 2]))
+    def release(self, data, times):
+        place = self.a_place(data)
+        self.both(self.commands.release(place.partition, [place] * times))
+
+    @rule(p=PARTITIONS, back=st.integers(0, 2), waiter=st.sampled_from(["", "s1", "s2"]))
+    def read_partition(self, p, back, waiter):
+        self.both(self.commands.read_partition(p, self.reference.partition(p).version - back, waiter))
+
+    @rule(p=PARTITIONS, node=NODES, inc=st.integers(1, 3))
+    def renew(self, p, node, inc):
+        self.both(self.commands.renew(p, node, inc))
+
+    @rule(
+        p=PARTITIONS,
+        node=NODES,
+        how=st.sampled_from(["still", "still", "moved", "list"]),
+        limit=st.sampled_from([1, 9]),
+    )
+    def reclaim(self, p, node, how, limit):
+        known = self.reference.partition(p).nodes.get(node)
+        inc, moved = (known.inc, known.moved) if known else (1, 0)
+        seen = {"still": moved, "moved": moved + 1, "list": None}[how]
+        _, lost = self.both(self.commands.reclaim(p, node, inc, seen, limit))
+        self.places += [Place(lost.task, lost.attempt, p, node, lost.slot, lost.inc, lost.since_ms) for lost in lost]
+
+    @rule(
+        p=PARTITIONS,
+        node=NODES,
+        word=st.sampled_from(["drain", "undrain", "leaving"]),
+        inc=st.sampled_from([None, 1, 2]),
+    )
+    def set_node(self, p, node, word, inc):
+        self.both(self.commands.set_node(p, node, word, inc))
+
+    @rule(data=st.data(), read=st.booleans())
+    def ring(self, data, read):
+        place = self.a_place(data)
+        if read:
+            self.store.client.delete(self.store.keys.inbox(place.partition, place.node))
+            if node := self.reference.partition(place.partition).nodes.get(place.node):
+                node.inbox.clear()
+        self.both(self.commands.ring(place))
+
+    @rule(p=PARTITIONS, node=NODES)
+    def forget_node(self, p, node):
+        known = self.reference.partition(p).nodes.get(node)
+        self.both(self.commands.forget_node(p, node, known.inc if known else 1))
+
+
+STEPS = int(os.environ.get("PARSYNC_TEST_STEPS", "50"))
+
+
+@pytest.mark.timeout(900)  # a failure is shrunk first
+def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: str):
+    examples = settings().max_examples * (1 if server_kind == FAKE else 3) // 3
+    run_state_machine_as_test(
+        lambda: SideBySide(any_store), settings=settings(max_examples=max(examples, 1), stateful_step_count=STEPS)
+    )

@@ -1,0 +1,85 @@
+"""The built wheel: what is in it, and that it works in an environment that holds nothing else.
+
+The wheel is built from the sdist, so that a script or a licence that the sdist lacks is missed here. The dependencies
+come from requirements.lock, which is made from what the wheel declares; `pip check` holds the two together.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [pytest.mark.serial, pytest.mark.timeout(240)]
+
+
+def run(*words: object, folder: Path, path: str | None = None) -> str:
+    """A program's output, run in `folder` without what this test session's environment says."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PARSYNC_", "PYTHON", "VIRTUAL"))}
+    if path is not None:
+        env["PATH"] = path
+    done = subprocess.run([str(word) for word in words], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built by way of the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, folder=folder)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin/ of an environment with the wheel and its dependencies, and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    run(sys.executable, "-m", "venv", "venv", folder=folder)
+    programs = folder / "venv" / "bin"
+    lock = ROOT / "requirements.lock"
+    run(
+        programs / "pip", "install", "--quiet", "--no-compile", "--require-hashes", "--requirement", lock, folder=folder
+    )
+    run(programs / "pip", "install", "--quiet", "--no-compile", "--no-deps", wheel, folder=folder)
+    return programs
+
+
+def test_the_wheel_holds_the_package_its_scripts_and_its_licence(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    here = {f"parsync_redis/{file.relative_to(ROOT)}" for file in (ROOT / "lua").rglob("*.lua")}
+    assert here
+    assert {name for name in names if name.endswith(".lua")} == here
+    assert "parsync_redis/py.typed" in names
+    assert any(name.endswith("/LICENSE") for name in names)
+    assert {name.split("/")[0].partition("-")[0] for name in names} == {"parsync_redis"}
+
+
+def test_the_wheel_declares_all_that_it_needs(installed: Path, tmp_path: Path) -> None:
+    assert "No broken requirements" in run(installed / "pip", "check", folder=tmp_path)
+    assert "Usage: parsync" in run(installed / "parsync", "--help", folder=tmp_path)
+
+
+def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> None:
+    lines = (
+        "import parsync_redis.store.commands as c, parsync_redis.store.scripts as s; print(s.lua_folder(), c.__file__)"
+    )
+    folder, module = run(installed / "python", "-c", lines, folder=tmp_path).split()
+    assert Path(folder) == Path(module).parent.parent / "lua"
+    assert ROOT not in Path(module).parents
+
+
+def test_a_whole_stack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    # Without any server on the PATH: the one that the wheel depends on is used.
+    out = tmp_path / "demo.json"
+    run(installed / "parsync", "demo", "--limit", 20, "--out", out, folder=tmp_path, path=str(installed))
+    report = json.loads(out.read_text())
+    assert report["submitted"] == report["succeeded"] == 20
+    assert (report["failed"], report["lost"], report["ran_twice"]) == (0, 0, 0)

@@ -1,0 +1,84 @@
+"""What the doctor thinks of each finding."""
+
+import pytest
+
+from parsync_redis.model.views import NodeView
+from parsync_redis.observe import checkup
+
+
+def levels(checks):
+    return [(check.name, check.level) for check in checks]
+
+
+def node(name, state="up", draining=False):
+    return NodeView(name, 0, state, draining, 1, 1.0, 4, 4, 0, {}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("info", "save", "level"),
+    [
+        ({"aof_enabled": 1}, "", "ok"),
+        ({"aof_enabled": 0}, "3600 1", "warn"),
+        ({"aof_enabled": 0}, "", "warn"),
+        ({"aof_enabled": 0}, None, "warn"),
+        ({"aof_enabled": 1, "aof_last_write_status": "err"}, "", "fail"),
+        ({"aof_enabled": 0, "rdb_last_bgsave_status": "err"}, "3600 1", "fail"),
+    ],
+)
+def test_persistence(info, save, level):
+    check = checkup.judge_persistence(info, save)
+    assert check.level == level
+    assert bool(check.mend) == (level != "ok")
+
+
+@pytest.mark.parametrize(("used", "limit", "level"), [(10, 0, "ok"), (79, 100, "ok"), (81, 100, "warn")])
+def test_memory(used, limit, level):
+    assert checkup.judge_memory({"used_memory": used, "maxmemory": limit}).level == level
+
+
+def test_a_replica_fails():
+    assert checkup.judge_role({"role": "slave"}).level == "fail"
+    assert checkup.judge_role({"role": "master"}).level == "ok"
+
+
+def test_scripts_that_are_not_loaded_yet_are_no_fault():
+    check = checkup.judge_scripts([True, False])
+    assert (check.level, check.text) == ("ok", "1 of 2 loaded; the others load with their first use")
+
+
+@pytest.mark.parametrize(
+    ("alive", "still", "keeper", "expected"),
+    [
+        (["a", "b"], [], "a", [("schedulers", "ok"), ("keeper", "ok")]),
+        (["a"], ["b"], "b", [("schedulers", "ok"), ("schedulers", "warn"), ("keeper", "warn")]),
+        ([], ["b"], "b", [("schedulers", "fail"), ("schedulers", "warn")]),
+        ([], [], "", [("schedulers", "fail")]),
+    ],
+)
+def test_schedulers_and_keeper(alive, still, keeper, expected):
+    assert levels(checkup.judge_schedulers(alive, still, keeper)) == expected
+
+
+def test_a_scheduler_that_does_not_hear_ticks_is_a_warning():
+    assert checkup.judge_subscribers(1, 2).level == "warn"
+    assert checkup.judge_subscribers(2, 2).level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([], [("nodes", "warn")]),
+        ([node("a")], [("nodes", "ok")]),
+        ([node("a"), node("b", "down")], [("nodes", "ok"), ("nodes", "warn")]),
+        ([node("a", draining=True)], [("nodes", "ok"), ("nodes", "warn")]),
+    ],
+)
+def test_nodes(nodes, expected):
+    assert levels(checkup.judge_nodes(nodes)) == expected
+
+
+def test_what_the_audit_names_fails():
+    assert checkup.judge_audit([]).level == "ok"
+    check = checkup.judge_audit([f"fact {i}" for i in range(7)])
+    assert check.level == "fail"
+    assert check.text.endswith("fact 4; and 2 more")

@@ -1,0 +1,234 @@
+"""The scheduler's core, driven by events: no server, no clock, dice with a seed."""
+
+import numpy as np
+import pytest
+
+from parsync_redis.model.claim import Verdict, Word
+from parsync_redis.model.needs import Bundle
+from parsync_redis.model.node import Node
+from parsync_redis.model.task import Strategy, Taken
+from parsync_redis.scheduler.core import AHEAD, HOLD, Core, Plan
+from parsync_redis.store.commands import Judged, Snapshot, Took
+
+
+def make(partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1) -> Core:
+    return Core("s1", partitions, strategy, 1.5, np.random.default_rng(seed))
+
+
+def node(name: str, slots: int, score: float = 1.0, **labels: str) -> Node:
+    return Node(name, "up", 1, False, 0, slots, score, Bundle.of(slots, labels=labels))
+
+
+def bitmap(count: int) -> bytes:
+    return np.packbits(np.ones(count, dtype=bool)).tobytes()
+
+
+def see(core: Core, p: int, nodes: list[Node], free: int, now_s: float = 0.0, version: int = 1) -> None:
+    """The core has read a partition with `free` free slots from the first bit on."""
+    core.on_nodes(p, nodes, 1)
+    core.on_snapshot(Snapshot(p, version, 1, bitmap(free), {}), now_s)
+    core.plan()
+
+
+def tasks(count: int, needs: str = "slots=1", strategy: str = "") -> list[Taken]:
+    return [Taken(f"t{i}", f"1@{i}", needs, strategy, 0) for i in range(count)]
+
+
+def claims_of(plan: Plan) -> list[str]:
+    return [f"{c.node}/{c.slots[0]}" for some in plan.commit.values() for c in some]
+
+
+def judge(core: Core, plan: Plan, word: Word) -> None:
+    for p, claims in plan.commit.items():
+        core.on_judged(Judged(p, 2, 1000, claims, [Verdict(word, "1000" if word is Word.HELD else "x")] * len(claims)))
+
+
+@pytest.mark.parametrize(("members", "partitions"), [(1, 4), (3, 8), (4, 4), (5, 3), (20, 20), (7, 20)])
+def test_in_each_round_the_reads_are_disjoint_and_n_rounds_cover_everything(members: int, partitions: int) -> None:
+    cores = [make(partitions) for _ in range(members)]
+    for ordinal, core in enumerate(cores):
+        core.on_members(ordinal, members)
+        for p in range(partitions):
+            see(core, p, [node("n", 1)], 1)
+    seen: list[set[int]] = [set() for _ in cores]
+    for tick in range(members):
+        reads = []
+        for core, mine in zip(cores, seen, strict=True):
+            core.on_tick(tick)
+            turn = set(core.plan().read)
+            mine |= turn
+            reads += list(turn)
+        assert sorted(reads) == list(range(partitions)), "each partition is read once, by one scheduler"
+    assert all(mine == set(range(partitions)) for mine in seen)
+
+
+def test_a_task_goes_to_the_best_slot_and_is_settled_there() -> None:
+    core = make()
+    core.on_nodes(0, [node("slow", 1, 1.0), Node("fast", "up", 4, False, 1, 1, 99.0, Bundle.of(1))], 1)
+    core.on_snapshot(Snapshot(0, 1, 1, bitmap(2), {}), 0.0)
+    core.on_took(Took(0, 0, tasks(1)))
+    plan = core.plan()
+    assert claims_of(plan) == ["fast/0"]
+    assert plan.commit[0][0].inc == 4
+    judge(core, plan, Word.HELD)
+    (place,) = core.plan().settle
+    assert (place.task, place.node, place.slot, place.inc, place.since_ms) == ("t0", "fast", 0, 4, 1000)
+    assert core.in_hand == 0
+
+
+def test_a_lost_claim_is_tried_elsewhere_and_not_on_the_same_slot() -> None:
+    core = make()
+    see(core, 0, [node("n", 3)], 3)
+    core.on_took(Took(0, 0, tasks(1)))
+    tried = []
+    for _ in range(3):
+        plan = core.plan()
+        tried += claims_of(plan)
+        judge(core, plan, Word.CONFLICT)
+    assert sorted(tried) == ["n/0", "n/1", "n/2"]
+    assert not core.plan().commit
+    assert core.in_hand == 1
+    assert core.counters.conflicts == 3
+
+
+def test_latency_first_takes_the_freshest_partition_whatever_its_scores() -> None:
+    core = make(2, Strategy.LATENCY)
+    see(core, 0, [node("good", 4, 99.0)], 4, now_s=1.0)
+    see(core, 1, [node("poor", 4, 1.0)], 4, now_s=2.0)
+    core.on_took(Took(0, 0, tasks(5)))
+    assert [claim.partition for claims in core.plan().commit.values() for claim in claims] == [1, 1, 1, 1, 0]
+
+
+def test_quality_first_takes_the_best_slots_whatever_their_age() -> None:
+    core = make(2, Strategy.QUALITY)
+    see(core, 0, [node("good", 4, 99.0)], 4, now_s=1.0)
+    see(core, 1, [node("poor", 4, 1.0)], 4, now_s=2.0)
+    core.on_took(Took(0, 0, tasks(4)))
+    assert {claim.node for claims in core.plan().commit.values() for claim in claims} == {"good"}
+
+
+def test_a_tasks_own_strategy_goes_first() -> None:
+    core = make(2, Strategy.QUALITY)
+    see(core, 0, [node("good", 4, 99.0)], 4, now_s=1.0)
+    see(core, 1, [node("poor", 4, 1.0)], 4, now_s=2.0)
+    core.on_took(Took(0, 0, tasks(1, strategy="latency")))
+    assert claims_of(core.plan())[0].startswith("poor")
+
+
+def test_with_tasks_and_no_seat_it_asks_each_partition_once_a_gap_to_tell_it_of_a_freed_slot() -> None:
+    core = make(4)
+    for p in range(3):
+        see(core, p, [node("n", 1)], 0)
+    core.on_members(0, 2)
+    core.on_tick(0)
+    plan = core.plan()
+    assert plan.ask == {0, 1, 2}, "a partition without nodes has nothing to tell"
+    assert not core.plan().ask
+    core.on_tick(1)
+    assert not core.plan().ask
+    core.on_freed(1)
+    assert core.plan().ask == {1}, "who was told asks again while it has tasks and sees no seat"
+    core.on_tick(2)
+    assert core.plan().ask == {0, 1, 2}
+
+
+def test_a_full_partition_is_asked_also_while_another_has_seats() -> None:
+    core = make(2)
+    see(core, 0, [node("full", 2)], 0)
+    see(core, 1, [node("n", 40)], 40)
+    core.on_took(Took(100, 0, tasks(10)))
+    plan = core.plan()
+    assert set(plan.commit) == {1}
+    assert plan.ask == {0}
+
+
+def test_it_takes_no_more_than_it_has_seats_for_and_a_few_ahead() -> None:
+    core = make()
+    core.on_nodes(0, [node("n", 80)], 1)
+    core.on_snapshot(Snapshot(0, 1, 1, bitmap(50), {}), 0.0)
+    assert core.plan().take == 50
+    core.on_took(Took(100, 0, tasks(50)))
+    plan = core.plan()
+    assert len(claims_of(plan)) == 50
+    assert plan.take == AHEAD
+    assert plan.ask == {0}, "tasks wait and there is no seat: it wants to hear of a freed slot"
+    core.on_took(Took(84, 0, [Taken(f"a{i}", "1@1", "slots=1", "", 0) for i in range(AHEAD)]))
+    assert core.plan().take == 0
+
+
+def test_a_task_without_a_seat_blocks_no_other_kind_and_is_tried_when_the_view_changes() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 2)
+    core.on_took(Took(0, 0, [*tasks(1, "slots=1 gpu_model:a100"), Taken("cpu", "1@9", "slots=1", "", 0)]))
+    core.on_tick(0)
+    plan = core.plan()
+    assert [c.task for c in plan.commit[0]] == ["cpu"]
+    assert plan.note == [("t0", "1@0", "no node offers slots=1 gpu_model:a100")]
+    judge(core, plan, Word.HELD)
+    assert not core.plan().commit
+    core.on_tick(1)
+    assert core.plan().note == [], "it was noted, and nothing changed"
+    core.on_nodes(0, [node("g", 1, gpu_model="a100")], 1)
+    core.on_snapshot(Snapshot(0, 3, 1, bitmap(1), {}), 1.0)
+    assert claims_of(core.plan()) == ["g/0"]
+
+
+def test_more_blocked_tasks_than_it_may_hold_are_given_back() -> None:
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    core.on_took(Took(0, 0, tasks(HOLD + 10, "slots=1 gpu_model:a100")))
+    plan = core.plan()
+    assert len(plan.give_back) == 10
+    assert core.in_hand == HOLD
+
+
+def test_a_changed_node_is_read_again_before_it_is_claimed_again() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 2)
+    core.on_took(Took(0, 0, tasks(1)))
+    judge(core, core.plan(), Word.CHANGED)
+    assert core.plan().read_nodes == [0]
+
+
+def test_a_snapshot_of_another_epoch_is_not_believed() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 0)
+    core.on_snapshot(Snapshot(0, 9, 2, bitmap(2), {}), 1.0)
+    assert core.view.free_count == 0
+    assert core.plan().read_nodes == [0]
+
+
+def test_a_wake_up_is_for_one_scheduler_and_a_turn_for_one_a_tick() -> None:
+    cores = [make() for _ in range(4)]
+    for ordinal, core in enumerate(cores):
+        core.on_members(ordinal, 4)
+        see(core, 0, [node("n", 2)], 2)
+        core.on_took(Took(0, 0, []))
+        core.plan()
+        core.on_wake(6)
+    assert [core.plan().take > 0 for core in cores] == [False, False, True, False]
+    for core in cores:
+        core.on_took(Took(0, 0, []))
+        core.on_tick(1)
+    assert [core.plan().take > 0 for core in cores] == [False, False, False, True]
+
+
+def test_the_same_dice_make_the_same_decisions() -> None:
+    def decide(seed: int) -> list[str]:
+        core = make(seed=seed)
+        see(core, 0, [node("n", 50)], 50)
+        core.on_took(Took(0, 0, tasks(20)))
+        return claims_of(core.plan())
+
+    assert decide(7) == decide(7)
+    assert decide(7) != decide(8)
+
+
+def test_after_an_outage_it_reads_everything_and_has_nothing_in_hand() -> None:
+    core = make(3)
+    see(core, 0, [node("n", 2)], 2)
+    core.on_took(Took(0, 0, tasks(5)))
+    core.forget()
+    plan = core.plan()
+    assert core.in_hand == 0
+    assert plan.read_nodes == [0, 1, 2]

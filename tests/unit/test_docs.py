@@ -1,0 +1,156 @@
+"""What the documents say of keys, commands, flags, settings and files is so."""
+
+import re
+import tomllib
+from functools import cache
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from parsync_redis.cli import app
+from parsync_redis.execution.app import WORKER_OPTIONS
+from parsync_redis.model.task import _KNOWN
+from parsync_redis.settings import Settings
+from parsync_redis.store import commands
+from parsync_redis.store.cluster import DEFAULT_GAP_S, DEFAULT_LEASE_S, DEFAULT_PARTITIONS
+from parsync_redis.store.scripts import lua_folder
+from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
+from tests.documents import ROOT, Document, tables
+
+DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+SCRIPTS = {script.verb: script for script in commands.ALL}
+
+
+# -- keys ----------------------------------------------------------------------------------------------------------
+
+
+def key_rows():
+    return [row for row in tables(Document("docs/keys.md").text) if row[0].startswith("`parsync:{")]
+
+
+def test_keys_md_names_every_key_and_no_other():
+    keys = Keys("C")
+    right = {keys.queue(kind) for kind in QUEUE_KINDS} | {keys.shared(kind) for kind in CLUSTER_KINDS}
+    right |= {keys.partition(7, kind).replace("p7", "pN") for kind in PARTITION_KINDS}
+    right |= {keys.task("ID"), keys.inbox(7, "NODE").replace("p7", "pN"), keys.stats("SCHEDULER")}
+    assert sorted(row[0].strip("`") for row in key_rows()) == sorted(right)
+    assert f"`{keys.tick}`" in Document("docs/keys.md").text
+    assert f"`{keys.own_channel('SCHEDULER')}`" in Document("docs/keys.md").text
+
+
+@pytest.mark.parametrize("row", key_rows(), ids=lambda row: row[0])
+def test_the_scripts_that_write_a_key_are_those_that_name_it(row):
+    key, _, _, writers, _ = row
+    family, kind = re.fullmatch(r"`parsync:\{C(:q0|:pN|)\}:(\w+)(?::\w+)?`", key).groups()
+    mates = {"meta": {":q0": "pending", ":pN": "free"}}.get(kind, {}).get(family)  # meta is in two families
+    may = {
+        verb
+        for verb, script in SCRIPTS.items()
+        if kind in {name.strip("*:") for name in script.keys} and (mates is None or mates in script.keys)
+    }
+    for writer in writers.split(", "):
+        assert writer in may, f"{writer} does not take {key}"
+        text = (lua_folder() / f"{writer}.lua").read_text()
+        assert re.search(rf"\b{kind}\b|\bkey\b|KEYS\[|prefix", text), f"{writer} does nothing with {key}"
+
+
+# -- commands, flags and settings ----------------------------------------------------------------------------------
+
+
+def command_lines(words):
+    """Each command that begins so, in fenced or indented blocks and in `code`."""
+    found = []
+    for name in DOCUMENTS:
+        document = Document(name)
+        lines = [line.removeprefix("$ ") for block in document.blocks() for line in block.text.splitlines()]
+        lines += re.findall(r"^    (\S.*)$", document.text, re.MULTILINE)
+        lines += re.findall(r"`([^`\n]+)`", document.text)
+        found += [
+            pytest.param(line.partition("#")[0].strip(), id=f"{name}: {line[:60]}")
+            for line in dict.fromkeys(lines)
+            if re.match(rf"{words}\b", line)
+        ]
+    return found
+
+
+@cache
+def help_of(command):
+    result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("line", command_lines("parsync [a-z]+"))
+def test_each_parsync_command_exists_with_its_flags(line):
+    command, *words = line.split()[1:]
+    commands_known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert command in commands_known
+    for word in words:
+        if word.startswith("-"):
+            assert re.search(rf"(?<![\w-]){re.escape(word.partition('=')[0])}(?![\w-])", help_of(command)), word
+
+
+def test_every_command_is_in_the_readme():
+    for command in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"`parsync {command}" in Document("README.md").text, command
+
+
+def test_the_flags_of_a_worker_are_those_that_there_are():
+    there = {names[0] for names, _ in WORKER_OPTIONS}
+    for name in DOCUMENTS:
+        assert set(re.findall(r"--parsync(?:-[a-z]+)?\b(?!\.)", Document(name).text)) <= there, name
+    assert set(re.findall(r"--parsync(?:-[a-z]+)?\b", Document("README.md").text)) == there
+
+
+def test_the_table_of_settings_is_that_of_the_code():
+    fields = Settings.model_fields
+    shared = {"partitions": DEFAULT_PARTITIONS, "gap_s": DEFAULT_GAP_S, "lease_s": DEFAULT_LEASE_S}
+    rows = {row[2].strip("`"): row for row in tables(Document("README.md").text) if row[1].startswith("`PARSYNC_")}
+    assert list(rows) == list(fields)
+    for name, (flag, variable, _, default, _) in rows.items():
+        assert flag.strip("`") == f"--{name.replace('_', '-')}"
+        assert flag.strip("`") in help_of("scheduler")
+        assert variable.strip("`") == f"PARSYNC_{name.upper()}"
+        right = shared.get(name, fields[name].default)
+        assert default.strip("`") == (f"{right:g}" if isinstance(right, (int, float)) else str(right))
+
+
+def test_the_table_of_options_is_that_of_the_code():
+    rows = [row[0].strip("`") for row in tables(Document("README.md").text) if row[0].strip("`") in _KNOWN]
+    assert rows == list(_KNOWN)
+
+
+@pytest.mark.parametrize("block", Document("README.md").blocks("toml"), ids=lambda block: block.heading)
+def test_each_settings_file_loads(block, tmp_path):
+    (tmp_path / "parsync.toml").write_text(block.text)
+    given = Settings.load(tmp_path / "parsync.toml")
+    assert given.model_fields_set == tomllib.loads(block.text).keys()
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", command_lines("make [a-z]+"))
+def test_each_make_target_exists(line):
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make ((?:[a-z-]+ ?)*)", line)[0].split():
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_each_link_leads_to_a_file(name):
+    document = Document(name)
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", document.text):
+        assert (document.path.parent / link).exists(), link
+    for path in re.findall(r"`((?:parsync_redis|lua|tests|docs|examples)/[\w/.-]+\.\w+)`", document.text):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/decisions").glob("*.md")), ids=lambda path: path.name)
+def test_a_decision_record_has_its_parts_in_order(path):
+    text = path.read_text()
+    assert text.startswith(f"# {path.name[:4]}: ")
+    parts = [text.find(f"**{part}.**") for part in ("Context", "Cost", "What would change our mind")]
+    assert -1 not in parts
+    assert parts == sorted(parts)

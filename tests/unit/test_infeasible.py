@@ -1,0 +1,74 @@
+"""A refusal names what is too much, and the largest there is."""
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from parsync_redis.model.needs import Bundle
+from parsync_redis.placement.fits import fits
+from parsync_redis.placement.infeasible import explain_infeasible
+from parsync_redis.submission import explain_unknown
+
+OFFERS = {
+    "n1": Bundle.of(4, {"mem": 4096}, {"gpu_model": "a100"}),
+    "n2": Bundle.of(6, {"mem": 1024, "gpu": 2}, {"gpu_model": "t4", "zone": "a"}),
+    "n3": Bundle.of(8),
+}
+
+
+@pytest.mark.parametrize(
+    ("needs", "says"),
+    [
+        (Bundle.of(64), "task needs slots=64; the largest node has 8 (n3)"),
+        (Bundle.of(1, {"mem": 9999}), "task needs mem=9999; the most is 4096 (n1)"),
+        (Bundle.of(1, {"disk": 1}), "task needs disk=1; no node declares disk; there are resources gpu, mem"),
+        (Bundle.of(1, {}, {"gpu_model": "h100"}), "no node has label gpu_model:h100; there are gpu_model: a100, t4"),
+        (Bundle.of(1, {}, {"rack": "7"}), "no node has label rack:7; there are labels gpu_model, zone"),
+        (
+            Bundle.of(64, {"gpu": 3}),
+            "task needs slots=64; the largest node has 8 (n3); task needs gpu=3; the most is 2 (n2)",
+        ),
+        (
+            Bundle.of(5, {"mem": 512}, {"gpu_model": "a100"}),
+            "no node has all of slots=5 mem=512 gpu_model:a100 at once; n1 comes closest: it lacks slots=5 (has 4)",
+        ),
+        (
+            Bundle.of(1, {"gpu": 1}, {"gpu_model": "a100"}),
+            "no node has all of slots=1 gpu=1 gpu_model:a100 at once; n1 comes closest: it lacks gpu=1 (has 0)",
+        ),
+    ],
+)
+def test_the_largest_there_is_is_named(needs, says):
+    assert explain_infeasible(needs, OFFERS) == says
+
+
+def test_nodes_without_resources_or_labels_are_said_to_have_none():
+    bare = {"n3": Bundle.of(8)}
+    assert explain_infeasible(Bundle.of(1, {"gpu": 1}), bare).endswith("there are no resources")
+    assert explain_infeasible(Bundle.of(1, {}, {"zone": "a"}), bare).endswith("there are no labels")
+    assert explain_infeasible(Bundle.of(2), {}) == "task needs slots=2; no node is registered"
+
+
+bundles = st.builds(
+    Bundle.of,
+    st.integers(1, 3),
+    st.dictionaries(st.sampled_from(["gpu", "mem"]), st.integers(0, 3)),
+    st.dictionaries(st.sampled_from(["zone", "rack"]), st.sampled_from(["a", "b"])),
+)
+
+
+@settings(max_examples=400)  # that all needs are met, but by no one node, is rare
+@given(bundles, st.dictionaries(st.sampled_from(["n1", "n2", "n3"]), bundles, min_size=1))
+def test_whatever_fits_nowhere_is_explained(needs, offers):
+    assume(not any(fits(offer, needs) for offer in offers.values()))
+    text = explain_infeasible(needs, offers)
+    assert text
+    assert not text.endswith("it lacks ")
+
+
+def test_an_unknown_name_is_met_with_close_ones_and_some_that_are_known():
+    known = [f"proj.task{i}" for i in range(20)] + ["proj.render"]
+    text = explain_unknown("proj.rendr", known)
+    assert text.startswith("no node knows a task 'proj.rendr'; did you mean proj.render")
+    assert text.endswith("and 13 more")
+    assert explain_unknown("zzz", ["a.b"]) == "no node knows a task 'zzz'; known are a.b"

@@ -1,0 +1,72 @@
+"""Every key is spelled once, with one hash tag for what a script touches together."""
+
+import re
+
+import pytest
+
+from parsync_redis.errors import BrokenContract, InvalidInput
+from parsync_redis.model.claim import Claim
+from parsync_redis.model.task import Submission
+from parsync_redis.store.commands import ALL, Commands, Place
+from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
+
+KEYS = Keys("demo")
+
+
+def test_keys_are_spelled_as_the_documents_say():
+    assert KEYS.queue("pending") == "parsync:{demo:q0}:pending"
+    assert KEYS.task("a") == "parsync:{demo:q0}:task:a"
+    assert KEYS.partition(3, "slots") == "parsync:{demo:p3}:slots"
+    assert KEYS.inbox(3, "n1") == "parsync:{demo:p3}:inbox:n1"
+    assert KEYS.shared("schedulers") == "parsync:{demo}:schedulers"
+    assert KEYS.stats("s1") == "parsync:{demo}:stats:s1"
+    assert KEYS.tick == "parsync:{demo}:tick"
+    assert KEYS.own_channel("s1") == "parsync:{demo}:tick:s1"
+
+
+def test_no_two_keys_are_spelled_alike():
+    every = [KEYS.queue(kind) for kind in QUEUE_KINDS] + [KEYS.shared(kind) for kind in CLUSTER_KINDS]
+    every += [KEYS.partition(p, kind) for p in range(12) for kind in PARTITION_KINDS]
+    every += [KEYS.task("a"), KEYS.inbox(0, "n1"), KEYS.stats("s1")]
+    assert len(set(every)) == len(every)
+
+
+def test_a_kind_that_there_is_not_is_a_bug():
+    for spell in (KEYS.queue, KEYS.shared, lambda kind: KEYS.partition(0, kind)):
+        with pytest.raises(BrokenContract):
+            spell("leases")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "{x}", "a:b", "x" * 65])
+def test_a_cluster_name_that_would_break_the_keys_is_refused(name: str):
+    with pytest.raises(InvalidInput, match="cluster name"):
+        Keys(name)
+
+
+def test_the_keys_of_a_call_are_of_one_tag():
+    commands, place = Commands(KEYS), Place("a", "1@1", 3, "n1", 0, 1, 1)
+    claims = [Claim("a", "1@1", 3, node, 1, (0,), "slots=1") for node in ("n1", "n2", "n1")]
+    calls = [
+        commands.submit([Submission("a", "f", b""), Submission("b", "f", b"")]), commands.take("s1", 1),
+        commands.untake("s1", [("a", "", "")]), commands.settle([place]), commands.start(place),
+        commands.finish([(place, "failed", "")]), commands.requeue([(place, "")]), commands.cancel("a"),
+        commands.note([("a", "1@1", "")]), commands.offer("n1", ""), commands.register_node(3, "n1", 0, 1.0, "slots=1"),
+        commands.commit(3, claims), commands.release(3, [place]), commands.read_partition(3),
+        commands.renew(3, "n1", 1),
+        commands.reclaim(3, "n1"), commands.set_node(3, "n1", "drain"), commands.ring(place),
+        commands.forget_node(3, "n1", 1), commands.configure({}), commands.deal_node("n1", 1, "", 1, 1.0),
+        commands.renew_scheduler("s1"),
+    ]  # fmt: skip
+    assert {call.script.verb for call in calls} == {script.verb for script in ALL}
+    for call in calls:
+        tags = {re.search(r"\{(.*?)\}", key)[1] for key in call.keys}  # type: ignore[index]
+        assert len(tags) == 1, call.script.verb
+        named = call.script.keys
+        assert len(call.keys) >= len(named) if named[-1].endswith("*") else len(call.keys) == len(named)
+
+
+def test_a_commit_names_each_inbox_once():
+    claims = [Claim("a", "1@1", 3, node, 1, (0,), "slots=1") for node in ("n1", "n2", "n1")]
+    call = Commands(KEYS).commit(3, claims)
+    assert list(call.keys[5:]) == [KEYS.inbox(3, "n1"), KEYS.inbox(3, "n2")]
+    assert [call.args[3], call.args[10], call.args[17]] == [1, 2, 1]

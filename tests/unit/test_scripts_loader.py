@@ -1,0 +1,104 @@
+"""The loader puts each library in once, finds circles, and holds a script's header to its binding."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from parsync_redis.errors import BrokenContract
+from parsync_redis.store import scripts
+from parsync_redis.store.commands import ALL
+from parsync_redis.store.scripts import HEADER, expand, load, lua_folder, read_header
+
+Write = Callable[..., Path]
+HEAD = "".join(f"-- {name}: x\n" for name in HEADER)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes Lua files into a folder of their own: write(name=text), with __ for the folder lib."""
+
+    def write(**files: str) -> Path:
+        for name, text in files.items():
+            path = tmp_path / f"{name.replace('lib__', 'lib/')}.lua"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def test_a_library_is_in_the_text_once_and_before_who_needs_it(write: Write):
+    folder = write(
+        verb="--- @include one\n--- @include two\nreturn 'verb'\n", lib__one="--- @include base\nlocal one\n",
+        lib__two="--- @include base\nlocal two\n", lib__base="local base\n",
+    )  # fmt: skip
+    text = expand("verb", folder, [])
+    assert "@include" not in text
+    assert [line for line in text.splitlines() if line] == ["local base", "local one", "local two", "return 'verb'"]
+
+
+def test_a_library_that_is_named_twice_is_in_the_text_once(write: Write):
+    folder = write(verb="--- @include base\n--- @include base\n", lib__base="local base\n")
+    assert expand("verb", folder, []).count("local base") == 1
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_circle_of_includes_is_named(write: Write, length: int):
+    names = [f"l{i}" for i in range(length)]
+    libraries = {f"lib__{name}": f"--- @include {names[(i + 1) % length]}\n" for i, name in enumerate(names)}
+    folder = write(verb="--- @include l0\n", **libraries)
+    with pytest.raises(BrokenContract, match=r"circle: verb -> lib/l0 -> .*lib/l0"):
+        expand("verb", folder, [])
+
+
+def test_a_library_that_is_not_there_is_named_with_who_wants_it(write: Write):
+    with pytest.raises(BrokenContract, match=r"no file nothing.lua, wanted by verb"):
+        expand("verb", write(verb="--- @include nothing\n"), [])
+
+
+@pytest.mark.parametrize("field", HEADER)
+def test_a_header_says_everything(field: str):
+    text = "-- verb: does it.\n" + HEAD.replace(f"-- {field}: x\n", "")
+    with pytest.raises(BrokenContract, match=f"verb.lua says nothing of {field}"):
+        read_header("verb", text)
+
+
+@pytest.mark.parametrize("first", ["", "-- other: does it.", "return 1"])
+def test_a_script_begins_with_its_verb(first: str):
+    with pytest.raises(BrokenContract, match="must begin with '-- verb: '"):
+        read_header("verb", f"{first}\n{HEAD}")
+
+
+def test_a_binding_with_other_keys_than_the_header_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch):
+    folder = write(verb="-- verb: does it.\n" + HEAD.replace("KEYS: x", "KEYS: meta task*") + "return 1\n")
+    monkeypatch.setattr(scripts, "lua_folder", lambda: folder)
+    load.cache_clear()
+    assert load("verb", ("meta", "task*")).keys == ("meta", "task*")
+    for keys in (("meta",), ("task*", "meta"), ("meta", "task")):
+        with pytest.raises(BrokenContract, match=r"takes the keys meta task\*, its binding gives"):
+            load("verb", keys)
+    load.cache_clear()
+
+
+def test_every_script_has_a_binding_and_every_library_a_use():
+    folder = lua_folder()
+    assert {path.stem for path in folder.glob("*.lua")} == {script.verb for script in ALL}
+    used = "".join(script.text for script in ALL)
+    for library in (folder / "lib").glob("*.lua"):
+        assert library.read_text().splitlines()[0] in used, library.name
+
+
+@pytest.mark.parametrize("path", sorted(lua_folder().rglob("*.lua")), ids=lambda path: path.stem)
+def test_a_script_is_short_and_asks_for_no_unlisted_keys(path: Path):
+    text = path.read_text()
+    assert len(text.splitlines()) < 80
+    assert max(map(len, text.splitlines())) <= 130
+    for word in ("'KEYS'", "'SCAN'", "cjson", "cmsgpack", "math.random", "'FLUSHALL'"):
+        assert word not in text, word
+
+
+@pytest.mark.parametrize("script", ALL, ids=lambda script: script.verb)
+def test_a_script_has_room_for_its_locals(script: scripts.Script):
+    """Lua allows 200 in one function, and includes are text in the same one."""
+    assert sum(line.startswith("local ") for line in script.text.splitlines()) < 60

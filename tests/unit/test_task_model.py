@@ -1,0 +1,100 @@
+"""What may be asked for a task is checked with a clear answer; what is known of it is read from its record."""
+
+import pytest
+
+from parsync_redis.errors import InvalidInput
+from parsync_redis.model.node import Lease, Node
+from parsync_redis.model.task import DEFAULT_OPTIONS, FINAL, TRANSITIONS, TaskOptions, TaskState, TaskStatus
+
+
+def test_nothing_asked_is_one_slot():
+    assert TaskOptions.of(None) == TaskOptions.of({}) == DEFAULT_OPTIONS
+    assert DEFAULT_OPTIONS.needs.text == "slots=1"
+
+
+def test_everything_may_be_asked():
+    options = TaskOptions.of({
+        "slots": 2, "resources": {"mem": "4GiB"}, "require": {"gpu_model": "a100"}, "priority": 9,
+        "strategy": "quality", "wait_for_capacity": True,
+    })  # fmt: skip
+    assert options.needs.text == "slots=2 mem=4294967296 gpu_model:a100"
+    assert (options.priority, options.strategy, options.wait_for_capacity) == (9, "quality", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"slot": 1}, "unknown parsync option 'slot': known are slots, resources, require, priority"),
+        ({3: 1}, "unknown parsync option 3"),
+        ("slots=1", "must be a mapping"),
+        ({"slots": 0}, "slots=0 is not valid"),
+        ({"resources": ["gpu"]}, "resources must be a mapping"),
+        ({"require": "zone:a"}, "require must be a mapping"),
+        ({"resources": {"gpu": -1}}, "is not an amount"),
+        ({"require": {"zone": "a b"}}, "label value"),
+        ({"priority": 10}, "priority=10 is not valid"),
+        ({"priority": -1}, "from 0 to 9"),
+        ({"priority": True}, "priority=True"),
+        ({"priority": 1.5}, "priority=1.5"),
+        ({"strategy": "fast"}, "known are latency, quality, adaptive"),
+        ({"strategy": []}, "is not known"),
+        ({"wait_for_capacity": "yes"}, "True or False"),
+    ],
+)
+def test_a_wrong_option_is_one_clear_error(options: object, message: str):
+    with pytest.raises(InvalidInput, match=message):
+        TaskOptions.of(options)  # type: ignore[arg-type]
+
+
+def test_a_final_state_never_changes():
+    assert {state for state in TaskState if state.final} == FINAL
+    assert not [before for before, _ in TRANSITIONS if before in FINAL]
+
+
+def test_every_state_can_be_reached_and_every_other_left():
+    reached = {state for after in TRANSITIONS.values() for state in after} | {TaskState.GONE}
+    assert reached == set(TaskState)
+    assert {before for before, _ in TRANSITIONS} == set(TaskState) - FINAL
+
+
+def test_a_record_reads_as_a_status():
+    status = TaskStatus.of("a", {
+        "state": "running", "name": "work", "attempt": "3@17", "starts": "2", "partition": "1", "node": "n1",
+        "slot": "0", "scheduler": "s1", "needs": "slots=1", "priority": "5", "cancel": "SIGTERM", "submitted_ms": "17",
+        "started_ms": "1e3",
+    })  # fmt: skip
+    assert (status.state, status.attempt, status.starts, status.partition, status.slot) == (
+        TaskState.RUNNING,
+        3,
+        2,
+        1,
+        0,
+    )
+    assert status.cancel_asked
+    assert status.times == {
+        "submitted": 17, "ready": None, "taken": None, "placed": None, "started": 1000, "finished": None,
+    }  # fmt: skip
+
+
+def test_an_empty_record_is_a_task_that_is_gone():
+    assert TaskStatus.of("a", {}).state == TaskState.GONE
+
+
+def test_a_node_reads_from_its_line():
+    node = Node.of("n1", "up inc=3 drain=1 first=8 span=4 score=9.5 slots=2 gpu=2 zone:a")
+    assert (node.state, node.inc, node.draining, node.first, node.span, node.score) == ("up", 3, True, 8, 4, 9.5)
+    assert node.offer.text == "slots=2 gpu=2 zone:a"
+
+
+def test_a_lease_reads_from_its_line():
+    lead = Lease.of("n1", 3, "a81f attempt=1@17 inc=3 since=1732161994123 slots=3,4 gpu=1")
+    assert (lead.task, lead.attempt, lead.inc, lead.since_ms, lead.slots) == ("a81f", "1@17", 3, 1732161994123, (3, 4))
+    assert Lease.of("n1", 4, "a81f attempt=1@17 inc=3 since=1732161994123 lead=3").slots == ()
+
+
+@pytest.mark.parametrize("line", ["", "up", "up inc=x drain=0 first=0 span=1 score=1 slots=1"])
+def test_a_line_that_is_no_record_is_named(line: str):
+    with pytest.raises(ValueError, match="node n1: not a node record"):
+        Node.of("n1", line)
+    with pytest.raises(ValueError, match="slot n1/0: not a lease"):
+        Lease.of("n1", 0, line)

@@ -1,0 +1,122 @@
+"""The view: where a task could go, as far as a scheduler knows."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.model.needs import Bundle
+from parsync_redis.model.node import Node
+from parsync_redis.placement.fits import fits
+from parsync_redis.scheduler.view import Ints, PartitionView, Seats, View
+
+
+def node(name: str, first: int, slots: int, score: float = 1.0, **labels_and_amounts: object) -> Node:
+    resources = {k: v for k, v in labels_and_amounts.items() if isinstance(v, int)}
+    labels = {k: v for k, v in labels_and_amounts.items() if isinstance(v, str)}
+    return Node(name, "up", 1, False, first, slots, score, Bundle.of(slots, resources, labels))
+
+
+def bits(*free: int, size: int = 32) -> bytes:
+    """A bitmap as SETBIT writes it."""
+    flags = np.zeros(size, dtype=bool)
+    flags[list(free)] = True
+    return np.packbits(flags).tobytes()
+
+
+def partition(*nodes: Node, free: tuple[int, ...], left: dict[str, str] | None = None) -> PartitionView:
+    view = View(1)
+    view.partitions[0].set_nodes(nodes, 1)
+    view.partitions[0].set_free(bits(*free), left or {}, 1)
+    view.rescale()
+    return view.partitions[0]
+
+
+def everything(seats: Seats) -> Ints:
+    return np.arange(len(seats.leads))
+
+
+def test_every_free_slot_is_a_seat_for_a_plain_task() -> None:
+    view = partition(node("a", 0, 4), node("b", 4, 4), free=(0, 2, 5))
+    seats = view.seats(Bundle.of(1))
+    places = view.occupy(seats, everything(seats), Bundle.of(1))
+    assert [(n.name, slots) for n, slots in places] == [("a", (0,)), ("a", (2,)), ("b", (1,))]
+    assert view.free_count == 0
+
+
+def test_several_slots_are_of_one_node() -> None:
+    view = partition(node("a", 0, 4), node("b", 4, 4), free=(0, 4, 5, 7))
+    seats = view.seats(Bundle.of(2))
+    assert len(seats.leads) == 1
+    assert view.occupy(seats, everything(seats), Bundle.of(2))[0][1] == (0, 1)
+
+
+def test_labels_and_amounts_narrow_the_seats() -> None:
+    view = partition(
+        node("a", 0, 4, gpu=2, model="t4"), node("b", 4, 4, gpu=2, model="a100"), node("c", 8, 4),
+        free=tuple(range(12)), left={"a": "gpu=2", "b": "gpu=1"},
+    )  # fmt: skip
+    assert len(view.seats(Bundle.of(1, labels={"model": "a100"})).leads) == 4
+    one_gpu = view.seats(Bundle.of(1, {"gpu": 1}))
+    assert sorted(view.nodes[i].name for i in one_gpu.nodes) == ["a", "a", "b"], "as many as each has GPUs left"
+    assert len(view.seats(Bundle.of(1, {"gpu": 2})).leads) == 1
+    assert len(view.seats(Bundle.of(1, {"gpu": 3})).leads) == 0
+
+
+def test_occupying_takes_slots_and_amounts_away() -> None:
+    needs = Bundle.of(1, {"gpu": 1})
+    view = partition(node("a", 0, 4, gpu=2), free=(0, 1, 2, 3), left={"a": "gpu=2"})
+    seats = view.seats(needs)
+    view.occupy(seats, everything(seats), needs)
+    assert len(view.seats(needs).leads) == 0
+    assert len(view.seats(Bundle.of(1)).leads) == 2
+
+
+def test_bits_beyond_the_nodes_count_for_nothing() -> None:
+    view = partition(node("a", 0, 2), free=(0, 1, 2, 3, 9))
+    assert view.free_count == 2
+
+
+def test_quality_is_the_score_in_standard_deviations_weighted_by_slots() -> None:
+    view = View(2)
+    view.partitions[0].set_nodes([node("a", 0, 3, score=1.0)], 1)
+    view.partitions[1].set_nodes([node("b", 0, 1, score=5.0)], 1)
+    view.rescale()
+    mean, spread = 2.0, np.sqrt((3 * 1 + 9) / 4)
+    assert np.isclose(view.partitions[0].quality[0], (1 - mean) / spread)
+    assert np.isclose(view.partitions[1].quality[0], (5 - mean) / spread)
+
+
+def test_why_not_says_what_is_missing() -> None:
+    view = View(1)
+    view.partitions[0].set_nodes([node("a", 0, 4, gpu=1)], 1)
+    view.partitions[0].set_free(bits(0), {"a": "gpu=0"}, 1)
+    assert view.why_not(Bundle.of(1, labels={"zone": "x"})) == "no node offers slots=1 zone:x"
+    assert view.why_not(Bundle.of(2)) == "waits for 2 free slots on one of 1 fitting nodes"
+    assert view.why_not(Bundle.of(1, {"gpu": 1})).startswith("waits for resources")
+
+
+@given(st.data())
+def test_seats_hold_whatever_is_put_on_all_of_them(data: st.DataObject) -> None:
+    """Taking every seat uses no slot twice and no node's amounts beyond what is left; no seat is left out."""
+    nodes, first = [], 0
+    for i in range(data.draw(st.integers(1, 4))):
+        slots = data.draw(st.integers(1, 6))
+        gpu = data.draw(st.integers(0, 4))
+        nodes.append(node(f"n{i}", first, slots, gpu=gpu))
+        first += slots
+    free = tuple(b for b in range(first) if data.draw(st.booleans()))
+    left = {n.name: data.draw(st.integers(0, dict(n.offer.resources).get("gpu", 0))) for n in nodes}
+    needs = Bundle.of(data.draw(st.integers(1, 3)), {"gpu": amount} if (amount := data.draw(st.integers(0, 2))) else {})
+    view = partition(*nodes, free=free, left={name: f"gpu={n}" for name, n in left.items()})
+    seats = view.seats(needs)
+    places = view.occupy(seats, everything(seats), needs)
+    taken = [(n.name, slot) for n, slots in places for slot in slots]
+    assert len(taken) == len(set(taken))
+    assert all(n.first + slot in free for n, slots in places for slot in slots)
+    for n in nodes:
+        mine = [slots for m, slots in places if m is n]
+        free_here = sum(n.first <= b < n.first + n.offer.slots for b in free)
+        limit = free_here // needs.slots
+        if amount:
+            limit = min(limit, left[n.name] // amount)
+        assert len(mine) == (limit if fits(n.offer, needs) else 0)
