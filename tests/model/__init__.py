@@ -1,1 +1,1 @@
-"""The reference store, which is the specification, and what holds the scripts to it."""
+"""What holds the scripts to the store in memory (simulate/memory), which is their specification."""

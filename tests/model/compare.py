@@ -4,11 +4,10 @@ import json
 import re
 from typing import Any, Final
 
+from parsync_redis.simulate.memory import MemoryStore
+from parsync_redis.simulate.memory.partition import Node, Partition, amounts_text
+from parsync_redis.simulate.memory.queue import Queue, Task
 from parsync_redis.store import Store
-
-from .reference import Reference
-from .reference_partition import Node, Partition, amounts_text
-from .reference_queue import Queue, Task
 
 State = dict[str, Any]
 _SINCE: Final = re.compile(r"since=\d+")
@@ -66,7 +65,7 @@ def _doorbell(message: bytes) -> str:
     return f"{headers['id']} {headers['attempt']} {headers['slot']} {headers['inc']}"
 
 
-def state_of_reference(reference: Reference) -> State:
+def state_of_reference(reference: MemoryStore) -> State:
     """What a server would have, had it done what the reference did."""
     cluster = reference.cluster
     state: State = {

@@ -13,12 +13,12 @@ from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Bundle, parse_bundle
 from parsync_redis.model.task import Submission, TaskOptions
 from parsync_redis.observe.audit import audit
+from parsync_redis.simulate.memory import MemoryStore
 from parsync_redis.store import Call, Store
 from parsync_redis.store.commands import Judged, Place, Snapshot, Took
 from tests.conftest import FAKE
 
 from .compare import state_of_reference, state_of_server
-from .reference import Reference
 
 NEVER_MS = 10**9
 IDS, NODES, SCHEDULERS = st.sampled_from("abcd"), st.sampled_from(["n1", "n2"]), st.sampled_from(["s1", "s2"])
@@ -58,7 +58,7 @@ class SideBySide(RuleBasedStateMachine):
         super().__init__()
         store.client.flushall()
         self.store = store
-        self.reference = Reference(store.keys.cluster)
+        self.reference = MemoryStore(store.keys.cluster)
         self.commands = store.commands
         self.attempts: list[tuple[str, str, str]] = []  # scheduler, task, attempt: every take ever, the newest last
         self.places: list[Place] = []  # every place that was ever held, the newest last

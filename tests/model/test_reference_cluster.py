@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from parsync_redis.simulate.memory import MemoryStore
 from parsync_redis.store import Call, Store
 
 from .compare import state_of_reference, state_of_server
-from .reference import Reference
 
 SCHEDULERS = st.sampled_from(["s1", "s2", "s3"])
 
@@ -21,7 +21,7 @@ class Cluster(RuleBasedStateMachine):
     def __init__(self, store: Store) -> None:
         super().__init__()
         store.client.flushall()
-        self.store, self.commands, self.reference = store, store.commands, Reference(store.keys.cluster)
+        self.store, self.commands, self.reference = store, store.commands, MemoryStore(store.keys.cluster)
 
     def both(self, call: Call[Any]) -> None:
         """Runs a call on both sides."""

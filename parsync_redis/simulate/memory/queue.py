@@ -1,13 +1,13 @@
-"""The queue of the reference store: the life of tasks. Each method is one script; see lua/ for its contract."""
+"""The queue of the store in memory: the life of tasks. Each method is one script; see lua/ for its contract."""
 
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from parsync_redis.model.needs import parse_bundle
-from parsync_redis.model.task import TaskState
-from parsync_redis.placement.fits import fits
+from ...model.needs import parse_bundle
+from ...model.task import TaskState
+from ...placement.fits import fits
 
 Args = Sequence[Any]
 PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING

@@ -1,13 +1,12 @@
-"""A partition of the reference store: nodes, leases, bits, amounts. Each method is one script; see lua/."""
+"""A partition of the store in memory: nodes, leases, bits, amounts. Each method is one script; see lua/."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from parsync_redis.model.needs import Bundle, parse_bundle
-from parsync_redis.placement.fits import fits
-
-from .reference_queue import Args, World, rows
+from ...model.needs import Bundle, parse_bundle
+from ...placement.fits import fits
+from .queue import Args, World, rows
 
 
 @dataclass(slots=True)

@@ -1,11 +1,11 @@
-"""What the whole cluster shares, in the reference store: settings, the deal of nodes, the schedulers."""
+"""What the whole cluster shares, in the store in memory: settings, the deal of nodes, the schedulers."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .reference_queue import Args
+from .queue import Args
 
 
 class Weight(NamedTuple):

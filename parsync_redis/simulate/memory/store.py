@@ -1,31 +1,30 @@
-"""The reference store: what the scripts do, said in plain Python; their specification, and a store without a server.
+"""What the scripts do, said in plain Python: their specification, and a store without a server.
 
-    store = Reference("demo")
+    store = MemoryStore("demo")
     store.run(store.commands.submit([Submission("a", "work", b"...")]))
 
 It executes the calls that `Commands` makes, by verb, and answers in the form that each call reads. It is deterministic:
 its clock is `now_ms`, which the caller moves; what a server would publish is appended to `published`. The tasks are in
-reference_queue.py, the partitions in reference_partition.py; a state machine drives it and the scripts side by side.
+queue.py, the partitions in partition.py; a state machine drives it and the scripts side by side.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
-from parsync_redis.errors import BrokenContract
-from parsync_redis.store import Call
-from parsync_redis.store.commands import Commands
-from parsync_redis.wire.keys import Keys
-
-from .reference_cluster import Cluster
-from .reference_partition import Partition
-from .reference_queue import Queue
+from ...errors import BrokenContract
+from ...store import Call
+from ...store.commands import Commands
+from ...wire.keys import Keys
+from .cluster import Cluster
+from .partition import Partition
+from .queue import Queue
 
 T = TypeVar("T")
 _FAMILY: Final = re.compile(r"[^{]*\{[^:}]*:?([^}]*)\}")
 
 
-class Reference:
+class MemoryStore:
     """The state of one cluster, in memory; it answers calls as `Store` does."""
 
     def __init__(self, cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> None:
@@ -44,7 +43,7 @@ class Reference:
         script: Callable[[Sequence[str], Sequence[str | bytes]], Any] | None
         script = getattr(self._home(call.keys[0]), call.script.verb, None)
         if script is None:
-            raise BrokenContract(f"the reference knows no {call.script.verb} on {call.keys[0]}")
+            raise BrokenContract(f"the store in memory knows no {call.script.verb} on {call.keys[0]}")
         return call.read(script(call.keys, args))
 
     def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
