@@ -80,7 +80,7 @@ class Inbox(bootsteps.ConsumerStep):
         self.consumers = None
         for run in self.agent.runs.going():
             if not run.request.time_start and _forgotten(consumer, run.request):
-                self.agent.ended(run, "lost")
+                self.agent.ended(run, "again")  # it never ran: no start of it was lost
 
     # -- doorbells ---------------------------------------------------------------------------------------------------
 

@@ -257,12 +257,10 @@ class Core:
             kind.tasks.append(task)
 
     def _place(self, plan: Plan) -> None:
+        """Makes claims, the kind whose first task waits longest first: else a kind that never runs out starves others."""
         room = MAX_BATCH
-        for key in list(self._kinds):
-            kind = self._kinds[key]
-            if not kind.tasks:
-                del self._kinds[key]
-                continue
+        self._kinds = {key: kind for key, kind in self._kinds.items() if kind.tasks}
+        for kind in sorted(self._kinds.values(), key=lambda kind: kind.tasks[0].ready_ms):
             if self._blocked(kind) or not room:
                 continue
             room -= self._place_kind(plan, kind, min(room, len(kind.tasks)))

@@ -173,6 +173,22 @@ def test_a_task_without_a_seat_blocks_no_other_kind_and_is_tried_when_the_view_c
     assert claims_of(core.plan()) == ["g/0"]
 
 
+def test_a_kind_that_never_runs_out_starves_no_other() -> None:
+    core = make()
+    nodes = [node("n", 1, gpu_model="a100")]
+    see(core, 0, nodes, 0)
+    waits = Taken("rare", "1@2", "slots=1 gpu_model:a100", "", 2)
+    core.on_took(Took(9, 0, [Taken("t1", "1@1", "slots=1", "", 1), waits, Taken("t3", "1@3", "slots=1", "", 3)]))
+    ran = []
+    for version in range(2, 5):
+        core.on_snapshot(Snapshot(0, version, 1, bitmap(1), {}), float(version))
+        plan = core.plan()
+        ran += [claim.task for claims in plan.commit.values() for claim in claims]
+        judge(core, plan, Word.HELD)
+        core.on_took(Took(9, 0, [Taken(f"t{version}9", f"1@{version}9", "slots=1", "", version * 10 + 9)]))
+    assert ran == ["t1", "rare", "t3"], "whoever waits longest goes first, whatever its kind"
+
+
 def test_more_blocked_tasks_than_it_may_hold_are_given_back() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)

@@ -1,0 +1,129 @@
+"""Rough weather for a whole stack: poisonous tasks, restarts under load, floods, leases shorter than a stall.
+
+Rows F27, F31, F33, F34 and F37 of docs/failure-modes.md.
+"""
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parsync_redis import ParsyncClient
+
+from .conftest import CLUSTER, Rig
+
+pytestmark = pytest.mark.serial
+POISON = "tests.acceptance.poison"
+APP = f"{POISON}:app"
+
+
+@pytest.fixture(scope="module")
+def rig(new_rig: Callable[..., Rig]) -> Rig:
+    """Two schedulers, a node of two processes."""
+    rig = new_rig()
+    rig.schedulers(2)
+    rig.stack.worker(APP, "n1", pool="prefork", slots=2, labels={"kind": "rare"}, extra=("-l", "info"))
+    rig.until_up("n1")
+    return rig
+
+
+def notes(rig: Rig, name: str, n: int, seconds: float = 0.0, **options: Any) -> list[str]:
+    """Submits n tasks that mark their begin and end."""
+    return rig.client.submit_many(
+        {"name": "tests.acceptance.app.noted", "args": [f"{name}-{i}", seconds], "id": f"{name}-{i}", **options}
+        for i in range(n)
+    )
+
+
+def states(rig: Rig, ids: list[str]) -> list[str]:
+    """How they ended."""
+    return [status.state for status in rig.client.wait(ids, timeout=60).values()]
+
+
+def test_poisonous_tasks_end_after_a_few_starts_and_the_others_run(rig: Rig) -> None:
+    kinds = {"leaves": "dead", "deaf": "failed", "chatty": "succeeded", "unpackable": "failed", "deep": "failed"}
+    bad = {kind: rig.client.submit(f"{POISON}.{kind}", [kind], id=f"poison-{kind}") for kind in kinds}
+    good = notes(rig, "beside", 30)
+    assert set(states(rig, good)) == {"succeeded"}
+    states(rig, list(bad.values()))
+    assert {kind: rig.status(id).state for kind, id in bad.items()} == kinds
+    assert rig.counts("leaves")["leaves"] == rig.status(bad["leaves"]).starts == 3
+    assert {rig.status(id).starts for kind, id in bad.items() if kind != "leaves"} == {1}
+    assert rig.counts("end") == {id: 1 for id in good}, "a poisonous neighbour makes nothing run twice"
+    assert rig.node("n1").state == "up"
+
+
+def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
+    rig.stack.worker(APP, "n2", pool="prefork", slots=2, extra=("-l", "info"))
+    ids = notes(rig, "warm", 150, 0.03)
+    for turn in range(4):
+        rig.until(lambda turn=turn: len(rig.marks("end")) >= 20 * turn, "tasks run")
+        node = f"n{1 + turn % 2}"
+        assert rig.stack.terminate(node) == 0, rig.lines(node)[-2000:]
+        labels = {"kind": "rare"} if node == "n1" else {}
+        rig.stack.worker(APP, node, pool="prefork", slots=2, labels=labels, extra=("-l", "info"))
+    assert set(states(rig, ids)) == {"succeeded"}
+    assert rig.counts("begin") == rig.counts("end") == {id: 1 for id in ids}
+    assert {rig.status(id).starts for id in ids} == {1}
+    rig.until_up("n1", "n2")
+    rig.stack.processes["n2"].send(signal.SIGTERM)
+    rig.until(lambda: rig.node("n2").state == "down", "n2 has left")
+
+
+def test_a_flood_from_many_clients_at_once_is_taken_in_and_each_task_runs_once(rig: Rig) -> None:
+    clients, each = 100, 10
+    start = threading.Barrier(clients)
+    trouble: list[Exception] = []
+
+    def submit(number: int) -> None:
+        try:
+            with ParsyncClient.from_url(rig.url, CLUSTER) as client:
+                start.wait(timeout=30)
+                for i in range(each):
+                    client.submit("tests.acceptance.app.add", [number, i], id=f"flood-{number}-{i}")
+        except Exception as error:
+            trouble.append(error)
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not trouble
+    ids = [f"flood-{number}-{i}" for number in range(clients) for i in range(each)]
+    assert set(states(rig, ids)) == {"succeeded"}
+    assert {rig.status(id).starts for id in ids} == {1}
+
+
+def test_a_task_that_only_a_busy_node_can_run_is_not_passed_for_ever(rig: Rig) -> None:
+    """Its node's slots are wanted by everybody, all the time: it comes next all the same, by its place in the order."""
+    crowd = notes(rig, "crowd", 40, 0.05)
+    rare = rig.client.submit(
+        "tests.acceptance.app.noted", ["rare"], id="rare", require={"kind": "rare"}, strategy="quality"
+    )
+    late = notes(rig, "late", 60, 0.05)
+    rig.until_state(rare, "succeeded")
+    passed = sum(rig.status(id).state == "succeeded" for id in late)
+    assert passed <= 20, f"{passed} of 60 younger tasks went before it"
+    assert set(states(rig, crowd + late)) == {"succeeded"}
+
+
+def test_a_lease_shorter_than_a_stall_costs_runs_and_no_task(new_rig: Callable[..., Rig]) -> None:
+    rig = new_rig()
+    rig.stack.scheduler(2, lease_s=0.5, partitions=2, gap_s=0.1)
+    for node in ("s1", "s2"):
+        rig.stack.worker(APP, node, pool="prefork", slots=2, extra=("-l", "info"))
+    rig.until_up("s1", "s2")
+    ids = notes(rig, "short", 60, 0.1)
+    for node in ("s1", "s2"):
+        rig.until(lambda node=node: [x for x in rig.leases() if x.node == node], f"{node} runs tasks")
+        rig.stack.processes[node].popen.send_signal(signal.SIGSTOP)
+        rig.until(lambda node=node: rig.node(node).state == "down", f"{node} stood still")
+        rig.stack.processes[node].popen.send_signal(signal.SIGCONT)
+    assert set(states(rig, ids)) <= {"succeeded", "dead"}
+    ended = rig.counts("end")
+    assert all(ended[id] >= 1 for id in ids if rig.status(id).state == "succeeded")
+    rig.until_idle()
+    rig.until_clean()
