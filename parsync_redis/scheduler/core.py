@@ -257,7 +257,7 @@ class Core:
             kind.tasks.append(task)
 
     def _place(self, plan: Plan) -> None:
-        """Makes claims, the kind whose first task waits longest first: else a kind that never runs out starves others."""
+        """Makes claims, first for the kind whose first task waits longest: else a kind that never ends starves others."""
         room = MAX_BATCH
         self._kinds = {key: kind for key, kind in self._kinds.items() if kind.tasks}
         for kind in sorted(self._kinds.values(), key=lambda kind: kind.tasks[0].ready_ms):
