@@ -111,12 +111,15 @@ def _record(task: Task) -> State:
     record: State = {
         "state": task.state, "name": task.job.name, "needs": task.job.needs, "strategy": task.job.strategy,
         "message": task.job.message, "priority": task.priority, "order": str(task.order), "attempt": task.attempt,
-        "starts": str(task.starts), "scheduler": task.scheduler, "partition": task.partition, "why": task.why,
+        "starts": str(task.starts), "scheduler": task.scheduler, "why": task.why,
         "cancel": task.cancel, "expires": task.expires_s is not None,
         **{f"{step}_ms": True for step in _STEPS if step in task.times},
     }  # fmt: skip
     if task.seat:
-        record |= task.seat._asdict()
+        record |= {
+            "partition": str(task.partition),
+            **{name: str(value) for name, value in task.seat._asdict().items()},
+        }
     if task.next:
         job, due = task.next
         record |= {f"next_{field}": value for field, value in job._asdict().items()}
@@ -141,7 +144,10 @@ def _partition(partition: Partition) -> State:
         "nodes": {node.name: _node(node) for node in nodes},
         "alive": {n.name: f"inc={n.inc} moved={n.moved}{' down' if n.state == 'down' else ''}" for n in nodes},
         "lost": partition.lost,
-        **{f"inbox:{node.name}": [bell.rpartition(" ")[0] for bell in node.inbox] for node in nodes},
+        **{
+            f"inbox:{node.name}": [f"{bell.task} {bell.attempt} {bell.lead} {bell.inc}" for bell in node.inbox]
+            for node in nodes
+        },
     }
 
 

@@ -1,11 +1,18 @@
-"""A partition of the store in memory: nodes, leases, bits, amounts. Each method is one script; see lua/."""
+"""A partition of the store in memory: nodes, leases, bits, amounts. See lua/ for the contract of each script.
 
+A method with `keys` and `args` is a script; those that the simulator calls a thousand times a second are a shell around
+one that takes and gives values (judge_claims, free_leases, read), so that there is one ledger and no text on its way.
+"""
+
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...model.claim import Claim, Verdict, Word
 from ...model.needs import Bundle, parse_bundle
 from ...placement.fits import fits
+from ...store.commands import Place, Snapshot
 from .queue import Args, World, rows
 
 
@@ -23,7 +30,7 @@ class Node:
     drain: bool = False
     left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
-    inbox: list[str] = field(default_factory=list)  # the newest first
+    inbox: "deque[Lease]" = field(default_factory=deque)  # doorbells, the newest first
 
     def usable(self, slot: int) -> bool:
         """Whether the slot may be claimed when it has no lease."""
@@ -93,75 +100,94 @@ class Partition:
 
     def commit(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Each claim is judged by itself; the first claim wins."""
-        verdicts: list[Any] = []
-        held = False
-        for task, attempt, _, name, inc, slots, needs in rows(args, 1, 7):
-            wanted = tuple(map(int, slots.split(",")))
-            word, detail = self._judge(task, attempt, name, int(inc), wanted, parse_bundle(needs))
-            held = held or word == "held"
-            verdicts += (word, detail)
-        self.version += held
-        return [self.version, str(self.world.now_ms), *verdicts]
+        claims = [
+            Claim(task, attempt, 0, name, int(inc), tuple(map(int, slots.split(","))), needs)
+            for task, attempt, _, name, inc, slots, needs in rows(args, 1, 7)
+        ]
+        verdicts = self.judge_claims(claims)
+        return [self.version, str(self.world.now_ms), *(part for v in verdicts for part in (v.word.value, v.detail))]
 
-    def _judge(
-        self, task: str, attempt: str, name: str, inc: int, slots: tuple[int, ...], needs: Bundle
-    ) -> tuple[str, str]:
-        node = self.nodes.get(name)
+    def judge_claims(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Commit: a verdict on each claim; what is won is held."""
+        verdicts = [self.judge(claim) or self._hold(claim) for claim in claims]
+        self.version += any(verdict.word is Word.HELD for verdict in verdicts)
+        return verdicts
+
+    def judge(self, claim: Claim) -> Verdict | None:
+        """Why a claim gets nothing anew; None if it would be held."""
+        node = self.nodes.get(claim.node)
         if node is None:
-            return "gone", ""
-        for slot in slots:
+            return Verdict(Word.GONE, "")
+        for slot in claim.slots:
             if slot >= node.span or not self._get(node.first + slot):
-                lease = self.leases.get((name, slot))
-                if lease and (lease.task, lease.attempt, lease.inc) == (task, attempt, node.inc):
-                    return "yours", str(lease.since_ms)
-                return "conflict", lease.task if lease else ""
-        if node.inc != inc:
-            return "changed", str(node.inc)
+                lease = self.leases.get((claim.node, slot))
+                if lease and (lease.task, lease.attempt, lease.inc) == (claim.task, claim.attempt, node.inc):
+                    return Verdict(Word.YOURS, str(lease.since_ms))
+                return Verdict(Word.CONFLICT, lease.task if lease else "")
+        if node.inc != claim.inc:
+            return Verdict(Word.CHANGED, str(node.inc))
+        needs = parse_bundle(claim.needs)
         if not fits(node.offer, needs):
-            return "short", node.offer.text
+            return Verdict(Word.SHORT, node.offer.text)
         if any(node.left.get(resource, 0) < amount for resource, amount in needs.resources):
-            return "short", amounts_text(node.left)
-        lease = Lease(task, attempt, inc, self.world.now_ms, slots, needs.resources, slots[0])
-        for slot in slots:
+            return Verdict(Word.SHORT, amounts_text(node.left))
+        return None
+
+    def _hold(self, claim: Claim) -> Verdict:
+        node, amounts = self.nodes[claim.node], parse_bundle(claim.needs).resources
+        since_ms = self.world.now_ms
+        lease = Lease(claim.task, claim.attempt, claim.inc, since_ms, claim.slots, amounts, claim.slots[0])
+        for slot in claim.slots:
             self._set(node.first + slot, False)
-            self.leases[name, slot] = lease
-        self._give(node, needs.resources, -1)
-        node.inbox.insert(0, self._doorbell(lease))
-        return "held", str(self.world.now_ms)
+            self.leases[claim.node, slot] = lease
+        self._give(node, amounts, -1)
+        node.inbox.appendleft(lease)
+        return Verdict(Word.HELD, str(since_ms))
 
     def release(self, keys: Sequence[str], args: Args) -> list[str]:
         """Frees exactly the lease that is meant."""
-        replies, freed = [], 0
-        for name, slot, task, attempt, inc in rows(args, 3, 5):
-            lease = self.leases.get((name, int(slot)))
-            if not lease or (lease.lead, lease.task, lease.attempt, lease.inc) != (int(slot), task, attempt, int(inc)):
-                replies.append("none")
+        places = [Place(task, attempt, 0, name, int(slot), int(inc), 0)
+                  for name, slot, task, attempt, inc in rows(args, 3, 5)]  # fmt: skip
+        return ["freed" if freed else "none" for freed in self.free_leases(places, args[1], args[2])]
+
+    def free_leases(self, places: Sequence[Place], channel: str, number: str) -> list[bool]:
+        """Release: whether each lease stood and is freed; who waits for this partition, `number`, hears of it."""
+        done, freed = [], 0
+        for place in places:
+            lease = self._lease_at(place)
+            done.append(lease is not None)
+            if lease is None:
                 continue
-            node = self.nodes[name]
-            for number in lease.slots:
-                del self.leases[name, number]
-                self._set(node.first + number, node.usable(number))
-                freed += node.usable(number)
+            node = self.nodes[place.node]
+            for slot in lease.slots:
+                del self.leases[place.node, slot]
+                usable = node.usable(slot)
+                self._set(node.first + slot, usable)
+                freed += usable
             self._give(node, lease.amounts, 1)
-            replies.append("freed")
-        self.version += "freed" in replies
+        self.version += any(done)
         if freed and self.waiters:
             free = sum(byte.bit_count() for byte in self.bits)
             slots = sum(node.offer.slots for node in self.nodes.values())
-            self.world.publish(f"{args[1]}:{self.waiters.pop(0)}", f"freed {args[2]} {free} {slots}")
-        return replies
+            self.world.publish(f"{channel}:{self.waiters.pop(0)}", f"freed {number} {free} {slots}")
+        return done
 
     def read_partition(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Bits and amounts, if anything changed."""
-        if args[1] and args[1] not in self.waiters:
-            self.waiters.append(args[1])
-        if self.version == int(args[0]):
-            return [self.version, self.epoch]
-        reply: list[Any] = [self.version, self.epoch, bytes(self.bits)]
-        for node in self.nodes.values():
-            if node.left:
-                reply += (node.name, amounts_text(node.left))
+        found = self.read(0, int(args[0]), args[1])
+        reply: list[Any] = [found.version, found.epoch]
+        if found.bits is not None:
+            reply += (found.bits, *(word for pair in found.left.items() for word in pair))
         return reply
+
+    def read(self, number: int, version: int, waiter: str = "") -> Snapshot:
+        """Read_partition: the snapshot of this partition, `number`."""
+        if waiter and waiter not in self.waiters:
+            self.waiters.append(waiter)
+        if self.version == version:
+            return Snapshot(number, version, self.epoch, None, {})
+        left = {node.name: amounts_text(node.left) for node in self.nodes.values() if node.left}
+        return Snapshot(number, self.version, self.epoch, bytes(self.bits), left)
 
     def renew(self, keys: Sequence[str], args: Args) -> list[str]:
         """The present process of a node moves its counter."""
@@ -211,12 +237,12 @@ class Partition:
     def ring(self, keys: Sequence[str], args: Args) -> str:
         """The doorbell of a lease that stands, again, if there is nothing to read."""
         name, slot, task, attempt, inc = args
-        lease = self.leases.get((name, int(slot)))
-        if not lease or (lease.lead, lease.task, lease.attempt, lease.inc) != (int(slot), task, attempt, int(inc)):
+        lease = self._lease_at(Place(task, attempt, 0, name, int(slot), int(inc), 0))
+        if lease is None:
             return "none"
         if self.nodes[name].inbox:
             return "waiting"
-        self.nodes[name].inbox.insert(0, self._doorbell(lease))
+        self.nodes[name].inbox.appendleft(lease)
         return "rung"
 
     def forget_node(self, keys: Sequence[str], args: Args) -> str:
@@ -238,6 +264,13 @@ class Partition:
         return self._get(node.first + slot)
 
     # -- what they share ---------------------------------------------------------------------------------------------
+
+    def _lease_at(self, place: Place) -> Lease | None:
+        """The lease that a place names, if it stands and this is its lead."""
+        lease = self.leases.get((place.node, place.slot))
+        if lease is None or lease.task != place.task or lease.attempt != place.attempt:
+            return None
+        return lease if (lease.lead, lease.inc) == (place.slot, place.inc) else None
 
     def _leases_of(self, node: Node) -> Iterator[tuple[int, Lease]]:
         for slot in range(node.span):
@@ -267,13 +300,13 @@ class Partition:
             self._set(node.first + slot, node.usable(slot) and (node.name, slot) not in self.leases)
 
     def _set(self, at: int, free: bool) -> None:
-        if at // 8 >= len(self.bits):
-            self.bits.extend(bytes(at // 8 + 1 - len(self.bits)))
-        mask = 128 >> at % 8
-        self.bits[at // 8] = self.bits[at // 8] | mask if free else self.bits[at // 8] & ~mask
+        byte, mask = at >> 3, 128 >> (at & 7)
+        if byte >= len(self.bits):
+            self.bits.extend(bytes(byte + 1 - len(self.bits)))
+        if free:
+            self.bits[byte] |= mask
+        else:
+            self.bits[byte] &= ~mask
 
     def _get(self, at: int) -> bool:
-        return at // 8 < len(self.bits) and bool(self.bits[at // 8] & 128 >> at % 8)
-
-    def _doorbell(self, lease: Lease) -> str:
-        return f"{lease.task} {lease.attempt} {lease.lead} {lease.inc} {lease.since_ms}"
+        return at >> 3 < len(self.bits) and bool(self.bits[at >> 3] & 128 >> (at & 7))

@@ -1,4 +1,8 @@
-"""The queue of the store in memory: the life of tasks. Each method is one script; see lua/ for its contract."""
+"""The queue of the store in memory: the life of tasks. See lua/ for the contract of each script.
+
+A method with `keys` and `args` is a script; admit, take_tasks, settle_at, start_at and finish_at are what is within, on
+values, for the simulator.
+"""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -6,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from ...model.needs import parse_bundle
-from ...model.task import TaskState
+from ...model.task import Taken, TaskState
 from ...placement.fits import fits
+from ...store.commands import Place
 
 Args = Sequence[Any]
 PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING
@@ -27,8 +32,8 @@ class Seat(NamedTuple):
     """Where an attempt is: a slot of one process of a node."""
 
     node: str
-    slot: str
-    inc: str
+    slot: int
+    inc: int
 
 
 class Job(NamedTuple):
@@ -52,7 +57,7 @@ class Task:
     state: TaskState = PENDING
     starts: int = 0
     scheduler: str | None = None
-    partition: str | None = None
+    partition: int | None = None
     seat: Seat | None = None
     why: str | None = None
     cancel: str | None = None
@@ -75,6 +80,10 @@ def rows(args: Args, head: int, width: int) -> Iterator[Args]:
     return iter([args[at : at + width] for at in range(head, len(args), width)])
 
 
+def _place(task: str, attempt: str, partition: str, node: str, slot: str, inc: str, since: str) -> Place:
+    return Place(task, attempt, int(partition), node, int(slot), int(inc), int(since))
+
+
 class Queue:
     """The tasks of a cluster."""
 
@@ -82,6 +91,7 @@ class Queue:
         self.world = world
         self.tasks: dict[str, Task] = {}
         self.pending: dict[str, int] = {}
+        self._order: list[tuple[int, str]] = []  # a heap of all that `pending` has, and of some that it has no more
         self.later: dict[str, int] = {}
         self.verdicts: list[str] = []
         self.shapes: dict[str, str] = {}
@@ -101,12 +111,15 @@ class Queue:
         for id, name, needs, strategy, priority, delay_ms, wait, after, message in rows(args, 2, 9):
             job = Job(name, needs, strategy, message)
             due = None if delay_ms == "" else self.world.now_ms + int(delay_ms)
-            replies.append(self._submit(id, job, priority, due, wait == "1", after))
+            replies.append(self.admit(id, job, priority, due, wait == "1", after))
         if idle and len(self.pending) > before:
             self.world.publish(args[1], f"wake {self.submitted}")
         return replies
 
-    def _submit(self, id: str, job: Job, priority: str, due: int | None, wait: bool, after: str) -> str:
+    def admit(
+        self, id: str, job: Job, priority: str = "0", due: int | None = None, wait: bool = False, after: str = ""
+    ) -> str:
+        """Submit: one task; the word for it."""
         task = self.tasks.get(id)
         if task and after:
             if task.state != RUNNING or task.attempt != after:
@@ -133,19 +146,28 @@ class Queue:
 
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
         """The first pending tasks become one scheduler's, each with its next attempt."""
-        scheduler, limit, now = args[0], int(args[1]), self.world.now_ms
-        due = [(at, id) for id, at in self.later.items() if at <= now]
-        for _, id in heapq.nsmallest(limit, due):
-            del self.later[id]
-            self.pending[id] = self.tasks[id].order
-        reply: list[Any] = []
-        for _, id in heapq.nsmallest(limit, ((order, id) for id, order in self.pending.items())):
+        taken = self.take_tasks(args[0], int(args[1]))
+        reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms))]
+        return [len(self.pending), str(self.world.now_ms), *reply]
+
+    def take_tasks(self, scheduler: str, limit: int) -> list[Taken]:
+        """Take: up to `limit` tasks, the first in order first."""
+        now, taken = self.world.now_ms, list[Taken]()
+        if self.later:
+            due = [(at, id) for id, at in self.later.items() if at <= now]
+            for _, id in heapq.nsmallest(limit, due):
+                del self.later[id]
+                self._wait(id, self.tasks[id])
+        while self._order and len(taken) < limit:
+            order, id = heapq.heappop(self._order)
+            if self.pending.get(id) != order:
+                continue
             del self.pending[id]
             task = self.tasks[id]
             task.state, task.number, task.scheduler = TAKEN, task.number + 1, scheduler
             task.times["taken"] = now
-            reply += (id, task.attempt, task.job.needs, task.job.strategy, str(task.times["ready"]))
-        return [len(self.pending), str(now), *reply]
+            taken.append(Taken(id, task.attempt, task.job.needs, task.job.strategy, task.times["ready"]))
+        return taken
 
     def untake(self, keys: Sequence[str], args: Args) -> list[str]:
         """What this scheduler took goes back."""
@@ -163,62 +185,67 @@ class Queue:
 
     def settle(self, keys: Sequence[str], args: Args) -> list[str]:
         """Only a task that is still taken, by this attempt, gets a place."""
-        replies = []
-        for id, attempt, partition, node, slot, inc, since in rows(args, 1, 7):
-            task, seat = self.tasks.get(id), Seat(node, slot, inc)
-            if task and task.state == TAKEN and task.attempt == attempt:
-                self._seat(task, PLACED, partition, seat, since)
-                replies.append("placed")
-            else:
-                yours = task and task.state in (PLACED, RUNNING) and task.at(attempt, seat)
-                replies.append("yours" if yours else "stale")
-        return replies
+        return [self.settle_at(_place(*row)) for row in rows(args, 1, 7)]
+
+    def settle_at(self, place: Place) -> str:
+        """Settle: one task; the word for it."""
+        task, seat = self.tasks.get(place.task), Seat(place.node, place.slot, place.inc)
+        if task and task.state == TAKEN and task.attempt == place.attempt:
+            self._seat(task, PLACED, place, seat)
+            return "placed"
+        return "yours" if task and task.state in (PLACED, RUNNING) and task.at(place.attempt, seat) else "stale"
 
     def start(self, keys: Sequence[str], args: Args) -> list[Any]:
         """The current attempt may start, once, where settle put it, if it has."""
-        id, attempt, partition, node, slot, inc, since = args
-        task, seat = self.tasks.get(id), Seat(node, slot, inc)
+        return list(self.start_at(_place(*args)))
+
+    def start_at(self, place: Place) -> tuple[str, bytes]:
+        """Start: the word, and the message or why not."""
+        task, attempt, seat = self.tasks.get(place.task), place.attempt, Seat(place.node, place.slot, place.inc)
         if task is None:
-            return ["refused", b"gone"]
+            return "refused", b"gone"
         if task.state == RUNNING and task.at(attempt, seat):
-            return ["yours", task.job.message]
+            return "yours", task.job.message
         if (task.state == TAKEN and task.attempt == attempt) or (task.state == PLACED and task.at(attempt, seat)):
-            self._seat(task, RUNNING, partition, seat, since)
+            self._seat(task, RUNNING, place, seat)
             task.starts += 1
             task.times["started"] = self.world.now_ms
-            return ["ok", task.job.message]
-        return ["refused", task.state.encode()]
+            return "ok", task.job.message
+        return "refused", task.state.encode()
 
     def finish(self, keys: Sequence[str], args: Args) -> list[str]:
         """The outcome of the current attempt, from its place."""
-        idle, again, replies = not self.pending, False, []
-        for id, attempt, node, slot, inc, outcome, why in rows(args, 3, 7):
-            task = self.tasks.get(id)
-            if task is None or not task.at(attempt, Seat(node, slot, inc)):
-                replies.append("stale")
-            elif task.state != RUNNING:
-                replies.append("yours" if task.state == outcome else "stale")
-            elif (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
-                task.job, due = task.next or (task.job, None)
-                task.starts = 0
-                self._to_pending(id, task, due)
-                again = True
-                replies.append("again")
-            else:
-                self._end(id, task, "cancelled" if outcome == "again" else outcome, why, args[2], outcome == "again")
-                replies.append("ok")
-        if idle and again:
+        idle = not self.pending
+        replies = [
+            self.finish_at(Place(id, attempt, 0, node, int(slot), int(inc), 0), outcome, why, args[2])
+            for id, attempt, node, slot, inc, outcome, why in rows(args, 3, 7)
+        ]
+        if idle and "again" in replies:
             self.world.publish(args[1], f"wake {self.submitted}")
         return replies
+
+    def finish_at(self, place: Place, outcome: str, why: str = "", retention_s: str = "1") -> str:
+        """Finish: one task; the word for it."""
+        id, task = place.task, self.tasks.get(place.task)
+        if task is None or not task.at(place.attempt, Seat(place.node, place.slot, place.inc)):
+            return "stale"
+        if task.state != RUNNING:
+            return "yours" if task.state == outcome else "stale"
+        if (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
+            task.job, due = task.next or (task.job, None)
+            task.starts = 0
+            self._to_pending(id, task, due)
+            return "again"
+        self._end(id, task, "cancelled" if outcome == "again" else outcome, why, retention_s, outcome == "again")
+        return "ok"
 
     def requeue(self, keys: Sequence[str], args: Args) -> list[str]:
         """The lease of an attempt is lost: its task goes back if it is still that attempt, there."""
         idle, back, replies, max_starts = not self.pending, False, [], int(args[3])
         for id, attempt, node, slot, inc, why in rows(args, 4, 6):
             task = self.tasks.get(id)
-            here = task and (
-                task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.seat == (node, slot, inc))
-            )
+            seat = node, int(slot), int(inc)
+            here = task and (task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.seat == seat))
             if task is None or task.attempt != attempt or not here:
                 replies.append("none")
             elif task.cancel is not None or (task.state == RUNNING and task.starts >= max_starts):
@@ -270,17 +297,21 @@ class Queue:
 
     # -- what they share ---------------------------------------------------------------------------------------------
 
-    def _seat(self, task: Task, state: TaskState, partition: str, seat: Seat, since: str) -> None:
-        task.state, task.partition, task.seat, task.why = state, partition, seat, None
-        task.times["placed"] = int(since)
+    def _seat(self, task: Task, state: TaskState, place: Place, seat: Seat) -> None:
+        task.state, task.partition, task.seat, task.why = state, place.partition, seat, None
+        task.times["placed"] = place.since_ms
 
     def _to_pending(self, id: str, task: Task, due: int | None) -> None:
         task.state, task.partition, task.seat, task.scheduler, task.next = PENDING, None, None, None, None
         task.times["ready"] = self.world.now_ms if due is None else due
         if due is None:
-            self.pending[id] = task.order
+            self._wait(id, task)
         else:
             self.later[id] = due
+
+    def _wait(self, id: str, task: Task) -> None:
+        self.pending[id] = task.order
+        heapq.heappush(self._order, (task.order, id))
 
     def _end(self, id: str, task: Task, state: str, why: str, retention_s: str, unseen: bool) -> None:
         """The task has ended; `unseen` by any worker, so that an agent must tell Celery's result backend."""
