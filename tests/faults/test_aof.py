@@ -1,0 +1,65 @@
+"""F8: what is left of an append-only file whose end is torn, or is rubbish.
+
+A script is in the file whole or not at all, so that whatever a restart brings back is a state that can be.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from parsync_redis.errors import ServerUnreachable
+from parsync_redis.observe.audit import audit
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.store import Store
+from tests.conftest import server_programs
+from tests.lua.driver import Driver
+
+TASKS = 12
+
+
+@pytest.fixture(params=server_programs().values(), ids=server_programs())
+def aof_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
+    with EmbeddedServer(request.param, aof=True) as server:
+        yield server
+
+
+def spoil(server: EmbeddedServer, change: Callable[[bytes], bytes]) -> None:
+    """Kills the server, changes its append-only file, and starts it again."""
+    server.process.kill()
+    server.process.wait()
+    file = max(server.folder.glob("appendonlydir/*.incr.aof"))
+    file.write_bytes(change(file.read_bytes()))
+    server.restart()
+
+
+def live(server: EmbeddedServer) -> Store:
+    """A cluster in which some tasks have run, one after the other, and others begun."""
+    store = Store.from_url(server.url, "torn")
+    drive = Driver(store)
+    drive.node(slots=2, resources={"mem": 100})
+    for i in range(TASKS):
+        assert drive.submit(f"t{i}") == "submitted"
+    for id, attempt in drive.take().items():
+        place = drive.held(id, attempt, slots=(0, 1), needs="slots=2 mem=7")
+        drive.settle(place)
+        drive.start(place)
+        drive.finish(place)
+        drive.release(place)
+    return store
+
+
+@pytest.mark.parametrize("lost", [1, 200, 450, 900, 3000])
+def test_of_a_torn_end_each_script_is_there_whole_or_not_at_all(aof_server: EmbeddedServer, lost: int) -> None:
+    store = live(aof_server)
+    before = [status.state for status in store.statuses(f"t{i}" for i in range(TASKS))]
+    spoil(aof_server, lambda text: text[:-lost])
+    assert store.client.hget(store.keys.partition(0, "meta"), "version"), "the beginning is there"
+    after = [status.state for status in store.statuses(f"t{i}" for i in range(TASKS))]
+    assert lost < 900 or after != before, "the end is not"
+    assert audit(store) == []
+
+
+def test_a_server_whose_file_ends_in_rubbish_refuses_to_start(aof_server: EmbeddedServer) -> None:
+    live(aof_server)
+    with pytest.raises(ServerUnreachable, match="(?i)bad file format"):
+        spoil(aof_server, lambda text: text + b"*3\r\nrubbish\r\n" * 9)
