@@ -61,5 +61,5 @@ def test_of_a_torn_end_each_script_is_there_whole_or_not_at_all(aof_server: Embe
 
 def test_a_server_whose_file_ends_in_rubbish_refuses_to_start(aof_server: EmbeddedServer) -> None:
     live(aof_server)
-    with pytest.raises(ServerUnreachable, match="(?i)bad file format"):
+    with pytest.raises(ServerUnreachable, match=r"(?i)bad file format"):
         spoil(aof_server, lambda text: text + b"*3\r\nrubbish\r\n" * 9)
