@@ -17,6 +17,7 @@ local id, retention_s, why, how = unpack(ARGV)
 local state, asked = unpack(redis.call('HMGET', key, 'state', 'cancel'))
 if not state then return {'none', 'gone'} end
 if FINAL[state] then return {'none', state} end
+redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 if state == 'running' then
   if not asked or how ~= 'after' then redis.call('HSET', key, 'cancel', how) end
   return {'asked'}

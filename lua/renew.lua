@@ -17,5 +17,6 @@ if node.inc ~= ARGV[2] then return {'superseded', node.inc} end
 if node.state == 'down' then return {'lapsed'} end
 local moved = string.match(redis.call('HGET', alive, node.name) or '', 'moved=(%d+)') or 0
 moved = string.format('%.0f', moved + 1)
+redis.call('HDEL', alive, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 redis.call('HSET', alive, node.name, 'inc=' .. node.inc .. ' moved=' .. moved)
 return {'ok', moved, node.state, node.drain}

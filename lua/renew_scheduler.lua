@@ -13,6 +13,7 @@ local bad = bad_count('renew_scheduler', 3, 4 + 2 * math.max(0, math.ceil(#ARGV 
 if bad then return bad end
 local schedulers, keeper, stats = unpack(KEYS)
 local me, seen, stay, lost = ARGV[1], ARGV[2], ARGV[3] ~= '', ARGV[4]
+redis.call('HDEL', keeper, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 local before = redis.call('HLEN', schedulers)
 local changed = false
 local lost_name, lost_counter = string.match(lost, '^(%S+) (%d+)$')

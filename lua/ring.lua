@@ -18,5 +18,6 @@ if not lease or not lease.slots or lease.task ~= task or lease.attempt ~= attemp
   return 'none'
 end
 if redis.call('LLEN', inbox) > 0 then return 'waiting' end
+redis.call('HDEL', slots, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 redis.call('LPUSH', inbox, doorbell(task, attempt, lease.slots, inc, lease.since))
 return 'rung'

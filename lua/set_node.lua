@@ -24,6 +24,7 @@ elseif word == 'leaving' then
 else
   return redis.error_reply('PSWORD drain, undrain or leaving, not ' .. word)
 end
+redis.call('HDEL', meta, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 write_node(nodes, node)
 write_bits(meta, slots, free, node)
 changed_nodes(meta)

@@ -19,10 +19,10 @@ for i = 1, count do
   if task[2] ~= attempt then
     replies[i] = 'stale'
   elseif task[1] == 'taken' then
+    redis.call('HDEL', taken, id) -- first: a full server lets pass what begins so, docs/decisions/0015
     redis.call('HSET', key, 'state', 'placed', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
       'placed_ms', since)
     if task[6] then redis.call('HDEL', key, 'why') end
-    redis.call('HDEL', taken, id)
     redis.call('HSET', placed, id, string.format('p%s %s/%s inc=%s attempt=%s', partition, node, slot, inc, attempt))
     replies[i] = 'placed'
   elseif (task[1] == 'placed' or task[1] == 'running') and task[3] == node and task[4] == slot and task[5] == inc then

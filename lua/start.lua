@@ -18,6 +18,7 @@ if not state then return {'refused', 'gone'} end
 if task[2] ~= attempt then return {'refused', state} end
 if state == 'running' and here then return {'yours', task[6]} end
 if state ~= 'taken' and not (state == 'placed' and here) then return {'refused', state} end
+redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 redis.call('HSET', key, 'state', 'running', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
   'placed_ms', since, 'started_ms', now_ms(), 'starts', task[7] + 1)
 if task[8] then redis.call('HDEL', key, 'why') end

@@ -28,8 +28,8 @@ local function judge(name, needs)
     if not seen[offer] then possible, seen[offer] = fits(offer, needs), true end
   end
   if not possible then return 'infeasible' end
+  redis.call('HSET', feasible, kind, 'yes') -- before DEL: a full server refuses the first write, docs/decisions/0015
   if redis.call('HLEN', feasible) > 1000 then redis.call('DEL', feasible) end
-  redis.call('HSET', feasible, kind, 'yes')
   return nil
 end
 
@@ -41,6 +41,7 @@ for i = 1, count do
   local state, attempt = unpack(redis.call('HMGET', key, 'state', 'attempt'))
   if after ~= '' and state then
     if state == 'running' and attempt == after then
+      redis.call('HDEL', key, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
       redis.call('HSET', key, 'next_message', message, 'next_name', name, 'next_needs', needs, 'next_strategy', strategy,
         'next_due_ms', due or '')
       replies[i] = 'next'

@@ -1,6 +1,7 @@
 -- take: up to `limit` pending tasks become taken by this scheduler, each with its next attempt.
 -- KEYS: meta pending later taken task:
--- ARGV: scheduler limit
+-- ARGV: scheduler limit salt
+--   salt is what the taker drew: what tells its attempts from those of takes that the server lost, docs/decisions/0016
 --   KEYS[5] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
 -- RETURNS: {still pending, now_ms, (id, attempt, needs, strategy, ready_ms)*}; ready_ms: since when it could be taken
 -- ERRORS: PSARGS
@@ -9,11 +10,12 @@
 -- COMPLEXITY: O(limit * log pending)
 --- @include arguments
 --- @include clock
-local bad = bad_count('take', 5, 2)
+local bad = bad_count('take', 5, 3)
 if bad then return bad end
 local _, pending, later, taken, prefix = unpack(KEYS)
-local scheduler, limit = ARGV[1], tonumber(ARGV[2])
+local scheduler, limit, salt = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local now = now_ms()
+redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015
 
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, limit)) do
   redis.call('ZREM', later, id)
@@ -27,8 +29,8 @@ for i = 1, #popped, 2 do
   local attempt, needs, strategy, ready = unpack(redis.call('HMGET', prefix .. id,
     'attempt', 'needs', 'strategy', 'ready_ms'))
   if attempt then
-    local number, life = string.match(attempt, '^(%d+)@(%d+)$')
-    attempt = string.format('%.0f@%s', number + 1, life)
+    local number, life = string.match(attempt, '^(%d+)@(%d+)')
+    attempt = string.format('%.0f@%s%s', number + 1, life, salt)
     redis.call('HSET', prefix .. id, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
     owners[#owners + 1] = id
     owners[#owners + 1] = scheduler

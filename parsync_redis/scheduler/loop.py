@@ -220,7 +220,7 @@ class Scheduler:
             waiter = self.name if p in plan.ask else ""
             calls.append(commands.read_partition(p, self.core.view.partitions[p].version, waiter))
         if plan.take:
-            calls.append(commands.take(self.name, plan.take))
+            calls.append(commands.take(self.name, plan.take, f".{random.randrange(10**6)}"))
         replies = self.store.run_all(calls)
         now_s = time.monotonic()
         for reply in replies:

@@ -155,8 +155,11 @@ class Commands:
         keys = self._queue("meta", "pending", "later", "shapes", "feasible", "names")
         return Call(_SUBMIT, keys + self._tasks(t.id for t in tasks), args, _words)
 
-    def take(self, scheduler: str, limit: int) -> Call[Took]:
-        """Up to `limit` (at most MAX_BATCH) pending tasks become this scheduler's."""
+    def take(self, scheduler: str, limit: int, salt: str = "") -> Call[Took]:
+        """Up to `limit` (at most MAX_BATCH) pending tasks become this scheduler's.
+
+        `salt` ends their attempts, '.482913': what hardly another take has.
+        """
 
         def read(reply: Reply) -> Took:
             fields = _words(reply[2:])
@@ -167,7 +170,7 @@ class Commands:
             return Took(int(reply[0]), int(reply[1]), tasks)
 
         keys = [*self._queue("meta", "pending", "later", "taken"), self.keys.task_prefix]
-        return Call(_TAKE, keys, [scheduler, min(limit, MAX_BATCH)], read)
+        return Call(_TAKE, keys, [scheduler, min(limit, MAX_BATCH), salt], read)
 
     def untake(
         self, scheduler: str, tasks: Sequence[tuple[str, str, str]], delay_ms: int | None = None

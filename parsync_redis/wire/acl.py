@@ -76,7 +76,7 @@ CLIENT: Final[Kinds] = {
 }  # fmt: skip
 
 WORKER: Final[Kinds] = {
-    ":dealt": "hdel hget hincrby hincrbyfloat hmget hset", "p:alive": "hget hset", "p:free": "setbit",
+    ":dealt": "hdel hget hincrby hincrbyfloat hmget hset", "p:alive": "hdel hget hset", "p:free": "setbit",
     "p:inbox": "del llen lpush", "p:left": "hdel hget hset", "p:lost": "sadd srem", "p:meta": "hdel hget hincrby hset",
     "p:nodes": "hget hkeys hset", "p:slots": "hdel hget", "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset",
     "q0:shapes": "hdel hget hset", "q0:task": "hget", "q0:verdicts": "lrange",
