@@ -76,7 +76,10 @@ class Inbox(bootsteps.ConsumerStep):
 
     def stop(self, consumer: Any) -> None:
         """Stops consuming. What Celery had not begun it has thrown away by now, so that it goes back."""
-        super().stop(consumer)
+        try:
+            super().stop(consumer)
+        except Exception as error:  # the connection is gone, and with it what was to be closed; Celery makes a new one
+            log.info("the inbox of node %s was cut off: %r", self.agent.spec.name, error)
         self.consumers = None
         for run in self.agent.runs.going():
             if not run.request.time_start and _forgotten(consumer, run.request):

@@ -1,0 +1,50 @@
+"""A node whose broker connection is cut while its consumer stops must listen again with the next connection."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from parsync_redis import Parsync
+from parsync_redis.execution.inbox import Inbox
+from parsync_redis.execution.runs import Run, Runs
+from parsync_redis.store.commands import Place
+
+
+class Cut:
+    """What kombu has of an inbox whose connection is gone: closing it meets the same error."""
+
+    channel = None
+
+    def cancel(self) -> None:
+        raise ConnectionError("cut")
+
+
+@pytest.fixture
+def consumer() -> Any:
+    """Celery's consumer as it is after its connection was lost: without one."""
+    app = Celery("cut", broker="redis://127.0.0.1:1/0")
+    Parsync(app)
+    agent = SimpleNamespace(spec=SimpleNamespace(name="n1"), runs=Runs(), told=[])
+    agent.ended = lambda run, outcome: agent.told.append((run.place.task, outcome))
+    controller = SimpleNamespace(parsync_agent=agent)
+    return SimpleNamespace(
+        controller=controller, connection=None, pool=SimpleNamespace(flush=lambda: None), task_buckets={}
+    )
+
+
+def test_a_cut_inbox_is_forgotten_so_that_it_is_consumed_again(consumer: Any) -> None:
+    inbox = Inbox(consumer)
+    inbox.consumers = [Cut()]
+    inbox.stop(consumer)
+    assert inbox.consumers is None
+
+
+def test_what_waited_in_the_pool_of_a_cut_node_goes_back(consumer: Any) -> None:
+    inbox, agent = Inbox(consumer), consumer.controller.parsync_agent
+    run = Run(Place("t", "1@1", 0, "n1", 0, 1, 0), request=SimpleNamespace(time_start=None))
+    assert agent.runs.enter(run)
+    inbox.consumers = [Cut()]
+    inbox.stop(consumer)
+    assert agent.told == [("t", "again")]
