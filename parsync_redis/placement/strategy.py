@@ -20,34 +20,45 @@ Ints = npt.NDArray[np.int64]
 SHARPNESS: Final = 4.0
 """A slot whose score is one standard deviation better is e^4 times as likely to be sampled."""
 
+MOST: Final = 100.0
+"""Standard deviations below the mean beyond which all candidates are the same, so that no weight leaves the floats."""
+
 EMA_WEIGHT: Final = 0.1
 HYSTERESIS: Final = 0.8
 
 
-def sample(rng: np.random.Generator, quality: Floats, count: int) -> Ints:
-    """Indices of `count` candidates, sampled without replacement with weights e^(SHARPNESS * quality), best first.
+def pace(quality: Floats) -> Floats:
+    """The inverse weights e^(-SHARPNESS * quality); quality is a score in standard deviations from the mean."""
+    return np.asarray(np.exp(SHARPNESS * np.minimum(-quality, MOST)))
 
-    `quality` is each candidate's score in standard deviations from the mean. Gumbel-top-k: adding Gumbel noise to the
-    log weights and taking the largest is that sampling (Efraimidis and Spirakis 2006; Kool et al. 2019).
+
+def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:
+    """Indices of `count` candidates, sampled without replacement, each with the weight 1 / pace, best first.
+
+    A race: each candidate arrives after an exponential time with its pace as the mean, and the first to arrive are that
+    sampling (Efraimidis and Spirakis 2006).
     """
-    keys = SHARPNESS * quality + rng.gumbel(size=len(quality))
-    if count < len(keys):
-        best = np.argpartition(keys, len(keys) - count)[len(keys) - count :]
-        return best[np.argsort(-keys[best])]
-    return np.argsort(-keys)
+    arrivals = rng.standard_exponential(len(paces)) * paces
+    if count < len(arrivals):
+        first = np.argpartition(arrivals, count)[:count]
+        return first[np.argsort(arrivals[first])]
+    return np.argsort(arrivals)
 
 
 class Mood:
-    """The strategy in force: the cluster's, with adaptive resolved by the scheduling delay, smoothed."""
+    """The strategy in force: the cluster's, with adaptive resolved by the scheduling delay, smoothed.
 
-    def __init__(self, strategy: Strategy, tau_s: float) -> None:
-        self.strategy, self.tau_s = strategy, tau_s
+    `ema` is the weight of the newest delay in the smoothed one.
+    """
+
+    def __init__(self, strategy: Strategy, tau_s: float, ema: float = EMA_WEIGHT) -> None:
+        self.strategy, self.tau_s, self.ema = strategy, tau_s, ema
         self.delay_s = 0.0
         self.late = False
 
     def observe(self, delay_s: float) -> None:
         """Takes in the scheduling delay of a placed task, in seconds."""
-        self.delay_s += EMA_WEIGHT * (delay_s - self.delay_s)
+        self.delay_s += self.ema * (delay_s - self.delay_s)
         self.late = self.delay_s > (self.tau_s * HYSTERESIS if self.late else self.tau_s)
 
     def resolve(self, wish: str) -> Strategy:

@@ -9,7 +9,7 @@ trip; the simulator does the same in virtual time. A task is in one of these han
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +19,7 @@ from ..model.claim import Claim, Word
 from ..model.needs import Bundle, parse_bundle
 from ..model.node import Node
 from ..model.task import Strategy, Taken
-from ..placement.strategy import Mood, sample
+from ..placement.strategy import EMA_WEIGHT, Mood, sample
 from ..store.commands import MAX_BATCH, Judged, Place, Snapshot, Took
 from .view import PartitionView, Seats, View
 
@@ -30,6 +30,30 @@ AHEAD: Final = 16
 """Tasks that it takes beyond the seats that it sees, while more wait, so that a freed slot need not wait for a take."""
 
 GIVE_BACK_MS: Final = 1000
+
+Turns = Callable[[int, int, int, int], Iterable[int]]
+Order = Callable[[Sequence[PartitionView]], Sequence[Sequence[PartitionView]]]
+
+
+def partitioned(ordinal: int, members: int, tick: int, partitions: int) -> range:
+    """The partitions that scheduler `ordinal` of `members` reads at a tick: no two read the same, N ticks cover all."""
+    return range((ordinal + tick) % members, partitions, members)
+
+
+def all_at_once(known: Sequence[PartitionView]) -> Sequence[Sequence[PartitionView]]:
+    """Quality-first: one group, in which the score alone decides."""
+    return [known] if known else []
+
+
+def freshest_first(known: Sequence[PartitionView]) -> Sequence[Sequence[PartitionView]]:
+    """Latency-first: groups by when they were read, the last first."""
+    found: dict[float, list[PartitionView]] = {}
+    for partition in known:
+        found.setdefault(partition.read_s, []).append(partition)
+    return [found[read_s] for read_s in sorted(found, reverse=True)]
+
+
+ORDERS: Final[Mapping[Strategy, Order]] = {Strategy.QUALITY: all_at_once, Strategy.LATENCY: freshest_first}
 
 
 @dataclass(slots=True)
@@ -80,12 +104,21 @@ class _Kind:
 
 
 class Core:
-    """The state of one scheduler and its decisions."""
+    """The state of one scheduler and its decisions.
 
-    def __init__(self, name: str, partitions: int, strategy: Strategy, tau_s: float, rng: np.random.Generator) -> None:
+    turns: which partitions are due at a tick; orders: in which groups a strategy tries partitions; asks: whether it
+    wants to hear of freed slots. A scheduler process has the defaults; experiments compare them with others.
+    """
+
+    def __init__(
+        self, name: str, partitions: int, strategy: Strategy, tau_s: float, rng: np.random.Generator,
+        ema: float = EMA_WEIGHT, turns: Turns = partitioned, orders: Mapping[Strategy, Order] = ORDERS,
+        asks: bool = True,
+    ) -> None:  # fmt: skip
         self.name, self.rng = name, rng
         self.view = View(partitions)
-        self.mood = Mood(strategy, tau_s)
+        self.mood = Mood(strategy, tau_s, ema)
+        self._turns, self._orders, self._asks = turns, orders, asks
         self.counters = Counters()
         self.ordinal, self.members = 0, 1
         self.hungry = True
@@ -108,9 +141,8 @@ class Core:
         """Tick k: the partitions p with p mod N = (ordinal + k) mod N are due; on its turn it looks for tasks."""
         self.counters.ticks += 1
         self.counters.own_ticks += own
-        turn = (self.ordinal + number) % self.members
-        self._to_read.update(range(turn, len(self.view.partitions), self.members))
-        if turn == 0:
+        self._to_read.update(self._turns(self.ordinal, self.members, number, len(self.view.partitions)))
+        if (self.ordinal + number) % self.members == 0:
             self.hungry = True
             self._asked.clear()
             self._to_explain = True
@@ -206,13 +238,15 @@ class Core:
         waiting = {task.id for kind in self._kinds.values() for task in kind.tasks}
         return waiting | self._claimed.keys() | {place.task for place in self._to_settle}
 
-    def plan(self, patient: bool = False) -> Plan:
+    def plan(self, patient: bool = False, place: bool = True) -> Plan:
         """What to do next. Empty if there is nothing to do until the next event.
 
         With `patient`, won claims are settled only along with other work: a task may start before it is settled.
+        Without `place` no claims are made: what is due is read first.
         """
         plan = Plan(read_nodes=sorted(self._nodes_due))
-        self._place(plan)
+        if place:
+            self._place(plan)
         if self.hungry:
             seated = sum(len(kind.tasks) for kind in self._kinds.values() if not self._blocked(kind))
             in_hand = self.in_hand
@@ -232,7 +266,7 @@ class Core:
 
     def _ask(self, plan: Plan, blocked: bool) -> None:
         """While tasks wait, each partition without a seat for them is asked to tell of a freed slot, until it does."""
-        if not blocked and not (self.hungry and (self._waiting or not self.view.free_count)):
+        if not self._asks or not (blocked or (self.hungry and (self._waiting or not self.view.free_count))):
             return
         plan.ask = {
             p.number
@@ -257,7 +291,7 @@ class Core:
             kind.tasks.append(task)
 
     def _place(self, plan: Plan) -> None:
-        """Makes claims, first for the kind whose first task waits longest: else a kind that never ends starves others."""
+        """Makes claims, first for the kind whose first task waits longest: else one that never ends starves others."""
         room = MAX_BATCH
         self._kinds = {key: kind for key, kind in self._kinds.items() if kind.tasks}
         for kind in sorted(self._kinds.values(), key=lambda kind: kind.tasks[0].ready_ms):
@@ -280,18 +314,12 @@ class Core:
 
     def _order(self, kind: _Kind) -> Sequence[Sequence[PartitionView]]:
         """Groups of partitions, to be tried one after the other; within a group the score decides."""
-        known = [p for p in self.view.partitions if p.free_count]
-        if self.mood.resolve(kind.wish) is Strategy.QUALITY:
-            return [known] if known else []
-        freshest: dict[float, list[PartitionView]] = {}
-        for partition in known:
-            freshest.setdefault(partition.read_s, []).append(partition)
-        return [freshest[read_s] for read_s in sorted(freshest, reverse=True)]
+        return self._orders[self.mood.resolve(kind.wish)]([p for p in self.view.partitions if p.free_count])
 
     def _claim(self, plan: Plan, kind: _Kind, seats: list[Seats], count: int) -> int:
-        quality = np.concatenate([found.partition.quality[found.nodes] for found in seats])
+        paces = np.concatenate([found.paces for found in seats])
         ends = np.cumsum([len(found.leads) for found in seats])
-        chosen = sample(self.rng, quality, count)
+        chosen = sample(self.rng, paces, count)
         which = np.searchsorted(ends, chosen, side="right")
         for i, found in enumerate(seats):
             mine = chosen[which == i]

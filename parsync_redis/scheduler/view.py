@@ -13,8 +13,7 @@ import numpy.typing as npt
 from ..model.needs import Bundle, parse_bundle
 from ..model.node import Node
 from ..placement.fits import fits
-
-Ints = npt.NDArray[np.int64]
+from ..placement.strategy import Floats, Ints, pace
 
 
 @dataclass(slots=True)
@@ -22,13 +21,14 @@ class Seats:
     """Where a task of some needs could go in one partition.
 
     `bits` are free slots, those of a node next to each other; a seat is `size` of them from position `leads[i]` on.
-    `nodes[i]` is the index of the seat's node.
+    `nodes[i]` is the index of the seat's node, `paces[i]` says how good it is: see placement/strategy.py.
     """
 
     partition: "PartitionView"
     bits: Ints
     leads: Ints
     nodes: Ints
+    paces: Floats
     size: int
 
 
@@ -44,6 +44,8 @@ class PartitionView:
         self.free_count = 0
         self.left: dict[str, dict[str, int]] = {}
         self.quality = np.zeros(0)
+        self._paces = np.ones(0)
+        self._seats: dict[str, Seats] = {}
         self._first_of = np.zeros(0, dtype=np.int64)
         self._node_of = np.zeros(0, dtype=np.int64)
         self._fits: dict[str, npt.NDArray[np.bool_]] = {}
@@ -58,8 +60,13 @@ class PartitionView:
         for index, node in enumerate(self.nodes):
             self._node_of[node.first : node.first + node.offer.slots] = index
         self.free, self.free_count = np.zeros(size, dtype=bool), 0
-        self.quality = np.zeros(len(self.nodes))
+        self.set_quality(np.zeros(len(self.nodes)))
         self._fits.clear()
+
+    def set_quality(self, quality: Floats) -> None:
+        """Takes in how good each node is among those of all partitions, in standard deviations from the mean."""
+        self.quality, self._paces = quality, pace(quality)
+        self._seats.clear()
 
     def set_free(self, bits: bytes, left: Mapping[str, str], version: int) -> None:
         """Takes in a snapshot: the bitmap as Redis has it, and what is left of each node's resources."""
@@ -71,6 +78,7 @@ class PartitionView:
         self.free_count = int(self.free.sum())
         self.left = {node: dict(parse_bundle(text).resources) for node, text in left.items()}
         self.version = version
+        self._seats.clear()
 
     def _fit(self, needs: Bundle) -> "npt.NDArray[np.bool_]":
         mask = self._fits.get(needs.text)
@@ -86,13 +94,19 @@ class PartitionView:
 
         All of them could be taken at once: seats do not share slots, and no node has more than its amounts allow.
         """
+        found = self._seats.get(needs.text)
+        if found is None:
+            found = self._seats[needs.text] = self._find_seats(needs)
+        return found
+
+    def _find_seats(self, needs: Bundle) -> Seats:
         bits = np.flatnonzero(self.free)
         nodes = self._node_of[bits]
         if needs.resources or needs.labels:
             bits = bits[self._fit(needs)[nodes]]
             nodes = self._node_of[bits]
         if needs.slots == 1 and not needs.resources:
-            return Seats(self, bits, np.arange(len(bits)), nodes, 1)
+            return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
         owners, starts, counts = np.unique(nodes, return_index=True, return_counts=True)
         most = counts // needs.slots
         for i, owner in enumerate(owners):
@@ -103,12 +117,13 @@ class PartitionView:
         rank = np.arange(len(bits)) - np.repeat(starts, counts)
         lead = (rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts))
         leads = np.flatnonzero(lead)
-        return Seats(self, bits, leads, nodes[leads], needs.slots)
+        return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
 
     def occupy(self, seats: Seats, chosen: Ints, needs: Bundle) -> list[tuple[Node, tuple[int, ...]]]:
         """Takes seats, by their indices, away from the view; the node and slots of each."""
         bits = seats.bits[seats.leads[chosen][:, None] + np.arange(seats.size)]
         owners = seats.nodes[chosen]
+        self._seats.clear()
         self.free[bits] = False
         self.free_count -= bits.size
         slots = (bits - self._first_of[owners][:, None]).tolist()
@@ -150,7 +165,7 @@ class View:
             mean = float(np.average(scores, weights=weights))
             spread = float(np.sqrt(np.average((scores - mean) ** 2, weights=weights))) or 1.0
         for partition in self.partitions:
-            partition.quality = np.array([(node.score - mean) / spread for node in partition.nodes], dtype=float)
+            partition.set_quality(np.array([(node.score - mean) / spread for node in partition.nodes], dtype=float))
 
     def ages_s(self, now_s: float) -> list[float]:
         """How old each partition's copy is, in seconds; partitions that were never read are left out."""

@@ -229,6 +229,35 @@ def test_a_wake_up_is_for_one_scheduler_and_a_turn_for_one_a_tick() -> None:
     assert [core.plan().take > 0 for core in cores] == [False, False, False, True]
 
 
+def test_what_is_due_can_be_read_before_anything_is_placed() -> None:
+    core = make(2, Strategy.LATENCY)
+    for p in range(2):
+        see(core, p, [node("n", 2)], 2)
+    core.on_took(Took(0, 0, tasks(1)))
+    core.on_tick(1)
+    plan = core.plan(place=False)
+    assert not plan.commit
+    assert plan.read == [0, 1]
+    core.on_snapshot(Snapshot(1, 2, 1, bitmap(2), {}), 1.0)
+    assert list(core.plan().commit) == [1]
+
+
+def test_turns_orders_and_asking_can_be_others() -> None:
+    last_only = {Strategy.QUALITY: lambda known: [known[-1:]]}
+    core = Core("s1", 3, Strategy.QUALITY, 1.5, np.random.default_rng(1),
+                turns=lambda ordinal, members, tick, partitions: [tick % partitions], orders=last_only,
+                asks=False)  # fmt: skip
+    for p in range(3):
+        see(core, p, [node("n", 2)], 2)
+    core.on_tick(7)
+    core.on_took(Took(5, 0, tasks(9)))
+    plan = core.plan()
+    assert plan.read == [1]
+    assert list(plan.commit) == [2]
+    assert len(plan.commit[2]) == 2
+    assert not plan.ask
+
+
 def test_the_same_dice_make_the_same_decisions() -> None:
     def decide(seed: int) -> list[str]:
         core = make(seed=seed)

@@ -4,28 +4,28 @@ import numpy as np
 import pytest
 
 from parsync_redis.model.task import Strategy
-from parsync_redis.placement.strategy import EMA_WEIGHT, HYSTERESIS, SHARPNESS, Mood, sample
+from parsync_redis.placement.strategy import EMA_WEIGHT, HYSTERESIS, SHARPNESS, Mood, pace, sample
 
 
 def test_a_sample_has_each_candidate_once() -> None:
     rng = np.random.default_rng(1)
-    chosen = sample(rng, np.zeros(50), 20)
+    chosen = sample(rng, np.ones(50), 20)
     assert len(chosen) == 20 == len(set(chosen.tolist()))
-    assert sorted(sample(rng, np.zeros(5), 9).tolist()) == [0, 1, 2, 3, 4]
-    assert len(sample(rng, np.zeros(0), 3)) == 0
+    assert sorted(sample(rng, np.ones(5), 9).tolist()) == [0, 1, 2, 3, 4]
+    assert len(sample(rng, np.ones(0), 3)) == 0
 
 
 def test_better_candidates_are_more_likely_by_their_weight() -> None:
     rng = np.random.default_rng(2)
     quality = np.array([0.0, 0.25])
-    first = np.mean([sample(rng, quality, 1)[0] for _ in range(20_000)])
+    first = np.mean([sample(rng, pace(quality), 1)[0] for _ in range(20_000)])
     expected = np.exp(SHARPNESS * 0.25) / (1 + np.exp(SHARPNESS * 0.25))
     assert first == pytest.approx(expected, abs=0.015)
 
 
 def test_among_equals_the_choice_is_even() -> None:
     rng = np.random.default_rng(3)
-    counts = np.bincount([sample(rng, np.zeros(4), 1)[0] for _ in range(8_000)], minlength=4)
+    counts = np.bincount([sample(rng, np.ones(4), 1)[0] for _ in range(8_000)], minlength=4)
     assert counts.min() > 1_800
 
 
