@@ -21,7 +21,7 @@ CHUNK: Final = 500
 _LEFT_OVER: Final = ("next_message", "next_name", "next_needs", "next_strategy", "next_due_ms", "cancel")
 _FIELDS: Final = ("state", "attempt", "order", "scheduler", "partition", "node", "slot", "inc", *_LEFT_OVER)
 _STATES: Final = frozenset(TaskState) - {TaskState.GONE}
-_ATTEMPT: Final = re.compile(r"(\d+)@(\d+)")
+_ATTEMPT: Final = re.compile(r"(\d+)@(\d+)(?:\.\d+)?")
 
 Record = Mapping[str, str]
 
