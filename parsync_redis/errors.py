@@ -6,9 +6,12 @@
     │   └── Infeasible                no registered node could ever hold the task
     ├── ServerUnfit                   a server that parsync must not run on: too old, evicts keys
     │   ├── AccessDenied              the server refuses the login, or the login may not do this
-    │   └── ServerUnreachable         no server answers there
+    │   ├── ServerFull                its memory is full: nothing was done
+    │   ├── ServerReadOnly            it takes no writes: a replica, or its disk or its replicas fail; nothing was done
+    │   └── ServerUnreachable         no server answers there, or it does not serve now
     ├── ClusterMismatch               the cluster runs with other settings than were asked for
     └── BrokenContract                a script was called wrongly, or met a record that cannot be: a bug, please report
+        └── DamagedState              a key or record that no script can have written; the message names it
 
 Lost races are not errors: they are values in replies.
 """
@@ -38,8 +41,16 @@ class AccessDenied(ServerUnfit):
     """The server refuses the login, or the login may not do what was asked; nothing was done."""
 
 
+class ServerFull(ServerUnfit):
+    """The server's memory is full, and this would need more; nothing was done."""
+
+
+class ServerReadOnly(ServerUnfit):
+    """The server takes no writes: it is a replica, or its disk or its replicas fail; nothing was done."""
+
+
 class ServerUnreachable(ServerUnfit):
-    """No server answers at that address; whether the last request was executed is not known."""
+    """No server answers at that address, or it does not serve now; whether the last request was executed is not known."""
 
 
 class ClusterMismatch(ParsyncError):
@@ -48,3 +59,7 @@ class ClusterMismatch(ParsyncError):
 
 class BrokenContract(ParsyncError):
     """A script refused its arguments or met an impossible record."""
+
+
+class DamagedState(BrokenContract):
+    """A key or a record is not what any script can have written; nothing was done."""

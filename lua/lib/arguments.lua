@@ -1,6 +1,31 @@
--- bad_count: the error reply for a call whose number of keys or arguments is not what the header says, or nil.
+-- What every script asks before it does anything: are there as many keys and arguments as its header says, and is each
+-- key what it must be? Redis does not roll back, so a key that cannot be is met before the first write. NAMES, TYPES and
+-- NUMBERS are of the script's keys, in order, the last for all that follow; the loader writes them.
+
+-- bad_key: the error reply for a key of another type, or with a number that is none, or nil.
+local function bad_key(at, any)
+  local i = math.min(at, #NAMES)
+  local is = redis.call('TYPE', any).ok
+  if TYPES[i] == '' or is == 'none' then return nil end
+  if is ~= TYPES[i] then
+    return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, is, TYPES[i]))
+  end
+  if not NUMBERS[i][1] then return nil end
+  for at_field, value in ipairs(redis.call('HMGET', any, unpack(NUMBERS[i]))) do
+    if value and not (#value < 16 and string.match(value, '^%-?%d+$')) then
+      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, NUMBERS[i][at_field]))
+    end
+  end
+end
+
+-- bad_count: the error reply for a call that this script must not carry out, or nil.
 local function bad_count(verb, keys, argv)
-  if #KEYS == keys and #ARGV == argv then return nil end
-  return redis.error_reply(string.format('PSARGS %s takes %d keys and %d arguments, not %d and %d',
-    verb, keys, argv, #KEYS, #ARGV))
+  if #KEYS ~= keys or #ARGV ~= argv then
+    return redis.error_reply(string.format('PSARGS %s takes %.0f keys and %.0f arguments, not %d and %d',
+      verb, keys, argv, #KEYS, #ARGV))
+  end
+  for at, any in ipairs(KEYS) do
+    local bad = bad_key(at, any)
+    if bad then return bad end
+  end
 end

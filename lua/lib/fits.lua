@@ -1,6 +1,15 @@
 -- What fits, for scripts. Needs and offers are the same text: 'slots=2 gpu=1 mem=4096 gpu_model:a100', where NAME=N is an
 -- amount and NAME:VALUE a label. placement/fits.py says the same for the view; a property test holds the two together.
 
+-- well_formed: whether a text is one of needs, of an offer or of a ledger: words NAME=N and NAME:VALUE only.
+local function well_formed(text)
+  for word in string.gmatch(text, '%S+') do
+    local amount = string.match(word, '^%l[%l%d_]*=(%-?%d+)$')
+    if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./-]+$') then return false end
+  end
+  return true
+end
+
 -- amounts: {name -> number} of the NAME=N words of a text.
 local function amounts(text)
   local found = {}

@@ -3,13 +3,14 @@
 --   a81f attempt=1@17 inc=3 since=1732161994123 slots=3,4 gpu=1        the lead
 --   a81f attempt=1@17 inc=3 since=1732161994123 lead=3                 each of the others
 
--- parse_lease: the lease as a table, or nil for no lease.
+-- parse_lease: the lease as a table, or nil for no lease and for a text that is none.
 local function parse_lease(text)
-  if not text then return nil end
-  local task, attempt, inc, since, rest = string.match(text, '^(%S+) attempt=(%S+) inc=(%d+) since=(%d+) (.*)$')
-  local slots, asked = string.match(rest, '^slots=([%d,]+) ?(.*)$')
-  return {task = task, attempt = attempt, inc = inc, since = since, slots = slots, asked = asked or '',
-    lead = string.match(rest, '^lead=(%d+)')}
+  local task, attempt, inc, since, rest =
+    string.match(text or '', '^(%S+) attempt=(%S+) inc=(%d+) since=(%d+) (.*)$')
+  local slots, asked = string.match(rest or '', '^slots=(%d[%d,]*) ?(.*)$')
+  local lead = string.match(rest or '', '^lead=(%d+)$')
+  if not slots and not lead then return nil end
+  return {task = task, attempt = attempt, inc = inc, since = since, slots = slots, asked = asked or '', lead = lead}
 end
 
 local function lease_text(task, attempt, inc, since, rest)

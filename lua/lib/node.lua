@@ -2,14 +2,20 @@
 --   up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100
 -- state up, leaving or down; inc the incarnation; the node's bits are first .. first+span-1; from `slots=` on, what it offers.
 
--- read_node: the record as a table, or nil where there is none.
-local function read_node(nodes, name)
-  local text = redis.call('HGET', nodes, name)
-  if not text then return nil end
+-- parse_node: the record as a table, or nil for a text that is none: sizes are bounded, so that no loop over a span is long.
+local function parse_node(name, text)
   local state, inc, drain, first, span, score, offer =
-    string.match(text, '^(%a+) inc=(%d+) drain=(%d) first=(%d+) span=(%d+) score=(%S+) (.*)$')
+    string.match(text, '^(%l+) inc=(%d+) drain=(%d) first=(%d+) span=(%d+) score=([%d.e+-]+) (.*)$')
+  local slots = string.match(offer or '', '^slots=(%d+)')
+  if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then return nil end
+  if tonumber(slots) > tonumber(span) or not string.find(' up leaving down ', ' ' .. state .. ' ', 1, true) then return nil end
   return {name = name, state = state, inc = inc, drain = drain, first = tonumber(first), span = tonumber(span),
-    score = score, offer = offer, slots = tonumber(string.match(offer, '^slots=(%d+)'))}
+    score = score, offer = offer, slots = tonumber(slots)}
+end
+
+-- read_node: the record of a node, or nil where there is none that can be read.
+local function read_node(nodes, name)
+  return parse_node(name, redis.call('HGET', nodes, name) or '')
 end
 
 local function write_node(nodes, node)

@@ -7,12 +7,13 @@ local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_
 
 -- to_pending: the task waits again, at its old place in the order, or until `due` (ms) if that is given.
 local function to_pending(key, id, pending, later, due)
-  redis.call('HSET', key, 'state', 'pending', 'ready_ms', due or now_ms())
+  local order = string.match(redis.call('HGET', key, 'order') or '', '^%d+$') or '0' -- who was damaged goes first
+  redis.call('HSET', key, 'state', 'pending', 'order', order, 'ready_ms', due or now_ms())
   redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(NEXT))
   if due then
     redis.call('ZADD', later, due, id)
   else
-    redis.call('ZADD', pending, redis.call('HGET', key, 'order'), id)
+    redis.call('ZADD', pending, order, id)
   end
 end
 

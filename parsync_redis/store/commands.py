@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from ..model.claim import Claim, Verdict, Word
 from ..model.node import Lease
 from ..model.task import Submission, Taken
-from ..wire.keys import Keys
+from ..wire.keys import NUMBERS, TYPES, Keys
 from .scripts import Script, load
 
 T = TypeVar("T")
@@ -88,6 +88,11 @@ def _text(value: bytes | str | int | None) -> str:
     return value.decode() if isinstance(value, bytes) else "" if value is None else str(value)
 
 
+def _shown(value: bytes) -> str:
+    """Text of any bytes, with escapes where they are no text."""
+    return value.decode(errors="backslashreplace")
+
+
 def _words(reply: Reply) -> list[str]:
     return [_text(word) for word in reply]
 
@@ -118,11 +123,15 @@ _FORGET_NODE = load("forget_node", ("meta", "slots", "free", "left", "nodes", "a
 _CONFIGURE = load("configure", ("config",))
 _DEAL_NODE = load("deal_node", ("dealt",))
 _RENEW_SCHEDULER = load("renew_scheduler", ("schedulers", "keeper", "stats"))
+_QUARANTINE = load("quarantine", ("quarantine",))
+_DISCARD = load("discard", ("any",))
+_MEND_PARTITION = load("mend_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost"))
+_MEND_TASK = load("mend_task", ("pending", "later", "taken", "placed", "verdicts", "task"))
 
 ALL: Final = (
     _SUBMIT, _TAKE, _UNTAKE, _SETTLE, _START, _FINISH, _REQUEUE, _CANCEL, _NOTE, _OFFER, _REGISTER_NODE, _COMMIT,
     _RELEASE, _READ_PARTITION, _RENEW, _RECLAIM, _SET_NODE, _RING, _FORGET_NODE, _CONFIGURE, _DEAL_NODE,
-    _RENEW_SCHEDULER,
+    _RENEW_SCHEDULER, _QUARANTINE, _DISCARD, _MEND_PARTITION, _MEND_TASK,
 )  # fmt: skip
 
 
@@ -216,6 +225,11 @@ class Commands:
         keys = [*self._queue("pending", "later", "taken", "placed", "verdicts"), self.keys.task(id)]
         return Call(_CANCEL, keys, [id, self.retention_s, why, how], _words)
 
+    def mend_task(self, id: str, why: str) -> Call[str]:
+        """Mends a task of which record and indexes differ: sound (they do not), gone, pending, or its final state."""
+        keys = [*self._queue("pending", "later", "taken", "placed", "verdicts"), self.keys.task(id)]
+        return Call(_MEND_TASK, keys, [id, self.retention_s, why], _text)
+
     def note(self, reasons: Sequence[tuple[str, str, str]]) -> Call[int]:
         """(id, attempt, why) of taken tasks that have found no place yet; how many were noted."""
         args: list[str | int] = [len(reasons)]
@@ -301,6 +315,15 @@ class Commands:
         kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
         return Call(_FORGET_NODE, [*self._partition(p, *kinds), self.keys.inbox(p, node)], [node, inc], _text)
 
+    def mend_partition(self, p: int) -> Call[list[tuple[str, str, bytes]]]:
+        """Takes out of partition p what cannot be read: (key, field or '' for all of it, text) of each."""
+
+        def read(reply: Reply) -> list[tuple[str, str, bytes]]:
+            return [(_shown(key), _shown(field), text) for key, field, text in zip(*[iter(reply)] * 3, strict=True)]
+
+        kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
+        return Call(_MEND_PARTITION, self._partition(p, *kinds), [], read)
+
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def configure(self, settings: Mapping[str, str | int]) -> Call[dict[str, str]]:
@@ -308,6 +331,14 @@ class Commands:
         args = [word for pair in settings.items() for word in pair]
         return Call(_CONFIGURE, [self.keys.shared("config")], args,
                     lambda reply: {_text(k): _text(v) for k, v in _pairs(reply)})  # fmt: skip
+
+    def quarantine(self, entry: bytes, most: int) -> Call[int]:
+        """Keeps something damaged, see store/quarantine.py; b"" forgets all. How many are kept, `most` at most."""
+        return Call(_QUARANTINE, [self.keys.shared("quarantine")], [most, entry], int)
+
+    def discard(self, key: str, kind: str) -> Call[int]:
+        """Deletes a key, of this kind, that is not what it must be; 1 if it was deleted."""
+        return Call(_DISCARD, [key], [TYPES[kind], *NUMBERS.get(kind, ())], int)
 
     def deal_node(self, node: str, partitions: int, labels: str, slots: int, score: float) -> Call[int]:
         """The number of the partition that a node belongs to; slots 0 forgets the node."""

@@ -1,19 +1,21 @@
 """Loads the Lua scripts: textual includes, each file once, and the header that a Python binding must agree with.
 
 -- verb: what it does.
--- KEYS: meta pending task*          names in order; a star for one or more, the last
+-- KEYS: meta pending task*          names in order; a star for one or more, the last; their types are checked
 -- ARGV: ...
 --- @include name                    the text of lib/name.lua, once, in front
 """
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from ..errors import BrokenContract
+from ..wire.keys import NUMBERS, TYPES
 
 HEADER: Final = ("KEYS", "ARGV", "RETURNS", "ERRORS", "INVARIANT", "ATOMICITY", "COMPLEXITY")
 _INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
@@ -74,4 +76,17 @@ def load(verb: str, keys: tuple[str, ...]) -> Script:
     named = tuple(read_header(verb, (folder / f"{verb}.lua").read_text(encoding="utf-8"))["KEYS"].split())
     if named != keys:
         raise BrokenContract(f"lua: {verb}.lua takes the keys {' '.join(named)}, its binding gives {' '.join(keys)}")
+    text = describe(keys) + text
     return Script(verb, keys, text, hashlib.sha1(text.encode()).hexdigest())
+
+
+def describe(keys: tuple[str, ...]) -> str:
+    """What lib/arguments.lua must know of a script's keys: their names, types, and fields that are numbers."""
+
+    def words(values: Iterable[str]) -> str:
+        return "{" + ", ".join(values) + "}"
+
+    names = [key.rstrip("*") for key in keys]
+    types = [repr(TYPES.get(name, "")) for name in names]
+    numbers = [words(map(repr, NUMBERS.get(name, ()))) for name in names]
+    return f"local NAMES, TYPES, NUMBERS = {words(map(repr, names))}, {words(types)}, {words(numbers)}\n"

@@ -1,12 +1,43 @@
 """What an error of redis-py means to who asked: the server is away, refuses the login, or is another one."""
 
+import logging
+import random
 import ssl
+from typing import Final
 
-from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from ..errors import AccessDenied, ParsyncError, ServerUnfit, ServerUnreachable
+from ..errors import (
+    AccessDenied,
+    DamagedState,
+    ParsyncError,
+    ServerFull,
+    ServerReadOnly,
+    ServerUnfit,
+    ServerUnreachable,
+)
+
+_READ_ONLY: Final = {
+    "MISCONF": "its disk fails; the server's log says why",
+    "NOREPLICAS": "it has fewer replicas in step than min-replicas-to-write asks for",
+}
+_NOT_NOW: Final = {
+    "BUSY": "a script of somebody runs for too long there; redis-cli SCRIPT KILL ends it",
+    "CLUSTERDOWN": "its cluster is down",
+    "MASTERDOWN": "it is a replica and has lost its primary",
+    "TRYAGAIN": "its cluster is moving keys",
+}
+"""Error replies by their code, and what they mean."""
 
 
 def translate(address: str, error: Exception) -> Exception:
@@ -18,9 +49,68 @@ def translate(address: str, error: Exception) -> Exception:
     if reason := _untrusted(error):
         mend = "ssl_ca_certs in its address names the CA"
         return ServerUnfit(f"the server at {address} is not trusted: {reason}; {mend}")
+    if is_damage(error):
+        return damage("a read", error)
+    if found := refusal(address, error):
+        return found
     if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
         return ServerUnreachable(f"no answer from the server at {address}: {error}")
     return error
+
+
+def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError | None:
+    """The error for a server that answers and does not do it now, whatever was asked; None for any other.
+
+    primary: of which server a replica is one, 'HOST:PORT', if that is known.
+    """
+    where, text = f"the server at {address}", str(error)
+    if isinstance(error, OutOfMemoryError):
+        return ServerFull(
+            f"the memory of {where} is full, nothing was done: give it more (maxmemory), or keep the records of ended "
+            "tasks for less long (retention_s); what runs goes on and frees its slots"
+        )
+    if isinstance(error, ReadOnlyError):
+        whose = f" of {primary}" if primary else ""
+        return ServerReadOnly(f"{where} is a read-only replica{whose}, nothing was done: use the primary's address")
+    if isinstance(error, BusyLoadingError):
+        return ServerUnreachable(f"{where} does not serve yet: it loads its data")
+    if "max number of clients" in text:
+        return ServerUnreachable(f"{where} lets nobody in: {text}; raise its maxclients")
+    if not isinstance(error, ResponseError):
+        return None
+    code = text.split(" ", 1)[0]
+    code = str(getattr(error, "status_code", None) or code)
+    if code in _READ_ONLY:
+        return ServerReadOnly(f"{where} takes no writes, nothing was done: {_READ_ONLY[code]}")
+    if code in _NOT_NOW:
+        return ServerUnreachable(f"{where} does not serve now: {_NOT_NOW[code]}")
+    return None
+
+
+class Patience:
+    """How long to wait before the next try, growing and never twice the same; and what is wrong, said once.
+
+    who: whose trouble it is, the beginning of each line of the log.
+    """
+
+    def __init__(self, log: logging.Logger, who: str, longest_s: float = 5.0) -> None:
+        self._log, self._who, self._longest_s = log, who, longest_s
+        self._pause_s = 0.0
+        self._said: type[Exception] | None = None
+
+    def pause_s(self, error: Exception) -> float:
+        """It went wrong (again): how long to wait. An error of a kind that was said already is not said again."""
+        self._pause_s = min(self._longest_s, self._pause_s * 2 or self._longest_s / 50)
+        if type(error) is not self._said:
+            self._said = type(error)
+            self._log.warning("%s: %s; it asks again until that is over", self._who, error)
+        return random.uniform(0.5, 1.0) * self._pause_s
+
+    def well(self) -> None:
+        """It went well."""
+        if self._said is not None:
+            self._log.info("%s: it goes on", self._who)
+        self._said, self._pause_s = None, 0.0
 
 
 def is_denied(error: object) -> bool:
@@ -36,6 +126,17 @@ def denied(address: str, what: str, error: object) -> ParsyncError:
         f"the login at {address} may not do this: {what}{': ' if what else ''}{error}; "
         "`parsync acl` prints what each role needs"
     )
+
+
+def is_damage(error: object) -> bool:
+    """Whether an error reply says that a key is not what it must be."""
+    return isinstance(error, ResponseError) and ("PSRECORD" in str(error) or "WRONGTYPE" in str(error))
+
+
+def damage(what: str, error: object) -> ParsyncError:
+    """The error that says what is damaged, and where to look."""
+    text = str(error).partition("PSRECORD ")[2] or str(error)
+    return DamagedState(f"{what}: {text}; no script has written that: see `parsync doctor --audit`")
 
 
 def _untrusted(error: BaseException | None) -> str:

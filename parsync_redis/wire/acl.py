@@ -58,6 +58,7 @@ VIEW: Final[Kinds] = {
 MEMBERS: Final[Kinds] = {":keeper": "hgetall", ":schedulers": "hgetall", ":stats": "hgetall"}
 
 VIEWER: Final[Kinds] = {
+    ":quarantine": "zcard zrevrange",
     "q0:later": "zcard zrange", "q0:names": "smembers", "q0:pending": "zcard zrange", "q0:placed": "hlen hscan",
     "q0:shapes": "hgetall", "q0:taken": "hlen hscan",
 }  # fmt: skip
@@ -69,28 +70,30 @@ AUDIT: Final[Kinds] = {
 }  # fmt: skip
 
 CLIENT: Final[Kinds] = {
-    "q0:feasible": "del hexists hlen hset", "q0:later": "zadd zrem", "q0:meta": "hincrby",
+    "q0:feasible": "del hexists hlen hset", "q0:later": "zadd zrem", "q0:meta": "hincrby hmget",
     "q0:names": "scard sismember smembers", "q0:pending": "zadd zcard zrem", "q0:placed": "hdel",
-    "q0:shapes": "hgetall hvals", "q0:taken": "hdel", "q0:task": "expire hdel hmget hset",
-    "q0:verdicts": "lpush lrem ltrim",
+    "q0:shapes": "hgetall hvals", "q0:taken": "hdel", "q0:task": "expire hdel hset", "q0:verdicts": "lpush lrem ltrim",
 }  # fmt: skip
 
 WORKER: Final[Kinds] = {
-    ":dealt": "hdel hget hincrby hincrbyfloat hmget hset", "p:alive": "hdel hget hset", "p:free": "setbit",
-    "p:inbox": "del llen lpush", "p:left": "hdel hget hset", "p:lost": "sadd srem", "p:meta": "hdel hget hincrby hset",
-    "p:nodes": "hget hkeys hset", "p:slots": "hdel hget", "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset",
-    "q0:shapes": "hdel hget hset", "q0:task": "hget", "q0:verdicts": "lrange",
+    ":dealt": "hdel hget hincrby hincrbyfloat hmget hset", ":quarantine": "del zadd zcard zremrangebyrank",
+    "p:alive": "del hdel hget hgetall hset", "p:free": "del setbit", "p:inbox": "del llen lpush",
+    "p:left": "del hdel hget hset", "p:lost": "del sadd srem", "p:meta": "del hdel hget hincrby hset",
+    "p:nodes": "del hdel hget hkeys hset", "p:slots": "del hdel hget hgetall", "q0:meta": "hget", "q0:names": "sadd",
+    "q0:placed": "hset", "q0:shapes": "hdel hget hset", "q0:verdicts": "lrange",
 }  # fmt: skip
 
 SCHEDULER: Final[Kinds] = {
-    ":config": "exists hset", ":dealt": "hdel hget hincrby hincrbyfloat hmget hset",
-    ":keeper": "hdel hget hincrby hset",
-    ":schedulers": "hdel hget hincrby hlen", ":stats": "del expire hset", "p:alive": "hdel hget hgetall hset",
-    "p:free": "getbit setbit", "p:inbox": "del lpush", "p:left": "hdel hget hset", "p:lost": "sadd smembers srem",
-    "p:meta": "hdel hget hincrby hset", "p:nodes": "hdel hexists hget hset", "p:slots": "hdel hget hset",
-    "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem", "q0:meta": "hget", "q0:names": "sadd",
-    "q0:pending": "zadd zcard zpopmin", "q0:placed": "hdel hscan hset", "q0:shapes": "hdel hget hset",
-    "q0:taken": "hdel hget hscan hset", "q0:task": "expire hdel hset", "q0:verdicts": "lpush ltrim",
+    ":config": "exists hset", ":dealt": "del hdel hget hincrby hincrbyfloat hmget hset",
+    ":keeper": "del hdel hget hincrby hmget hset", ":quarantine": "del zadd zcard zremrangebyrank",
+    ":schedulers": "del hdel hget hincrby hlen", ":stats": "del expire hset", "p:alive": "del hdel hget hgetall hset",
+    "p:free": "del getbit setbit", "p:inbox": "del lpush", "p:left": "del hdel hget hset",
+    "p:lost": "del sadd smembers srem", "p:meta": "del hdel hget hincrby hset",
+    "p:nodes": "del hdel hexists hget hset", "p:slots": "del hdel hget hgetall hset", "q0:feasible": "del",
+    "q0:later": "zadd zrangebyscore zrem zscore", "q0:meta": "hget hmget", "q0:names": "del sadd",
+    "q0:pending": "zadd zcard zpopmin zrem zscore", "q0:placed": "hdel hget hscan hset",
+    "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hscan hset", "q0:task": "exists expire hdel hset",
+    "q0:verdicts": "del lpush ltrim",
 }  # fmt: skip
 
 KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
@@ -104,9 +107,10 @@ KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
 SCRIPTS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "",
     Role.CLIENT: "cancel submit",
-    Role.WORKER: "cancel deal_node finish offer reclaim register_node release renew requeue ring set_node start submit",
-    Role.SCHEDULER: "commit configure deal_node forget_node note offer read_partition reclaim release renew_scheduler "
-    "requeue set_node settle take untake",
+    Role.WORKER: "cancel deal_node finish mend_partition offer quarantine reclaim register_node release renew requeue "
+    "ring set_node start submit",
+    Role.SCHEDULER: "commit configure deal_node discard forget_node mend_partition mend_task note offer quarantine "
+    "read_partition reclaim release renew_scheduler requeue set_node settle take untake",
 }
 """The scripts that each role runs."""
 
@@ -152,7 +156,7 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
     tables = [*KINDS[role], *([AUDIT] if scan else [])]
     found = list(_by_commands({keys.pattern(kind): words for kind, words in _merge(tables).items()}))
     if role in _SCRIPT_KEYS:
-        found.append(Grant(("evalsha",), tuple(keys.pattern(kind) for kind in _SCRIPT_KEYS[role].split())))
+        found.append(Grant(("evalsha", "type"), tuple(keys.pattern(kind) for kind in _SCRIPT_KEYS[role].split())))
     own = f"{keys.tick}:*"
     if role is Role.CLIENT:
         found.append(Grant(("publish",), (), (keys.tick,)))

@@ -1,11 +1,24 @@
 """The one place where a key is spelled. One hash tag for each family of keys that a script touches together."""
 
+import re
+
 from .. import errors
 from ..model.ids import check_name
 
 QUEUE_KINDS = ("meta", "pending", "later", "taken", "placed", "verdicts", "shapes", "feasible", "names")
 PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
-CLUSTER_KINDS = ("config", "schedulers", "keeper", "dealt")
+CLUSTER_KINDS = ("config", "schedulers", "keeper", "dealt", "quarantine")
+
+TYPES = {
+    "meta": "hash", "pending": "zset", "later": "zset", "taken": "hash", "placed": "hash", "verdicts": "list",
+    "shapes": "hash", "feasible": "hash", "names": "set", "slots": "hash", "free": "string", "left": "hash",
+    "nodes": "hash", "alive": "hash", "lost": "set", "config": "hash", "schedulers": "hash", "keeper": "hash",
+    "dealt": "hash", "quarantine": "zset", "task": "hash", "inbox": "list", "stats": "hash",
+}  # fmt: skip
+"""What Redis says the type of a key of each kind is; every script checks its keys before it does anything."""
+
+NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted"), "keeper": ("epoch",)}
+"""Fields that scripts count in."""
 
 
 class Keys:
@@ -37,6 +50,11 @@ class Keys:
                 raise errors.BrokenContract(f"no partition key {kind}")
             key = self._partitions[number, kind] = f"parsync:{{{self.cluster}:p{number}}}:{kind}"
         return key
+
+    def number_of(self, key: str) -> int | None:
+        """The number of the partition that a key is of, None for any other key."""
+        match = re.match(r"parsync:\{[^{}]*:p(\d+)\}:", key)
+        return int(match[1]) if match else None
 
     def shared(self, kind: str) -> str:
         """A key of the cluster as a whole."""

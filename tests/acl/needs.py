@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterator
 
 from parsync_redis.store.commands import ALL
+from parsync_redis.store.quarantine import COMES_BACK
 from parsync_redis.store.scripts import Script
+from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"redis\.call\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
 _DEFINED = re.compile(r"local function (\w+)\([^)]*\)\n(.*?)\nend\n", re.DOTALL)
-_QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer")
-_CLUSTER = ("configure", "deal_node", "renew_scheduler")
+_QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "mend_task")
+_CLUSTER = ("configure", "deal_node", "renew_scheduler", "quarantine")
+_MENDED = ("slots", "left", "nodes", "alive")
 
 
 def family(verb: str) -> str:
@@ -28,7 +31,24 @@ def uses(script: Script) -> set[tuple[str, str]]:
 def _uses(script: Script) -> Iterator[tuple[str, str]]:
     for words, argument in _CALL.findall(_live(script.text)):
         for command in re.findall(r"'(\w+)'", words):
-            yield command, _kind(script, argument)
+            if argument == "any":
+                yield from ((command, kind) for kind in _any(script, command))
+            else:
+                yield command, _kind(script, argument)
+
+
+def _any(script: Script, command: str) -> list[str]:
+    """The kinds of key that a command is called on which takes more than one: a library's, or a mend's."""
+    where = family(script.verb)
+    if command == "TYPE":
+        return []  # of every key of a script: granted with EVALSHA
+    if script.verb == "discard":
+        counted = [kind for kind in COMES_BACK if kind in NUMBERS]
+        kinds = {"DEL": [*COMES_BACK, "stats"], "HGET": counted}.get(command, [])
+        return [f"{'q0' if kind in QUEUE_KINDS else ''}:{kind}" for kind in kinds]
+    if command == "HMGET":
+        return [f"{where}:{key}" for key in script.keys if key in NUMBERS]
+    return [f"{where}:{kind}" for kind in (script.keys if command == "DEL" else _MENDED)]
 
 
 def _live(text: str) -> str:

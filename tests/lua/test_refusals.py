@@ -38,6 +38,10 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
         "configure": commands.configure({"partitions": 1}),
         "deal_node": commands.deal_node("n1", 2, "", 4, 1.0),
         "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
+        "quarantine": commands.quarantine(b"something", 10),
+        "discard": commands.discard(drive.keys.queue("names"), "names"),
+        "mend_partition": commands.mend_partition(0),
+        "mend_task": commands.mend_task("a", "why"),
     }
 
 
@@ -53,7 +57,10 @@ def busy(drive: Driver) -> Driver:
     return drive
 
 
-WELL_FORMED = {("offer", "one more argument"), ("configure", "no arguments"), ("commit", "one more key")}
+WELL_FORMED = {
+    ("offer", "one more argument"), ("configure", "no arguments"), ("commit", "one more key"),
+    ("discard", "one more argument"), ("mend_partition", "one less argument"), ("mend_partition", "no arguments"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])

@@ -1,0 +1,38 @@
+-- mend_task: a task whose record and indexes do not say the same, which no script can have brought about, is mended.
+-- KEYS: pending later taken placed verdicts task
+-- ARGV: id retention_s why
+-- RETURNS: sound (they say the same: nothing was changed), gone (no record), pending, failed (its record cannot be run), or
+--   the final state that it has
+-- ERRORS: PSARGS PSRECORD
+-- INVARIANT: after it the task is in the indexes that its state names, and in no others.
+-- ATOMICITY: whole; pending is a fence, so that what still runs of it changes nothing.
+-- COMPLEXITY: O(log pending)
+--- @include arguments
+--- @include queue
+--- @include record
+local bad = bad_count('mend_task', 6, 3)
+if bad then return bad end
+local pending, later, taken, placed, verdicts, key = unpack(KEYS)
+local id, retention_s, why = unpack(ARGV)
+local state, attempt, needs, scheduler, p, node, slot, inc = unpack(redis.call('HMGET', key, 'state', 'attempt', 'needs',
+  'scheduler', 'partition', 'node', 'slot', 'inc'))
+local owner, place = redis.call('HGET', taken, id), redis.call('HGET', placed, id)
+local waits = redis.call('ZSCORE', pending, id) or redis.call('ZSCORE', later, id)
+local at = string.format('p%s %s/%s inc=%s attempt=%s', p or '', node or '', slot or '', inc or '', attempt or '')
+local home = {pending = waits, taken = owner and owner == scheduler, placed = place == at, running = place == at}
+local lists = (waits and 1 or 0) + (owner and 1 or 0) + (place and 1 or 0)
+local broken = flaw(attempt, needs)
+if FINAL[state] and lists == 0 or not broken and home[state] and lists == 1 then return 'sound' end
+redis.call('HDEL', taken, id)
+redis.call('HDEL', placed, id)
+redis.call('ZREM', pending, id)
+redis.call('ZREM', later, id)
+if redis.call('EXISTS', key) == 0 then return 'gone' end
+if FINAL[state] then return state end
+if not broken then
+  to_pending(key, id, pending, later, nil)
+  return 'pending'
+end
+to_final(key, 'failed', now_ms(), why .. ': ' .. broken, retention_s)
+to_verdict(verdicts, id, 'failed', why .. ': ' .. broken)
+return 'failed'
