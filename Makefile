@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit bench-celery chaos-many chaos-mutants compose-test wheel lock clean
+.PHONY: help demo test lint unit bench-celery chaos chaos-many chaos-mutants compose-test wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ lint: $(STAMP) ## ruff and mypy --strict
 
 bench-celery: $(STAMP) ## no-op tasks through 4 solo workers: plain Celery, then parsync, and the ratio
 	@$(BIN)/parsync bench celery $(ARGS)
+
+chaos: $(STAMP) ## a stack of real processes under random faults, and its history checked (SECONDS=300 SEED=1)
+	@$(BIN)/python -m tests.chaos.real run --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) $(ARGS)
 
 chaos-many: $(STAMP) ## N seeded schedules of faults against a real server, from SEED on (N=1000 SEED=1)
 	@$(BIN)/python -m tests.chaos many -n $(or $(N),1000) --seed $(or $(SEED),1) $(ARGS)

@@ -1,0 +1,159 @@
+"""Clients that submit without end, ask again until they know, and watch how their tasks end."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from parsync_redis import ParsyncClient
+from parsync_redis.errors import InvalidInput, ParsyncError, ServerUnreachable
+from parsync_redis.store.store import Store
+
+from .history import FINAL
+
+WORK = "tests.chaos.real.app.work"
+
+
+def mixed(dice: random.Random) -> dict[str, Any]:
+    """A task as the chaos wants it: mostly short, some long, some with several slots, resources or labels."""
+    kind = dice.random()
+    task: dict[str, Any] = {"args": [round(dice.uniform(0.0, 0.5), 2)], "priority": dice.randrange(10)}
+    if kind < 0.04:
+        task["args"] = [dice.uniform(2.0, 5.0)]
+    elif kind < 0.16:
+        task["slots"] = 2
+    elif kind < 0.28:
+        task["resources"] = {"mem": "1GiB"}
+    elif kind < 0.36:
+        task["require"] = {"zone": dice.choice("ab")}
+    return {**task, "wait_for_capacity": True}
+
+
+@dataclass(slots=True)
+class Book:
+    """What clients know, shared by all of them; `final` is the first final state that was seen of a task."""
+
+    acknowledged: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+    final: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, str] = field(default_factory=dict)
+    errors: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def open(self) -> set[str]:
+        """Acknowledged tasks that were not seen to end."""
+        with self.lock:
+            return self.acknowledged - self.final.keys()
+
+    def see(self, id: str, state: str) -> None:
+        """A state of a task was read."""
+        with self.lock:
+            before = self.final.get(id)
+            if before is None and state in FINAL:
+                self.final[id] = state
+            elif before is not None and state != before:
+                self.changed[id] = f"{before}, then {state}"
+
+
+class Client(threading.Thread):
+    """Submits tasks, `rate` a second as long as fewer than `window` are open, until it is stopped."""
+
+    def __init__(
+        self, url: str, cluster: str, name: str, book: Book, rate: float, window: int, seed: int,
+        make: Callable[[random.Random], dict[str, Any]] = mixed, cancels: float = 0.02,
+    ) -> None:  # fmt: skip
+        super().__init__(name=name, daemon=True)
+        self.book, self.rate, self.window, self.cancels = book, rate, window, cancels
+        self._make, self._dice = make, random.Random(f"{seed} {name}")
+        self._client = ParsyncClient.from_url(url, cluster)
+        self._client.patience_s = 1.0
+        self._halt = threading.Event()
+        self.broken: Exception | None = None
+
+    def run(self) -> None:
+        """Submits until stopped; whatever happens to the server, it goes on."""
+        number, due_s = 0, time.monotonic()
+        while not self._halt.is_set() and self.broken is None:
+            if len(self.book.open) >= self.window:
+                due_s = time.monotonic()
+                self._halt.wait(0.02)
+                continue
+            number += 1
+            self._submit(f"{self.name}-{number}")
+            due_s = max(due_s + 1 / self.rate, time.monotonic() - 1.0)
+            self._halt.wait(max(0.0, due_s - time.monotonic()))
+        self._client.close()
+
+    def _submit(self, id: str) -> None:
+        """Submits until it is acknowledged: the same id is the same task. Now and then it gives up, and never knows."""
+        task, asked = self._make(self._dice), 0
+        while True:
+            asked += 1
+            try:
+                self._client.submit(WORK, id=id, **task)
+            except InvalidInput as error:
+                self.broken = error
+                return
+            except ParsyncError as error:
+                with self.book.lock:
+                    self.book.errors[type(error).__name__] += 1
+                    if isinstance(error, ServerUnreachable):
+                        self.book.unknown.add(id)
+                if self._halt.is_set() or self._dice.random() < 0.1:
+                    return
+                self._halt.wait(0.1)
+                continue
+            with self.book.lock:
+                self.book.acknowledged.add(id)
+                self.book.unknown.discard(id)
+            break
+        if self._dice.random() < self.cancels:
+            self._cancel(id)
+
+    def _cancel(self, id: str) -> None:
+        try:
+            self._client.cancel(id)
+        except ParsyncError as error:
+            with self.book.lock:
+                self.book.errors[f"cancel {type(error).__name__}"] += 1
+
+    def stop(self) -> None:
+        """Submits no more."""
+        self._halt.set()
+
+
+class Watcher(threading.Thread):
+    """Reads the states of open tasks, past all lines; the server may be away."""
+
+    def __init__(self, store: Store, book: Book) -> None:
+        super().__init__(name="watcher", daemon=True)
+        self._store, self._book = store, book
+        self._halt = threading.Event()
+
+    def run(self) -> None:
+        """Looks some times a second."""
+        while not self._halt.wait(0.1):
+            self.look()
+
+    def look(self) -> None:
+        """One look."""
+        ids = sorted(self._book.open)
+        try:
+            for at in range(0, len(ids), 500):
+                some = ids[at : at + 500]
+                for id, state in zip(some, self._store.states(some), strict=True):
+                    self._book.see(id, state)
+        except ParsyncError:
+            return  # the server is away: later
+
+    def stop(self) -> None:
+        """Looks no more."""
+        self._halt.set()
+        self.join(timeout=10)
+        self._store.client.close()

@@ -1,0 +1,348 @@
+"""The faults: what happens to processes, lines and the server, drawn by seed. Each heals by itself after a while."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import redis
+from redis.exceptions import RedisError
+
+from parsync_redis.cli.stack import Process
+from parsync_redis.store.store import connect
+
+from .proxy import MODES, Line
+from .stack import LEASE_S, Member, Stack, children, send
+
+MOST_WORKERS: Final = 2
+MOST_SCHEDULERS: Final = 2
+"""How many of a kind a fault may be upon at one time: some must be there to take over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A node whose processes were all killed, when, and until when it stayed away."""
+
+    node: str
+    at_s: float
+    until_s: float
+
+
+class Storm:
+    """Draws faults for a stack and lets them heal. `say` hears a line for each."""
+
+    def __init__(self, stack: Stack, lines: dict[str, Line], seed: int, say: Callable[[str], None]) -> None:
+        self.stack, self.lines, self.say = stack, lines, say
+        self.dice = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self.kills: list[Kill] = []
+        self.troubles: list[tuple[float, float]] = []  # when the server, a keeper or a line was in trouble: from, until
+        self.server_up_s: list[float] = []
+        self._server_busy = False
+        self._busy_lines: set[str] = set()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._admin = connect(stack.server.url, timeout_s=2.0)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def later(self, seconds: float, do: Callable[[], None]) -> None:
+        """Has something done by `step`, after so long."""
+        heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), do))
+
+    def step(self) -> None:
+        """Does what is due, and starts again who has ended by himself."""
+        while self._due and self._due[0][0] <= time.monotonic():
+            heapq.heappop(self._due)[2]()
+        self.stack.supervise()
+
+    def calm(self) -> bool:
+        """Everything heals now; False as long as somebody is still on his way out."""
+        due, self._due = self._due, []
+        for _, _, do in sorted(due):
+            do()
+        for line in self.lines.values():
+            line.heal()
+        return not self._due
+
+    # -- drawing -----------------------------------------------------------------------------------------------------
+
+    def strike(self) -> None:
+        """One fault, of a kind that can be now."""
+        kinds = list(FAULTS)
+        while kinds:
+            kind = self.dice.choices(kinds, [FAULTS[kind][0] for kind in kinds])[0]
+            what = FAULTS[kind][1](self)
+            if what:
+                self.counts[kind] += 1
+                self.say(f"{kind}: {what}")
+                return
+            kinds.remove(kind)
+
+    def _free(self, worker: bool) -> list[Member]:
+        """Members that a fault may be laid upon."""
+        kind = [m for m in self.stack.members.values() if m.name.startswith("scheduler") != worker]
+        free = [member for member in kind if member.alive and not member.busy]
+        return free if len(kind) - len(free) < (MOST_WORKERS if worker else MOST_SCHEDULERS) else []
+
+    def _one(self, worker: bool) -> Member | None:
+        free = self._free(worker)
+        return self.dice.choice(free) if free else None
+
+    def _keeper(self) -> Member | None:
+        try:
+            text = self._admin.hget("parsync:{chaos}:keeper", "holder") or b""
+        except RedisError:
+            return None
+        name = text.decode().partition(" ")[0]  # type: ignore[union-attr]
+        return next((member for member in self._free(worker=False) if member.name == name), None)
+
+    def _trouble(self, seconds: float) -> None:
+        now_s = time.monotonic()
+        self.troubles.append((now_s, now_s + seconds))
+
+    def _back_after(self, member: Member, seconds: float) -> None:
+        """The member's place is taken by a new process after so long."""
+        member.busy = True
+
+        def back() -> None:
+            self.stack.launch(member.name)
+            member.busy = False
+
+        self.later(seconds, back)
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    def kill_worker(self) -> str | None:
+        """SIGKILL to a worker and all its processes."""
+        if (member := self._one(worker=True)) is None:
+            return None
+        away_s = self.dice.uniform(0.1, 4 * LEASE_S)
+        now_s = time.monotonic()
+        self.stack.signal(_process(member), signal.SIGKILL)
+        self.kills.append(Kill(member.name, now_s, now_s + away_s))
+        self._back_after(member, away_s)
+        return f"{member.name}, away {away_s:.1f} s"
+
+    def kill_main(self) -> str | None:
+        """SIGKILL to a worker's main process only: its pool processes are orphans."""
+        if (member := self._one(worker=True)) is None:
+            return None
+        away_s = self.dice.uniform(0.1, 2 * LEASE_S)
+        send(_process(member).popen.pid, signal.SIGKILL)
+        self._back_after(member, away_s)
+        return f"{member.name}, away {away_s:.1f} s"
+
+    def kill_child(self) -> str | None:
+        """SIGKILL to one pool process."""
+        pids = {pid: m.name for m in self._free(worker=True) for pid in children(_process(m).popen.pid)}
+        if not pids:
+            return None
+        pid = self.dice.choice(sorted(pids))
+        send(pid, signal.SIGKILL)
+        return f"{pid} of {pids[pid]}"
+
+    def kill_scheduler(self) -> str | None:
+        """SIGKILL to a scheduler."""
+        return self._kill_scheduler(self._one(worker=False))
+
+    def kill_keeper(self) -> str | None:
+        """SIGKILL to the keeper."""
+        return self._kill_scheduler(self._keeper())
+
+    def _kill_scheduler(self, member: Member | None) -> str | None:
+        if member is None:
+            return None
+        away_s = self.dice.uniform(0.1, 3 * LEASE_S)
+        self._trouble(2 * LEASE_S)
+        self.stack.signal(_process(member), signal.SIGKILL)
+        self._back_after(member, away_s)
+        return f"{member.name}, away {away_s:.1f} s"
+
+    def pause(self, member: Member | None, what: str = "") -> str | None:
+        """SIGSTOP for a third of a lease to two leases, then SIGCONT."""
+        if member is None:
+            return None
+        process, seconds = _process(member), self.dice.uniform(0.3, 2.0) * LEASE_S
+        if not what:
+            self._trouble(seconds + LEASE_S)
+        member.busy = True
+        self.stack.signal(process, signal.SIGSTOP)
+
+        def go_on() -> None:
+            self.stack.signal(process, signal.SIGCONT)
+            member.busy = False
+
+        self.later(seconds, go_on)
+        return f"{member.name} for {seconds:.1f} s"
+
+    def zombie(self) -> str | None:
+        """A worker is stopped, another takes its name, and then the first goes on."""
+        if (member := self._one(worker=True)) is None:
+            return None
+        process, seconds = _process(member), self.dice.uniform(1.0, 2.5) * LEASE_S
+        self.stack.signal(process, signal.SIGSTOP)
+        self._back_after(member, 0.1)
+        self.later(seconds, lambda: self.stack.signal(process, signal.SIGCONT))
+        return f"{member.name}, the old one goes on after {seconds:.1f} s"
+
+    def terminate(self, worker: bool) -> str | None:
+        """SIGTERM: it leaves in order, and another takes its name."""
+        if (member := self._one(worker)) is None:
+            return None
+        process, deadline = _process(member), time.monotonic() + 15
+        member.busy = True
+        process.send(signal.SIGTERM)
+
+        def again() -> None:
+            if process.alive and time.monotonic() < deadline:
+                self.later(0.1, again)
+                return
+            self.stack.signal(process, signal.SIGKILL)
+            self.stack.launch(member.name)
+            member.busy = False
+
+        self.later(0.1, again)
+        return member.name
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def line(self) -> str | None:
+        """A line does what networks do, for a while."""
+        free = [name for name in self.lines if name not in self._busy_lines]
+        if not free or len(self._busy_lines) >= 2:
+            return None
+        name, mode = self.dice.choice(sorted(free)), self.dice.choice((*MODES, "reset"))
+        seconds, cuts = self.dice.uniform(0.2, 2.0) * LEASE_S, self.dice.randint(1, 4)
+        line = self.lines[name]
+        if mode == "reset":
+            line.reset()
+            return f"{name} reset"
+        if not name.startswith("n"):
+            self._trouble(seconds + LEASE_S)
+        self._busy_lines.add(name)
+        line.turn(mode, cuts, seconds=self.dice.uniform(0.05, 0.5))
+
+        def heal() -> None:
+            line.heal()
+            self._busy_lines.discard(name)
+
+        self.later(seconds, heal)
+        return f"{name} {mode} for {seconds:.1f} s" + (f", {cuts} times" if mode.startswith("cut") else "")
+
+    # -- the server --------------------------------------------------------------------------------------------------
+
+    def kill_server(self) -> str | None:
+        """SIGKILL to the server; it starts again on its files."""
+        if self._server_busy:
+            return None
+        self._server_busy = True
+        away_s = self.dice.uniform(0.0, 1.5)
+        self._trouble(away_s + 2 * LEASE_S)
+        self.stack.server.process.kill()
+        self.stack.server.process.wait()
+
+        def back() -> None:
+            self.stack.server.restart(kill=True)
+            self.server_up_s.append(time.monotonic())
+            self._server_busy = False
+
+        self.later(away_s, back)
+        return f"away {away_s:.1f} s"
+
+    def stop_server(self) -> str | None:
+        """SIGSTOP to the server for up to one and a half leases."""
+        if self._server_busy:
+            return None
+        self._server_busy = True
+        pid, seconds = self.stack.server.process.pid, self.dice.uniform(0.2, 1.5) * LEASE_S
+        self._trouble(seconds + 2 * LEASE_S)
+        send(pid, signal.SIGSTOP)
+
+        def go_on() -> None:
+            send(pid, signal.SIGCONT)
+            self._server_busy = False
+
+        self.later(seconds, go_on)
+        return f"for {seconds:.1f} s"
+
+    def _admin_call(self, what: str, *words: Any) -> str | None:
+        if self._server_busy:
+            return None
+        try:
+            self._admin.execute_command(*words)
+        except redis.exceptions.ResponseError as error:
+            return f"{what} ({error})"
+        except RedisError:
+            return None
+        return what
+
+    def flush_scripts(self) -> str | None:
+        """SCRIPT FLUSH."""
+        return self._admin_call("all of them", "SCRIPT", "FLUSH")
+
+    def kill_clients(self) -> str | None:
+        """CLIENT KILL, of ordinary connections or of subscribers."""
+        kind = self.dice.choice(("normal", "pubsub"))
+        return self._admin_call(kind, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+
+    def pause_clients(self) -> str | None:
+        """CLIENT PAUSE, of all or of who writes."""
+        ms, kind = self.dice.randint(200, 1500), self.dice.choice(("WRITE", "ALL"))
+        self._trouble(ms / 1000 + LEASE_S)
+        return self._admin_call(f"{kind} for {ms} ms", "CLIENT", "PAUSE", ms, kind)
+
+    def rewrite(self) -> str | None:
+        """The append-only file is rewritten."""
+        return self._admin_call("begun", "BGREWRITEAOF")
+
+    def fill_memory(self) -> str | None:
+        """The server's memory is full for a while."""
+        seconds = self.dice.uniform(0.3, 1.5) * LEASE_S
+        if self._admin_call("", "CONFIG", "SET", "maxmemory", 1) is None:
+            return None
+        self._trouble(seconds + LEASE_S)
+        self.later(seconds, self._empty_memory)
+        return f"for {seconds:.1f} s"
+
+    def _empty_memory(self) -> None:
+        try:
+            self._admin.execute_command("CONFIG", "SET", "maxmemory", 0)
+        except RedisError:
+            self.later(0.2, self._empty_memory)  # the server is away; one that was killed has forgotten it, too
+
+
+def _process(member: Member) -> Process:
+    assert member.process is not None
+    return member.process
+
+
+FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
+    "kill worker": (3.0, Storm.kill_worker),
+    "kill worker's main process": (2.0, Storm.kill_main),
+    "kill pool process": (4.0, Storm.kill_child),
+    "kill scheduler": (2.0, Storm.kill_scheduler),
+    "kill keeper": (2.0, Storm.kill_keeper),
+    "kill server": (1.5, Storm.kill_server),
+    "stop server": (1.0, Storm.stop_server),
+    "stop worker": (3.0, lambda storm: storm.pause(storm._one(worker=True), "worker")),
+    "stop scheduler": (1.5, lambda storm: storm.pause(storm._one(worker=False))),
+    "stop keeper": (1.0, lambda storm: storm.pause(storm._keeper())),
+    "zombie": (2.0, Storm.zombie),
+    "terminate worker": (1.5, lambda storm: storm.terminate(worker=True)),
+    "terminate scheduler": (1.0, lambda storm: storm.terminate(worker=False)),
+    "line": (12.0, Storm.line),
+    "flush scripts": (1.5, Storm.flush_scripts),
+    "kill connections": (2.0, Storm.kill_clients),
+    "pause connections": (1.0, Storm.pause_clients),
+    "rewrite append-only file": (0.5, Storm.rewrite),
+    "memory full": (1.0, Storm.fill_memory),
+}
+"""What may happen: how often, and what does it. It says what it did, or None if it cannot be now."""

@@ -1,0 +1,213 @@
+"""One run of the chaos: a stack, clients, a storm of faults, then calm; and what came of it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from parsync_redis.observe.audit import audit
+from parsync_redis.store.store import Store
+
+from .app import TICKS
+from .clients import Book, Client, Watcher
+from .faults import Kill, Storm
+from .history import (
+    Event,
+    Run,
+    check_leases,
+    check_runs,
+    check_task,
+    read_calls,
+    read_ticks,
+    slots_by_attempt,
+)  # fmt: skip
+from .recorder import Recorder
+from .stack import CLUSTER, LEASE_S, PARTITIONS, Stack
+
+Say = Callable[[str], None]
+DRAIN_S = 90.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to: figures, and what broke a promise."""
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+
+
+def play(seconds: float, seed: int, folder: Path, say: Say, every_s: float = 1.0, rate: float = 12.0) -> Outcome:
+    """Runs the storm for so long, lets it calm down, and checks everything."""
+    shutil.rmtree(folder, ignore_errors=True)
+    stack, book, outcome = Stack(folder, seed), Book(), Outcome()
+    begun_s = time.monotonic()
+    clients: list[Client] = []
+    folder.mkdir(parents=True)
+    end_recording = Recorder(folder, "client").watch()
+    try:
+        stack.start()
+        lines = {name: member.line for name, member in stack.members.items()}
+        lines |= {name: stack.proxy.line(seed) for name in ("client-a", "client-b")}
+        clients += [
+            Client(stack.url_by(lines[name]), CLUSTER, name, book, rate / 2, window=60, seed=seed)
+            for name in ("client-a", "client-b")
+        ]
+        watcher = Watcher(stack.store(), book)
+        for thread in (*clients, watcher):
+            thread.start()
+        storm = Storm(stack, lines, seed, lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"))
+        _storm(storm, book, seconds, every_s, say)
+        _calm(storm, stack, clients, watcher, book, outcome, say)
+    finally:
+        for client in clients:
+            client.stop()
+        stack.stop()
+        end_recording()
+    _check(stack, storm, book, outcome)
+    outcome.figures["seconds"] = round(time.monotonic() - begun_s)
+    return outcome
+
+
+def _storm(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -> None:
+    """Faults about every `every_s`, the first after a moment of peace."""
+    end_s = time.monotonic() + seconds
+    next_s = time.monotonic() + 1.0
+    show_s = time.monotonic() + 10.0
+    while (now_s := time.monotonic()) < end_s:
+        storm.step()
+        if now_s >= next_s:
+            next_s = now_s + storm.dice.uniform(0.5, 1.5) * every_s
+            storm.strike()
+        if now_s >= show_s:
+            show_s = now_s + 10.0
+            say(f"          {sum(storm.counts.values())} faults, {len(book.acknowledged)} tasks, {len(book.open)} open")
+        time.sleep(0.02)
+
+
+def _calm(
+    storm: Storm, stack: Stack, clients: list[Client], watcher: Watcher, book: Book, outcome: Outcome, say: Say
+) -> None:
+    """Ends the storm; every task must end, every slot must come free within two leases, and the audit must be clean."""
+    for client in clients:
+        client.stop()
+    while not storm.calm():
+        time.sleep(0.1)
+    stack.await_up()
+    for client in clients:
+        client.join(timeout=30)
+    say(f"calm: {len(book.open)} tasks are open")
+    deadline = time.monotonic() + DRAIN_S
+    while book.open and time.monotonic() < deadline:
+        stack.supervise()
+        time.sleep(0.1)
+    store = stack.store()
+    ended_s, leaks = time.monotonic(), ["not looked"]
+    while leaks and time.monotonic() < ended_s + 2 * LEASE_S + 1.0:
+        time.sleep(0.1)
+        leaks = _leases(store) + audit(store)
+    watcher.stop()
+    everything = sorted(book.acknowledged | book.unknown)
+    states = [state for at in range(0, len(everything), 500) for state in store.states(everything[at : at + 500])]
+    for id, state in zip(everything, states, strict=True):
+        book.see(id, state or "gone")
+    ends = dict(zip(everything, states, strict=True))
+    store.client.close()
+    outcome.figures["end_s"] = time.monotonic()
+    outcome.figures["ends"] = ends
+    outcome.figures["leaked"] = len(leaks)
+    outcome.broken += [f"promise 3 or 6, two leases after the last end: {leak}" for leak in leaks]
+
+
+def _leases(store: Store) -> list[str]:
+    return [f"{lease}" for p in range(PARTITIONS) for lease in store.leases(p, store.nodes(p).values())]
+
+
+# -- what came of it ---------------------------------------------------------------------------------------------------
+
+
+def events_of(folder: Path) -> Iterator[Event]:
+    """Every recorded call."""
+    for path in sorted(folder.glob("calls-*.log")):
+        with path.open(encoding="utf-8") as lines:
+            yield from read_calls(path.stem.removeprefix("calls-"), lines)
+
+
+def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
+    events = list(events_of(stack.folder))
+    with (stack.folder / TICKS).open(encoding="utf-8") as lines:
+        runs = read_ticks(lines)
+    ends, end_s = outcome.figures.pop("ends"), outcome.figures.pop("end_s")
+    lost = sorted(id for id in book.acknowledged if id not in book.final)
+    outcome.broken += [f"promise 1: task {id} was acknowledged and is {ends[id] or 'gone'}" for id in lost]
+    outcome.broken += [f"promise 1: task {id} was {change}" for id, change in sorted(book.changed.items())]
+    twice = [*check_leases(events), *check_runs(runs, slots_by_attempt(events))]
+    outcome.broken += twice
+    by_task: dict[str, list[Event]] = {}
+    for event in events:
+        by_task.setdefault(event.task, []).append(event)
+    checked = {id: check_task(by_task.get(id, []), state or "none", end_s) for id, state in ends.items()}
+    wrong = {id: why for id, why in checked.items() if why}
+    outcome.broken += [f"task {id}: {why}" for id, why in wrong.items()]
+    accepted = Counter(event.task for event in events if (event.verb, event.word) == ("finish", "ok"))
+    ran = {run.task for run in runs}
+    elsewhere = moved_after(storm.kills, storm.troubles, runs)
+    placed = [first_after(up_s, events) for up_s in storm.server_up_s]
+    outcome.figures |= {
+        "faults": sum(storm.counts.values()),
+        "tasks": len(ends),
+        "acknowledged": len(book.acknowledged),
+        "ended": dict(Counter(ends.values())),
+        "lost": len(lost),
+        "double_booked": len(twice),
+        "double_accepted": sum(count - 1 for count in accepted.values()) + len(book.changed),
+        "histories_wrong": len(wrong),
+        "runs_per_task": round(len(runs) / max(1, len(ran)), 3),
+        "events": len(events),
+        "killed_nodes": len(storm.kills),
+        "moved_leases": percentiles([seconds / LEASE_S for seconds in elsewhere]),
+        "first_placement_s": percentiles([seconds for seconds in placed if seconds is not None]),
+        "server_kills": len(storm.server_up_s),
+        "died_by_themselves": len(stack.deaths),
+        "client_errors": dict(book.errors),
+        "by_kind": dict(sorted(storm.counts.items())),
+    }
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """p50, p99 and the largest, and of how many; {} of none."""
+    if not values:
+        return {}
+    ordered = sorted(values)
+    return {
+        "n": len(ordered), "p50": round(ordered[len(ordered) // 2], 2),
+        "p99": round(ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))], 2), "max": round(ordered[-1], 2),
+    }  # fmt: skip
+
+
+def moved_after(kills: list[Kill], troubles: list[tuple[float, float]], runs: list[Run]) -> list[float]:
+    """Seconds from the kill of a node until each task that ran there runs again.
+
+    Kills within two leases of which the server, a keeper or a scheduler's line was in trouble as well are left out, and
+    those of a node that was back before: what is promised for one fault is measured for one fault.
+    """
+    found = []
+    for kill in kills:
+        until_s = kill.at_s + 2 * LEASE_S
+        if kill.until_s < until_s or any(begin < until_s and end > kill.at_s for begin, end in troubles):
+            continue
+        for run in runs:
+            if run.node == kill.node and not run.ended and run.began_s <= kill.at_s and run.last_s > kill.at_s - 0.5:
+                later = [other.began_s for other in runs if other.task == run.task and other.began_s > kill.at_s]
+                found += [min(later) - kill.at_s] if later else []
+    return found
+
+
+def first_after(up_s: float, events: list[Event]) -> float | None:
+    """Seconds from when the server was up again until a claim was won."""
+    won = [event.back_s for event in events if event.verb == "commit" and event.word == "held" and event.back_s > up_s]
+    return min(won) - up_s if won else None

@@ -1,0 +1,96 @@
+"""Writes down every call of some scripts as it is made and answered: what layer 4 checks.
+
+A line of JSON a call and one a reply, in a file for each process:
+
+    ["call", NUMBER, SECONDS, VERB, [{argument: text}, ...]]    an item for each task or lease that it is about
+    ["reply", NUMBER, SECONDS, [word, ...]]                     a word an item
+
+A call without a reply is unknown: it may have happened, or not. Seconds are monotonic, those of one machine. The names
+of arguments are those of the script's header.
+"""
+
+import itertools
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from parsync_redis.store.commands import Call, Judged
+from parsync_redis.store.scripts import lua_folder, read_header
+from parsync_redis.store.store import Store
+
+VERBS: Final = ("submit", "cancel", "commit", "start", "finish", "requeue", "release")
+FOLDER: Final = "CHAOS_FOLDER"
+_LEFT_OUT: Final = ("message",)
+
+
+@cache
+def arguments(verb: str) -> tuple[list[str], list[str]]:
+    """The names of a script's arguments, by its header: those that come once, those that come for each item."""
+    argv = read_header(verb, (lua_folder() / f"{verb}.lua").read_text(encoding="utf-8"))["ARGV"]
+    once, _, each = argv.partition("(")
+    return once.split(), each.partition(")")[0].split()
+
+
+def items_of(call: Call[Any]) -> list[dict[str, str]]:
+    """What a call is about: an item of arguments for each task or lease."""
+    once, each = arguments(call.script.verb)
+    words = [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in call.args]
+    if not each:
+        return [dict(zip(once, words, strict=True))]
+    rows = zip(*[iter(words[len(once) :])] * len(each), strict=True)
+    return [{name: word for name, word in zip(each, row, strict=True) if name not in _LEFT_OUT} for row in rows]
+
+
+def words_of(reply: Any) -> list[str]:
+    """A word an item."""
+    if isinstance(reply, Judged):
+        return [str(verdict.word) for verdict in reply.verdicts]
+    return [reply[0]] if isinstance(reply, tuple) else [re.sub(r"\W.*", "", word) for word in reply]
+
+
+class Recorder:
+    """Appends lines to the file of this process, also after a fork."""
+
+    def __init__(self, folder: Path, who: str) -> None:
+        self._folder, self._who, self._pid, self._fd = folder, who, 0, -1
+        self._numbers = itertools.count(1)
+
+    def _write(self, line: list[Any]) -> None:
+        if os.getpid() != self._pid:
+            self._pid = os.getpid()
+            path = self._folder / f"calls-{self._who}-{self._pid}.log"
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(self._fd, json.dumps(line).encode() + b"\n")
+
+    def watch(self) -> Callable[[], None]:
+        """From now on every call of this process is written down, until what is returned is called."""
+        run_all = Store.run_all
+
+        def recorded(store: Store, calls: Sequence[Call[Any]]) -> list[Any]:
+            numbers = {i: next(self._numbers) for i, call in enumerate(calls) if call.script.verb in VERBS}
+            for i, number in numbers.items():
+                call = calls[i]
+                self._write(["call", number, time.monotonic(), call.script.verb, items_of(call)])
+            replies = run_all(store, calls)
+            now_s = time.monotonic()
+            for i, number in numbers.items():
+                words = words_of(replies[i]) if calls[i].script.verb != "cancel" else [replies[i][0]]
+                self._write(["reply", number, now_s, words])
+            return replies
+
+        def end() -> None:
+            Store.run_all = run_all  # type: ignore[method-assign]
+
+        Store.run_all = recorded  # type: ignore[method-assign]
+        return end
+
+
+def watch_this_process(who: str) -> None:
+    """Records if the environment names a folder."""
+    if folder := os.environ.get(FOLDER):
+        Recorder(Path(folder), who).watch()
