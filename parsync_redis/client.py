@@ -7,7 +7,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from .errors import InvalidInput, ServerUnreachable
+from .errors import InvalidInput, ServerReadOnly, ServerUnreachable
 from .model.ids import check_name
 from .model.task import FINAL, Submission, TaskState, TaskStatus
 from .model.views import Evenness, NodeView, PartitionView, measure_evenness
@@ -31,8 +31,9 @@ class ParsyncClient:
     """Submits tasks to a cluster and asks after them. Any thread may use it; close it, or use it in a `with`.
 
     Its first request checks the server and the cluster's settings. Any request raises ServerUnreachable if no server
-    answers for `patience_s` seconds, ServerUnfit for a server that is too old or evicts keys, ClusterMismatch for
-    settings that differ from the running cluster's, InvalidInput for what cannot be.
+    answers for `patience_s` seconds, ServerReadOnly if for so long none takes writes, ServerFull at once, ServerUnfit
+    for a server that is too old or evicts keys, ClusterMismatch for settings that differ from the running cluster's,
+    InvalidInput for what cannot be.
     """
 
     def __init__(self, settings: Settings | None = None, patience_s: float = PATIENCE_S) -> None:
@@ -119,7 +120,7 @@ class ParsyncClient:
                     join_cluster(self.store, self.settings, create=False)
                     self._checked = True
                 return request()
-            except ServerUnreachable:
+            except (ServerUnreachable, ServerReadOnly):  # a failover, perhaps: a replica becomes primary
                 if time.monotonic() + pause_s > deadline:
                     raise
             time.sleep(random.uniform(0.5, 1.0) * pause_s)

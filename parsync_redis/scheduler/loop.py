@@ -21,6 +21,7 @@ from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
 from ..store.commands import Call, Judged, Snapshot, Took
 from ..store.store import Store
+from ..store.trouble import Patience
 from .core import GIVE_BACK_MS, Core, Plan
 from .keeper import untake
 from .membership import Membership
@@ -108,6 +109,8 @@ class Scheduler:
         self._compared_s = float("-inf")
         self._heard_s = time.monotonic()
         self._next_own_s = float("inf")
+        self._patience = Patience(log, f"scheduler {self.name}")
+        self._run_id = ""
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
@@ -116,20 +119,20 @@ class Scheduler:
         self._enter()
         self.membership.start()
         log.info("scheduler %s runs in cluster %s", self.name, self.store.keys.cluster)
-        trouble_s = 0.0
+        trouble = False
         while not stop.is_set():
             try:
-                if trouble_s:
+                if trouble:
                     self._recover()
-                    trouble_s = 0.0
+                    trouble = False
                 self._turn()
             except (ParsyncError, RedisError, OSError) as error:
-                trouble_s = min(5.0, trouble_s * 2 or 0.1)
-                log.warning("scheduler %s: %s; again in about %.1f s", self.name, error, trouble_s)
-                stop.wait(random.uniform(0.5, 1.0) * trouble_s)
+                trouble = True
+                stop.wait(self._patience.pause_s(error))
         self._leave()
 
     def _enter(self) -> None:
+        self._run_id = self.store.run_id()
         self.membership.renew()
         self._ears.listen()
 
@@ -181,6 +184,10 @@ class Scheduler:
             if rank.joined != self._rank.joined:
                 log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
                 self._give_back_all()
+            elif rank.server not in (self._rank.server, self._run_id):
+                log.warning("scheduler %s: the server is another one now; its tasks are given back", self.name)
+                self._run_id = rank.server
+                self._give_back_all()
             self._rank = rank
             self.core.on_members(rank.ordinal, rank.members)
         self._own_clock()
@@ -220,8 +227,10 @@ class Scheduler:
             waiter = self.name if p in plan.ask else ""
             calls.append(commands.read_partition(p, self.core.view.partitions[p].version, waiter))
         if plan.take:
-            calls.append(commands.take(self.name, plan.take, f".{random.randrange(10**6)}"))
+            calls.append(commands.take(self.name, plan.take, f".{self.core.rng.integers(10**6)}"))
         replies = self.store.run_all(calls)
+        if plan.take or plan.commit:
+            self._patience.well()  # a full server lets other things pass
         now_s = time.monotonic()
         for reply in replies:
             if isinstance(reply, Judged):
@@ -245,9 +254,9 @@ class Scheduler:
 
     def _recover(self) -> None:
         """After an outage nothing in hand is certain: everything taken goes back, everything is read again."""
+        self._run_id = self.store.run_id()
         self._ears.listen()
         self._give_back_all()
-        log.info("scheduler %s is back", self.name)
 
     def _mine(self) -> list[str]:
         taken = self.store.client.hscan_iter(self.store.keys.queue("taken"), count=1000)

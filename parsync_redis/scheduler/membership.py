@@ -14,8 +14,11 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..store.cluster import ClusterConfig
+from ..store.losses import KEEP_S
 from ..store.store import Store
+from ..store.trouble import Patience
 from .keeper import Keeper
+from .marks import Marks
 from .standstill import Standstill
 
 log = logging.getLogger("parsync.scheduler")
@@ -27,13 +30,14 @@ Stats = Mapping[str, str | int | float]
 class Rank:
     """This scheduler is number `ordinal` of `members`; `epoch` grows with each change of the members.
 
-    `joined` grows each time it was taken for dead and came back.
+    `joined` grows each time it was taken for dead and came back; `server` is the run id of the server that answered.
     """
 
     ordinal: int
     members: int
     epoch: int
     joined: int
+    server: str = ""
 
 
 class Membership(threading.Thread):
@@ -48,6 +52,7 @@ class Membership(threading.Thread):
         self._holder = Standstill(config.lease_s / 2)  # two keepers are harmless, so that this may be short
         self._stale_holder = ""
         self._counters: dict[str, int] = {}
+        self._marks = Marks()
         self._run_id = ""
         self._sequence = 0
         self._done = threading.Event()
@@ -72,7 +77,8 @@ class Membership(threading.Thread):
         names = sorted(members.counters)
         came_back = members.counters[self.me] <= self._counters.get(self.me, 0)
         self._counters = dict(members.counters)
-        self.rank = Rank(names.index(self.me), len(names), members.epoch, self.rank.joined + came_back)
+        joined = self.rank.joined + came_back
+        self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, self._run_id)
         keeping = members.keeper.partition(" ")[0] == self.me
         if keeping and not self.keeping:
             log.info("%s is keeper now", self.me)
@@ -84,6 +90,7 @@ class Membership(threading.Thread):
     def run(self) -> None:
         """Renews eight times a lease; as keeper it also ticks N times a gap and does a pass with each renewal."""
         renew_s, next_renew_s, next_tick_s = self.config.lease_s / 8, 0.0, 0.0
+        patience = Patience(log, f"membership of {self.me}", renew_s)
         while not self._done.is_set():
             now_s = time.monotonic()
             try:
@@ -95,10 +102,10 @@ class Membership(threading.Thread):
                     self._poked.clear()
                     next_renew_s = now_s + renew_s
                     self._beat()
+                    patience.well()
             except (ParsyncError, RedisError, OSError) as error:
-                log.warning("membership: %s", error)
                 self._doubt()
-                self._done.wait(renew_s / 2)
+                self._done.wait(patience.pause_s(error))
             wait_s = min(next_renew_s, next_tick_s if self.keeping else next_renew_s) - time.monotonic()
             self._poked.wait(max(0.0, wait_s))
 
@@ -107,9 +114,9 @@ class Membership(threading.Thread):
         self.store.client.publish(self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}")
 
     def _beat(self) -> None:
-        if self.keeping:
-            self._notice_restart()
+        self._notice_restart()
         self.renew()
+        self._notice_loss()
         if self.keeping:
             self._keeper.work(time.monotonic, self._counters)
 
@@ -121,10 +128,26 @@ class Membership(threading.Thread):
 
     def _notice_restart(self) -> None:
         """A server that restarted or failed over gives everybody one lease; whom it was to hear of as lost, too."""
-        run_id = str(self.store.client.info("server").get("run_id", ""))
+        run_id = self.store.run_id()
         if run_id != self._run_id:
+            if self._run_id:
+                log.warning("the server restarted, or another took over: nobody is judged for one lease")
             self._run_id = run_id
-            self._keeper.reset()
+            self._doubt()
+
+    def _notice_loss(self) -> None:
+        """Says what the server has forgotten, by the numbers that went back since the last look."""
+        keys = self.store.keys
+        partitions = range(self.config.partitions if self.keeping else 0)
+        with self.store.client.pipeline(transaction=False) as pipe:
+            pipe.hget(keys.queue("meta"), "submitted")
+            for p in partitions:
+                pipe.hget(keys.partition(p, "meta"), "version")
+            numbers = [int(number or 0) for number in pipe.execute()]
+        names = ["submitted", *(f"p{p}" for p in partitions)]
+        if back := self._marks.see(dict(zip(names, numbers, strict=True))):
+            log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back))
+            self.store.run(self.store.commands.note_loss(" ".join([self.me, *back[:20]]), KEEP_S))
 
     def leave(self) -> None:
         """Takes this scheduler out of the cluster, at once."""

@@ -123,6 +123,7 @@ _FORGET_NODE = load("forget_node", ("meta", "slots", "free", "left", "nodes", "a
 _CONFIGURE = load("configure", ("config",))
 _DEAL_NODE = load("deal_node", ("dealt",))
 _RENEW_SCHEDULER = load("renew_scheduler", ("schedulers", "keeper", "stats"))
+_NOTE_LOSS = load("note_loss", ("losses",))
 _QUARANTINE = load("quarantine", ("quarantine",))
 _DISCARD = load("discard", ("any",))
 _MEND_PARTITION = load("mend_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost"))
@@ -131,7 +132,7 @@ _MEND_TASK = load("mend_task", ("pending", "later", "taken", "placed", "verdicts
 ALL: Final = (
     _SUBMIT, _TAKE, _UNTAKE, _SETTLE, _START, _FINISH, _REQUEUE, _CANCEL, _NOTE, _OFFER, _REGISTER_NODE, _COMMIT,
     _RELEASE, _READ_PARTITION, _RENEW, _RECLAIM, _SET_NODE, _RING, _FORGET_NODE, _CONFIGURE, _DEAL_NODE,
-    _RENEW_SCHEDULER, _QUARANTINE, _DISCARD, _MEND_PARTITION, _MEND_TASK,
+    _RENEW_SCHEDULER, _NOTE_LOSS, _QUARANTINE, _DISCARD, _MEND_PARTITION, _MEND_TASK,
 )  # fmt: skip
 
 
@@ -339,6 +340,10 @@ class Commands:
     def discard(self, key: str, kind: str) -> Call[int]:
         """Deletes a key, of this kind, that is not what it must be; 1 if it was deleted."""
         return Call(_DISCARD, [key], [TYPES[kind], *NUMBERS.get(kind, ())], int)
+
+    def note_loss(self, seen: str, keep_s: int) -> Call[int]:
+        """Keeps that numbers went back: 'WHO NAME=WAS->IS ...'; 1 if it was not known."""
+        return Call(_NOTE_LOSS, [self.keys.shared("losses")], [seen, keep_s], int)
 
     def deal_node(self, node: str, partitions: int, labels: str, slots: int, score: float) -> Call[int]:
         """The number of the partition that a node belongs to; slots 0 forgets the node."""

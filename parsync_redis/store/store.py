@@ -10,18 +10,20 @@ from typing import Any, TypeVar, cast
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError, RedisError, ResponseError
 from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool
 
-from ..errors import BrokenContract, InvalidInput, ServerUnfit, ServerUnreachable
+from ..errors import AccessDenied, BrokenContract, InvalidInput, ServerUnfit, ServerUnreachable
 from ..model.node import Lease, Node
 from ..model.task import TaskStatus
 from ..wire.keys import Keys
 from .commands import ALL, Call, Commands
-from .trouble import denied, is_denied, translate
+from .sentinel import SCHEME, connect_service, parse_service, pool_again
+from .trouble import damage, denied, is_damage, is_denied, refusal, translate
 
 T = TypeVar("T")
-_PASSWORD_OPTION = re.compile(r"([?&;](?:ssl_)?password=)[^&;#]*")
+_PASSWORD_OPTION = re.compile(r"([?&;](?:ssl_|sentinel_)?password=)[^&;#]*")
 OLDEST_REDIS, OLDEST_VALKEY = (7, 0), (7, 2)
 
 
@@ -40,11 +42,14 @@ def safe_url(url: str) -> str:
 
 def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
     """A client for the server at `url`: no retries of its own, time-outs on; raises InvalidInput for a bad URL."""
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0), "health_check_interval": 0,
+    }  # fmt: skip
     try:
-        return redis.Redis.from_url(
-            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0), health_check_interval=0,
-        )  # fmt: skip
+        if url.startswith(SCHEME):
+            return connect_service(parse_service(url), **options)
+        return redis.Redis.from_url(url, **options)
     except ValueError as error:
         why = "special characters in a password are written %XX" if "@" in url else error  # it may quote the password
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
@@ -65,17 +70,21 @@ class Store:
 
     def again(self) -> "Store":
         """The same state over a connection of its own, for another thread."""
-        kwargs = self.client.connection_pool.connection_kwargs
-        pool = type(self.client.connection_pool)(
-            connection_class=self.client.connection_pool.connection_class, **kwargs
-        )
+        mine = self.client.connection_pool
+        if isinstance(mine, SentinelConnectionPool):
+            pool: Any = pool_again(mine)
+        else:
+            pool = type(mine)(connection_class=mine.connection_class, **mine.connection_kwargs)
         return Store(redis.Redis(connection_pool=pool), self.keys.cluster, self.commands.retention_s,
                      self.commands.max_starts)  # fmt: skip
 
     @property
     def address(self) -> str:
         """Where the server is, without its password."""
-        kwargs = self.client.connection_pool.connection_kwargs
+        pool = self.client.connection_pool
+        if isinstance(pool, SentinelConnectionPool):
+            return f"{pool.service_name} by its Sentinels"
+        kwargs = pool.connection_kwargs
         return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
 
     # -- scripts -----------------------------------------------------------------------------------------------------
@@ -88,8 +97,8 @@ class Store:
         """Runs calls in order in one round trip and returns what each answers.
 
         Each call is atomic, all of them are not. If the server lacks a script, all are loaded and it is sent again.
-        Raises ServerUnreachable (any of the calls may have been executed), AccessDenied or BrokenContract (the first
-        error reply).
+        Raises ServerUnreachable (any of the calls may have been executed), or what the first error reply means: the
+        call that it answers changed nothing.
         """
         if not calls:
             return []
@@ -100,14 +109,45 @@ class Store:
                 self.load_scripts()
                 for i, reply in zip(missing, self._send([calls[i] for i in missing]), strict=True):
                     replies[i] = reply
+            for i, reply in enumerate(replies):
+                if isinstance(reply, ResponseError) and is_damage(reply) and self._mended(calls[i]):
+                    replies[i] = self._send([calls[i]])[0]
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
         for call, reply in zip(calls, replies, strict=True):
-            if is_denied(reply):
-                raise denied(self.address, call.script.verb, reply)
             if isinstance(reply, Exception):
-                raise BrokenContract(f"{call.script.verb}: {reply}") from reply
+                raise self._error(call.script.verb, reply) from None
         return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
+
+    def _error(self, verb: str, reply: Exception) -> Exception:
+        """What an error reply to a script means."""
+        if is_damage(reply):
+            return damage(verb, reply)
+        if is_denied(reply):
+            return denied(self.address, verb, reply)
+        primary = self._primary() if isinstance(reply, ReadOnlyError) else ""
+        return refusal(self.address, reply, primary) or BrokenContract(f"{verb}: {reply}")
+
+    def _primary(self) -> str:
+        """Whose replica the server is, '' if it does not tell. What is sent next goes over a new connection.
+
+        Behind the same name there may be another server by then.
+        """
+        try:
+            told = self.client.info("replication")
+            self.client.connection_pool.disconnect()
+        except (RedisError, OSError):
+            return ""
+        return f"{told['master_host']}:{told['master_port']}" if "master_host" in told else ""
+
+    def _mended(self, call: Call[Any]) -> bool:
+        """Whether what a call met that cannot be was mended, so that the call may be sent again."""
+        from .quarantine import mend
+
+        try:
+            return call.script.verb not in ("mend_partition", "discard") and mend(self, call.keys)
+        except AccessDenied:
+            return False
 
     def load_scripts(self) -> None:
         """Loads every script, so that logins that may not load any can run theirs. Raises what `run` raises."""
@@ -195,6 +235,10 @@ class Store:
         return found
 
     # -- the server --------------------------------------------------------------------------------------------------
+
+    def run_id(self) -> str:
+        """What tells this run of this server from every other; '' if it does not tell. Raises ServerUnreachable."""
+        return str(self._read("info", "server").get("run_id", ""))
 
     def check_server(self) -> dict[str, Any]:
         """INFO of a server that will do; raises ServerUnreachable, or ServerUnfit saying what is wrong and the mend."""

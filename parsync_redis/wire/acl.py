@@ -50,8 +50,8 @@ CONNECT: Final = "ping select info"
 """What every connection does: redis-py and kombu ping and select, the check of the server reads INFO."""
 
 VIEW: Final[Kinds] = {
-    ":config": "hgetall", "p:free": "get", "p:left": "hgetall", "p:meta": "hmget", "p:nodes": "hgetall",
-    "p:slots": "hmget", "q0:task": "hget hmget",
+    ":config": "hgetall", ":losses": "hgetall", "p:free": "get", "p:left": "hgetall", "p:meta": "hmget",
+    "p:nodes": "hgetall", "p:slots": "hmget", "q0:task": "hget hmget",
 }  # fmt: skip
 """Reads of nodes, partitions, and tasks whose ids are known: part of every role."""
 
@@ -85,7 +85,8 @@ WORKER: Final[Kinds] = {
 
 SCHEDULER: Final[Kinds] = {
     ":config": "exists hset", ":dealt": "del hdel hget hincrby hincrbyfloat hmget hset",
-    ":keeper": "del hdel hget hincrby hmget hset", ":quarantine": "del zadd zcard zremrangebyrank",
+    ":keeper": "del hdel hget hincrby hmget hset", ":losses": "del expire hdel hlen hsetnx",
+    ":quarantine": "del zadd zcard zremrangebyrank",
     ":schedulers": "del hdel hget hincrby hlen", ":stats": "del expire hset", "p:alive": "del hdel hget hgetall hset",
     "p:free": "del getbit setbit", "p:inbox": "del lpush", "p:left": "del hdel hget hset",
     "p:lost": "del sadd smembers srem", "p:meta": "del hdel hget hincrby hset",
@@ -109,8 +110,8 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel submit",
     Role.WORKER: "cancel deal_node finish mend_partition offer quarantine reclaim register_node release renew requeue "
     "ring set_node start submit",
-    Role.SCHEDULER: "commit configure deal_node discard forget_node mend_partition mend_task note offer quarantine "
-    "read_partition reclaim release renew_scheduler requeue set_node settle take untake",
+    Role.SCHEDULER: "commit configure deal_node discard forget_node mend_partition mend_task note note_loss offer "
+    "quarantine read_partition reclaim release renew_scheduler requeue set_node settle take untake",
 }
 """The scripts that each role runs."""
 

@@ -7,13 +7,13 @@ from ..model.ids import check_name
 
 QUEUE_KINDS = ("meta", "pending", "later", "taken", "placed", "verdicts", "shapes", "feasible", "names")
 PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
-CLUSTER_KINDS = ("config", "schedulers", "keeper", "dealt", "quarantine")
+CLUSTER_KINDS = ("config", "schedulers", "keeper", "dealt", "quarantine", "losses")
 
 TYPES = {
     "meta": "hash", "pending": "zset", "later": "zset", "taken": "hash", "placed": "hash", "verdicts": "list",
     "shapes": "hash", "feasible": "hash", "names": "set", "slots": "hash", "free": "string", "left": "hash",
     "nodes": "hash", "alive": "hash", "lost": "set", "config": "hash", "schedulers": "hash", "keeper": "hash",
-    "dealt": "hash", "quarantine": "zset", "task": "hash", "inbox": "list", "stats": "hash",
+    "dealt": "hash", "quarantine": "zset", "losses": "hash", "task": "hash", "inbox": "list", "stats": "hash",
 }  # fmt: skip
 """What Redis says the type of a key of each kind is; every script checks its keys before it does anything."""
 

@@ -14,7 +14,7 @@ from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
 _CALL = re.compile(r"redis\.call\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
 _DEFINED = re.compile(r"local function (\w+)\([^)]*\)\n(.*?)\nend\n", re.DOTALL)
 _QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "mend_task")
-_CLUSTER = ("configure", "deal_node", "renew_scheduler", "quarantine")
+_CLUSTER = ("configure", "deal_node", "renew_scheduler", "quarantine", "note_loss")
 _MENDED = ("slots", "left", "nodes", "alive")
 
 

@@ -38,6 +38,7 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
         "configure": commands.configure({"partitions": 1}),
         "deal_node": commands.deal_node("n1", 2, "", 4, 1.0),
         "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
+        "note_loss": commands.note_loss("s1 submitted=2->1", 60),
         "quarantine": commands.quarantine(b"something", 10),
         "discard": commands.discard(drive.keys.queue("names"), "names"),
         "mend_partition": commands.mend_partition(0),

@@ -55,7 +55,8 @@ def test_the_keys_of_a_call_are_of_one_tag():
         commands.renew(3, "n1", 1),
         commands.reclaim(3, "n1"), commands.set_node(3, "n1", "drain"), commands.ring(place),
         commands.forget_node(3, "n1", 1), commands.configure({}), commands.deal_node("n1", 1, "", 1, 1.0),
-        commands.renew_scheduler("s1"), commands.quarantine(b"", 1), commands.discard(KEYS.queue("names"), "names"),
+        commands.renew_scheduler("s1"), commands.note_loss("s1 a=2->1", 60),
+        commands.quarantine(b"", 1), commands.discard(KEYS.queue("names"), "names"),
         commands.mend_partition(3), commands.mend_task("a", ""),
     ]  # fmt: skip
     assert {call.script.verb for call in calls} == {script.verb for script in ALL}

@@ -1,0 +1,41 @@
+"""What the server was seen to have forgotten: numbers that only grow, and went back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from .store import Store
+
+KEEP_S: Final = 7 * 86_400
+"""How long a loss is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """When it was noticed (ms, server time), by which scheduler, and what went back: 'submitted 150 -> 120', ..."""
+
+    at_ms: int
+    seen_by: str
+    went_back: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        at = datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"at {at} it had lost its last writes: {', '.join(self.went_back)} (seen by {self.seen_by})"
+
+
+def read_losses(store: Store) -> list[Loss]:
+    """What is known, the newest first. Raises ServerUnreachable."""
+    return read_lines(store.hash(store.keys.shared("losses")))
+
+
+def read_lines(lines: Mapping[str, str]) -> list[Loss]:
+    """The fields of the key as losses; a line that is none is passed over."""
+    found = []
+    for line, at in lines.items():
+        by, *words = line.split()
+        if at.isdecimal() and all("=" in word for word in words):
+            found.append(Loss(int(at), by, tuple(word.replace("=", " ").replace("->", " -> ") for word in words)))
+    return sorted(found, key=lambda loss: -loss.at_ms)
