@@ -132,7 +132,6 @@ class Scheduler:
         self._leave()
 
     def _enter(self) -> None:
-        self._run_id = self.store.run_id()
         self.membership.renew()
         self._ears.listen()
 
@@ -184,7 +183,7 @@ class Scheduler:
             if rank.joined != self._rank.joined:
                 log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
                 self._give_back_all()
-            elif rank.server not in (self._rank.server, self._run_id):
+            elif self._rank.server and rank.server not in (self._rank.server, self._run_id):
                 log.warning("scheduler %s: the server is another one now; its tasks are given back", self.name)
                 self._run_id = rank.server
                 self._give_back_all()
