@@ -24,7 +24,7 @@ local function next_attempt(key, id)
     'next_name', 'next_needs', 'next_strategy', 'next_due_ms', 'next_message'))
   if message then redis.call('HSET', key, 'name', name, 'needs', needs, 'strategy', strategy, 'message', message) end
   redis.call('HSET', key, 'starts', 0)
-  to_pending(key, id, pending, later, due and due ~= '' and due or nil)
+  to_pending(key, id, pending, later, string.match(due or '', '^%d+$'))
 end
 
 local now, idle, again, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}

@@ -9,7 +9,6 @@
 -- COMPLEXITY: O(log pending)
 --- @include arguments
 --- @include queue
---- @include record
 local bad = bad_count('mend_task', 6, 3)
 if bad then return bad end
 local pending, later, taken, placed, verdicts, key = unpack(KEYS)

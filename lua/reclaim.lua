@@ -18,6 +18,8 @@ if not node then
   redis.call('SREM', lost, name)
   return {'listed'}
 end
+local damaged = bad_lease(slots, node)
+if damaged then return damaged end
 redis.call('HDEL', meta, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 local word = 'listed'
 if moved ~= '' then

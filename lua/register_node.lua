@@ -36,6 +36,8 @@ local node = {name = name, state = 'up', drain = old and old.drain or '0', score
   slots = capacity.slots, span = capacity.slots, first = 0}
 capacity.slots = nil
 local held = 0
+local damaged = old and bad_lease(slots, old)
+if damaged then return damaged end
 if old then
   each_lease(slots, old, function(slot, lease)
     held, node.span = held + 1, math.max(node.span, slot + 1)

@@ -26,7 +26,7 @@ local function release(name, slot, task, attempt, inc)
   local node = seen[name]
   for number in string.gmatch(lease.slots, '%d+') do
     redis.call('HDEL', slots, name .. '/' .. number)
-    if usable(node, tonumber(number)) then
+    if node and usable(node, tonumber(number)) then
       redis.call('SETBIT', free, node.first + number, 1)
       freed = freed + 1
     end

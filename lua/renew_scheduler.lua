@@ -14,7 +14,11 @@ if bad then return bad end
 local schedulers, keeper, stats = unpack(KEYS)
 local me, seen, stay, lost = ARGV[1], ARGV[2], ARGV[3] ~= '', ARGV[4]
 redis.call('HDEL', keeper, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
-local before = redis.call('HLEN', schedulers)
+local before, flat = redis.call('HLEN', schedulers), redis.call('HGETALL', schedulers)
+for i = 1, #flat, 2 do -- what is no member's: its own would come back with its next renewal
+  local ours = string.find(flat[i], '^%w[%w_.-]*$') and string.find(flat[i + 1], '^%d+$') and #flat[i + 1] < 16
+  if not ours then redis.call('HDEL', schedulers, flat[i]) end
+end
 local changed = false
 local lost_name, lost_counter = string.match(lost, '^(%S+) (%d+)$')
 if lost_name and redis.call('HGET', schedulers, lost_name) == lost_counter then

@@ -27,7 +27,7 @@ for i = 1, count do
     redis.call('HDEL', placed, id)
     if task[6] then
       replies[i] = 'cancelled'
-    elseif state == 'running' and tonumber(task[7]) >= max_starts then
+    elseif state == 'running' and (tonumber(task[7]) or 0) >= max_starts then
       replies[i] = 'dead'
     else
       replies[i] = 'pending'

@@ -16,14 +16,14 @@ local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc',
 local state, here = task[1], task[3] == node and task[4] == slot and task[5] == inc
 if not state then return {'refused', 'gone'} end
 if task[2] ~= attempt then return {'refused', state} end
-if state == 'running' and here then return {'yours', task[6]} end
+if state == 'running' and here then return {'yours', task[6] or ''} end
 if state ~= 'taken' and not (state == 'placed' and here) then return {'refused', state} end
 redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 redis.call('HSET', key, 'state', 'running', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
-  'placed_ms', since, 'started_ms', now_ms(), 'starts', task[7] + 1)
+  'placed_ms', since, 'started_ms', now_ms(), 'starts', (tonumber(task[7]) or 0) + 1)
 if task[8] then redis.call('HDEL', key, 'why') end
 if state == 'taken' then
   redis.call('HDEL', taken, id)
   redis.call('HSET', placed, id, string.format('p%s %s/%s inc=%s attempt=%s', partition, node, slot, inc, attempt))
 end
-return {'ok', task[6]}
+return {'ok', task[6] or ''}

@@ -1,40 +1,52 @@
 -- take: up to `limit` pending tasks become taken by this scheduler, each with its next attempt.
--- KEYS: meta pending later taken task:
--- ARGV: scheduler limit salt
+-- KEYS: meta pending later taken verdicts task:
+-- ARGV: scheduler limit salt retention_s
 --   salt is what the taker drew: what tells its attempts from those of takes that the server lost, docs/decisions/0016
---   KEYS[5] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
--- RETURNS: {still pending, now_ms, (id, attempt, needs, strategy, ready_ms)*}; ready_ms: since when it could be taken
+--   KEYS[6] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
+-- RETURNS: {still pending, now_ms, (id, attempt, needs, strategy, ready_ms)*}; ready_ms: since when it could be taken;
+--   attempt '' is of a task that has failed, because its record is damaged: needs says what of it
 -- ERRORS: PSARGS
 -- INVARIANT: a taken task is in `taken` and not in `pending`; its attempt is one that was never given out before.
 -- ATOMICITY: a task is taken by one scheduler only.
 -- COMPLEXITY: O(limit * log pending)
 --- @include arguments
---- @include clock
-local bad = bad_count('take', 5, 3)
+--- @include queue
+local bad = bad_count('take', 6, 4)
 if bad then return bad end
-local _, pending, later, taken, prefix = unpack(KEYS)
-local scheduler, limit, salt = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local _, pending, later, taken, verdicts, prefix = unpack(KEYS)
+local scheduler, limit, salt, retention_s = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+if not (limit and limit >= 0 and limit <= 1000 and limit % 1 == 0) then
+  return redis.error_reply('PSARGS take: limit is from 0 to 1000')
+end
 local now = now_ms()
 redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015
 
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, limit)) do
   redis.call('ZREM', later, id)
-  local order = redis.call('HGET', prefix .. id, 'order')
-  if order then redis.call('ZADD', pending, order, id) end
+  local key = prefix .. id
+  if redis.call('TYPE', key).ok == 'hash' then redis.call('ZADD', pending, order_of(key), id) end
 end
 
 local popped, reply, owners = redis.call('ZPOPMIN', pending, limit), {0, now}, {}
+local function tell(...) for _, value in ipairs({...}) do reply[#reply + 1] = value end end
 for i = 1, #popped, 2 do
-  local id = popped[i]
-  local attempt, needs, strategy, ready = unpack(redis.call('HMGET', prefix .. id,
-    'attempt', 'needs', 'strategy', 'ready_ms'))
-  if attempt then
-    local number, life = string.match(attempt, '^(%d+)@(%d+)')
-    attempt = string.format('%.0f@%s%s', number + 1, life, salt)
-    redis.call('HSET', prefix .. id, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
-    owners[#owners + 1] = id
-    owners[#owners + 1] = scheduler
-    for _, value in ipairs({id, attempt, needs, strategy, ready}) do reply[#reply + 1] = value end
+  local id, key = popped[i], prefix .. popped[i]
+  if redis.call('TYPE', key).ok == 'hash' then
+    local attempt, needs, strategy, ready = unpack(redis.call('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms'))
+    local broken = flaw(attempt, needs)
+    if broken then
+      local why = 'its record is damaged: ' .. broken
+      to_final(key, 'failed', now, why, retention_s)
+      to_verdict(verdicts, id, 'failed', why)
+      tell(id, '', why, '', now)
+    else
+      local number, life = string.match(attempt, '^(%d+)@(%d+)')
+      attempt = string.format('%.0f@%s%s', number + 1, life, salt)
+      redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
+      owners[#owners + 1] = id
+      owners[#owners + 1] = scheduler
+      tell(id, attempt, needs, strategy or '', string.match(ready or '', '^%d+$') or now)
+    end
   end
 end
 if #owners > 0 then redis.call('HSET', taken, unpack(owners)) end

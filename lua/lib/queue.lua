@@ -1,5 +1,6 @@
--- What queue scripts share: how a task goes back to pending, and how it ends. Needs lib/clock.lua.
+-- What queue scripts share: how a task goes back to pending, and how it ends. Needs lib/clock.lua and lib/record.lua.
 --- @include clock
+--- @include record
 
 -- What a run left for its next attempt. A run that was lost left nothing: else a later run's success would be taken for a
 -- wish to run again.
@@ -7,7 +8,7 @@ local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_
 
 -- to_pending: the task waits again, at its old place in the order, or until `due` (ms) if that is given.
 local function to_pending(key, id, pending, later, due)
-  local order = string.match(redis.call('HGET', key, 'order') or '', '^%d+$') or '0' -- who was damaged goes first
+  local order = order_of(key)
   redis.call('HSET', key, 'state', 'pending', 'order', order, 'ready_ms', due or now_ms())
   redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(NEXT))
   if due then

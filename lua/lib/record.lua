@@ -3,6 +3,12 @@
 
 -- flaw: which of these fields no script can have written, or nil. A task with a flaw cannot run: it ends as failed.
 local function flaw(attempt, needs)
-  if not string.find(attempt or '', '^%d%d?%d?%d?%d?%d?%d?%d?%d?@%S+$') then return 'attempt' end
+  if not string.find(attempt or '', '^%d%d?%d?%d?%d?%d?%d?%d?%d?@%d%S*$') then return 'attempt' end
   if not string.find(needs or '', '^slots=%d') or not well_formed(needs) then return 'needs' end
+end
+
+-- order_of: the place in `pending` that a record says; one that is damaged goes first.
+local function order_of(key)
+  local order = redis.call('HGET', key, 'order')
+  return order and string.find(order, '^%d+$') and #order < 16 and order or '0'
 end

@@ -33,11 +33,15 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Reply of take: how many tasks still wait, the server's time, and what was taken."""
+    """Reply of take: how many tasks still wait, the server's time, and what was taken.
+
+    failed: (id, why) of tasks that ended, because their records are damaged.
+    """
 
     waiting: int
     now_ms: int
     tasks: list[Taken]
+    failed: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +89,10 @@ class Members:
 
 
 def _text(value: bytes | str | int | None) -> str:
-    return value.decode() if isinstance(value, bytes) else "" if value is None else str(value)
-
-
-def _shown(value: bytes) -> str:
-    """Text of any bytes, with escapes where they are no text."""
-    return value.decode(errors="backslashreplace")
+    """Text of a reply, with escapes where damaged bytes are no text."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return "" if value is None else str(value)
 
 
 def _words(reply: Reply) -> list[str]:
@@ -102,7 +104,7 @@ def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
 
 
 _SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "task*"))
-_TAKE = load("take", ("meta", "pending", "later", "taken", "task:"))
+_TAKE = load("take", ("meta", "pending", "later", "taken", "verdicts", "task:"))
 _UNTAKE = load("untake", ("pending", "later", "taken", "task*"))
 _SETTLE = load("settle", ("taken", "placed", "task*"))
 _START = load("start", ("taken", "placed", "task"))
@@ -172,15 +174,13 @@ class Commands:
         """
 
         def read(reply: Reply) -> Took:
-            fields = _words(reply[2:])
-            tasks = [
-                Taken(id, attempt, needs, strategy, int(ready))
-                for id, attempt, needs, strategy, ready in zip(*[iter(fields)] * 5, strict=True)
-            ]
-            return Took(int(reply[0]), int(reply[1]), tasks)
+            rows = list(zip(*[map(_text, reply[2:])] * 5, strict=True))
+            tasks = [Taken(id, attempt, needs, wish, int(ready)) for id, attempt, needs, wish, ready in rows if attempt]
+            failed = [(id, why) for id, attempt, why, *_ in rows if not attempt]
+            return Took(int(reply[0]), int(reply[1]), tasks, failed)
 
-        keys = [*self._queue("meta", "pending", "later", "taken"), self.keys.task_prefix]
-        return Call(_TAKE, keys, [scheduler, min(limit, MAX_BATCH), salt], read)
+        keys = [*self._queue("meta", "pending", "later", "taken", "verdicts"), self.keys.task_prefix]
+        return Call(_TAKE, keys, [scheduler, min(limit, MAX_BATCH), salt, self.retention_s], read)
 
     def untake(
         self, scheduler: str, tasks: Sequence[tuple[str, str, str]], delay_ms: int | None = None
@@ -320,7 +320,7 @@ class Commands:
         """Takes out of partition p what cannot be read: (key, field or '' for all of it, text) of each."""
 
         def read(reply: Reply) -> list[tuple[str, str, bytes]]:
-            return [(_shown(key), _shown(field), text) for key, field, text in zip(*[iter(reply)] * 3, strict=True)]
+            return [(_text(key), _text(field), text) for key, field, text in zip(*[iter(reply)] * 3, strict=True)]
 
         kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
         return Call(_MEND_PARTITION, self._partition(p, *kinds), [], read)

@@ -88,16 +88,21 @@ def mend_partition(store: Store, number: int) -> int:
 def mend(store: Store, keys: Sequence[str]) -> bool:
     """Whether what these keys, of one script, have of damage was mended. Raises what `Store.run` raises.
 
-    A partition is made anew from what of it can be read; a key whose content comes back by itself is deleted.
+    A partition is made anew from what of it can be read. A key of another type is deleted if its content comes back by
+    itself, or is of one task or inbox only.
     """
-    if (number := store.keys.number_of(keys[0])) is not None:
-        return mend_partition(store, number) > 0
-    known: dict[str, str] = {store.keys.queue(kind): kind for kind in COMES_BACK if kind in QUEUE_KINDS}
+    number = store.keys.number_of(keys[0])
+    if number is not None and mend_partition(store, number):
+        return True
+    inbox = store.keys.inbox(number or 0, "")
+    known: dict[str, str] = {key: "inbox" for key in keys if key.startswith(inbox)}
+    known |= {store.keys.queue(kind): kind for kind in COMES_BACK if kind in QUEUE_KINDS}
     known |= {store.keys.shared(kind): kind for kind in COMES_BACK if kind in CLUSTER_KINDS}
     known |= {key: "stats" for key in keys if key.startswith(store.keys.stats(""))}
+    known |= {key: "task" for key in keys if key.startswith(store.keys.task("")) and key != store.keys.task("")}
     gone = [key for key in keys if key in known and store.run(store.commands.discard(key, known[key]))]
     for key in gone:
-        quarantine(store, key, "it was not what it must be, and is deleted: its content comes back by itself", b"")
+        quarantine(store, key, "it was of another type, or had numbers that are none, and is deleted", b"")
     return bool(gone)
 
 

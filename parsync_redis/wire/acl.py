@@ -86,15 +86,14 @@ WORKER: Final[Kinds] = {
 SCHEDULER: Final[Kinds] = {
     ":config": "exists hset", ":dealt": "del hdel hget hincrby hincrbyfloat hmget hset",
     ":keeper": "del hdel hget hincrby hmget hset", ":losses": "del expire hdel hlen hsetnx",
-    ":quarantine": "del zadd zcard zremrangebyrank",
-    ":schedulers": "del hdel hget hincrby hlen", ":stats": "del expire hset", "p:alive": "del hdel hget hgetall hset",
-    "p:free": "del getbit setbit", "p:inbox": "del lpush", "p:left": "del hdel hget hset",
-    "p:lost": "del sadd smembers srem", "p:meta": "del hdel hget hincrby hset",
-    "p:nodes": "del hdel hexists hget hset", "p:slots": "del hdel hget hgetall hset", "q0:feasible": "del",
-    "q0:later": "zadd zrangebyscore zrem zscore", "q0:meta": "hget hmget", "q0:names": "del sadd",
-    "q0:pending": "zadd zcard zpopmin zrem zscore", "q0:placed": "hdel hget hscan hset",
-    "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hscan hset", "q0:task": "exists expire hdel hset",
-    "q0:verdicts": "del lpush ltrim",
+    ":quarantine": "del zadd zcard zremrangebyrank", ":schedulers": "del hdel hget hincrby hlen",
+    ":stats": "del expire hset", "p:alive": "del hdel hget hgetall hset", "p:free": "del getbit setbit",
+    "p:inbox": "del lpush", "p:left": "del hdel hget hset", "p:lost": "del sadd smembers srem",
+    "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset",
+    "p:slots": "del hdel hget hgetall hset", "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore",
+    "q0:meta": "hget hmget", "q0:names": "del sadd", "q0:pending": "zadd zcard zpopmin zrem zscore",
+    "q0:placed": "hdel hget hscan hset", "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hscan hset",
+    "q0:task": "del exists expire hdel hset type", "q0:verdicts": "del lpush ltrim",
 }  # fmt: skip
 
 KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {

@@ -45,7 +45,8 @@ def _any(script: Script, command: str) -> list[str]:
     if script.verb == "discard":
         counted = [kind for kind in COMES_BACK if kind in NUMBERS]
         kinds = {"DEL": [*COMES_BACK, "stats"], "HGET": counted}.get(command, [])
-        return [f"{'q0' if kind in QUEUE_KINDS else ''}:{kind}" for kind in kinds]
+        more = ["q0:task", "p:inbox"] if command == "DEL" else []
+        return [f"{'q0' if kind in QUEUE_KINDS else ''}:{kind}" for kind in kinds] + more
     if command == "HMGET":
         return [f"{where}:{key}" for key in script.keys if key in NUMBERS]
     return [f"{where}:{kind}" for kind in (script.keys if command == "DEL" else _MENDED)]
