@@ -1,10 +1,12 @@
-"""Layers 3 and 4 of the chaos by hand: `python -m tests.chaos.real run`; see docs/chaos.md."""
+"""Layers 3 and 4 of the chaos by hand: `python -m tests.chaos.real run|throughput|soak`; see docs/chaos.md."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+from .pace import soak, throughput
 from .play import play
 
 SHOWN = 20
@@ -13,7 +15,7 @@ SHOWN = 20
 def run(args: argparse.Namespace) -> int:
     """The storm; 1 if a promise broke."""
     folder = args.folder or Path("build", "chaos", str(args.seed))
-    outcome = play(args.seconds, args.seed, folder, lambda line: print(line, flush=True), args.every, args.rate)
+    outcome = play(args.seconds, args.seed, folder, say, args.every, args.rate)
     for name, value in outcome.figures.items():
         print(f"  {name:20} {value}")
     for what in outcome.broken[:SHOWN]:
@@ -26,17 +28,50 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(outcome.broken))
 
 
+def run_throughput(args: argparse.Namespace) -> int:
+    """Throughput under kills; 1 if a task was lost."""
+    figures = throughput(args.seconds, args.seed, args.folder or Path("build", "chaos", "throughput"), say)
+    show(figures)
+    return int(figures["lost"] > 0)
+
+
+def run_soak(args: argparse.Namespace) -> int:
+    """Memory over time; 1 if a process ended by itself."""
+    figures = soak(args.minutes, args.seed, args.folder or Path("build", "chaos", "soak"), say)
+    show(figures)
+    return int(figures["ended_by_themselves"] > 0)
+
+
+def show(figures: dict[str, Any]) -> None:
+    """Figures for people, and a line of JSON."""
+    for name, value in figures.items():
+        print(f"  {name:20} {value}")
+    print(json.dumps(figures))
+
+
+def say(line: str) -> None:
+    """Tells of progress."""
+    print(line, flush=True)
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.real", description=__doc__)
     verbs = parser.add_subparsers(required=True)
     storm = verbs.add_parser("run", help="random faults on a whole stack")
     storm.add_argument("--seconds", type=float, default=300)
-    storm.add_argument("--seed", type=int, default=1)
     storm.add_argument("--every", type=float, default=1.0, help="seconds from fault to fault, about")
     storm.add_argument("--rate", type=float, default=12.0, help="tasks a second")
-    storm.add_argument("--folder", type=Path, help="where everything is written down; build/chaos/SEED")
     storm.set_defaults(do=run)
+    pace = verbs.add_parser("throughput", help="tasks a second while processes are killed / undisturbed")
+    pace.add_argument("--seconds", type=float, default=60, help="of each of its three phases")
+    pace.set_defaults(do=run_throughput)
+    long = verbs.add_parser("soak", help="memory at seventy in a hundred of what it can do")
+    long.add_argument("--minutes", type=float, default=20)
+    long.set_defaults(do=run_soak)
+    for verb in (storm, pace, long):
+        verb.add_argument("--seed", type=int, default=1)
+        verb.add_argument("--folder", type=Path, help="where everything is written down; a folder in build/chaos")
     args = parser.parse_args()
     return args.do(args)
 

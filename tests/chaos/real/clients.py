@@ -17,6 +17,8 @@ from parsync_redis.store.store import Store
 from .history import FINAL
 
 WORK = "tests.chaos.real.app.work"
+Make = Callable[[random.Random], dict[str, Any]]
+"""Makes the arguments of a submit."""
 
 
 def mixed(dice: random.Random) -> dict[str, Any]:
@@ -66,11 +68,11 @@ class Client(threading.Thread):
 
     def __init__(
         self, url: str, cluster: str, name: str, book: Book, rate: float, window: int, seed: int,
-        make: Callable[[random.Random], dict[str, Any]] = mixed, cancels: float = 0.02,
+        make: Make = mixed, cancels: float = 0.02,
     ) -> None:  # fmt: skip
         super().__init__(name=name, daemon=True)
         self.book, self.rate, self.window, self.cancels = book, rate, window, cancels
-        self._make, self._dice = make, random.Random(f"{seed} {name}")
+        self.make, self._dice = make, random.Random(f"{seed} {name}")
         self._client = ParsyncClient.from_url(url, cluster)
         self._client.patience_s = 1.0
         self._halt = threading.Event()
@@ -92,7 +94,7 @@ class Client(threading.Thread):
 
     def _submit(self, id: str) -> None:
         """Submits until it is acknowledged: the same id is the same task. Now and then it gives up, and never knows."""
-        task, asked = self._make(self._dice), 0
+        task, asked = self.make(self._dice), 0
         while True:
             asked += 1
             try:

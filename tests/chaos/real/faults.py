@@ -108,6 +108,11 @@ class Storm:
         now_s = time.monotonic()
         self.troubles.append((now_s, now_s + seconds))
 
+    def troubled(self, kill: Kill) -> bool:
+        """Whether, within two leases of a kill, there was trouble for who must make it good, or the node was back."""
+        until_s = kill.at_s + 2 * LEASE_S
+        return kill.until_s < until_s or any(begin < until_s and end > kill.at_s for begin, end in self.troubles)
+
     def _back_after(self, member: Member, seconds: float) -> None:
         """The member's place is taken by a new process after so long."""
         member.busy = True

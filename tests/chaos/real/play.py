@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from parsync_redis.observe.audit import audit
 from parsync_redis.store.store import Store
 
 from .app import TICKS
-from .clients import Book, Client, Watcher
+from .clients import Book, Client, Make, Watcher, mixed
 from .faults import Kill, Storm
 from .history import (
     Event,
@@ -26,6 +27,7 @@ from .history import (
     read_ticks,
     slots_by_attempt,
 )  # fmt: skip
+from .proxy import Line
 from .recorder import Recorder
 from .stack import CLUSTER, LEASE_S, PARTITIONS, Stack
 
@@ -41,34 +43,61 @@ class Outcome:
     broken: list[str] = field(default_factory=list)
 
 
-def play(seconds: float, seed: int, folder: Path, say: Say, every_s: float = 1.0, rate: float = 12.0) -> Outcome:
-    """Runs the storm for so long, lets it calm down, and checks everything."""
-    shutil.rmtree(folder, ignore_errors=True)
-    stack, book, outcome = Stack(folder, seed), Book(), Outcome()
-    begun_s = time.monotonic()
-    clients: list[Client] = []
-    folder.mkdir(parents=True)
-    end_recording = Recorder(folder, "client").watch()
+@dataclass(slots=True)
+class Field:
+    """A stack with clients at work."""
+
+    stack: Stack
+    book: Book
+    clients: list[Client]
+    watcher: Watcher
+    lines: dict[str, Line]
+
+    def stop_clients(self) -> None:
+        """No more tasks come."""
+        for client in self.clients:
+            client.stop()
+        for client in self.clients:
+            client.join(timeout=30)
+            if client.broken is not None:
+                raise client.broken
+
+
+@contextmanager
+def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels: float = 0.02) -> Iterator[Field]:
+    """Starts a stack and its clients, and stops all of it; their folder is emptied before."""
+    shutil.rmtree(stack.folder, ignore_errors=True)
+    stack.folder.mkdir(parents=True)
+    end_recording = Recorder(stack.folder, "client").watch() if stack.record else lambda: None
+    book, clients = Book(), list[Client]()
     try:
         stack.start()
         lines = {name: member.line for name, member in stack.members.items()}
-        lines |= {name: stack.proxy.line(seed) for name in ("client-a", "client-b")}
-        clients += [
-            Client(stack.url_by(lines[name]), CLUSTER, name, book, rate / 2, window=60, seed=seed)
-            for name in ("client-a", "client-b")
-        ]
+        for name in ("client-a", "client-b"):
+            line = lines[name] = stack.proxy.line(stack.seed)
+            client = Client(stack.url_by(line), CLUSTER, name, book, rate / 2, window, stack.seed, make, cancels)
+            clients.append(client)
         watcher = Watcher(stack.store(), book)
         for thread in (*clients, watcher):
             thread.start()
-        storm = Storm(stack, lines, seed, lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"))
-        _storm(storm, book, seconds, every_s, say)
-        _calm(storm, stack, clients, watcher, book, outcome, say)
+        yield Field(stack, book, clients, watcher, lines)
     finally:
         for client in clients:
             client.stop()
         stack.stop()
         end_recording()
-    _check(stack, storm, book, outcome)
+
+
+def play(seconds: float, seed: int, folder: Path, say: Say, every_s: float = 1.0, rate: float = 12.0) -> Outcome:
+    """Runs the storm for so long, lets it calm down, and checks everything."""
+    outcome, begun_s = Outcome(), time.monotonic()
+    with at_work(Stack(folder, seed), rate, window=60) as field:
+        storm = Storm(field.stack, field.lines, seed, lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"))
+        _storm(storm, field.book, seconds, every_s, say)
+        _calm(storm, field, outcome, say)
+    for death in field.stack.deaths:
+        say(f"{death.name} ended by itself at {death.at_s - begun_s:.1f} s, code {death.code}: {death.last}")
+    _check(field.stack, storm, field.book, outcome)
     outcome.figures["seconds"] = round(time.monotonic() - begun_s)
     return outcome
 
@@ -89,17 +118,13 @@ def _storm(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -
         time.sleep(0.02)
 
 
-def _calm(
-    storm: Storm, stack: Stack, clients: list[Client], watcher: Watcher, book: Book, outcome: Outcome, say: Say
-) -> None:
+def _calm(storm: Storm, field: Field, outcome: Outcome, say: Say) -> None:
     """Ends the storm; every task must end, every slot must come free within two leases, and the audit must be clean."""
-    for client in clients:
-        client.stop()
+    stack, book = field.stack, field.book
     while not storm.calm():
         time.sleep(0.1)
     stack.await_up()
-    for client in clients:
-        client.join(timeout=30)
+    field.stop_clients()
     say(f"calm: {len(book.open)} tasks are open")
     deadline = time.monotonic() + DRAIN_S
     while book.open and time.monotonic() < deadline:
@@ -110,7 +135,7 @@ def _calm(
     while leaks and time.monotonic() < ended_s + 2 * LEASE_S + 1.0:
         time.sleep(0.1)
         leaks = _leases(store) + audit(store)
-    watcher.stop()
+    field.watcher.stop()
     everything = sorted(book.acknowledged | book.unknown)
     states = [state for at in range(0, len(everything), 500) for state in store.states(everything[at : at + 500])]
     for id, state in zip(everything, states, strict=True):
@@ -155,7 +180,9 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
     outcome.broken += [f"task {id}: {why}" for id, why in wrong.items()]
     accepted = Counter(event.task for event in events if (event.verb, event.word) == ("finish", "ok"))
     ran = {run.task for run in runs}
-    elsewhere = moved_after(storm.kills, storm.troubles, runs)
+    alone = [kill for kill in storm.kills if not storm.troubled(kill)]
+    elsewhere = moved_after(alone, runs)
+    in_trouble = moved_after([kill for kill in storm.kills if kill not in alone], runs)
     placed = [first_after(up_s, events) for up_s in storm.server_up_s]
     outcome.figures |= {
         "faults": sum(storm.counts.values()),
@@ -170,6 +197,7 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
         "events": len(events),
         "killed_nodes": len(storm.kills),
         "moved_leases": percentiles([seconds / LEASE_S for seconds in elsewhere]),
+        "moved_leases_in_trouble": percentiles([seconds / LEASE_S for seconds in in_trouble]),
         "first_placement_s": percentiles([seconds for seconds in placed if seconds is not None]),
         "server_kills": len(storm.server_up_s),
         "died_by_themselves": len(stack.deaths),
@@ -189,19 +217,12 @@ def percentiles(values: list[float]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def moved_after(kills: list[Kill], troubles: list[tuple[float, float]], runs: list[Run]) -> list[float]:
-    """Seconds from the kill of a node until each task that ran there runs again.
-
-    Kills within two leases of which the server, a keeper or a scheduler's line was in trouble as well are left out, and
-    those of a node that was back before: what is promised for one fault is measured for one fault.
-    """
+def moved_after(kills: list[Kill], runs: list[Run]) -> list[float]:
+    """Seconds from the kill of a node until each task that ran there runs again."""
     found = []
     for kill in kills:
-        until_s = kill.at_s + 2 * LEASE_S
-        if kill.until_s < until_s or any(begin < until_s and end > kill.at_s for begin, end in troubles):
-            continue
         for run in runs:
-            if run.node == kill.node and not run.ended and run.began_s <= kill.at_s and run.last_s > kill.at_s - 0.5:
+            if run.node == kill.node and not run.ended and kill.at_s - 0.5 < run.last_s < kill.at_s + 0.1:
                 later = [other.began_s for other in runs if other.task == run.task and other.began_s > kill.at_s]
                 found += [min(later) - kill.at_s] if later else []
     return found

@@ -1,0 +1,170 @@
+"""What the same stack does for longer: throughput while processes are killed, and memory over time."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from .app import TICKS
+from .faults import Kill
+from .history import read_ticks
+from .play import Field, Say, at_work, moved_after, percentiles
+from .stack import LEASE_S, WORKERS, Member, Stack, session
+
+TASK_S = 0.1
+LONG_S = 0.6
+SLOTS = sum(spec.slots for spec in WORKERS)
+KILL_EVERY_S = 10.0
+SHORT_RETENTION_S = 30
+
+
+def _short(dice: random.Random) -> dict[str, Any]:
+    return {"args": [TASK_S], "wait_for_capacity": True}
+
+
+def _long(dice: random.Random) -> dict[str, Any]:
+    return {"args": [LONG_S], "wait_for_capacity": True}
+
+
+def _finished(field: Field, seconds: float) -> Iterator[float]:
+    """Passes the time and tells it; who ended is started again at once."""
+    end_s = time.monotonic() + seconds
+    while (now_s := time.monotonic()) < end_s:
+        field.stack.supervise()
+        time.sleep(0.02)
+        yield now_s
+
+
+def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
+    """Three phases: undisturbed; a worker and a scheduler killed every ten seconds; at six tenths of the slots, with
+    longer tasks, a worker killed every three leases and away for two and a half.
+
+    seconds: of each. The ratio of the first two, in tasks a second, and how many leases it took in the third until what
+    ran on the killed node ran again.
+    """
+    dice, rates = random.Random(seed), dict[str, float]()
+    with at_work(Stack(folder, seed), rate=1e6, window=80, make=_short, cancels=0.0) as field:
+        for _ in _finished(field, 5.0):
+            pass
+        for phase, kinds in (("undisturbed", ()), ("killed", ("n", "scheduler"))):
+            begun_s, before = time.monotonic(), len(field.book.final)
+            _killing(field, seconds, kinds, KILL_EVERY_S, 0.0, dice, say)
+            rates[phase] = (len(field.book.final) - before) / (time.monotonic() - begun_s)
+            say(f"{phase}: {rates[phase]:.1f} tasks/s")
+        for client in field.clients:
+            client.make, client.rate = _long, 0.6 * SLOTS / LONG_S / len(field.clients)
+        for _ in _finished(field, 5.0):
+            pass
+        kills = _killing(field, seconds, ("n",), 3 * LEASE_S, 2.5 * LEASE_S, dice, say)
+        field.stop_clients()
+        deadline = time.monotonic() + 60
+        while field.book.open and time.monotonic() < deadline:
+            field.stack.supervise()
+            time.sleep(0.1)
+        lost = len(field.book.open)
+    with (folder / TICKS).open(encoding="utf-8") as lines:
+        moved = moved_after(kills, read_ticks(lines))
+    return {
+        "seed": seed, "undisturbed": round(rates["undisturbed"], 1), "killed": round(rates["killed"], 1),
+        "ratio": round(rates["killed"] / rates["undisturbed"], 3), "lost": lost, "kills": len(kills),
+        "moved_leases": percentiles([seconds / LEASE_S for seconds in moved]),
+    }  # fmt: skip
+
+
+def _killing(
+    field: Field, seconds: float, kinds: tuple[str, ...], every_s: float, away_s: float, dice: random.Random, say: Say
+) -> list[Kill]:
+    """Passes the time; every so often kills one member of each kind, which is away for so long."""
+    kills, next_s, back = list[Kill](), time.monotonic(), list[tuple[float, Member]]()
+    for now_s in _finished(field, seconds):
+        for at_s, member in [one for one in back if one[0] <= now_s]:
+            back.remove((at_s, member))
+            member.busy = False
+        if not kinds or now_s < next_s:
+            continue
+        next_s += every_s
+        victims = [
+            dice.choice([m for n, m in sorted(field.stack.members.items()) if n.startswith(kind)]) for kind in kinds
+        ]
+        for member in victims:
+            assert member.process is not None
+            member.busy = True
+            field.stack.signal(member.process, signal.SIGKILL)
+            back.append((now_s + away_s, member))
+        kills.append(Kill(victims[0].name, time.monotonic(), now_s + away_s))
+        say(f"killed {' and '.join(member.name for member in victims)}")
+    for _, member in back:
+        member.busy = False
+    return kills
+
+
+def soak(minutes: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
+    """Memory at seventy in a hundred of what the stack can do: how much it grew after the first third.
+
+    Bytes by name: each scheduler and worker with its pool (proportional set size), and what the server uses. Compared
+    are the means of a ninth of the time, after the first third and at the end.
+    """
+    stack = Stack(folder, seed, retention_s=SHORT_RETENTION_S, record=False)
+    seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    with at_work(stack, rate=1e6, window=80, make=_short, cancels=0.0) as field:
+        for _ in _finished(field, 5.0):
+            pass
+        begun_s, before = time.monotonic(), len(field.book.final)
+        for _ in _finished(field, 20.0):
+            pass
+        most = (len(field.book.final) - before) / (time.monotonic() - begun_s)
+        for client in field.clients:
+            client.rate = 0.7 * most / len(field.clients)
+        say(f"{most:.1f} tasks/s at most; now {0.7 * most:.1f}")
+        begun_s, before, next_s, shown = time.monotonic(), len(field.book.final), 0.0, 0
+        for now_s in _finished(field, 60 * minutes):
+            if now_s >= next_s:
+                next_s = now_s + 5.0
+                for name, size in memory(stack).items():
+                    seen[name].append((now_s - begun_s, size))
+                if int((now_s - begun_s) / 60) > shown:
+                    shown += 1
+                    sizes = " ".join(f"{name}={rows[-1][1] / 2**20:.1f}" for name, rows in seen.items())
+                    say(f"{shown:4d} min, MiB: {sizes}")
+        done = len(field.book.final) - before
+    span_s = 60 * minutes
+    growth = {
+        name: round(100 * (_mean(rows, span_s * 8 / 9, span_s) / _mean(rows, span_s / 3, span_s * 4 / 9) - 1), 2)
+        for name, rows in seen.items()
+    }
+    return {"seed": seed, "minutes": minutes, "tasks": done, "tasks_per_s": round(done / span_s, 1),
+            "growth_percent": growth, "worst_percent": max(growth.values()),
+            "ended_by_themselves": len(stack.deaths)}  # fmt: skip
+
+
+def _mean(rows: list[tuple[float, float]], begin_s: float, end_s: float) -> float:
+    return fmean(size for at_s, size in rows if begin_s <= at_s <= end_s)
+
+
+def memory(stack: Stack) -> dict[str, float]:
+    """Bytes that each member's processes use, and the server."""
+    found = {}
+    for name, member in stack.members.items():
+        if member.process is not None:
+            found[name] = float(sum(_pss(pid) for pid in session(member.process.popen.pid)))
+    store = stack.store()
+    found["server"] = float(store.client.info("memory")["used_memory"])
+    store.client.close()
+    return found
+
+
+def _pss(pid: int) -> int:
+    """Proportional set size in bytes, 0 of a process that has ended."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    match = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
+    return 1024 * int(match[1]) if match else 0
