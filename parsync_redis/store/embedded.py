@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -38,22 +39,25 @@ def version_of(program: str) -> str:
 class EmbeddedServer:
     """A server of our own on a free port of 127.0.0.1, in a folder of its own; stopped and removed by `stop`.
 
-    `aof` turns the append-only file on (fsync every second). The server dies with this process's session at the latest
-    when `stop` is called; use it as a context manager.
+    `aof` turns the append-only file on (fsync every second); `options` are any others of the server's. The server dies
+    with this process's session at the latest when `stop` is called; use it as a context manager.
     """
 
-    def __init__(self, program: str | None = None, port: int | None = None, aof: bool = False) -> None:
+    def __init__(
+        self, program: str | None = None, port: int | None = None, aof: bool = False,
+        options: Mapping[str, object] | None = None,
+    ) -> None:  # fmt: skip
         self.program = program or find_server()
         self.folder = Path(tempfile.mkdtemp(prefix="parsync-"))
         self.port = port or _free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._aof = aof
+        self._options = {"appendonly": "yes" if aof else "no", **(options or {})}
         self.process = self._start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {
             "port": self.port, "bind": "127.0.0.1", "dir": self.folder, "save": "", "maxmemory-policy": "noeviction",
-            "appendonly": "yes" if self._aof else "no", "daemonize": "no", "loglevel": "warning",
+            "daemonize": "no", "loglevel": "warning", **self._options,
         }  # fmt: skip
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         with (self.folder / "server.log").open("ab") as log:

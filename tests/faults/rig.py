@@ -1,0 +1,116 @@
+"""A small cluster in this process, on a real server: schedulers as threads; the test plays the nodes' agents."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from parsync_redis.errors import ServerUnfit
+from parsync_redis.model.needs import Bundle
+from parsync_redis.model.node import Lease
+from parsync_redis.model.task import Submission
+from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.settings import Settings
+from parsync_redis.store import Store
+from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.commands import Place
+
+LEASE_S, GAP_S, PATIENCE_S = 1.0, 0.1, 25.0
+
+
+class Rig:
+    """One partition. `wait` and `work` renew the nodes' leases."""
+
+    def __init__(self, url: str, cluster: str, schedulers: int = 2) -> None:
+        settings = Settings(url=url, cluster=cluster, partitions=1, lease_s=LEASE_S, gap_s=GAP_S)
+        self.store = Store.from_url(url, cluster)
+        config = join_cluster(self.store, settings, create=True)
+        assert config is not None
+        self._stop = threading.Event()
+        self.incs: dict[str, int] = {}
+        self.started: list[tuple[str, str]] = []
+        self.schedulers = [
+            Scheduler(Store.from_url(url, cluster), config, settings, f"s{n}") for n in range(schedulers)
+        ]
+        self._threads = [threading.Thread(target=each.run, args=(self._stop,)) for each in self.schedulers]
+        for thread in self._threads:
+            thread.start()
+
+    # -- agents ------------------------------------------------------------------------------------------------------
+
+    def node(self, name: str, slots: int) -> None:
+        """Registers a node."""
+        call = self.store.commands.register_node(0, name, self.incs.get(name, 0), 1.0, Bundle.of(slots).text)
+        self.incs[name], _ = self.store.run(call)
+
+    def renew(self) -> list[str]:
+        """The word on each node's renewal; a node that was given up, or forgotten, registers again."""
+        words = []
+        for name, inc in list(self.incs.items()):
+            words.append(self.store.run(self.store.commands.renew(0, name, inc))[0])
+            if words[-1] == "lapsed":
+                self.node(name, 2)
+        return words
+
+    def leases(self) -> list[Lease]:
+        """What is held, by the present incarnations."""
+        nodes = [node for node in self.store.nodes(0).values() if node.name in self.incs]
+        return [lease for lease in self.store.leases(0, nodes) if lease.inc == self.incs[lease.node]]
+
+    def start(self) -> list[Place]:
+        """Starts what is held and was not started yet."""
+        begun = []
+        for x in self.leases():
+            place = Place(x.task, x.attempt, 0, x.node, x.slot, x.inc, x.since_ms)
+            if self.store.run(self.store.commands.start(place))[0] == "ok":
+                self.started.append((x.task, x.attempt))
+                begun.append(place)
+        return begun
+
+    def end(self, places: Sequence[Place]) -> list[str]:
+        """Brings outcomes home and frees the slots; the words on the outcomes."""
+        commands = self.store.commands
+        finish = commands.finish([(place, "succeeded", "") for place in places])
+        return list(self.store.run_all([finish, commands.release(0, places)])[0]) if places else []
+
+    def work(self) -> None:
+        """One turn of all agents; a server that is away is asked again in the next."""
+        try:
+            self.renew()
+            for lease in self.leases():
+                place = Place(lease.task, lease.attempt, 0, lease.node, lease.slot, lease.inc, lease.since_ms)
+                if self.store.run(self.store.commands.start(place))[0] == "ok":
+                    self.started.append((lease.task, lease.attempt))
+                self.end([place])
+        except ServerUnfit:
+            time.sleep(0.02)
+
+    # -- the test's own ----------------------------------------------------------------------------------------------
+
+    def submit(self, *ids: str) -> list[str]:
+        """The word on each."""
+        return list(self.store.run(self.store.commands.submit([Submission(id, "job", b"{}") for id in ids])))
+
+    def wait(self, fact: Callable[[], Any], what: str, working: bool = False) -> Any:
+        """Waits for a fact, while nodes renew, or also work; returns it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                (self.work if working else self.renew)()
+                if found := fact():
+                    return found
+            except ServerUnfit:
+                pass
+            assert time.monotonic() < deadline, f"not seen: {what}"
+            time.sleep(0.01)
+
+    def done(self, ids: Sequence[str]) -> bool:
+        """Whether all have succeeded."""
+        return set(self.store.states(ids)) == {"succeeded"}
+
+    def close(self) -> None:
+        """Stops the schedulers."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=20)
+        self.store.client.close()

@@ -1,0 +1,123 @@
+"""F19: a server whose memory is full refuses what brings work in, whole, and lets pass what brings it to its end."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from parsync_redis import ParsyncClient
+from parsync_redis.errors import ServerFull
+from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.observe.audit import audit
+from parsync_redis.store import Store
+from parsync_redis.store.commands import ALL
+from parsync_redis.store.embedded import EmbeddedServer
+from tests.faults.rig import LEASE_S, Rig
+from tests.lua.driver import Driver, dump
+from tests.lua.test_refusals import calls
+
+REFUSED = {"submit", "take", "commit", "register_node", "deal_node", "offer", "configure", "quarantine"}
+
+
+@contextmanager
+def full(store: Store) -> Iterator[None]:
+    """The server's memory is full meanwhile."""
+    client: Any = store.client
+    client.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        client.config_set("maxmemory", 0)
+
+
+@pytest.fixture
+def busy(store: Store) -> Driver:
+    """A cluster in which each of `calls` would change something."""
+    drive = Driver(store)
+    drive.node("n1", 2, {"gpu": 1})
+    drive.bring(TaskState.RUNNING, "a")
+    drive.held("a", "1@1", needs="slots=1 gpu=1")
+    drive.submit("taken")
+    drive.take()
+    drive.submit("waits")
+    drive.submit("due", delay_ms=0)
+    return drive
+
+
+@pytest.mark.unaudited  # each script by itself leaves what its next would mend
+@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) -> None:
+    call = calls(busy)[verb]
+    if verb == "configure":
+        busy.store.client.delete(busy.keys.shared("config"))
+    before = dump(busy.store)
+    with full(busy.store):
+        if verb in REFUSED:
+            with pytest.raises(ServerFull, match="is full, nothing was done: give it more"):
+                busy.run(call)
+            assert dump(busy.store) == before
+        else:
+            busy.run(call)
+    busy.run(call)
+
+
+def test_what_a_running_task_does_next_is_let_pass(busy: Driver) -> None:
+    attempt = busy.record("a")["attempt"]
+    with full(busy.store):
+        assert busy.submit("a", after=attempt) == "next"
+        assert busy.word(busy.commands.cancel("a")) == "asked"
+
+
+def test_a_batch_of_claims_and_a_batch_of_tasks_are_refused_whole(busy: Driver) -> None:
+    inc = busy.node("n2", 2)
+    claims = [
+        busy.claim("gone", node="nowhere"),
+        busy.claim("taken", "1@2", node="n2", inc=inc),
+        busy.claim("b", node="n2", slots=(1,), inc=inc),
+    ]
+    tasks = [Submission("a", "work", b""), Submission("b", "work", b""), Submission("c", "work", b"")]
+    before = dump(busy.store)
+    with full(busy.store):
+        for call in (busy.commands.commit(0, claims), busy.commands.submit(tasks)):
+            with pytest.raises(ServerFull):
+                busy.run(call)
+            assert dump(busy.store) == before
+
+
+def test_a_task_of_a_new_kind_is_refused_though_old_answers_must_be_forgotten_first(busy: Driver) -> None:
+    busy.store.client.hset(busy.keys.queue("feasible"), mapping={f"f{n} slots=1": "yes" for n in range(1001)})
+    before = dump(busy.store)
+    with full(busy.store), pytest.raises(ServerFull):
+        busy.submit("new", name="new")
+    assert dump(busy.store) == before
+
+
+def test_while_memory_is_full_work_ends_and_nobody_is_lost_and_then_all_goes_on(
+    server: EmbeddedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    rig = Rig(server.url, "full")
+    try:
+        rig.node("n1", 2)
+        rig.submit("t0", "t1", "t2", "t3")
+        running = rig.wait(lambda: (held := rig.leases()) and len(held) == 2 and rig.start(), "two run")
+        with full(rig.store), ParsyncClient.from_url(server.url, "full") as client:
+            with pytest.raises(ServerFull):
+                client.submit("job", id="t4")
+            assert rig.end(running) == ["ok", "ok"], "their outcomes count"
+            until_s = time.monotonic() + 2.5 * LEASE_S
+            rig.wait(lambda: time.monotonic() > until_s, "time passes")
+            assert rig.leases() == [], "their slots are free, and nothing new is placed"
+            assert rig.store.nodes(0)["n1"].state == "up", "its renewals are let pass"
+            assert set(rig.store.hash(rig.store.keys.shared("schedulers"))) == {"s0", "s1"}
+        rig.submit("t4")
+        rig.wait(lambda: rig.done(["t0", "t1", "t2", "t3", "t4"]), "all go on by themselves", working=True)
+        assert len(rig.started) == 5, "each was started once"
+        said = [record.getMessage() for record in caplog.records if "is full" in record.getMessage()]
+        assert 0 < len(said) <= 2, f"each scheduler says it once: {said}"
+    finally:
+        rig.close()
+    assert not audit(rig.store)
