@@ -25,13 +25,14 @@ from pydantic_settings import (
 from .errors import InvalidInput
 from .model.ids import check_name
 from .model.task import Strategy
+from .store.sentinel import SCHEME, parse_service
 from .store.store import safe_url
 
 CONFIG_VARIABLE: Final = "PARSYNC_CONFIG"
 _from_file: ContextVar[dict[str, Any] | None] = ContextVar("_from_file", default=None)
 
 _RIGHT: Final = {
-    "url": "redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH",
+    "url": "redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH or sentinel://HOST:PORT,HOST:PORT/DB?service=NAME",
     "cluster": "1 to 64 letters, digits or _.-",
     "partitions": "a whole number from 1 to 4096",
     "gap_s": "a number of seconds from 0.01 to 60",
@@ -46,6 +47,9 @@ _RIGHT: Final = {
 
 
 def _check_url(url: str) -> str:
+    if url.startswith(SCHEME):
+        parse_service(url)
+        return url
     if not url.startswith(("redis://", "rediss://", "unix://")) or len(url.split("://", 1)[1].strip("/")) == 0:
         raise ValueError("not a server address")
     return url
@@ -70,10 +74,11 @@ def read_password(path: Path) -> str:
 def with_password(url: str, password: str) -> str:
     """The address with this password, unless it has one."""
     scheme, _, rest = url.partition("://")
+    rest, semicolon, others = rest.partition(";")  # of several Sentinels, as Celery writes them, the first has it
     credentials, at, place = rest.rpartition("@")
     if ":" in credentials:
         return url
-    return f"{scheme}://{credentials}:{quote(password, safe='')}@{place if at else rest}"
+    return f"{scheme}://{credentials}:{quote(password, safe='')}@{place if at else rest}{semicolon}{others}"
 
 
 def _check_file(path: Path | None) -> Path | None:

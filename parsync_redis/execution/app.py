@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from signal import Signals
 from typing import Any
+from urllib.parse import urlencode
 
 import click
 from celery import Celery
@@ -24,6 +25,7 @@ from ..errors import InvalidInput
 from ..model.needs import parse_bundle
 from ..model.task import Submission, TaskOptions
 from ..settings import Settings
+from ..store.sentinel import SCHEME
 from ..store.store import safe_url
 from ..submission import explain_refusal
 from .components import extend
@@ -69,7 +71,7 @@ class Parsync:
         settings = Settings.load(url=self._url, cluster=self._cluster)
         if "url" in settings.model_fields_set:
             return settings
-        broker = redis_url(self.app.connection_for_write().as_uri(include_password=True))
+        broker = broker_address(self.app.connection_for_write())
         if broker is None:
             raise InvalidInput(
                 f"the app's broker is {safe_url(str(self.app.conf.broker_url))}, not Redis: "
@@ -172,6 +174,26 @@ def signal_name(signal: Any) -> str:
         return Signals(signals.signum(signal)).name
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InvalidInput(f"signal={signal!r} is not valid: it must be a name like SIGTERM, or a number") from None
+
+
+def broker_address(connection: Any) -> str | None:
+    """Where a kombu connection's broker is, as `PARSYNC_URL` would say it; None if it is not Redis.
+
+    Raises InvalidInput if it names Sentinels, but not which service they watch.
+    """
+    broker = str(connection.as_uri(include_password=True))
+    if not broker.startswith(SCHEME):
+        return redis_url(broker)
+    options = connection.transport_options
+    if not options.get("master_name"):
+        raise InvalidInput(
+            f"the app's broker is {safe_url(broker)}, but which service is not said: "
+            "set broker_transport_options = {'master_name': ...}"
+        )
+    login = {f"sentinel_{key}": value for key, value in (options.get("sentinel_kwargs") or {}).items()
+             if key in ("username", "password") and value}  # fmt: skip
+    places = [str(place).partition("?")[0] for place in connection.alt or [broker]]
+    return f"{';'.join(places)}?{urlencode({'service': options['master_name'], **login})}"
 
 
 def redis_url(broker: str) -> str | None:

@@ -10,9 +10,10 @@ from redis.connection import parse_url
 from ..errors import InvalidInput
 from ..model.ids import check_name
 from ..model.needs import Bundle
+from ..store.sentinel import SCHEME, parse_service
 from ..store.store import safe_url
 from .agent import NodeSpec
-from .app import redis_url
+from .app import broker_address
 
 FLAGS = ("parsync", "parsync_node", "parsync_slots", "parsync_score", "parsync_label", "parsync_resource")
 
@@ -53,8 +54,8 @@ def node_spec(worker: Any, flags: dict[str, Any]) -> NodeSpec:
 
 def check_broker(app: Any, url: str) -> None:
     """A node's doorbells come over its broker: it must be parsync's own server, and queue names must be keys."""
-    broker = redis_url(app.connection_for_read().as_uri(include_password=True))
-    if broker is None or place_of(broker) != place_of(url):
+    broker = broker_address(app.connection_for_read())
+    if broker is None or not same_place(broker, url):
         raise InvalidInput(
             "a node's Celery broker must be the Redis server and database that parsync uses: "
             f"the broker is {safe_url(broker or str(app.conf.broker_read_url))}, parsync's server {safe_url(url)}"
@@ -63,8 +64,19 @@ def check_broker(app: Any, url: str) -> None:
         raise InvalidInput(f"broker_transport_options global_keyprefix={prefix!r} does not go with parsync: remove it")
 
 
+def same_place(one: str, other: str) -> bool:
+    """Whether two addresses mean one database of one server, or of one service of Sentinels."""
+    watched = [url.startswith(SCHEME) for url in (one, other)]
+    if all(watched):
+        return parse_service(one).same_as(parse_service(other))
+    return not any(watched) and place_of(one) == place_of(other)
+
+
 def place_of(url: str) -> tuple[Any, ...]:
-    """Which server and database a Redis URL means."""
+    """Which server and database an address means."""
+    if url.startswith(SCHEME):
+        service = parse_service(url)
+        return service.name, ",".join(sorted(f"{host}:{port}" for host, port in service.sentinels)), service.db
     kwargs = parse_url(url)
     host = {"localhost": "127.0.0.1", "": "127.0.0.1"}.get(str(kwargs.get("host") or ""), kwargs.get("host"))
     return kwargs.get("path"), host, int(kwargs.get("port") or 6379), int(kwargs.get("db") or 0)

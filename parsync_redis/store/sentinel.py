@@ -4,7 +4,7 @@
     sentinel://HOST:26379/DB;sentinel://HOST:26379/DB?service=mymaster     as Celery writes it
 
 User and password are the server's. In the query: `service`; `sentinel_username` and `sentinel_password` for Sentinels
-that ask for them; `ssl=true` and redis-py's other `ssl_...` options, which then hold for both.
+that ask for them; `ssl=true` or any of redis-py's `ssl_...` options, for TLS with both.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def parse_service(url: str) -> Service:
         raise ValueError("it must end in ?service=NAME, the name by which the Sentinels know the primary")
     sentinels = tuple((_host(place.hostname), place.port or PORT) for place in places)
     own = {"username": query.pop("sentinel_username", None), "password": query.pop("sentinel_password", None)}
-    secured = query.pop("ssl", "").lower() in ("true", "1", "yes")
+    secured = query.pop("ssl", "").lower() in ("true", "1", "yes") or any(key.startswith("ssl_") for key in query)
     options: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(query)}"))
     del options["host"]
     tls = {"ssl": True, **{key: value for key, value in options.items() if key.startswith("ssl_")}} if secured else {}
