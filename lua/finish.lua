@@ -20,9 +20,13 @@ for i = 1, count do
 end
 
 local function next_attempt(key, id)
-  local name, needs, strategy, due, message = unpack(redis.call('HMGET', key,
-    'next_name', 'next_needs', 'next_strategy', 'next_due_ms', 'next_message'))
-  if message then redis.call('HSET', key, 'name', name, 'needs', needs, 'strategy', strategy, 'message', message) end
+  local name, needs, strategy, due, expiry, message = unpack(redis.call('HMGET', key,
+    'next_name', 'next_needs', 'next_strategy', 'next_due_ms', 'next_expires_ms', 'next_message'))
+  if message then
+    redis.call('HSET', key, 'name', name, 'needs', needs, 'strategy', strategy, 'message', message)
+    redis.call('HDEL', key, 'expires_ms')
+    if expiry and expiry ~= '' then redis.call('HSET', key, 'expires_ms', expiry) end
+  end
   redis.call('HSET', key, 'starts', 0)
   to_pending(key, id, pending, later, string.match(due or '', '^%d+$'))
 end

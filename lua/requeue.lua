@@ -1,43 +1,70 @@
 -- requeue: the lease of an attempt is lost; its task goes back to pending if it is still that attempt at that place.
--- KEYS: meta pending later taken placed verdicts task*
--- ARGV: count channel retention_s max_starts (id attempt node slot inc why)*
+-- KEYS: meta pending later taken placed verdicts dead task: task*
+-- ARGV: count channel retention_s max_starts (id attempt node slot inc why how)*
+--   how: '' for a lease that is lost; 'unstarted' puts back only what is placed and has not started; 'recalled' does not
+--   count the start: its run was ended by order. KEYS[8] is the prefix of records: which left `dead`, only that knows.
 -- RETURNS: a word a task: pending, dead (started as often as it may), cancelled (as was asked for), none
 -- ERRORS: PSARGS
--- INVARIANT: the task goes back before its slot is freed, and is fenced by that: pending cannot start or finish.
+-- INVARIANT: the task goes back before its slot is freed, and is fenced by that: pending cannot start or finish. The record
+--   of a dead task stays as long as `dead` lists it: the newest 10,000. `story` has the last 10 attempts that were lost.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count * log pending)
 --- @include arguments
 --- @include clock
 --- @include queue
-local meta, pending, later, taken, placed, verdicts = unpack(KEYS, 1, 6)
+local meta, pending, later, taken, placed, verdicts, dead, prefix = unpack(KEYS, 1, 8)
 local count, channel, retention_s, max_starts = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3], tonumber(ARGV[4])
-local bad = bad_count('requeue', 6 + count, 4 + 6 * count)
+local bad = bad_count('requeue', 8 + count, 4 + 7 * count)
 if bad then return bad end
 local now, idle, back, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}
+
+-- tell: a line more of the task's story.
+local function tell(key, line)
+  local lines = {}
+  for old in string.gmatch(redis.call('HGET', key, 'story') or '', '[^\n]+') do lines[#lines + 1] = old end
+  if #lines > 9 then table.remove(lines, 1) end
+  lines[#lines + 1] = string.gsub(string.sub(line, 1, 300), '%s', ' ')
+  redis.call('HSET', key, 'story', table.concat(lines, '\n'))
+end
+
+local function bury(key, buried)
+  redis.call('PERSIST', key)
+  redis.call('ZADD', dead, now, buried)
+  for _, id in ipairs(redis.call('ZRANGE', dead, 0, -10001)) do
+    redis.call('ZREM', dead, id)
+    redis.call('EXPIRE', prefix .. id, retention_s)
+  end
+end
+
 for i = 1, count do
-  local id, attempt, node, slot, inc, why = unpack(ARGV, 6 * i - 1, 6 * i + 4)
-  local key = KEYS[6 + i]
-  local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'starts')
+  local id, attempt, node, slot, inc, why, how = unpack(ARGV, 7 * i - 2, 7 * i + 4)
+  local key = KEYS[8 + i]
+  local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'starts', 'taken_ms',
+    'placed_ms', 'started_ms')
   local state, here = task[1], task[3] == node and task[4] == slot and task[5] == inc
   local held = task[2] == attempt and (state == 'taken' or ((state == 'placed' or state == 'running') and here))
-  if not held then
+  if not held or (how == 'unstarted' and state ~= 'placed') then
     replies[i] = 'none'
   else
     redis.call('HDEL', taken, id)
     redis.call('HDEL', placed, id)
+    local since = ({taken = task[8], placed = task[9], running = task[10]})[state] or now
+    tell(key, string.format('%s %s %s/%s inc=%s since=%s until=%s %s', attempt, state, node, slot, inc, since, now, why))
     if task[6] then
       replies[i] = 'cancelled'
-    elseif state == 'running' and (tonumber(task[7]) or 0) >= max_starts then
+    elseif state == 'running' and how ~= 'recalled' and (tonumber(task[7]) or 0) >= max_starts then
       replies[i] = 'dead'
     else
       replies[i] = 'pending'
     end
     if replies[i] == 'pending' then
+      if state == 'running' and how == 'recalled' then redis.call('HSET', key, 'starts', (tonumber(task[7]) or 1) - 1) end
       if why ~= '' then redis.call('HSET', key, 'why', why) end
       to_pending(key, id, pending, later, nil)
       back = true
     else
       to_final(key, replies[i], now, why, retention_s)
+      if replies[i] == 'dead' then bury(key, id) end
       to_verdict(verdicts, id, replies[i], why)
     end
   end

@@ -1,7 +1,8 @@
 -- submit: makes each task exist once, pending; or says why it cannot.
--- KEYS: meta pending later shapes feasible names task*
--- ARGV: count channel (id name needs strategy priority delay_ms wait after message)*
---   delay_ms is '' or how long the task must not be taken; wait '1' lets it wait for capacity that no node has yet;
+-- KEYS: meta pending later shapes feasible names expires task*
+-- ARGV: count channel (id name needs strategy priority delay_ms expiry_ms wait after message)*
+--   delay_ms is '' or how long the task must not be taken, expiry_ms '' or after how long it is not taken any more;
+--   wait '1' lets it wait for capacity that no node has yet;
 --   after is '' or the attempt that submits, while it runs, what the same id shall do next (Celery's retry and replace).
 -- RETURNS: a word a task: submitted, exists, infeasible, unknown (no node knows that name), next, stale
 -- ERRORS: PSARGS
@@ -12,9 +13,9 @@
 --- @include clock
 --- @include fits
 --- @include queue
-local meta, pending, later, shapes, feasible, names = unpack(KEYS, 1, 6)
+local meta, pending, later, shapes, feasible, names, expires = unpack(KEYS, 1, 7)
 local count, channel = tonumber(ARGV[1]) or 0, ARGV[2]
-local bad = bad_count('submit', 6 + count, 2 + 9 * count)
+local bad = bad_count('submit', 7 + count, 2 + 10 * count)
 if bad then return bad end
 
 local function judge(name, needs)
@@ -35,15 +36,15 @@ end
 
 local now, idle, added, replies, last = now_ms(), redis.call('ZCARD', pending) == 0, 0, {}, 0
 for i = 1, count do
-  local id, name, needs, strategy, priority, delay_ms, wait, after, message = unpack(ARGV, 9 * i - 6, 9 * i + 2)
-  local key = KEYS[6 + i]
-  local due = delay_ms ~= '' and string.format('%.0f', now + delay_ms) or nil
+  local id, name, needs, strategy, priority, delay_ms, expiry_ms, wait, after, message = unpack(ARGV, 10 * i - 7, 10 * i + 2)
+  local key, due, expiry = KEYS[7 + i], after_ms(now, delay_ms), after_ms(now, expiry_ms)
   local state, attempt = unpack(redis.call('HMGET', key, 'state', 'attempt'))
   if after ~= '' and state then
     if state == 'running' and attempt == after then
       redis.call('HDEL', key, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
       redis.call('HSET', key, 'next_message', message, 'next_name', name, 'next_needs', needs, 'next_strategy', strategy,
-        'next_due_ms', due or '')
+        'next_due_ms', due or '', 'next_expires_ms', expiry or '')
+      if expiry then redis.call('ZADD', expires, expiry, id) end
       replies[i] = 'next'
     else
       replies[i] = 'stale'
@@ -58,6 +59,10 @@ for i = 1, count do
       redis.call('HSET', key, 'state', 'pending', 'name', name, 'needs', needs, 'strategy', strategy,
         'priority', priority, 'order', order, 'attempt', '0@' .. last, 'starts', 0, 'submitted_ms', now,
         'ready_ms', due or now, 'message', message)
+      if expiry then
+        redis.call('HSET', key, 'expires_ms', expiry)
+        redis.call('ZADD', expires, expiry, id)
+      end
       if due then
         redis.call('ZADD', later, due, id)
       else

@@ -1,4 +1,4 @@
--- take: up to `limit` pending tasks become taken by this scheduler, each with its next attempt.
+-- take: up to `limit` pending tasks become taken by this scheduler, each with its next attempt; what has expired ends.
 -- KEYS: meta pending later taken verdicts task:
 -- ARGV: scheduler limit salt retention_s
 --   salt is what the taker drew: what tells its attempts from those of takes that the server lost, docs/decisions/0016
@@ -6,7 +6,8 @@
 -- RETURNS: {still pending, now_ms, (id, attempt, needs, strategy, ready_ms)*}; ready_ms: since when it could be taken;
 --   attempt '' is of a task that has failed, because its record is damaged: needs says what of it
 -- ERRORS: PSARGS
--- INVARIANT: a taken task is in `taken` and not in `pending`; its attempt is one that was never given out before.
+-- INVARIANT: a taken task is in `taken` and not in `pending`; its attempt is one that was never given out before; it has
+--   not expired, by the server's clock: a promise about lateness, not a lease.
 -- ATOMICITY: a task is taken by one scheduler only.
 -- COMPLEXITY: O(limit * log pending)
 --- @include arguments
@@ -32,13 +33,16 @@ local function tell(...) for _, value in ipairs({...}) do reply[#reply + 1] = va
 for i = 1, #popped, 2 do
   local id, key = popped[i], prefix .. popped[i]
   if redis.call('TYPE', key).ok == 'hash' then
-    local attempt, needs, strategy, ready = unpack(redis.call('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms'))
+    local attempt, needs, strategy, ready, due = unpack(redis.call('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms',
+      'expires_ms'))
     local broken = flaw(attempt, needs)
     if broken then
       local why = 'its record is damaged: ' .. broken
       to_final(key, 'failed', now, why, retention_s)
       to_verdict(verdicts, id, 'failed', why)
       tell(id, '', why, '', now)
+    elseif is_past(due, now) then
+      to_expired(key, id, verdicts, now, retention_s)
     else
       local number, life = string.match(attempt, '^(%d+)@(%d+)')
       attempt = string.format('%.0f@%s%s', number + 1, life, salt)

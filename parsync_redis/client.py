@@ -15,6 +15,7 @@ from .settings import Settings
 from .store.cluster import join_cluster
 from .store.commands import MAX_BATCH
 from .store.store import Store
+from .store.tasks import list_tasks
 from .store.views import find_node, read_views
 from .submission import Item, explain_refusal, make_submission, parse_item
 
@@ -181,6 +182,24 @@ class ParsyncClient:
         check_name("task id", id)
         word, *state = self._persist(lambda: self.store.run(self.store.commands.cancel(id)))
         return state[0] if word == "none" else word
+
+    # -- dead tasks --------------------------------------------------------------------------------------------------
+
+    def dead(self, limit: int = 100) -> list[TaskStatus]:
+        """Dead tasks, the latest first, each with its story; the newest 10,000 are kept until they are requeued."""
+        return self._persist(lambda: list_tasks(self.store, TaskState.DEAD, limit))
+
+    def requeue_dead(self, ids: Iterable[str]) -> dict[str, str]:
+        """Lets dead tasks run again: by id `revived`, or the state that it is in (`gone`: nothing is known of it).
+
+        Its starts are counted anew; its attempts go on. An AsyncResult that has heard of the death hears RETRY.
+        """
+        names = list(dict.fromkeys(check_name("task id", id) for id in ids))
+        words: list[str] = []
+        for at in range(0, len(names), MAX_BATCH):
+            call = self.store.commands.revive(names[at : at + MAX_BATCH], "was dead, and is requeued by an operator")
+            words += self._persist(lambda call=call: self.store.run(call))  # type: ignore[misc]
+        return dict(zip(names, words, strict=True))
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 

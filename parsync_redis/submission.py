@@ -1,6 +1,7 @@
 """From what a caller asks to a submission, and from a refusal to the error that says why."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 from uuid import uuid4
@@ -47,7 +48,17 @@ def make_submission(item: Item) -> Submission:
             raise InvalidInput(f"unknown option {option!r}: known are {', '.join(ITEM_KEYS[3:])}")
     options = TaskOptions.of(task_options) if task_options else DEFAULT_OPTIONS
     celery_options = {option: value for option, value in rest.items() if value is not None}
-    return Submission(id, name, make_message(name, args, kwargs, id, **celery_options), options, delay_ms)
+    message = make_message(name, args, kwargs, id, **celery_options)
+    return Submission(id, name, message, options, delay_ms, expiry_ms=_expiry_ms(celery_options.get("expires")))
+
+
+def _expiry_ms(expires: float | datetime | None) -> int | None:
+    """After how long a task expires, of an `expires` that the message took."""
+    from .wire.message import until_ms
+
+    if expires is None:
+        return None
+    return max(0, until_ms("expires", expires) if isinstance(expires, datetime) else round(expires * 1000))
 
 
 def _delay_ms(countdown: object) -> int | None:

@@ -3,3 +3,8 @@ local function now_ms()
   local t = redis.call('TIME')
   return string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
 end
+
+-- after_ms: the time so many milliseconds later, nil for a delay of ''.
+local function after_ms(now, delay_ms)
+  return delay_ms ~= '' and string.format('%.0f', now + delay_ms) or nil
+end

@@ -4,7 +4,7 @@
 
 -- What a run left for its next attempt. A run that was lost left nothing: else a later run's success would be taken for a
 -- wish to run again.
-local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_due_ms'}
+local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_due_ms', 'next_expires_ms'}
 
 -- to_pending: the task waits again, at its old place in the order, or until `due` (ms) if that is given.
 local function to_pending(key, id, pending, later, due)
@@ -30,6 +30,18 @@ end
 local function to_verdict(verdicts, id, state, why)
   redis.call('LPUSH', verdicts, id .. ' ' .. state .. ' ' .. why)
   redis.call('LTRIM', verdicts, 0, 9999)
+end
+
+-- is_past: whether an expiry (ms, or nil for none) has come.
+local function is_past(due, now)
+  local at = due and tonumber(due)
+  return at and at <= tonumber(now)
+end
+
+-- to_expired: the task waited for longer than it was to; it is in no index any more.
+local function to_expired(key, id, verdicts, now, retention_s)
+  to_final(key, 'cancelled', now, 'expired', retention_s)
+  to_verdict(verdicts, id, 'cancelled', 'expired')
 end
 
 -- wake: tells one scheduler that tasks wait where none waited; by the ordinal (number mod N) just one acts at once.

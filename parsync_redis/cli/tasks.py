@@ -55,7 +55,7 @@ def submit(
             found = client.wait([id], timeout)[id]
         except TimeoutError:
             raise InvalidInput(f"task {id} is not final after {timeout:g} s; it goes on: parsync status {id}") from None
-    print_json(found) if as_json else _print_status(found)
+    print_json(found) if as_json else print_status(found)
     raise typer.Exit(0 if found.state is TaskState.SUCCEEDED else 1)
 
 
@@ -76,11 +76,12 @@ def status(
     """Shows a task: its state, where it is, why it waits, and the time of each step. Exit 1 if it is gone."""
     with make_client(url, cluster, config) as client:
         found = client.status(id)
-    print_json(found) if as_json else _print_status(found)
+    print_json(found) if as_json else print_status(found)
     raise typer.Exit(1 if found.state is TaskState.GONE else 0)
 
 
-def _print_status(task: TaskStatus) -> None:
+def print_status(task: TaskStatus) -> None:
+    """Prints what is known of a task, a line a fact, and its story."""
     if task.state is TaskState.GONE:
         print(f"task {task.id}: nothing is known of it; it was never submitted, or its record has expired")
         return
@@ -90,6 +91,7 @@ def _print_status(task: TaskStatus) -> None:
         ("place", _place(task)), ("attempt", task.attempt), ("starts", task.starts), ("needs", task.needs),
         ("priority", task.priority), ("strategy", task.strategy or None), ("scheduler", task.scheduler),
         ("cancel asked", "yes" if task.cancel_asked else None),
+        ("expires", None if task.expires_ms is None else show_time(task.expires_ms)),
     ]  # fmt: skip
     for step, at in task.times.items():
         after = f"  +{at - start} ms" if at is not None and start is not None and step != "submitted" else ""
@@ -97,6 +99,12 @@ def _print_status(task: TaskStatus) -> None:
     for name, value in facts:
         if value is not None:
             print(f"{name + ':':<14}{value}")
+    if task.story:
+        print("lost attempts:")
+    for lost in task.story:
+        took_s = (lost.until_ms - lost.since_ms) / 1000
+        print(f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since {show_time(lost.since_ms)} "
+              f"for {took_s:.3f} s: {lost.why or 'no reason was given'}")  # fmt: skip
 
 
 def _place(task: TaskStatus) -> str | None:

@@ -120,11 +120,14 @@ class Parsync:
             except InvalidInput as error:
                 raise InvalidInput(f"task {name}: {error}") from None
 
-    def submit(self, name: str, id: str, message: bytes, options: dict[str, Any], delay_ms: int | None) -> None:
+    def submit(
+        self, name: str, id: str, message: bytes, options: dict[str, Any], delay_ms: int | None,
+        expiry_ms: int | None = None,
+    ) -> None:  # fmt: skip
         """Submits a message that Celery made; raises InvalidInput, UnknownTask, Infeasible or ServerUnreachable."""
         after, same = self._running(id, name)
         wanted = self._as_before(id) if same and not options else TaskOptions.of(options)
-        task = Submission(id, name, message, wanted, delay_ms, after)
+        task = Submission(id, name, message, wanted, delay_ms, after, expiry_ms)
         word = self.client.send([task])[0]
         if word == "next":
             return

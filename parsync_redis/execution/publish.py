@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidInput
 from ..model.ids import check_name
-from ..wire.message import envelope
+from ..model.task import TaskOptions
+from ..wire.message import envelope, until_ms
 
 if TYPE_CHECKING:
     from .app import Parsync
@@ -56,23 +57,23 @@ class Capture:
         headers = {**headers, "parsync": {"options": self._options}}
         delay_ms = delay_of(headers.get("eta"))
         headers["eta"] = None
+        if headers.get("expires") is None and self._options.get("expires") is not None:
+            seconds = TaskOptions.of(self._options).expires_s or 0.0
+            headers["expires"] = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
         packed, content_type, content_encoding = self._producer._prepare(
             body, kwargs.get("serializer"), None, None, kwargs.get("compression"), headers
         )
         properties = {name: value for name, value in kwargs.items() if name not in _TRANSPORT and value is not None}
         message = envelope(packed, content_type, content_encoding, headers, properties)
-        self._parsync.submit(self._name, id, message, self._options, delay_ms)
+        self._parsync.submit(self._name, id, message, self._options, delay_ms, expiry_of(headers.get("expires")))
         self._submitted = True
 
 
 def delay_of(eta: str | datetime | None) -> int | None:
     """Milliseconds from now until an ETA (ISO 8601; UTC where it names no zone), None for none or one in the past."""
-    if not eta:
-        return None
-    try:
-        at = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
-    except ValueError:
-        raise InvalidInput(f"eta={eta!r} is not valid: it must be a datetime, or one as ISO 8601 writes it") from None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    delay_ms = int((at - datetime.now(UTC)).total_seconds() * 1000)
-    return delay_ms if delay_ms > 0 else None
+    return max(0, until_ms("eta", eta)) or None if eta else None
+
+
+def expiry_of(expires: str | datetime | None) -> int | None:
+    """Milliseconds from now until a task expires, 0 if it has, None if it never does."""
+    return max(0, until_ms("expires", expires)) if expires else None

@@ -1,11 +1,13 @@
-"""Verdicts: tasks that ended where no worker saw it (cancelled, dead); who has an app tells the result backend."""
+"""Verdicts: tasks that ended where no worker saw it (cancelled, dead), or were dead and are revived (pending); who has
+an app tells the result backend.
+"""
 
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from billiard.exceptions import WorkerLostError
-from celery import Celery
+from celery import Celery, states
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from kombu.serialization import prepare_accept_content
@@ -40,11 +42,11 @@ def announce_these(store: Store, app: Celery, entries: Iterable[bytes], send_eve
         if client.lrem(key, -1, entry) != 1:
             continue
         id = entry.decode().partition(" ")[0]
-        name, message = client.hmget(store.keys.task(id), "name", "message")
+        name, message, state = client.hmget(store.keys.task(id), "name", "message", "state")
         told = False
         try:
             if name is None or name.decode() in app.tasks:
-                _tell(app, entry.decode(), message, send_event)
+                _tell(app, entry.decode(), message, (state or b"dead").decode(), send_event)
                 told = True
                 done += 1
         except Exception as error:
@@ -59,18 +61,34 @@ def can_announce(app: Celery) -> bool:
     return not isinstance(app.backend, DisabledBackend)
 
 
-def _tell(app: Celery, entry: str, message: bytes | None, send_event: SendEvent | None) -> None:
+def _tell(app: Celery, entry: str, message: bytes | None, now: str, send_event: SendEvent | None) -> None:
+    """Tells of one verdict; `now` is the task's state: of a death that an operator has undone by now nobody is told."""
     id, state, why = (*entry.split(" ", 2), "", "")[:3]
     context = context_of(app, message) if message else Context(id=id)
     if state == "cancelled":
         app.backend.mark_as_revoked(id, why or "cancelled", request=context, store_result=not context.ignore_result)
         if send_event:
             send_event("task-revoked", uuid=id, terminated=False, signum=None, expired=False)
-    else:
+    elif state == "pending":
+        if _says_dead(app, id):
+            error = WorkerLostError(why)
+            app.backend.mark_as_retry(id, error, request=context, store_result=not context.ignore_result)
+            if send_event:
+                send_event("task-retried", uuid=id, exception=repr(error), traceback="")
+    elif now == "dead":
         error = WorkerLostError(why)
         app.backend.mark_as_failure(id, error, request=context, store_result=not context.ignore_result)
         if send_event:
             send_event("task-failed", uuid=id, exception=repr(error), traceback="")
+
+
+def _says_dead(app: Celery, id: str) -> bool:
+    """Whether the result backend holds a task's death: only that is taken back, not the result of a run since then."""
+    backend: Any = app.backend
+    if not hasattr(backend, "_get_task_meta_for"):  # one that cannot be asked, such as rpc and the disabled one
+        return False
+    meta = backend.get_task_meta(id, cache=False)
+    return meta.get("status") == states.FAILURE and isinstance(meta.get("result"), WorkerLostError)
 
 
 def context_of(app: Celery, message: bytes) -> Context:

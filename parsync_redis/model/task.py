@@ -1,6 +1,7 @@
 """A task: its states, what may be asked for it, and what is known of it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -24,7 +25,7 @@ class TaskState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether the state never changes any more."""
+        """Whether the task has ended: the state changes no more, unless an operator revives what is dead."""
         return self in FINAL
 
 
@@ -32,7 +33,7 @@ FINAL: Final = frozenset((TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCE
 
 TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
     (TaskState.GONE, "submit"): frozenset((TaskState.PENDING,)),
-    (TaskState.PENDING, "take"): frozenset((TaskState.TAKEN,)),
+    (TaskState.PENDING, "take"): frozenset((TaskState.TAKEN, TaskState.CANCELLED)),
     (TaskState.TAKEN, "untake"): frozenset((TaskState.PENDING,)),
     (TaskState.TAKEN, "settle"): frozenset((TaskState.PLACED,)),
     (TaskState.TAKEN, "start"): frozenset((TaskState.RUNNING,)),
@@ -43,6 +44,9 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
     (TaskState.TAKEN, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED)),
     (TaskState.PLACED, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED)),
     (TaskState.RUNNING, "requeue"): frozenset((TaskState.PENDING, TaskState.CANCELLED, TaskState.DEAD)),
+    (TaskState.DEAD, "revive"): frozenset((TaskState.PENDING,)),
+    (TaskState.PENDING, "expire"): frozenset((TaskState.CANCELLED,)),
+    (TaskState.TAKEN, "expire"): frozenset((TaskState.CANCELLED,)),
     (TaskState.PENDING, "cancel"): frozenset((TaskState.CANCELLED,)),
     (TaskState.TAKEN, "cancel"): frozenset((TaskState.CANCELLED,)),
     (TaskState.PLACED, "cancel"): frozenset((TaskState.CANCELLED,)),
@@ -66,7 +70,7 @@ CELERY_OPTIONS: Final = (
 )  # fmt: skip
 """The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""
 
-_KNOWN: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity")
+_KNOWN: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity", "expires")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +83,15 @@ class TaskOptions:
     priority: 0 to 9; larger goes first; default 0.
     strategy: "latency", "quality" or "adaptive" for this task, instead of the schedulers' own.
     wait_for_capacity: wait for a node that could hold it, instead of being refused when none is known.
+    expires: seconds after which it is not placed any more, but cancelled; only for a Celery task's own options:
+    everybody else says `expires` as Celery does.
     """
 
     needs: Bundle = ONE_SLOT
     priority: int = 0
     strategy: str = ""
     wait_for_capacity: bool = False
+    expires_s: float | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> "TaskOptions":
@@ -110,8 +117,16 @@ class TaskOptions:
         wait = options.get("wait_for_capacity", False)
         if not isinstance(wait, bool):
             raise InvalidInput(f"wait_for_capacity={wait!r} is not valid: it must be True or False")
+        expires = options.get("expires")
+        if expires is not None and not is_seconds(expires):
+            raise InvalidInput(f"expires={expires!r} is not valid: it must be a number of seconds above 0")
         needs = Bundle.of(options.get("slots", 1), options.get("resources"), options.get("require"))
-        return cls(needs, priority, str(strategy or ""), wait)
+        return cls(needs, priority, str(strategy or ""), wait, expires)
+
+
+def is_seconds(value: object) -> bool:
+    """Whether a value is a number of seconds above 0, at most 1e9."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e9
 
 
 DEFAULT_OPTIONS: Final = TaskOptions()
@@ -119,7 +134,10 @@ DEFAULT_OPTIONS: Final = TaskOptions()
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One task as `submit` takes it; `message` is the Celery message as kombu would put it on a list."""
+    """One task as `submit` takes it; `message` is the Celery message as kombu would put it on a list.
+
+    From the submit on: delay_ms, how long it must not be taken; expiry_ms, after how long it is not taken any more.
+    """
 
     id: str
     name: str
@@ -127,6 +145,7 @@ class Submission:
     options: TaskOptions = DEFAULT_OPTIONS
     delay_ms: int | None = None
     after: str = ""
+    expiry_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +162,41 @@ class Taken:
     ready_ms: int
 
 
+_SETBACK: Final = re.compile(
+    r"^(\S+) (taken|placed|running) (\S+)/(\d+) inc=(\d+) since=(\d+) until=(\d+) (.*)$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """An attempt that was lost: how far it had come (taken, placed, running), where, from when until when, and why.
+
+    Times are the server's, in milliseconds since 1970.
+    """
+
+    attempt: str
+    state: TaskState
+    node: str
+    slot: int
+    inc: int
+    since_ms: int
+    until_ms: int
+    why: str
+
+    @classmethod
+    def read(cls, story: str) -> Iterator["Setback"]:
+        """Reads the lines that requeue.lua writes, '2@17 running n1/3 inc=3 since=... until=... why'; skips others."""
+        for match in _SETBACK.finditer(story):
+            attempt, state, node, slot, inc, since, until, why = match.groups()
+            yield cls(attempt, TaskState(state), node, int(slot), int(inc), int(since), int(until), why)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """What is known of a task. Times are the server's, in milliseconds since 1970, None for steps not reached."""
+    """What is known of a task. Times are the server's, in milliseconds since 1970, None for steps not reached.
+
+    story: its last ten attempts that were lost, the oldest first.
+    """
 
     id: str
     state: TaskState
@@ -162,6 +213,8 @@ class TaskStatus:
     why: str = ""
     cancel_asked: bool = False
     times: Mapping[str, int | None] = field(default_factory=dict)
+    expires_ms: int | None = None
+    story: tuple[Setback, ...] = ()
 
     @classmethod
     def of(cls, id: str, record: Mapping[str, str]) -> "TaskStatus":
@@ -178,4 +231,5 @@ class TaskStatus:
             record.get("needs", ""), number("priority") or 0, record.get("strategy", ""), record.get("why", ""),
             "cancel" in record,
             {step: number(f"{step}_ms") for step in ("submitted", "ready", "taken", "placed", "started", "finished")},
+            number("expires_ms"), tuple(Setback.read(record.get("story", ""))),
         )  # fmt: skip

@@ -18,7 +18,8 @@ from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
 from .partition_audit import Held, PartitionState, audit_partition
 
 CHUNK: Final = 500
-_LEFT_OVER: Final = ("next_message", "next_name", "next_needs", "next_strategy", "next_due_ms", "cancel")
+_LEFT_OVER: Final = ("next_message", "next_name", "next_needs", "next_strategy", "next_due_ms", "next_expires_ms",
+                   "cancel")  # fmt: skip
 _FIELDS: Final = ("state", "attempt", "order", "scheduler", "partition", "node", "slot", "inc", *_LEFT_OVER)
 _STATES: Final = frozenset(TaskState) - {TaskState.GONE}
 _ATTEMPT: Final = re.compile(r"(\d+)@(\d+)(?:\.\d+)?")
@@ -72,11 +73,17 @@ def _record(row: Sequence[bytes | None]) -> Record:
 def _leaks(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str, Record]) -> Iterator[str]:
     """A key lives for ever only if it is of the cluster's structure or of a task that has not ended."""
     structure = {"": CLUSTER_KINDS, "q0": QUEUE_KINDS}
+    dead = {id.decode() for id, _ in store.client.zscan_iter(store.keys.queue("dead"), count=CHUNK)}
+    yield from (f"task {id} is listed as dead, but is {tasks.get(id, {}).get('state', 'gone')}"
+                for id in sorted(dead) if tasks.get(id, {}).get("state") != TaskState.DEAD)  # fmt: skip
     ttls = _pipelined(store, "TTL", ((key,) for key in keys))
     for (key, (family, rest)), ttl in zip(keys.items(), ttls, strict=True):
         if family == "q0" and rest.startswith("task:"):
             state = tasks[rest[5:]].get("state", "")
-            if state in FINAL and ttl == -1:
+            if rest[5:] in dead:
+                if ttl >= 0:
+                    yield f"task {rest[5:]} is listed as dead, but its record expires"
+            elif state in FINAL and ttl == -1:
                 yield f"task {rest[5:]} is {state}, but its record never expires"
             elif state not in FINAL and ttl >= 0:
                 yield f"task {rest[5:]} is {state or 'without a state'}, but its record expires"

@@ -45,6 +45,7 @@ class Keeper:
         """
         self._nodes(clock)
         self._schedulers(clock, members)
+        self._expire()
         self._audit()
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -103,6 +104,14 @@ class Keeper:
             log.warning("scheduler %s stood still for a lease: its tasks go back", name)
             untake(self.store, name, held.get(name, []), "its scheduler was lost")
             self.lost.append(f"{name} {members[name]}")
+
+    # -- what waits for too long -------------------------------------------------------------------------------------
+
+    def _expire(self) -> None:
+        """Cancels what waits past its expiry, up to some thousands a pass; what is taken is judged by take as well."""
+        for _ in range(10):
+            if len(self.store.run(self.store.commands.expire())) < MAX_BATCH:
+                break
 
     # -- the audit of places -----------------------------------------------------------------------------------------
 

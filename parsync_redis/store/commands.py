@@ -6,7 +6,7 @@ bytes.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from ..model.claim import Claim, Verdict, Word
 from ..model.node import Lease
@@ -16,6 +16,9 @@ from .scripts import Script, load
 
 T = TypeVar("T")
 Reply = Any  # what a script answers: bytes, integers, lists of them
+
+Loss = Literal["", "unstarted", "recalled"]
+"""How an attempt was lost: with its lease, or before it started, or because its run was ended by order."""
 
 MAX_BATCH: Final = 500
 """The most tasks, claims or leases in one call: a script's `unpack` must stay far below 8,000 values."""
@@ -103,13 +106,15 @@ def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
     return zip(values[::2], values[1::2], strict=True)
 
 
-_SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "task*"))
+_SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "task*"))
 _TAKE = load("take", ("meta", "pending", "later", "taken", "verdicts", "task:"))
 _UNTAKE = load("untake", ("pending", "later", "taken", "task*"))
 _SETTLE = load("settle", ("taken", "placed", "task*"))
 _START = load("start", ("taken", "placed", "task"))
 _FINISH = load("finish", ("meta", "pending", "later", "placed", "verdicts", "task*"))
-_REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "verdicts", "task*"))
+_REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "verdicts", "dead", "task:", "task*"))
+_REVIVE = load("revive", ("meta", "pending", "later", "verdicts", "dead", "task*"))
+_EXPIRE = load("expire", ("pending", "later", "taken", "verdicts", "expires", "task:"))
 _CANCEL = load("cancel", ("pending", "later", "taken", "placed", "verdicts", "task"))
 _NOTE = load("note", ("task*",))
 _OFFER = load("offer", ("shapes", "feasible", "names"))
@@ -135,6 +140,7 @@ ALL: Final = (
     _SUBMIT, _TAKE, _UNTAKE, _SETTLE, _START, _FINISH, _REQUEUE, _CANCEL, _NOTE, _OFFER, _REGISTER_NODE, _COMMIT,
     _RELEASE, _READ_PARTITION, _RENEW, _RECLAIM, _SET_NODE, _RING, _FORGET_NODE, _CONFIGURE, _DEAL_NODE,
     _RENEW_SCHEDULER, _NOTE_LOSS, _QUARANTINE, _DISCARD, _MEND_PARTITION, _MEND_TASK,
+    _REVIVE, _EXPIRE,
 )  # fmt: skip
 
 
@@ -162,13 +168,13 @@ class Commands:
             o = t.options
             args += (
                 t.id, t.name, o.needs.text, o.strategy, o.priority, "" if t.delay_ms is None else t.delay_ms,
-                int(o.wait_for_capacity), t.after, t.message,
+                "" if t.expiry_ms is None else t.expiry_ms, int(o.wait_for_capacity), t.after, t.message,
             )  # fmt: skip
-        keys = self._queue("meta", "pending", "later", "shapes", "feasible", "names")
+        keys = self._queue("meta", "pending", "later", "shapes", "feasible", "names", "expires")
         return Call(_SUBMIT, keys + self._tasks(t.id for t in tasks), args, _words)
 
     def take(self, scheduler: str, limit: int, salt: str = "") -> Call[Took]:
-        """Up to `limit` (at most MAX_BATCH) pending tasks become this scheduler's.
+        """Up to `limit` (at most MAX_BATCH) pending tasks become this scheduler's; those that have expired end.
 
         `salt` ends their attempts, '.482913': what hardly another take has.
         """
@@ -213,13 +219,26 @@ class Commands:
         keys = self._queue("meta", "pending", "later", "placed", "verdicts")
         return Call(_FINISH, keys + self._tasks(p.task for p, _, _ in outcomes), args, _words)
 
-    def requeue(self, lost: Sequence[tuple[Place, str]]) -> Call[list[str]]:
-        """(place, why) of each lost lease; a word a task: pending, dead, cancelled, none."""
+    def requeue(self, lost: Sequence[tuple[Place, str]], how: Loss = "") -> Call[list[str]]:
+        """(place, why) of each lost lease; a word a task: pending, dead, cancelled, none.
+
+        how: "unstarted" touches only what is placed and has not started; "recalled" does not count a start that was.
+        """
         args: list[str | int] = [len(lost), self.keys.tick, self.retention_s, self.max_starts]
         for p, why in lost:
-            args += (p.task, p.attempt, p.node, p.slot, p.inc, why)
-        keys = self._queue("meta", "pending", "later", "taken", "placed", "verdicts")
+            args += (p.task, p.attempt, p.node, p.slot, p.inc, why, how)
+        keys = [*self._queue("meta", "pending", "later", "taken", "placed", "verdicts", "dead"), self.keys.task_prefix]
         return Call(_REQUEUE, keys + self._tasks(p.task for p, _ in lost), args, _words)
+
+    def revive(self, ids: Sequence[str], why: str) -> Call[list[str]]:
+        """Dead tasks go back to pending; a word a task: revived, or the state that it is in. At most MAX_BATCH."""
+        keys = self._queue("meta", "pending", "later", "verdicts", "dead")
+        return Call(_REVIVE, keys + self._tasks(ids), [len(ids), self.keys.tick, why, *ids], _words)
+
+    def expire(self, limit: int = MAX_BATCH) -> Call[list[str]]:
+        """Cancels what waits past its expiry; the ids. It looks at `limit` of the expiries that have come."""
+        keys = [*self._queue("pending", "later", "taken", "verdicts", "expires"), self.keys.task_prefix]
+        return Call(_EXPIRE, keys, [self.retention_s, limit], _words)
 
     def cancel(self, id: str, why: str = "cancelled", how: str = "SIGTERM") -> Call[list[str]]:
         """[cancelled], [asked] (it runs: ended by the signal `how`; "after" lets it end) or [none, state]."""

@@ -264,5 +264,6 @@ class Store:
 
 _STATUS_FIELDS = [
     "state", "name", "attempt", "starts", "partition", "node", "slot", "scheduler", "needs", "priority", "strategy",
-    "why", "cancel", "submitted_ms", "ready_ms", "taken_ms", "placed_ms", "started_ms", "finished_ms",
+    "why", "cancel", "expires_ms", "story", "submitted_ms", "ready_ms", "taken_ms", "placed_ms", "started_ms",
+    "finished_ms",
 ]  # fmt: skip

@@ -18,7 +18,8 @@ _SCAN_COUNT: Final = 1000
 def list_tasks(store: Store, state: TaskState | None, limit: int) -> list[TaskStatus]:
     """Up to `limit` tasks, of one state or of any: those under way first (running, placed, taken, pending), then final.
 
-    Final records are found by SCAN, which stops after 2 million keys of the server. Raises ServerUnreachable.
+    The dead are listed, the latest first; other final records are found by SCAN, which stops after 2 million keys of
+    the server. Raises ServerUnreachable.
     """
     found: list[TaskStatus] = []
     seen: set[str] = set()
@@ -45,7 +46,10 @@ def _ids(store: Store, state: TaskState | None, limit: int) -> Iterator[list[str
     if state in (None, TaskState.PENDING):
         for kind in ("pending", "later"):
             yield [id.decode() for id in pipe(store, [("zrange", keys.queue(kind), 0, limit - 1)])[0]]
-    if state is None or state in FINAL:
+    if state in (None, TaskState.DEAD):
+        dead = ("zrange", keys.queue("dead"), 0, limit - 1, True)
+        yield [id.decode() for id in pipe(store, [dead])[0]]
+    if state is None or state in FINAL - {TaskState.DEAD}:
         try:
             for names in _scan(store, "scan", None):
                 yield [name.removeprefix(keys.task_prefix) for name in names]

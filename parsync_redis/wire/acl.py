@@ -58,19 +58,18 @@ VIEW: Final[Kinds] = {
 MEMBERS: Final[Kinds] = {":keeper": "hgetall", ":schedulers": "hgetall", ":stats": "hgetall"}
 
 VIEWER: Final[Kinds] = {
-    ":quarantine": "zcard zrevrange",
-    "q0:later": "zcard zrange", "q0:names": "smembers", "q0:pending": "zcard zrange", "q0:placed": "hlen hscan",
-    "q0:shapes": "hgetall", "q0:taken": "hlen hscan",
+    ":quarantine": "zcard zrevrange", "q0:dead": "zcard zrange", "q0:later": "zcard zrange", "q0:names": "smembers",
+    "q0:pending": "zcard zrange", "q0:placed": "hlen hscan", "q0:shapes": "hgetall", "q0:taken": "hlen hscan",
 }  # fmt: skip
 
 AUDIT: Final[Kinds] = {
     "p:alive": "hscan ttl", "p:free": "ttl", "p:inbox": "ttl", "p:left": "hscan ttl", "p:lost": "sscan ttl",
     "p:meta": "hscan ttl", "p:nodes": "hscan ttl", "p:slots": "hscan ttl", "q0:*": "ttl", ":*": "ttl",
-    "q0:meta": "hget", "q0:later": "zscan", "q0:pending": "zscan",
+    "q0:dead": "zscan", "q0:meta": "hget", "q0:later": "zscan", "q0:pending": "zscan",
 }  # fmt: skip
 
 CLIENT: Final[Kinds] = {
-    "q0:feasible": "del hexists hlen hset", "q0:later": "zadd zrem", "q0:meta": "hincrby hmget",
+    "q0:expires": "zadd", "q0:feasible": "del hexists hlen hset", "q0:later": "zadd zrem", "q0:meta": "hincrby hmget",
     "q0:names": "scard sismember smembers", "q0:pending": "zadd zcard zrem", "q0:placed": "hdel",
     "q0:shapes": "hgetall hvals", "q0:taken": "hdel", "q0:task": "expire hdel hset", "q0:verdicts": "lpush lrem ltrim",
 }  # fmt: skip
@@ -79,8 +78,9 @@ WORKER: Final[Kinds] = {
     ":dealt": "hdel hget hincrby hincrbyfloat hmget hset", ":quarantine": "del zadd zcard zremrangebyrank",
     "p:alive": "del hdel hget hgetall hset", "p:free": "del setbit", "p:inbox": "del llen lpush",
     "p:left": "del hdel hget hset", "p:lost": "del sadd srem", "p:meta": "del hdel hget hincrby hset",
-    "p:nodes": "del hdel hget hkeys hset", "p:slots": "del hdel hget hgetall", "q0:meta": "hget", "q0:names": "sadd",
-    "q0:placed": "hset", "q0:shapes": "hdel hget hset", "q0:verdicts": "lrange",
+    "p:nodes": "del hdel hget hkeys hset", "p:slots": "del hdel hget hgetall",
+    "q0:dead": "zadd zrange zrem", "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset",
+    "q0:shapes": "hdel hget hset", "q0:task": "persist", "q0:verdicts": "lrange",
 }  # fmt: skip
 
 SCHEDULER: Final[Kinds] = {
@@ -93,7 +93,8 @@ SCHEDULER: Final[Kinds] = {
     "p:slots": "del hdel hget hgetall hset", "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore",
     "q0:meta": "hget hmget", "q0:names": "del sadd", "q0:pending": "zadd zcard zpopmin zrem zscore",
     "q0:placed": "hdel hget hscan hset", "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hscan hset",
-    "q0:task": "del exists expire hdel hset type", "q0:verdicts": "del lpush ltrim",
+    "q0:task": "del exists expire hdel hset persist type", "q0:verdicts": "del lpush ltrim",
+    "q0:dead": "zadd zrange zrem", "q0:expires": "zadd zrangebyscore zrem",
 }  # fmt: skip
 
 KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
@@ -109,8 +110,8 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel submit",
     Role.WORKER: "cancel deal_node finish mend_partition offer quarantine reclaim register_node release renew requeue "
     "ring set_node start submit",
-    Role.SCHEDULER: "commit configure deal_node discard forget_node mend_partition mend_task note note_loss offer "
-    "quarantine read_partition reclaim release renew_scheduler requeue set_node settle take untake",
+    Role.SCHEDULER: "commit configure deal_node discard expire forget_node mend_partition mend_task note note_loss "
+    "offer quarantine read_partition reclaim release renew_scheduler requeue revive set_node settle take untake",
 }
 """The scripts that each role runs."""
 

@@ -24,7 +24,7 @@ from kombu.exceptions import EncodeError, SerializerNotInstalled
 from kombu.utils import json as kombu_json
 
 from ..errors import BrokenContract, InvalidInput
-from ..model.task import CELERY_OPTIONS
+from ..model.task import CELERY_OPTIONS, is_seconds
 
 _IN_TEMPLATE: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result"))
 _BODY, _ID, _ARGS, _KWARGS, _EXPIRES = "\0body", "\0id", "\0args", "\0kwargs", "\0expires"
@@ -137,21 +137,32 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         if name not in CELERY_OPTIONS:
             raise InvalidInput(f"unknown option {name!r}: known are {', '.join(CELERY_OPTIONS)}")
-        if name in ("time_limit", "soft_time_limit") and value is not None and not _positive(value):
+        if name in ("time_limit", "soft_time_limit") and value is not None and not is_seconds(value):
             raise InvalidInput(f"{name}={value!r} is not valid: it must be a number of seconds above 0")
     if (expires := options.get("expires")) is None:
         return options
     if isinstance(expires, datetime):
         at = maybe_make_aware(expires, UTC)
-    elif _positive(expires):
+    elif is_seconds(expires):
         at = datetime.now(UTC) + timedelta(seconds=expires)
     else:
         raise InvalidInput(f"expires={expires!r} is not valid: it must be a number of seconds above 0, or a datetime")
     return {**options, "expires": at.isoformat()}
 
 
-def _positive(seconds: object) -> bool:
-    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 < seconds < 1e9
+def until_ms(what: str, moment: str | datetime) -> int:
+    """Milliseconds from now until a moment (or ISO 8601 of one; UTC where it names no zone), below 0 if it is past.
+
+    Raises InvalidInput, naming `what`.
+    """
+    try:
+        at = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        raise InvalidInput(
+            f"{what}={moment!r} is not valid: it must be a datetime, or one as ISO 8601 writes it"
+        ) from None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return int((at - datetime.now(UTC)).total_seconds() * 1000)
 
 
 def _unpackable(

@@ -13,7 +13,8 @@ from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"redis\.call\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
 _DEFINED = re.compile(r"local function (\w+)\([^)]*\)\n(.*?)\nend\n", re.DOTALL)
-_QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "mend_task")
+_QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "mend_task",
+          "revive", "expire")  # fmt: skip
 _CLUSTER = ("configure", "deal_node", "renew_scheduler", "quarantine", "note_loss")
 _MENDED = ("slots", "left", "nodes", "alive")
 

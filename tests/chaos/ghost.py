@@ -101,7 +101,7 @@ class Ghost:
 
     def _submit(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
         for i, word in enumerate(reply):
-            id = args[2 + 9 * i]
+            id = args[2 + 10 * i]
             if text(word) == "submitted":
                 known = id in self.tasks
                 self.history(not known, 1, f"task {id} was submitted a second time: an id is one task")
@@ -142,7 +142,7 @@ class Ghost:
 
     def _requeue(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
         for i, word in enumerate(reply):
-            id, attempt = args[4 + 6 * i : 6 + 6 * i]
+            id, attempt = args[4 + 7 * i : 6 + 7 * i]
             task = self.tasks.get(id)
             if task is None or text(word) == "none":
                 continue

@@ -120,6 +120,7 @@ class Player:
             id = rng.choice(final)
             self.world.trace("purged", id)
             self.world.client.delete(KEYS.task(id))
+            self.world.client.zrem(KEYS.queue("dead"), id)
             del self.ghost.tasks[id]
 
     def drain(self, rng: Random) -> None:

@@ -7,7 +7,7 @@ from parsync_redis.model.claim import Claim, Verdict
 from parsync_redis.model.needs import Bundle
 from parsync_redis.model.task import Submission, TaskOptions, TaskState
 from parsync_redis.store import Call, Store
-from parsync_redis.store.commands import Place
+from parsync_redis.store.commands import Loss, Place
 
 NEVER_MS = 10**9
 
@@ -49,7 +49,8 @@ class Driver:
         """The tasks in an index of the queue, in order."""
         client: Any = self.store.client
         key = self.keys.queue(kind)
-        names = client.zrange(key, 0, -1) if kind in ("pending", "later") else sorted(client.hkeys(key))
+        ordered = kind in ("pending", "later", "dead", "expires")
+        names = client.zrange(key, 0, -1) if ordered else sorted(client.hkeys(key))
         return [name.decode() for name in names]
 
     def hash(self, kind: str, p: int = 0) -> dict[str, str]:
@@ -74,10 +75,10 @@ class Driver:
 
     def submit(
         self, id: str, options: Mapping[str, Any] | None = None, name: str = "work", message: bytes = b"message",
-        delay_ms: int | None = None, after: str = "",
+        delay_ms: int | None = None, after: str = "", expiry_ms: int | None = None,
     ) -> str:  # fmt: skip
         """The word on one task."""
-        submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after)
+        submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms)
         return self.word(self.commands.submit([submission]))
 
     def take(self, scheduler: str = "s1", limit: int = 100) -> dict[str, str]:
@@ -101,9 +102,9 @@ class Driver:
         """The word on one outcome."""
         return self.word(self.commands.finish([(place, outcome, why)]))
 
-    def requeue(self, place: Place, why: str = "its node was lost") -> str:
+    def requeue(self, place: Place, why: str = "its node was lost", how: Loss = "") -> str:
         """The word on one lost lease."""
-        return self.word(self.commands.requeue([(place, why)]))
+        return self.word(self.commands.requeue([(place, why)], how))
 
     def bring(self, state: TaskState, id: str = "a") -> Place:
         """Brings a new task into a state; its place, which before `placed` is only where it would go."""

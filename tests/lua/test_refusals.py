@@ -23,6 +23,8 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
         "start": commands.start(replace(place, task="taken", attempt="1@2")),
         "finish": commands.finish([(place, "succeeded", "")]),
         "requeue": commands.requeue([(place, "why")]),
+        "revive": commands.revive(["dead"], "why"),
+        "expire": commands.expire(),
         "cancel": commands.cancel("a"),
         "note": commands.note([("taken", "1@2", "why")]),
         "offer": commands.offer("n2", "slots=1"),
@@ -54,7 +56,9 @@ def busy(drive: Driver) -> Driver:
     drive.held("a", "1@1", needs="slots=1 gpu=1")
     drive.submit("taken")
     drive.take()
+    drive.bring(TaskState.DEAD, "dead")
     drive.submit("waits")
+    drive.submit("late", expiry_ms=0)
     return drive
 
 

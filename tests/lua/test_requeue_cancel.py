@@ -66,7 +66,7 @@ def test_limit_counts_starts(drive: Driver):
         word = drive.requeue(place, "lost again")
         assert word == ("dead" if number == drive.commands.max_starts else "pending")
     assert (drive.state("a"), drive.record("a")["why"]) == ("dead", "lost again")
-    assert drive.store.client.ttl(drive.keys.task("a")) > 0
+    assert drive.store.client.ttl(drive.keys.task("a")) == -1, "it is listed as dead"
     assert drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1) == [b"a dead lost again"]
 
 

@@ -26,6 +26,8 @@ VERBS: dict[str, list[Make]] = {
         for outcome in ("succeeded", "failed", "cancelled", "again")
     ],
     "requeue": [lambda c, p: c.requeue([(p, "")])],
+    "revive": [lambda c, p: c.revive([p.task], "why")],
+    "expire": [lambda c, p: c.expire()],
     "cancel": [lambda c, p: c.cancel(p.task)],
     "note": [lambda c, p: c.note([(p.task, p.attempt, "why")])],
 }
@@ -40,6 +42,9 @@ def bring(drive: Driver, state: TaskState, variant: str) -> Place:
         drive.run(drive.commands.cancel("a"))
     if variant == "last start" and state not in (TaskState.GONE, TaskState.PENDING):
         drive.store.client.hset(drive.keys.task("a"), "starts", drive.commands.max_starts)
+    if variant == "expired" and state != TaskState.GONE:
+        drive.store.client.hset(drive.keys.task("a"), "expires_ms", 1)
+        drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1})
     return place
 
 
@@ -49,7 +54,7 @@ def test_only_listed_changes_of_state_happen_and_all_of_them(fake_store, state: 
     seen: dict[str, set[TaskState]] = {}
     for verb, makes in VERBS.items():
         for make in makes:
-            for variant in ("plain", "cancel asked", "last start"):
+            for variant in ("plain", "cancel asked", "last start", "expired"):
                 fake_store.client.flushall()
                 place = bring(drive, state, variant)
                 drive.run(make(drive.commands, place))

@@ -10,7 +10,7 @@ from parsync_redis.simulate.memory.queue import Queue, Task
 from parsync_redis.store import Store
 
 State = dict[str, Any]
-_SINCE: Final = re.compile(r"since=\d+")
+_SINCE: Final = re.compile(r"(since|until)=\d+")
 _STEPS: Final = ("submitted", "ready", "taken", "placed", "started", "finished")
 
 
@@ -21,7 +21,7 @@ def state_of_server(store: Store) -> State:
     with client.pipeline(transaction=False) as pipe:
         for key in keys:
             kind = key.partition(b"}:")[2].decode()
-            if kind in ("pending", "later"):
+            if kind in ("pending", "later", "dead", "expires"):
                 pipe.zrange(key, 0, -1)
             elif kind == "verdicts" or kind.startswith("inbox:"):
                 pipe.lrange(key, 0, -1)
@@ -48,7 +48,7 @@ def _value(kind: str, value: Any, ttl: int) -> Any:
     if kind == "free":
         return value.rstrip(b"\0")
     if isinstance(value, dict):
-        return {name.decode(): _SINCE.sub("since=T", v.decode()) for name, v in value.items()}
+        return {name.decode(): _SINCE.sub(r"\1=T", v.decode()) for name, v in value.items()}
     if isinstance(value, set):
         return {name.decode() for name in value}
     return [_doorbell(v) for v in value] if kind.startswith("inbox:") else [v.decode() for v in value]
@@ -57,6 +57,8 @@ def _value(kind: str, value: Any, ttl: int) -> Any:
 def _field(name: str, value: bytes) -> Any:
     if name.endswith("_ms"):
         return bool(value)
+    if name == "story":
+        return _SINCE.sub(r"\1=T", value.decode())
     return value if name.endswith("message") else value.decode()
 
 
@@ -99,6 +101,8 @@ def _queue(queue: Queue) -> State:
         "meta": {"submitted": str(queue.submitted)} if queue.submitted else {},
         "pending": sorted(queue.pending, key=lambda id: queue.pending[id]),
         "later": sorted(queue.later, key=lambda id: (queue.later[id], id)),
+        "dead": sorted(queue.dead, key=lambda id: (queue.dead[id], id)),
+        "expires": sorted(queue.expires, key=lambda id: (queue.expires[id], id)),
         "taken": taken, "placed": placed, "verdicts": queue.verdicts, "shapes": queue.shapes, "names": queue.names,
     }  # fmt: skip
     return {
@@ -112,7 +116,8 @@ def _record(task: Task) -> State:
         "state": task.state, "name": task.job.name, "needs": task.job.needs, "strategy": task.job.strategy,
         "message": task.job.message, "priority": task.priority, "order": str(task.order), "attempt": task.attempt,
         "starts": str(task.starts), "scheduler": task.scheduler, "why": task.why,
-        "cancel": task.cancel, "expires": task.expires_s is not None,
+        "cancel": task.cancel, "expires": task.kept_s is not None, "story": _story(task),
+        "expires_ms": task.expires_ms is not None or None,
         **{f"{step}_ms": True for step in _STEPS if step in task.times},
     }  # fmt: skip
     if task.seat:
@@ -121,10 +126,14 @@ def _record(task: Task) -> State:
             **{name: str(value) for name, value in task.seat._asdict().items()},
         }
     if task.next:
-        job, due = task.next
+        job, due, expiry = task.next
         record |= {f"next_{field}": value for field, value in job._asdict().items()}
-        record["next_due_ms"] = due is not None
+        record |= {"next_due_ms": due is not None, "next_expires_ms": expiry is not None}
     return {field: value for field, value in record.items() if value is not None}
+
+
+def _story(task: Task) -> str | None:
+    return _SINCE.sub(r"\1=T", "\n".join(task.story)) or None
 
 
 def _partition(partition: Partition) -> State:
@@ -137,7 +146,7 @@ def _partition(partition: Partition) -> State:
     return {
         "meta": meta | ({"waiters": " ".join(partition.waiters)} if partition.waiters else {}),
         "slots": {
-            f"{n}/{slot}": _SINCE.sub("since=T", lease.line(slot)) for (n, slot), lease in partition.leases.items()
+            f"{n}/{slot}": _SINCE.sub(r"\1=T", lease.line(slot)) for (n, slot), lease in partition.leases.items()
         },
         "free": bytes(partition.bits).rstrip(b"\0"),
         "left": {node.name: amounts_text(node.left) for node in nodes if node.left},

@@ -33,6 +33,7 @@ OFFERS = st.sampled_from([
     Bundle.of(3, {"gpu": 1, "mem": 7}, {"zone": "a"}),
 ])  # fmt: skip
 DELAYS = st.sampled_from([None, None, None, 0, NEVER_MS])
+EXPIRIES = st.sampled_from([None, None, None, None, 0, NEVER_MS])
 SLOTS = st.sampled_from([(0,), (0,), (1,), (0, 1), (2, 3), (1, 8)])
 SLIPS = st.sampled_from([{}] * 4 + [{"slot": 1}, {"node": "n2"}, {"inc": 2}, {"attempt": "2@1"}])
 
@@ -94,7 +95,7 @@ class SideBySide(RuleBasedStateMachine):
     def two_nodes_and_some_tasks(self, offer, other):
         self.register_node(0, "n1", 0, offer)
         self.register_node(0, "n2", 0, other)
-        self.submit(["a", "b", "c"], {}, None, "f")
+        self.submit(["a", "b", "c"], {}, None, None, "f")
 
     @rule(id=IDS, data=st.data())
     def go_on(self, id, data):
@@ -102,7 +103,7 @@ class SideBySide(RuleBasedStateMachine):
         task = self.reference.queue.tasks.get(id)
         held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
         if task is None:
-            self.submit([id], data.draw(NEEDS), None, "f")
+            self.submit([id], data.draw(NEEDS), None, None, "f")
         elif task.state == "pending":
             self.take("s1", 10)
         elif task.state == "taken" and not held:
@@ -164,16 +165,19 @@ class SideBySide(RuleBasedStateMachine):
         ids=st.lists(IDS, min_size=1, max_size=3),
         options=NEEDS,
         delay=DELAYS,
+        expiry=EXPIRIES,
         name=st.sampled_from(["f", "f", "f", "g"]),
     )
-    def submit(self, ids, options, delay, name):
-        self.both(self.commands.submit(
-            [Submission(id, name, id.encode() + b"\xff", TaskOptions.of(options), delay) for id in ids]))  # fmt: skip
+    def submit(self, ids, options, delay, expiry, name):
+        asked = TaskOptions.of(options)
+        tasks = [Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids]
+        self.both(self.commands.submit(tasks))
 
-    @rule(data=st.data(), options=NEEDS, delay=DELAYS)
-    def submit_what_is_next(self, data, options, delay):
+    @rule(data=st.data(), options=NEEDS, delay=DELAYS, expiry=EXPIRIES)
+    def submit_what_is_next(self, data, options, delay, expiry):
         _, id, attempt = self.an_attempt(data)
-        self.both(self.commands.submit([Submission(id, "f", b"next", TaskOptions.of(options), delay, attempt)]))
+        next = Submission(id, "f", b"next", TaskOptions.of(options), delay, attempt, expiry)
+        self.both(self.commands.submit([next]))
 
     @rule(scheduler=SCHEDULERS, limit=st.sampled_from([1, 2, 10, 10]))
     def take(self, scheduler, limit):
@@ -206,9 +210,24 @@ class SideBySide(RuleBasedStateMachine):
     def finish(self, data, outcome, why):
         self.both(self.commands.finish([(self.a_place(data), outcome, why)]))
 
-    @rule(data=st.data(), why=WHY)
-    def requeue(self, data, why):
-        self.both(self.commands.requeue([(self.a_place(data), why)]))
+    @rule(data=st.data(), why=WHY, how=st.sampled_from(["", "", "unstarted", "recalled"]))
+    def requeue(self, data, why, how):
+        self.both(self.commands.requeue([(self.a_place(data), why)], how))
+
+    @rule(ids=st.lists(IDS, min_size=1, max_size=3))
+    def revive(self, ids):
+        self.both(self.commands.revive(ids, "by an operator"))
+
+    @rule(id=IDS)
+    def a_task_is_near_its_end(self, id):
+        task = self.reference.queue.tasks.get(id)
+        if task and not task.state.final:
+            task.starts = self.commands.max_starts
+            self.store.client.hset(self.store.keys.task(id), "starts", task.starts)
+
+    @rule(limit=st.sampled_from([1, 9]))
+    def expire(self, limit):
+        self.both(self.commands.expire(9 if len(self.reference.queue.expires) > 1 else limit))
 
     @rule(id=IDS, how=st.sampled_from(["SIGTERM", "after"]))
     def cancel(self, id, how):
@@ -223,6 +242,7 @@ class SideBySide(RuleBasedStateMachine):
             b"dead",
         ):
             self.store.client.delete(self.store.keys.task(id))
+            self.store.client.zrem(self.store.keys.queue("dead"), id)
         self.reference.queue.purge(id)
 
     @rule(node=NODES, offer=st.none() | OFFERS, names=st.sampled_from([["f", "g"], ["f"], []]))

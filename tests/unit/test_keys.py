@@ -50,6 +50,7 @@ def test_the_keys_of_a_call_are_of_one_tag():
         commands.submit([Submission("a", "f", b""), Submission("b", "f", b"")]), commands.take("s1", 1),
         commands.untake("s1", [("a", "", "")]), commands.settle([place]), commands.start(place),
         commands.finish([(place, "failed", "")]), commands.requeue([(place, "")]), commands.cancel("a"),
+        commands.revive(["a", "b"], ""), commands.expire(),
         commands.note([("a", "1@1", "")]), commands.offer("n1", ""), commands.register_node(3, "n1", 0, 1.0, "slots=1"),
         commands.commit(3, claims), commands.release(3, [place]), commands.read_partition(3),
         commands.renew(3, "n1", 1),

@@ -4,7 +4,15 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.node import Lease, Node
-from parsync_redis.model.task import DEFAULT_OPTIONS, FINAL, TRANSITIONS, TaskOptions, TaskState, TaskStatus
+from parsync_redis.model.task import (
+    DEFAULT_OPTIONS,
+    FINAL,
+    TRANSITIONS,
+    Setback,
+    TaskOptions,
+    TaskState,
+    TaskStatus,
+)
 
 
 def test_nothing_asked_is_one_slot():
@@ -39,6 +47,8 @@ def test_everything_may_be_asked():
         ({"strategy": "fast"}, "known are latency, quality, adaptive"),
         ({"strategy": []}, "is not known"),
         ({"wait_for_capacity": "yes"}, "True or False"),
+        ({"expires": 0}, "expires=0 is not valid: it must be a number of seconds above 0"),
+        ({"expires": "soon"}, "expires='soon'"),
     ],
 )
 def test_a_wrong_option_is_one_clear_error(options: object, message: str):
@@ -46,15 +56,15 @@ def test_a_wrong_option_is_one_clear_error(options: object, message: str):
         TaskOptions.of(options)  # type: ignore[arg-type]
 
 
-def test_a_final_state_never_changes():
+def test_a_final_state_changes_only_when_the_dead_are_revived():
     assert {state for state in TaskState if state.final} == FINAL
-    assert not [before for before, _ in TRANSITIONS if before in FINAL]
+    assert [change for change in TRANSITIONS if change[0] in FINAL] == [(TaskState.DEAD, "revive")]
 
 
 def test_every_state_can_be_reached_and_every_other_left():
     reached = {state for after in TRANSITIONS.values() for state in after} | {TaskState.GONE}
     assert reached == set(TaskState)
-    assert {before for before, _ in TRANSITIONS} == set(TaskState) - FINAL
+    assert {before for before, _ in TRANSITIONS} == set(TaskState) - FINAL | {TaskState.DEAD}
 
 
 def test_a_record_reads_as_a_status():
@@ -74,6 +84,16 @@ def test_a_record_reads_as_a_status():
     assert status.times == {
         "submitted": 17, "ready": None, "taken": None, "placed": None, "started": 1000, "finished": None,
     }  # fmt: skip
+
+
+def test_a_story_reads_as_setbacks_and_what_is_none_is_passed_over():
+    story = (
+        "1@17 running n1/3 inc=2 since=1000 until=2000 its node n1 was lost\nno setback\n"
+        "2@17 placed a/b/0 inc=1 since=3 until=4 "
+    )
+    first, second = TaskStatus.of("a", {"state": "dead", "attempt": "2@17", "story": story}).story
+    assert first == Setback("1@17", TaskState.RUNNING, "n1", 3, 2, 1000, 2000, "its node n1 was lost")
+    assert (second.state, second.node, second.slot, second.why) == (TaskState.PLACED, "a/b", 0, "")
 
 
 def test_an_empty_record_is_a_task_that_is_gone():

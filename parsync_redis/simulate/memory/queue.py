@@ -17,6 +17,8 @@ from ...store.commands import Place
 Args = Sequence[Any]
 PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING
 KEEP_VERDICTS: Final = 10_000
+KEEP_DEAD: Final = 10_000
+LOOK_AGAIN_MS: Final = 60_000
 
 
 class World(Protocol):
@@ -61,8 +63,10 @@ class Task:
     seat: Seat | None = None
     why: str | None = None
     cancel: str | None = None
-    next: tuple[Job, int | None] | None = None  # what its running attempt wants its id to do next, and when
-    expires_s: int | None = None
+    next: tuple[Job, int | None, int | None] | None = None  # what its running attempt wants next; when; until when
+    expires_ms: int | None = None  # when it expires
+    kept_s: int | None = None  # for how long the record is kept; None for good
+    story: list[str] = field(default_factory=list)
     times: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -94,6 +98,8 @@ class Queue:
         self._order: list[tuple[int, str]] = []  # a heap of all that `pending` has, and of some that it has no more
         self.later: dict[str, int] = {}
         self.verdicts: list[str] = []
+        self.dead: dict[str, int] = {}
+        self.expires: dict[str, int] = {}
         self.shapes: dict[str, str] = {}
         self.names: set[str] = set()
         self.submitted = 0
@@ -102,29 +108,33 @@ class Queue:
         """The record of an ended task expires."""
         if id in self.tasks and self.tasks[id].state.final:
             del self.tasks[id]
+            self.dead.pop(id, None)
 
     # -- scripts -----------------------------------------------------------------------------------------------------
 
     def submit(self, keys: Sequence[str], args: Args) -> list[str]:
         """Each task exists once."""
         idle, before, replies = not self.pending, len(self.pending), []
-        for id, name, needs, strategy, priority, delay_ms, wait, after, message in rows(args, 2, 9):
+        for id, name, needs, strategy, priority, delay_ms, expiry_ms, wait, after, message in rows(args, 2, 10):
             job = Job(name, needs, strategy, message)
-            due = None if delay_ms == "" else self.world.now_ms + int(delay_ms)
-            replies.append(self.admit(id, job, priority, due, wait == "1", after))
+            due, expiry = (None if ms == "" else self.world.now_ms + int(ms) for ms in (delay_ms, expiry_ms))
+            replies.append(self.admit(id, job, priority, due, wait == "1", after, expiry))
         if idle and len(self.pending) > before:
             self.world.publish(args[1], f"wake {self.submitted}")
         return replies
 
     def admit(
-        self, id: str, job: Job, priority: str = "0", due: int | None = None, wait: bool = False, after: str = ""
-    ) -> str:
+        self, id: str, job: Job, priority: str = "0", due: int | None = None, wait: bool = False, after: str = "",
+        expiry: int | None = None,
+    ) -> str:  # fmt: skip
         """Submit: one task; the word for it."""
         task = self.tasks.get(id)
         if task and after:
             if task.state != RUNNING or task.attempt != after:
                 return "stale"
-            task.next = job, due
+            task.next = job, due, expiry
+            if expiry is not None:
+                self.expires[id] = expiry
             return "next"
         if task:
             return "exists"
@@ -132,7 +142,9 @@ class Queue:
             return refusal
         self.submitted += 1
         order = (9 - int(priority)) * 10**12 + self.submitted
-        task = self.tasks[id] = Task(job, priority, order, self.submitted)
+        task = self.tasks[id] = Task(job, priority, order, self.submitted, expires_ms=expiry)
+        if expiry is not None:
+            self.expires[id] = expiry
         task.times["submitted"] = self.world.now_ms
         self._to_pending(id, task, due)
         return "submitted"
@@ -145,12 +157,12 @@ class Queue:
         return "" if possible else "infeasible"
 
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """The first pending tasks become one scheduler's, each with its next attempt."""
-        taken = self.take_tasks(args[0], int(args[1]))
+        """The first pending tasks become one scheduler's, each with its next attempt; what has expired ends."""
+        taken = self.take_tasks(args[0], int(args[1]), args[3])
         reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms))]
         return [len(self.pending), str(self.world.now_ms), *reply]
 
-    def take_tasks(self, scheduler: str, limit: int) -> list[Taken]:
+    def take_tasks(self, scheduler: str, limit: int, retention_s: str = "0") -> list[Taken]:
         """Take: up to `limit` tasks, the first in order first."""
         now, taken = self.world.now_ms, list[Taken]()
         if self.later:
@@ -158,12 +170,17 @@ class Queue:
             for _, id in heapq.nsmallest(limit, due):
                 del self.later[id]
                 self._wait(id, self.tasks[id])
-        while self._order and len(taken) < limit:
+        left = limit
+        while self._order and left:
             order, id = heapq.heappop(self._order)
             if self.pending.get(id) != order:
                 continue
+            left -= 1
             del self.pending[id]
             task = self.tasks[id]
+            if self._expired(task):
+                self._end(id, task, "cancelled", "expired", retention_s, True)
+                continue
             task.state, task.number, task.scheduler = TAKEN, task.number + 1, scheduler
             task.times["taken"] = now
             taken.append(Taken(id, task.attempt, task.job.needs, task.job.strategy, task.times["ready"]))
@@ -232,7 +249,7 @@ class Queue:
         if task.state != RUNNING:
             return "yours" if task.state == outcome else "stale"
         if (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
-            task.job, due = task.next or (task.job, None)
+            task.job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
             task.starts = 0
             self._to_pending(id, task, due)
             return "again"
@@ -242,17 +259,24 @@ class Queue:
     def requeue(self, keys: Sequence[str], args: Args) -> list[str]:
         """The lease of an attempt is lost: its task goes back if it is still that attempt, there."""
         idle, back, replies, max_starts = not self.pending, False, [], int(args[3])
-        for id, attempt, node, slot, inc, why in rows(args, 4, 6):
+        for id, attempt, node, slot, inc, why, how in rows(args, 4, 7):
             task = self.tasks.get(id)
-            seat = node, int(slot), int(inc)
+            seat = Seat(node, int(slot), int(inc))
             here = task and (task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.seat == seat))
-            if task is None or task.attempt != attempt or not here:
+            wanted = task and here and (how != "unstarted" or task.state == PLACED)
+            if task is None or task.attempt != attempt or not wanted:
                 replies.append("none")
-            elif task.cancel is not None or (task.state == RUNNING and task.starts >= max_starts):
+                continue
+            self._tell(task, seat, why)
+            counts = task.state == RUNNING and how != "recalled"
+            if task.cancel is not None or (counts and task.starts >= max_starts):
                 state = "dead" if task.cancel is None else "cancelled"
                 self._end(id, task, state, why, args[2], True)
+                if state == "dead":
+                    self._bury(id, task, int(args[2]))
                 replies.append(state)
             else:
+                task.starts -= task.state == RUNNING and not counts
                 task.why = why or task.why
                 self._to_pending(id, task, None)
                 back = True
@@ -260,6 +284,41 @@ class Queue:
         if idle and back:
             self.world.publish(args[1], f"wake {self.submitted}")
         return replies
+
+    def revive(self, keys: Sequence[str], args: Args) -> list[str]:
+        """A dead task goes back, with all its starts before it."""
+        idle, replies = not self.pending, []
+        for id in args[3:]:
+            task = self.tasks.get(id)
+            if task is None or task.state != TaskState.DEAD:
+                replies.append(task.state if task else "gone")
+                continue
+            self.dead.pop(id, None)
+            del task.times["finished"]
+            task.kept_s, task.starts, task.why = None, 0, args[2]
+            self._to_pending(id, task, None)
+            self._verdict(id, "pending", args[2])
+            replies.append("revived")
+        if idle and self.pending:
+            self.world.publish(args[1], f"wake {self.submitted}")
+        return replies
+
+    def expire(self, keys: Sequence[str], args: Args) -> list[str]:
+        """What waits past its expiry ends; what is placed or runs is looked at again later."""
+        now, expired = self.world.now_ms, []
+        for _, id in heapq.nsmallest(int(args[1]), ((due, id) for id, due in self.expires.items() if due <= now)):
+            task = self.tasks.get(id)
+            del self.expires[id]
+            if task is None or task.expires_ms is None or task.state.final:
+                continue
+            if task.state in (PLACED, RUNNING):
+                self.expires[id] = now + LOOK_AGAIN_MS
+            elif not self._expired(task):
+                self.expires[id] = task.expires_ms
+            else:
+                self._end(id, task, "cancelled", "expired", args[0], True)
+                expired.append(id)
+        return expired
 
     def cancel(self, keys: Sequence[str], args: Args) -> list[str]:
         """A task that does not run ends; of one that runs it is noted how to end it."""
@@ -317,8 +376,29 @@ class Queue:
         """The task has ended; `unseen` by any worker, so that an agent must tell Celery's result backend."""
         self.pending.pop(id, None)
         self.later.pop(id, None)
-        task.state, task.cancel, task.next, task.expires_s = TaskState(state), None, None, int(retention_s)
+        task.state, task.cancel, task.next, task.kept_s = TaskState(state), None, None, int(retention_s)
         task.why = why or task.why
         task.times["finished"] = self.world.now_ms
         if unseen:
-            self.verdicts = [f"{id} {state} {why}", *self.verdicts[: KEEP_VERDICTS - 1]]
+            self._verdict(id, state, why)
+
+    def _verdict(self, id: str, state: str, why: str) -> None:
+        self.verdicts = [f"{id} {state} {why}", *self.verdicts[: KEEP_VERDICTS - 1]]
+
+    def _expired(self, task: Task) -> bool:
+        return task.expires_ms is not None and task.expires_ms <= self.world.now_ms
+
+    def _tell(self, task: Task, seat: Seat, why: str) -> None:
+        """A line more of the task's story, at most ten."""
+        since = task.times["started" if task.state == RUNNING else task.state]
+        where = f"{seat.node}/{seat.slot} inc={seat.inc}"
+        line = f"{task.attempt} {task.state} {where} since={since} until={self.world.now_ms} {why}"
+        task.story = [*task.story[-9:], line]
+
+    def _bury(self, id: str, task: Task, retention_s: int) -> None:
+        """A dead task's record stays while it is listed; beyond the limit the oldest leaves."""
+        task.kept_s, self.dead[id] = None, self.world.now_ms
+        if len(self.dead) > KEEP_DEAD:
+            oldest = min(self.dead, key=lambda id: (self.dead[id], id))
+            del self.dead[oldest]
+            self.tasks[oldest].kept_s = retention_s

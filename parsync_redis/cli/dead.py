@@ -1,0 +1,82 @@
+"""Commands about dead tasks, which were started as often as they may and lost each time: dead list, show, requeue."""
+
+from typing import Annotated
+
+import typer
+
+from ..errors import InvalidInput
+from ..model.task import TaskState
+from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, show_time
+from .tasks import print_status
+
+dead = typer.Typer(no_args_is_help=True, help="Dead tasks: started as often as they may, and lost each time.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds these commands to the app."""
+    for name, command in (("list", list_), ("show", show), ("requeue", requeue)):
+        dead.command(name)(command)
+    app.add_typer(dead, name="dead")
+
+
+def list_(
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Lists dead tasks, the latest first; the newest 10,000 are kept until they are requeued."""
+    with make_client(url, cluster, config) as client:
+        found = client.dead(limit)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("ID", "NAME", "DIED", "STARTS", "LOST ON", "WHY"),
+        (
+            (
+                t.id, t.name, show_time(t.times.get("finished")), t.starts,
+                " ".join(dict.fromkeys(setback.node for setback in t.story)), t.why,
+            )
+            for t in found
+        ),
+        "no dead tasks",
+    )  # fmt: skip
+
+
+def show(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")],
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Tells the story of a dead task: each attempt that was lost, where, when and why. Exit 1 if it is not dead."""
+    with make_client(url, cluster, config) as client:
+        found = client.status(id)
+    print_json(found) if as_json else print_status(found)
+    raise typer.Exit(0 if found.state is TaskState.DEAD else 1)
+
+
+def requeue(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The tasks' ids.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that are dead now.")] = False,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Lets dead tasks run again, with all their starts before them. Exit 1 if one was not dead."""
+    if bool(ids) == all_:
+        raise InvalidInput("say which: the ids of dead tasks, or --all (parsync dead list)")
+    with make_client(url, cluster, config) as client:
+        answers = client.requeue_dead([task.id for task in client.dead(10_000)] if all_ else ids or [])
+    if as_json:
+        print_json(answers)
+    else:
+        for id, word in answers.items():
+            print(f"{id} {'goes back to pending' if word == 'revived' else f'is {word}, not dead'}")
+        if not answers:
+            print("no dead tasks")
+    raise typer.Exit(0 if all(word == "revived" for word in answers.values()) else 1)

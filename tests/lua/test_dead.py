@@ -1,0 +1,132 @@
+"""The dead: their story, the list that keeps their records, and revive, which lets them run again."""
+
+from typing import Any
+
+import pytest
+
+from parsync_redis.model.task import Setback, TaskState
+from tests.lua.driver import Driver
+
+
+def lose(drive: Driver, id: str = "a", why: str = "its node n1 was lost", state: TaskState = TaskState.RUNNING) -> str:
+    """A start of a pending task, on n1, that is lost; the word."""
+    place = drive.place(id, drive.take()[id])
+    drive.settle(place)
+    if state == TaskState.RUNNING:
+        assert drive.start(place) == "ok"
+    return drive.requeue(place, why)
+
+
+def die(drive: Driver, id: str = "a") -> None:
+    drive.submit(id)
+    assert [lose(drive, id) for _ in range(drive.commands.max_starts)][-1] == "dead"
+
+
+def story(drive: Driver, id: str = "a") -> tuple[Setback, ...]:
+    return drive.store.statuses([id])[0].story
+
+
+def test_each_attempt_that_was_lost_leaves_a_line_of_its_story(drive: Driver):
+    drive.submit("a")
+    lose(drive, why="its node n1 was lost")
+    lose(drive, why="two\nlines", state=TaskState.PLACED)
+    first, second = story(drive)
+    assert (first.attempt, first.state, first.node, first.slot, first.inc) == ("1@1", TaskState.RUNNING, "n1", 0, 1)
+    assert first.why == "its node n1 was lost"
+    assert 0 < first.since_ms <= first.until_ms
+    assert (second.attempt, second.state, second.why) == ("2@1", TaskState.PLACED, "two lines")
+
+
+def test_a_story_keeps_its_last_ten_lines(drive: Driver):
+    drive.submit("a")
+    for _ in range(12):
+        lose(drive, state=TaskState.PLACED)
+    assert [lost.attempt for lost in story(drive)] == [f"{n}@1" for n in range(3, 13)]
+
+
+def test_a_dead_task_is_listed_and_its_record_does_not_expire(drive: Driver):
+    die(drive)
+    assert (drive.state("a"), drive.index("dead")) == ("dead", ["a"])
+    assert drive.store.client.ttl(drive.keys.task("a")) == -1
+    assert len(story(drive)) == drive.commands.max_starts
+
+
+def test_beyond_the_limit_the_oldest_leaves_the_list_and_expires(drive: Driver):
+    client: Any = drive.store.client
+    for id in ("a", "b"):
+        die(drive, id)
+    dead = drive.keys.queue("dead")
+    client.zadd(dead, {"a": 1, "b": 2})
+    client.zadd(dead, {f"x{i}": 3 for i in range(9_998)})
+    die(drive, "c")
+    assert client.zcard(dead) == 10_000
+    assert [client.ttl(drive.keys.task(id)) > 0 for id in ("a", "b", "c")] == [True, False, False]
+    assert (client.zscore(dead, "a"), client.zscore(dead, "b")) == (None, 2.0)
+    client.zremrangebyscore(dead, 3, 3)  # which were no tasks
+    assert drive.word(drive.commands.revive(["a"], "again")) == "revived", "it can be requeued as long as it is there"
+    assert client.ttl(drive.keys.task("a")) == -1
+
+
+def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes_twice(drive: Driver):
+    die(drive)
+    assert drive.word(drive.commands.revive(["a"], "by an operator")) == "revived"
+    record = drive.record("a")
+    assert (record["state"], record["starts"], record["why"]) == ("pending", "0", "by an operator")
+    assert "finished_ms" not in record
+    assert (drive.index("pending"), drive.index("dead")) == (["a"], [])
+    assert [lose(drive) for _ in range(drive.commands.max_starts)] == ["pending", "pending", "dead"]
+    attempts = [lost.attempt for lost in story(drive)]
+    assert attempts == [f"{n}@1" for n in range(1, 7)]
+    verdicts = drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1)
+    assert verdicts == [b"a dead its node n1 was lost", b"a pending by an operator", b"a dead its node n1 was lost"]
+
+
+@pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.DEAD])
+def test_only_the_dead_are_revived(drive: Driver, state: TaskState):
+    drive.bring(state)
+    assert drive.unchanged_by(drive.commands.revive(["a"], "why")) == [state]
+
+
+def test_reviving_twice_is_reviving_once(drive: Driver):
+    die(drive)
+    assert drive.run(drive.commands.revive(["a", "a"], "why")) == ["revived", "pending"]
+    assert drive.unchanged_by(drive.commands.revive(["a"], "why")) == ["pending"]
+
+
+def test_what_is_revived_where_nothing_waited_wakes_a_scheduler(drive: Driver):
+    die(drive)
+    listener = drive.store.client.pubsub(ignore_subscribe_messages=True)
+    listener.subscribe(drive.keys.tick)
+    listener.get_message(timeout=1)
+    drive.run(drive.commands.revive(["a"], "why"))
+    heard = [message for _ in range(3) if (message := listener.get_message(timeout=1))]
+    listener.close()
+    assert [message["data"] for message in heard] == [b"wake 1"]
+
+
+def test_an_unstarted_attempt_is_put_back_only_while_it_has_not_started(drive: Driver):
+    """A node may start at last what its keeper is about to put back: then it stays where it runs."""
+    for state in (TaskState.TAKEN, TaskState.RUNNING):
+        place = drive.bring(state, state)
+        assert drive.unchanged_by(drive.commands.requeue([(place, "late")], "unstarted")) == ["none"]
+    place = drive.bring(TaskState.PLACED, "placed")
+    assert drive.requeue(place, "late", "unstarted") == "pending"
+
+
+def test_a_start_that_was_recalled_does_not_count(drive: Driver):
+    drive.submit("a")
+    for _ in range(2 * drive.commands.max_starts):
+        place = drive.place("a", drive.take()["a"])
+        drive.start(place)
+        assert drive.requeue(place, "its node is drained", "recalled") == "pending"
+        assert drive.record("a")["starts"] == "0"
+    place = drive.place("a", drive.take()["a"])
+    drive.settle(place)
+    assert drive.requeue(place, "its node is drained", "recalled") == "pending"
+    assert drive.record("a")["starts"] == "0", "it had not started"
+
+
+def test_a_recalled_run_whose_cancel_was_asked_for_ends(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    drive.run(drive.commands.cancel("a"))
+    assert drive.requeue(place, "its node is drained", "recalled") == "cancelled"

@@ -1,0 +1,110 @@
+"""Expiry: what waits past it is cancelled, wherever it waits; what has a place, or runs, goes on."""
+
+import pytest
+
+from parsync_redis.model.task import TaskState
+from tests.lua.driver import NEVER_MS, Driver
+
+EXPIRED = [b"a cancelled expired"]
+
+
+def past(drive: Driver, id: str = "a") -> None:
+    """The expiry of a task has come: both where it is judged and where the keeper looks."""
+    drive.store.client.hset(drive.keys.task(id), "expires_ms", 1)
+    drive.store.client.zadd(drive.keys.queue("expires"), {id: 1})
+
+
+def verdicts(drive: Driver) -> list[bytes]:
+    return list(drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1))  # type: ignore[arg-type]
+
+
+def test_a_task_that_has_expired_is_not_taken_and_ends(drive: Driver):
+    drive.submit("a", expiry_ms=0)
+    drive.submit("b", expiry_ms=NEVER_MS)
+    assert drive.take() == {"b": "1@2"}
+    assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "expired")
+    assert drive.record("a")["attempt"] == "0@1"
+    assert drive.store.client.ttl(drive.keys.task("a")) > 0
+    assert verdicts(drive) == EXPIRED
+
+
+@pytest.mark.parametrize("delay_ms", [None, NEVER_MS])
+def test_the_keeper_ends_what_waits_past_its_expiry_though_nobody_takes_it(drive: Driver, delay_ms: int | None):
+    drive.submit("a", delay_ms=delay_ms, expiry_ms=0)
+    assert drive.run(drive.commands.expire()) == ["a"]
+    assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "expired")
+    assert [drive.index(kind) for kind in ("pending", "later", "expires")] == [[], [], []]
+    assert verdicts(drive) == EXPIRED
+    assert drive.unchanged_by(drive.commands.expire()) == []
+
+
+def test_a_task_that_is_taken_and_finds_no_place_expires(drive: Driver):
+    place = drive.bring(TaskState.TAKEN)
+    past(drive)
+    assert drive.run(drive.commands.expire()) == ["a"]
+    assert (drive.index("taken"), drive.state("a")) == ([], "cancelled")
+    assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
+    assert drive.start(place) == "refused"
+
+
+@pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
+def test_what_has_a_place_does_not_expire_and_is_looked_at_again(drive: Driver, state: TaskState):
+    place = drive.bring(state)
+    past(drive)
+    assert drive.run(drive.commands.expire()) == []
+    assert (drive.state("a"), drive.index("expires")) == (state, ["a"])
+    assert drive.unchanged_by(drive.commands.expire()) == []
+    assert drive.requeue(place) == "pending"
+    assert drive.take() == {}, "what was put back too late is not placed again"
+    assert drive.state("a") == "cancelled"
+
+
+@pytest.mark.parametrize("state", [state for state in TaskState if state.final or state == TaskState.GONE])
+def test_of_what_has_ended_only_the_entry_goes(drive: Driver, state: TaskState):
+    drive.bring(state)
+    drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1})
+    assert drive.run(drive.commands.expire()) == []
+    assert (drive.state("a"), drive.index("expires")) == (state, [])
+
+
+def test_a_look_is_limited_and_goes_by_the_order_of_expiry(drive: Driver):
+    for id in ("a", "b", "c"):
+        drive.submit(id, expiry_ms=0)
+    for score, id in enumerate(("c", "a", "b")):
+        drive.store.client.zadd(drive.keys.queue("expires"), {id: score})
+    assert drive.run(drive.commands.expire(2)) == ["c", "a"]
+    assert drive.run(drive.commands.expire(2)) == ["b"]
+
+
+def test_what_a_run_submits_next_has_its_own_expiry(drive: Driver):
+    for expiry_ms, word in ((0, "cancelled"), (NEVER_MS, "taken"), (None, "taken")):
+        drive.store.client.flushall()
+        drive.submit("a", expiry_ms=NEVER_MS // 2)
+        place = drive.place("a", drive.take()["a"])
+        drive.start(place)
+        assert drive.submit("a", after=place.attempt, expiry_ms=expiry_ms) == "next"
+        assert drive.finish(place, "again") == "again"
+        assert ("expires_ms" in drive.record("a")) == (expiry_ms is not None)
+        drive.take()
+        assert drive.state("a") == word
+
+
+def test_the_successor_of_a_run_that_was_lost_leaves_its_expiry_as_it_was(drive: Driver):
+    drive.submit("a", expiry_ms=NEVER_MS)
+    place = drive.place("a", drive.take()["a"])
+    drive.start(place)
+    before = drive.record("a")["expires_ms"]
+    drive.submit("a", after=place.attempt, expiry_ms=0)
+    assert drive.run(drive.commands.expire()) == []
+    assert drive.requeue(place) == "pending"
+    assert drive.record("a")["expires_ms"] == before
+    assert drive.run(drive.commands.expire()) == []
+    assert list(drive.take()) == ["a"]
+
+
+def test_a_revived_task_that_has_expired_is_not_placed(drive: Driver):
+    drive.bring(TaskState.DEAD)
+    past(drive)
+    assert drive.word(drive.commands.revive(["a"], "why")) == "revived"
+    assert drive.take() == {}
+    assert drive.state("a") == "cancelled"
