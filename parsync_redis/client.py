@@ -17,7 +17,7 @@ from .store.commands import MAX_BATCH
 from .store.store import Store
 from .store.tasks import list_tasks
 from .store.views import find_node, read_views
-from .submission import Item, explain_refusal, make_submission, parse_item
+from .submission import Item, explain_refusal, make_submission, parse_item, split_by_size
 
 T = TypeVar("T")
 
@@ -109,7 +109,10 @@ class ParsyncClient:
 
     def send(self, tasks: Sequence[Submission]) -> list[str]:
         """The word of each task; asked again where no answer came, which is safe because an id is one task."""
-        return self._persist(lambda: self.store.run(self.store.commands.submit(tasks)))
+        words: list[str] = []
+        for some in split_by_size(tasks):
+            words += self._persist(lambda some=some: self.store.run(self.store.commands.submit(some)))  # type: ignore[misc]
+        return words
 
     def _persist(self, request: Callable[[], T]) -> T:
         """What the request answers; repeats it while the server cannot be reached, with jittered growing pauses."""

@@ -1,6 +1,6 @@
 """From what a caller asks to a submission, and from a refusal to the error that says why."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, UnknownTask
 from .model.ids import check_name
+from .model.limits import MAX_BATCH_BYTES
 from .model.task import CELERY_OPTIONS, DEFAULT_OPTIONS, Submission, TaskOptions
 from .placement.infeasible import explain_infeasible
 from .store.store import Store
@@ -67,6 +68,17 @@ def _delay_ms(countdown: object) -> int | None:
     if not isinstance(countdown, (int, float)) or isinstance(countdown, bool) or not 0 <= countdown <= 1e9:
         raise InvalidInput(f"countdown={countdown!r} is not valid: it must be a number of seconds from 0 to 1e9")
     return round(countdown * 1000) or None
+
+
+def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]:
+    """The tasks in runs whose messages make up no more than one request may have."""
+    start = size = 0
+    for at, task in enumerate(tasks):
+        size += len(task.message)
+        if size > MAX_BATCH_BYTES and at > start:
+            yield tasks[start:at]
+            start, size = at, len(task.message)
+    yield tasks[start:]
 
 
 def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError | None:

@@ -15,9 +15,9 @@ from typing import Final
 
 from ..errors import InvalidInput
 from .ids import check_name
+from .limits import MAX_SLOTS, MAX_WORDS
 
 MAX_AMOUNT: Final = 2**53 - 1
-MAX_SLOTS: Final = 10_000
 _UNITS: Final = {
     "": 1,
     "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -69,6 +69,8 @@ class Bundle:
     ) -> "Bundle":
         """Checks and normalises: names are well formed, amounts whole; raises InvalidInput."""
         count = check_slots(slots)
+        if (size := len(resources or {}) + len(labels or {})) > MAX_WORDS:
+            raise InvalidInput(f"{size} resources and labels are too many: there may be {MAX_WORDS}")
         amounts: list[tuple[str, int]] = []
         for name in (*(resources or {}), *(labels or {})):
             if not isinstance(name, str):

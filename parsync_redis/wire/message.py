@@ -8,6 +8,7 @@ arguments, that code runs once a name: it makes a template, of which each messag
 """
 
 import base64
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from kombu.exceptions import EncodeError, SerializerNotInstalled
 from kombu.utils import json as kombu_json
 
 from ..errors import BrokenContract, InvalidInput
+from ..model.limits import MAX_DEPTH, MAX_MESSAGE
 from ..model.task import CELERY_OPTIONS, is_seconds
 
 _IN_TEMPLATE: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result"))
@@ -58,6 +60,7 @@ def make_message(
         body = _encode((args, kwargs, _NO_EMBED))
     except Exception as error:
         raise _unpackable(name, args, kwargs, "json", error) from None
+    _check_depth(name, args, kwargs, body)
     parts, order = _template(name, limits, expires is not None, os.getpid())
     values = {
         _BODY: base64.b64encode(body.encode()).decode(),
@@ -70,7 +73,30 @@ def make_message(
     for placeholder, part in zip(order, parts[1:], strict=True):
         text.append(values[placeholder])
         text.append(part)
-    return "".join(text).encode()
+    return _not_too_large(name, "".join(text).encode())
+
+
+def _not_too_large(name: object, message: bytes) -> bytes:
+    """The message; raises InvalidInput if it is larger than a record should be."""
+    if len(message) > MAX_MESSAGE:
+        raise InvalidInput(
+            f"the message of task {name} is too large: {len(message):,} bytes, {MAX_MESSAGE:,} are allowed; "
+            "put large data where the worker can fetch it, and pass its address"
+        )
+    return message
+
+
+def _check_depth(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], body: str) -> None:
+    """Raises InvalidInput for arguments that are nested too deep; most bodies have not even as many brackets."""
+    if body.count("[") + body.count("{") <= MAX_DEPTH:
+        return
+    level: list[Any] = [*args, *kwargs.values()]
+    for _ in range(MAX_DEPTH):
+        inner = [value for value in level if isinstance(value, (list, tuple, dict))]
+        level = [one for value in inner for one in (value.values() if isinstance(value, dict) else value)]
+        if not level:
+            return
+    raise InvalidInput(f"the arguments of task {name} are nested too deep: {MAX_DEPTH} levels are allowed")
 
 
 def _check_arguments(name: str, args: object, kwargs: object) -> None:
@@ -195,7 +221,9 @@ def envelope(
     packed = base64.b64encode(raw).decode()
     try:
         wrapped = _wrap(packed, content_type, content_encoding, headers, properties, str(headers.get("id", "")))
-        return str(_to_json(wrapped)).encode()
+        return _not_too_large(headers.get("task"), str(_to_json(wrapped)).encode())
+    except InvalidInput:
+        raise
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"the headers of task {headers.get('task')} cannot be packed as json: {error}") from None
 
@@ -220,12 +248,39 @@ def _wrap(
     }
 
 
+_DOORBELL: Final = re.compile(
+    rb'\{"body":"","content-encoding":"utf-8","content-type":"application/json",'
+    rb'"headers":\{"task":"parsync.doorbell","id":"([A-Za-z0-9][A-Za-z0-9_.:@+-]{0,127})",'
+    rb'"attempt":"\d{1,9}@[\w.]{1,40}","slot":\d{1,4},"slots":"\d[\d,]*","inc":\d{1,15},"since":\d{1,15}\},'
+    rb'"properties":\{"delivery_tag":"\1","delivery_info":\{"exchange":"","routing_key":""\}\}\}'
+)
+"""A doorbell, just as lua/lib/doorbell.lua writes it."""
+
+
+def why_no_doorbell(message: bytes) -> str:
+    """What a message of an inbox is instead of a doorbell, in words for people; '' for a doorbell. Raises nothing."""
+    if _DOORBELL.fullmatch(message):
+        return ""
+    try:
+        payload: Any = json.loads(message) if len(message) <= MAX_MESSAGE else None
+    except (ValueError, RecursionError) as error:
+        return f"not a doorbell, nor JSON: {type(error).__name__} {error!s:.100}"
+    if not isinstance(payload, dict):
+        return f"not a doorbell: {type(payload).__name__} {payload!r:.60}"
+    headers, properties = payload.get("headers"), payload.get("properties")
+    if not isinstance(headers, dict) or not isinstance(properties, dict) or "delivery_tag" not in properties:
+        return "not a doorbell: a message without headers, properties or delivery_tag"
+    if headers.get("task") == "parsync.doorbell":
+        return "a doorbell as no script writes it"
+    return f"not a doorbell: a message of task {headers.get('task')!r:.80}, which nobody may send here"
+
+
 def open_envelope(message: bytes) -> dict[str, Any]:
     """The payload of which kombu makes a message: `kombu.transport.virtual.Message(payload, channel=...)`."""
     try:
         payload: Any = _from_json(message)
-    except ValueError as error:
-        raise BrokenContract(f"not a task message: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise BrokenContract(f"not a task message: {error!s:.200}") from None
     if not isinstance(payload, dict) or not {"body", "headers", "properties"} <= payload.keys():
         raise BrokenContract(f"not a task message: {message[:80]!r}")
     return payload

@@ -1,0 +1,77 @@
+"""The command `quarantine`: what was damaged or foreign where a process read the state."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import InvalidInput
+from ..store.quarantine import Entry, clear, entries
+from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, show_time
+
+commands = typer.Typer(no_args_is_help=True, help="What was damaged where a process read the state: list, show, clear.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds this command to the app."""
+    app.add_typer(commands, name="quarantine")
+
+
+def _read(url: str | None, cluster: str | None, config: Path | None) -> list[Entry]:
+    with make_client(url, cluster, config) as client:
+        client.check()
+        return entries(client.store)
+
+
+@commands.command("list")
+def list_entries(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+    """Lists what is in quarantine, the latest first."""
+    found = _read(url, cluster, config)
+    if as_json:
+        print_json([_plain(entry) for entry in found])
+        return
+    print_table(
+        ("NO", "LAST MET", "BY", "WHERE", "BYTES", "WHY"),
+        ((n, show_time(e.met_ms), e.who, e.where, e.size, e.why) for n, e in enumerate(found, 1)),
+        "nothing is in quarantine",
+    )
+
+
+@commands.command()
+def show(
+    number: Annotated[int, typer.Argument(metavar="NO", help="Its number in the list.")],
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Shows one thing, with its first bytes."""
+    found = _read(url, cluster, config)
+    if not 1 <= number <= len(found):
+        raise InvalidInput(f"there is no number {number} in quarantine: there are {len(found)} things")
+    entry = found[number - 1]
+    if as_json:
+        print_json(_plain(entry))
+        return
+    for name, value in _plain(entry).items():
+        print(f"{name + ':':<8}{show_time(entry.met_ms) if name == 'met_ms' else value}")
+
+
+@commands.command("clear")
+def clear_entries(url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+    """Forgets all that is in quarantine."""
+    with make_client(url, cluster, config) as client:
+        client.check()
+        found = len(entries(client.store))
+        clear(client.store)
+    print(f"{found} forgotten")
+
+
+def _plain(entry: Entry) -> dict[str, object]:
+    """An entry with its bytes as text: escapes where they are none."""
+    data = entry.data.decode(errors="backslashreplace")
+    text = "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in data)
+    return {
+        "met_ms": entry.met_ms, "who": entry.who, "where": entry.where, "size": entry.size, "why": entry.why,
+        "data": text,
+    }  # fmt: skip
