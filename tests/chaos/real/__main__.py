@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def main() -> int:
         verb.add_argument("--seed", type=int, default=1)
         verb.add_argument("--folder", type=Path, help="where everything is written down; a folder in build/chaos")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the stack is stopped
     return args.do(args)
 
 
