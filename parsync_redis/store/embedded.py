@@ -49,7 +49,7 @@ class EmbeddedServer:
     ) -> None:  # fmt: skip
         self.program = program or find_server()
         self.folder = Path(tempfile.mkdtemp(prefix="parsync-"))
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._options = {"appendonly": "yes" if aof else "no", **(options or {})}
         self.process = self._start()
@@ -67,6 +67,8 @@ class EmbeddedServer:
             while time.monotonic() < deadline and process.poll() is None:
                 try:
                     client.ping()
+                    return process
+                except redis.exceptions.AuthenticationError:
                     return process
                 except redis.exceptions.ConnectionError:
                     time.sleep(0.01)
@@ -98,7 +100,8 @@ class EmbeddedServer:
         self.stop()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
     import socket
 
     with socket.socket() as s:

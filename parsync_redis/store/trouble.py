@@ -16,6 +16,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import MasterNotFoundError
 
 from ..errors import (
     AccessDenied,
@@ -44,6 +45,8 @@ def translate(address: str, error: Exception) -> Exception:
     """The error to raise `from None` instead of what redis-py or the system raised; other errors as they are."""
     if isinstance(error, AuthenticationError | AuthorizationError):
         return AccessDenied(f"the server at {address} refuses the login: {error}")
+    if isinstance(error, MasterNotFoundError):
+        return _no_primary(address, str(error))
     if is_denied(error):
         return denied(address, "", error)
     if reason := _untrusted(error):
@@ -56,6 +59,16 @@ def translate(address: str, error: Exception) -> Exception:
     if isinstance(error, RedisConnectionError | RedisTimeoutError | OSError):
         return ServerUnreachable(f"no answer from the server at {address}: {error}")
     return error
+
+
+def _no_primary(address: str, told: str) -> ParsyncError:
+    """What it means that no Sentinel named a primary; `told` holds what each of them answered."""
+    if "Authentication" in told or "password" in told:
+        return AccessDenied(f"the Sentinels of {address} refuse the login: sentinel_password in its address is theirs")
+    return ServerUnreachable(
+        f"the Sentinels of {address} know no primary: they do not answer, it has not been chosen yet, or they call it "
+        "by another name"
+    )
 
 
 def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError | None:
