@@ -15,8 +15,7 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from ..errors import AccessDenied, BrokenContract, InvalidInput, ServerUnfit, ServerUnreachable
-from ..model.ids import readable
-from ..model.node import Lease, Node, read_nodes
+from ..model.node import Lease, Node
 from ..model.task import TaskStatus
 from ..wire.keys import Keys
 from .commands import ALL, Call, Commands
@@ -180,9 +179,9 @@ class Store:
     # -- what people read --------------------------------------------------------------------------------------------
 
     def hash(self, key: str) -> dict[str, str]:
-        """A small hash, as text; bytes that are not UTF-8 are escaped."""
+        """A small hash, as text; bytes that are not UTF-8 are replaced."""
         return {
-            readable(k): readable(v)
+            k.decode(errors="replace"): v.decode(errors="replace")
             for k, v in cast(Mapping[bytes, bytes], self._read("hgetall", key)).items()
         }
 
@@ -207,7 +206,7 @@ class Store:
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
         return [
-            TaskStatus.of(id, {f: readable(v) for f, v in zip(_STATUS_FIELDS, row, strict=True) if v is not None})
+            TaskStatus.of(id, {f: v.decode() for f, v in zip(_STATUS_FIELDS, row, strict=True) if v is not None})
             for id, row in zip(names, rows, strict=True)
         ]
 
@@ -217,27 +216,22 @@ class Store:
             with self.client.pipeline(transaction=False) as pipe:
                 for id in ids:
                     pipe.hget(self.keys.task(id), "state")
-                return [readable(state or b"") for state in pipe.execute()]
+                return [(state or b"").decode() for state in pipe.execute()]
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
 
     def nodes(self, partition: int) -> dict[str, Node]:
-        """The nodes of a partition by name; a record that cannot be read is left out."""
-        return read_nodes(self._read("hgetall", self.keys.partition(partition, "nodes")))[0]
+        """The nodes of a partition by name."""
+        return {name: Node.of(name, text) for name, text in self.hash(self.keys.partition(partition, "nodes")).items()}
 
-    def leases(self, partition: int, nodes: Iterable[Node], damaged: list[str] | None = None) -> list[Lease]:
-        """The leases of these nodes; reads only their slots' fields. What is no lease is left out; `damaged` gets it."""
+    def leases(self, partition: int, nodes: Iterable[Node]) -> list[Lease]:
+        """The leases of these nodes; reads only their slots' fields."""
         found = []
         for node in nodes:
             fields = [f"{node.name}/{slot}" for slot in range(node.span)]
             for at in range(0, len(fields), 1000):
                 values = self._read("hmget", self.keys.partition(partition, "slots"), fields[at : at + 1000])
-                for i, value in enumerate(values):
-                    try:
-                        found += [Lease.of(node.name, at + i, readable(value))] if value is not None else []
-                    except ValueError:
-                        damaged = [] if damaged is None else damaged
-                        damaged.append(fields[at + i])
+                found += [Lease.of(node.name, at + i, v.decode()) for i, v in enumerate(values) if v is not None]
         return found
 
     # -- the server --------------------------------------------------------------------------------------------------
