@@ -1,8 +1,8 @@
 -- mend_task: a task whose record and indexes do not say the same, which no script can have brought about, is mended.
 -- KEYS: pending later taken placed verdicts task
 -- ARGV: id retention_s why
--- RETURNS: sound (they say the same: nothing was changed), gone (no record), pending, failed (its record cannot be run), or
---   the final state that it has
+-- RETURNS: sound (they say the same: nothing was changed), gone (no record), taken, placed or running (its index says it
+--   again), pending (it has no place that can be read), failed (its record cannot be run), or the final state that it has
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: after it the task is in the indexes that its state names, and in no others.
 -- ATOMICITY: whole; pending is a fence, so that what still runs of it changes nothing.
@@ -28,10 +28,17 @@ redis.call('ZREM', pending, id)
 redis.call('ZREM', later, id)
 if redis.call('EXISTS', key) == 0 then return 'gone' end
 if FINAL[state] then return state end
-if not broken then
+if broken then
+  to_final(key, 'failed', now_ms(), why .. ': ' .. broken, retention_s)
+  to_verdict(verdicts, id, 'failed', why .. ': ' .. broken)
+  return 'failed'
+end
+if state == 'taken' and string.find(scheduler or '', '^%w[%w_.-]*$') then
+  redis.call('HSET', taken, id, scheduler)
+elseif home[state] ~= nil and state ~= 'pending' and string.find(at, '^p%d+ %w[%w_.@-]*/%d+ inc=%d+ attempt=%S+$') then
+  redis.call('HSET', placed, id, at)
+else
   to_pending(key, id, pending, later, nil)
   return 'pending'
 end
-to_final(key, 'failed', now_ms(), why .. ': ' .. broken, retention_s)
-to_verdict(verdicts, id, 'failed', why .. ': ' .. broken)
-return 'failed'
+return state

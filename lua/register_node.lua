@@ -31,19 +31,20 @@ end
 
 local old = read_node(nodes, name)
 local capacity = amounts(offer)
-if not capacity.slots or not known_inc then return redis.error_reply('PSARGS register_node needs slots=N in the offer') end
+if not (capacity.slots and capacity.slots >= 1 and capacity.slots <= 10000 and well_formed(offer) and known_inc and
+    known_inc >= 0 and known_inc < 1e15 and string.find(score, '^[%d.e+-]+$') and tonumber(score)) then
+  return redis.error_reply('PSARGS register_node needs slots=N in the offer, a number as score and the last incarnation')
+end
 local node = {name = name, state = 'up', drain = old and old.drain or '0', score = score, offer = offer,
   slots = capacity.slots, span = capacity.slots, first = 0}
 capacity.slots = nil
 local held = 0
-local damaged = old and bad_lease(slots, old)
+local damaged = bad_node(nodes, name) or bad_lease(slots, old or node)
 if damaged then return damaged end
-if old then
-  each_lease(slots, old, function(slot, lease)
-    held, node.span = held + 1, math.max(node.span, slot + 1)
-    if lease.slots then ledger_add(capacity, amounts(lease.asked), -1) end
-  end)
-end
+each_lease(slots, old or node, function(slot, lease)
+  held, node.span = held + 1, math.max(node.span, slot + 1)
+  if lease.slots then ledger_add(capacity, amounts(lease.asked), -1) end
+end)
 
 local inc = tonumber(redis.call('HGET', meta, 'inc') or 0)
 node.inc = string.format('%.0f', math.max(inc, known_inc) + 1)

@@ -12,8 +12,10 @@ local bad = bad_count('renew', 2, 2)
 if bad then return bad end
 local nodes, alive = KEYS[1], KEYS[2]
 local node = read_node(nodes, ARGV[1])
-if not node then return {'lapsed'} end
-if node.inc ~= ARGV[2] then return {'superseded', node.inc} end
+if not node then return bad_node(nodes, ARGV[1]) or {'lapsed'} end
+if node.inc ~= ARGV[2] then -- one that the server does not know any more registers again, docs/decisions/0016
+  return tonumber(node.inc) > (tonumber(ARGV[2]) or 0) and {'superseded', node.inc} or {'lapsed'}
+end
 if node.state == 'down' then return {'lapsed'} end
 local moved = string.match(redis.call('HGET', alive, node.name) or '', 'moved=(%d+)') or 0
 moved = string.format('%.0f', moved + 1)

@@ -174,7 +174,7 @@ class ParsyncClient:
         for start in range(0, len(ids), MAX_BATCH):
             batch = ids[start : start + MAX_BATCH]
             states = self._persist(lambda batch=batch: self.store.states(batch))  # type: ignore[misc]
-            late += [id for id, state in zip(batch, states, strict=True) if state and TaskState(state) not in FINAL]
+            late += [id for id, state in zip(batch, states, strict=True) if state and state not in FINAL]
         return late
 
     def cancel(self, id: str) -> str:

@@ -18,6 +18,13 @@ local function read_node(nodes, name)
   return parse_node(name, redis.call('HGET', nodes, name) or '')
 end
 
+-- bad_node: the error reply for a node whose record is there and cannot be read, or nil.
+local function bad_node(nodes, name)
+  if redis.call('HEXISTS', nodes, name) == 1 and not read_node(nodes, name) then
+    return redis.error_reply(string.format('PSRECORD %s has at %s what is no node', nodes, name))
+  end
+end
+
 local function write_node(nodes, node)
   redis.call('HSET', nodes, node.name, string.format('%s inc=%s drain=%s first=%d span=%d score=%s %s',
     node.state, node.inc, node.drain, node.first, node.span, node.score, node.offer))

@@ -3,6 +3,7 @@ an app tells the result backend.
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,12 +14,16 @@ from celery.backends.base import DisabledBackend
 from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
 
+from ..model.ids import readable
+from ..store.quarantine import quarantine
 from ..store.store import Store
 from ..wire.message import open_envelope
 
 log = logging.getLogger("parsync.agent")
 
 MOST = 100
+
+_VERDICT = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,127} (?:cancelled|dead|failed|pending)(?: [ -~]*)?")
 
 SendEvent = Callable[..., Any]
 """Sends an event of Celery: its type, then its fields."""
@@ -41,12 +46,15 @@ def announce_these(store: Store, app: Celery, entries: Iterable[bytes], send_eve
     for entry in entries:
         if client.lrem(key, -1, entry) != 1:
             continue
+        if not _VERDICT.fullmatch(entry):
+            quarantine(store, key, "not a verdict", entry)
+            continue
         id = entry.decode().partition(" ")[0]
         name, message, state = client.hmget(store.keys.task(id), "name", "message", "state")
         told = False
         try:
-            if name is None or name.decode() in app.tasks:
-                _tell(app, entry.decode(), message, (state or b"dead").decode(), send_event)
+            if name is None or readable(name) in app.tasks:
+                _tell(app, entry.decode(), message, readable(state or b"dead"), send_event)
                 told = True
                 done += 1
         except Exception as error:

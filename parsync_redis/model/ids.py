@@ -17,6 +17,11 @@ _RULES: Final = {
 }
 
 
+def readable(value: bytes) -> str:
+    """The text of bytes; of damaged ones with escapes, so that no name and no number is found in them by mistake."""
+    return value.decode(errors="backslashreplace")
+
+
 def check_name(kind: str, value: object) -> str:
     """Returns `value` if it is a well-formed name of that kind; raises InvalidInput saying what would be."""
     pattern, rule = _RULES[kind]

@@ -88,9 +88,20 @@ class Bundle:
         return cls(count, tuple(amounts), tuple(marks), " ".join(words))
 
 
+_WORDS: Final = re.compile(r"(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\w./-]+| )*", re.ASCII)
+
+
+@lru_cache(maxsize=4096)
+def is_bundle(text: str) -> bool:
+    """Whether a text is one of needs, of an offer or of what is left of it, as `parse_bundle` reads it."""
+    return _WORDS.fullmatch(text) is not None
+
+
 @lru_cache(maxsize=4096)
 def parse_bundle(text: str) -> Bundle:
-    """The bundle that a text written by `Bundle.of` stands for."""
+    """The bundle that a text written by `Bundle.of` stands for; ValueError for any other."""
+    if not is_bundle(text):
+        raise ValueError(f"not needs nor an offer: {text!r:.80}")
     slots, resources, labels = 0, [], []
     for word in text.split():
         if ":" in word:

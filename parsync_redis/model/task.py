@@ -51,7 +51,10 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
     (TaskState.TAKEN, "cancel"): frozenset((TaskState.CANCELLED,)),
     (TaskState.PLACED, "cancel"): frozenset((TaskState.CANCELLED,)),
 }
-"""Which verb takes a task from which state to which; nothing else changes a state. A test holds the scripts to it."""
+"""Which verb takes a task from which state to which; nothing else changes a state. A test holds the scripts to it.
+
+A task whose record is damaged may fail in any state: take and mend_task say so.
+"""
 
 
 class Strategy(StrEnum):
@@ -130,6 +133,7 @@ def is_seconds(value: object) -> bool:
 
 
 DEFAULT_OPTIONS: Final = TaskOptions()
+_STATES: Final = frozenset(TaskState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,15 +222,23 @@ class TaskStatus:
 
     @classmethod
     def of(cls, id: str, record: Mapping[str, str]) -> "TaskStatus":
-        """Reads a task record; an empty one is a task that is gone."""
-        if not record.get("state"):
+        """Reads a task record; an empty one is a task that is gone. So is one whose state cannot be read, and
+        says why; other fields that cannot be read are None or 0.
+        """
+        state = record.get("state")
+        if not state:
             return cls(id, TaskState.GONE, times={})
+        if state not in _STATES:
+            return cls(id, TaskState.GONE, record.get("name", ""), why=f"its record is damaged: state={state!r:.80}")
 
         def number(name: str) -> int | None:
-            return int(float(record[name])) if record.get(name) else None
+            try:
+                return int(float(record.get(name, "").partition("@")[0]))
+            except (ValueError, OverflowError):
+                return None
 
         return cls(
-            id, TaskState(record["state"]), record.get("name", ""), int(record["attempt"].partition("@")[0]),
+            id, TaskState(state), record.get("name", ""), number("attempt") or 0,
             number("starts") or 0, number("partition"), record.get("node"), number("slot"), record.get("scheduler"),
             record.get("needs", ""), number("priority") or 0, record.get("strategy", ""), record.get("why", ""),
             "cancel" in record,

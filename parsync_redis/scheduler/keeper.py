@@ -6,12 +6,16 @@ changes nothing. What a pass looks at is bounded; what it does not reach, the ne
 """
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
+from ..model.ids import readable
 from ..model.node import Lease
 from ..store.commands import MAX_BATCH, Place
+from ..store.quarantine import mend_partition, quarantine
 from ..store.store import Store
+from ..store.trouble import is_damage
 from .standstill import Standstill
 
 log = logging.getLogger("parsync.keeper")
@@ -56,15 +60,19 @@ class Keeper:
             for p in range(self.partitions):
                 pipe.hgetall(keys.partition(p, "alive"))
                 pipe.smembers(keys.partition(p, "lost"))
-            replies = pipe.execute()
+            replies = [self._readable(reply, at // 2) for at, reply in enumerate(pipe.execute(raise_on_error=False))]
         now_s = clock()
         up: dict[Any, str] = {}
         down: dict[Any, str] = {}
         for p in range(self.partitions):
-            for name, text in cast(dict[bytes, bytes], replies[2 * p]).items():
-                (down if text.endswith(b"down") else up)[p, name.decode()] = text.decode()
-            for lost in cast(set[bytes], replies[2 * p + 1]):
-                self.reclaim(p, lost.decode())
+            counters = cast(dict[bytes, bytes], replies[2 * p] or {})
+            for name, text in counters.items():
+                (down if text.endswith(b"down") else up)[p, readable(name)] = readable(text)
+            if not all(map(_COUNTER.fullmatch, counters.values())):
+                mend_partition(store, p)
+            for lost in cast(set[bytes], replies[2 * p + 1] or set()):
+                self.reclaim(p, readable(lost))
+        up = {holder: text for holder, text in up.items() if _COUNTER.fullmatch(text.encode())}
         for holder in self.nodes.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
             inc, moved = (int(word.partition("=")[2]) for word in up[holder].split())
@@ -73,6 +81,15 @@ class Keeper:
         for holder in self.down.look(now_s, down):
             p, node = cast(tuple[int, str], holder)
             self._forget(p, node, int(down[holder].split()[0].partition("=")[2]))
+
+    def _readable(self, reply: Any, p: int) -> Any:
+        """A reply; None for an error that says that a key of partition p is not what it must be: it is mended."""
+        if not isinstance(reply, Exception):
+            return reply
+        if not is_damage(reply):
+            raise reply
+        mend_partition(self.store, p)
+        return None
 
     def reclaim(self, p: int, node: str, inc: int = 0, moved: int | None = None) -> None:
         """Marks a node down, if its counter still stands at `moved`, and mends every lease that nobody looks after."""
@@ -93,7 +110,7 @@ class Keeper:
     def _schedulers(self, clock: Callable[[], float], members: dict[str, int]) -> None:
         held: dict[str, list[str]] = {}
         for task, owner in self.store.client.hscan_iter(self.store.keys.queue("taken"), count=1000):
-            held.setdefault(owner.decode(), []).append(task.decode())
+            held.setdefault(readable(owner), []).append(readable(task))
         now_s = clock()
         orphans = {owner: "" for owner in held if owner not in members}
         for owner in self.owners.look(now_s, cast(dict[Any, Any], orphans)):
@@ -120,7 +137,13 @@ class Keeper:
         store = self.store
         cursor, some = store.client.hscan(store.keys.queue("placed"), self._cursor, count=MAX_BATCH)
         self._cursor = int(cursor)
-        places = [parse_place(task.decode(), text.decode()) for task, text in cast(dict[bytes, bytes], some).items()]
+        places = []
+        for task, text in cast(dict[bytes, bytes], some).items():
+            if _PLACE.fullmatch(text):
+                places.append(parse_place(readable(task), text.decode()))
+            else:
+                quarantine(store, f"{store.keys.queue('placed')} {readable(task)}", "not a place", text)
+                mend_task(store, readable(task))
         for at in range(0, len(places), MAX_BATCH):
             self._audit_some(places[at : at + MAX_BATCH])
 
@@ -132,13 +155,35 @@ class Keeper:
             leases = pipe.execute()
         torn = []
         for place, text in zip(places, leases, strict=True):
-            lease = Lease.of(place.node, place.slot, text.decode()) if text else None
+            lease = _lease(place, text)
             if lease is None or (lease.task, lease.attempt, lease.inc) != (place.task, place.attempt, place.inc):
                 torn.append((place, "its lease was gone"))
         if torn:
             words = store.run(store.commands.requeue(torn))
             if back := [word for word in words if word != "none"]:
                 log.warning("%d tasks had a place and no lease: %s", len(back), " ".join(sorted(set(back))))
+            for (place, _), word in zip(torn, words, strict=True):
+                if word == "none":
+                    mend_task(store, place.task)
+
+
+_COUNTER = re.compile(rb"inc=\d{1,15} moved=\d{1,15}(?: down)?")
+_PLACE = re.compile(rb"p\d{1,4} [A-Za-z0-9][A-Za-z0-9_.@-]*/\d{1,4} inc=\d{1,15} attempt=[!-~]+")
+
+
+def _lease(place: Place, text: bytes | None) -> Lease | None:
+    """The lease of a slot; None where there is none that can be read."""
+    try:
+        return Lease.of(place.node, place.slot, readable(text)) if text else None
+    except ValueError:
+        return None
+
+
+def mend_task(store: Store, task: str) -> None:
+    """Mends a task that is not where its record says, if that is so: no script can have brought it about."""
+    word = store.run(store.commands.mend_task(task, "its record is damaged"))
+    if word != "sound":
+        quarantine(store, store.keys.task(task), f"its indexes said something else: it is {word} now", b"")
 
 
 def parse_place(task: str, text: str) -> Place:
@@ -159,4 +204,8 @@ def mend(store: Store, p: int, leases: list[Lease], why: str) -> None:
 def untake(store: Store, owner: str, tasks: list[str], why: str) -> None:
     """Puts tasks back that a scheduler has taken, whatever their attempt."""
     for at in range(0, len(tasks), MAX_BATCH):
-        store.run(store.commands.untake(owner, [(task, "", why) for task in tasks[at : at + MAX_BATCH]]))
+        some = tasks[at : at + MAX_BATCH]
+        words = store.run(store.commands.untake(owner, [(task, "", why) for task in some]))
+        for task, word in zip(some, words, strict=True):
+            if word == "stale":
+                mend_task(store, task)

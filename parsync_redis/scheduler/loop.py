@@ -14,14 +14,15 @@ import numpy as np
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
-from ..model.ids import check_name
-from ..model.node import Node
+from ..model.ids import check_name, readable
+from ..model.node import read_nodes
 from ..model.task import Strategy
 from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
 from ..store.commands import Call, Judged, Snapshot, Took
-from ..store.store import Store
-from ..store.trouble import Patience
+from ..store.quarantine import mend_partition, quarantine
+from ..store.store import Store, explain_durability
+from ..store.trouble import Patience, is_damage
 from .core import GIVE_BACK_MS, Core, Plan
 from .keeper import untake
 from .membership import Membership
@@ -39,6 +40,9 @@ FEW: Final = 4
 
 SETTLE_S: Final = 0.003
 """How long a won claim may wait to be settled along with other work."""
+
+DEAF_S: Final = 1.0
+"""The longest pause before it subscribes anew where that fails."""
 
 OBSERVE_S: Final = 0.25
 """How often a busy scheduler writes down its figures."""
@@ -61,27 +65,61 @@ def understand(data: bytes, partitions: int) -> list[str]:
     return [] if words[0] == "freed" and int(words[1]) >= partitions else words
 
 
+def _number(value: Any) -> int:
+    """A number as Redis has it; 0 where it is none."""
+    return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) < 16 else 0
+
+
 class Ears:
-    """What a scheduler hears over pub/sub, on a connection of its own: ticks, wake-ups, freed slots."""
+    """What a scheduler hears over pub/sub, on a connection of its own: ticks, wake-ups, freed slots.
+
+    Nothing that is heard is needed: where that connection fails, the scheduler goes on by its own clock.
+    """
 
     def __init__(self, store: Store, name: str, partitions: int) -> None:
         self._store, self._channels = store, (store.keys.tick, store.keys.own_channel(name))
         self._partitions = partitions
         self._pubsub: Any = None
+        self._patience = Patience(log, f"scheduler {name} hears nothing", DEAF_S)
+        self._again_s = 0.0
 
     def listen(self) -> None:
-        """(Re-)subscribes."""
+        """(Re-)subscribes; where that fails, `hear` tries again."""
         self.close()
         self._pubsub = self._store.client.pubsub(ignore_subscribe_messages=True)
-        self._pubsub.subscribe(*self._channels)
+        try:
+            self._pubsub.subscribe(*self._channels)
+        except (RedisError, OSError) as error:
+            self._fall_deaf(error)
+
+    def _fall_deaf(self, error: Exception) -> None:
+        self.close()
+        self._pubsub = None
+        self._again_s = time.monotonic() + self._patience.pause_s(error)
 
     def hear(self, timeout_s: float) -> list[list[str]]:
-        """The messages that are there, after waiting up to `timeout_s` for the first; each as its words."""
+        """The messages that are there, after waiting up to `timeout_s` for the first; each as its words.
+
+        `deaf` if the subscription was lost: what was said since is not known.
+        """
+        try:
+            if self._pubsub is None:
+                time.sleep(max(0.0, min(timeout_s, self._again_s - time.monotonic())))
+                if time.monotonic() < self._again_s:
+                    return []
+                self.listen()
+            return self._take_in(timeout_s) if self._pubsub is not None else []
+        except (RedisError, OSError) as error:
+            self._fall_deaf(error)
+            return [["deaf"]]
+
+    def _take_in(self, timeout_s: float) -> list[list[str]]:
         found, wait_s = [], max(0.0, timeout_s)
         while (message := self._pubsub.get_message(timeout=wait_s)) is not None:
             if message["type"] == "message":
                 words = understand(message["data"], self._partitions)
                 found += [words] if words else []
+                self._patience.well()
             wait_s = 0.0
         return found
 
@@ -169,6 +207,8 @@ class Scheduler:
             for words in words_heard:
                 if words[0] == "tick":
                     self._on_tick(int(words[1]), int(words[2]))
+                elif words[0] == "deaf":
+                    self._heard_s = float("-inf")
                 elif words[0] == "wake":
                     self.core.on_wake(int(words[1]))
                 elif words[0] == "freed":
@@ -236,20 +276,33 @@ class Scheduler:
                 self.core.on_judged(reply)
             elif isinstance(reply, Snapshot):
                 self.core.on_snapshot(reply, now_s)
+                if reply.damaged:
+                    mend_partition(self.store, reply.partition)
             elif isinstance(reply, Took):
                 self.core.on_took(reply)
+                for task, why in reply.failed:
+                    quarantine(self.store, self.store.keys.task(task), why, b"")
 
     def _read_nodes(self, partitions: list[int]) -> None:
-        """Reads the epoch before the nodes, so that what it has is never older than the epoch says."""
+        """Reads the epoch before the nodes, so that what it has is never older than the epoch says.
+
+        What cannot be read is left out, and mended.
+        """
         keys = self.store.keys
         with self.store.client.pipeline(transaction=False) as pipe:
             for p in partitions:
                 pipe.hget(keys.partition(p, "meta"), "epoch")
                 pipe.hgetall(keys.partition(p, "nodes"))
-            replies = pipe.execute()
+            replies = pipe.execute(raise_on_error=False)
+        for error in replies:
+            if isinstance(error, Exception) and not is_damage(error):
+                raise error
         for i, p in enumerate(partitions):
-            nodes = [Node.of(name.decode(), text.decode()) for name, text in replies[2 * i + 1].items()]
-            self.core.on_nodes(p, nodes, int(replies[2 * i] or 0))
+            epoch, records = replies[2 * i : 2 * i + 2]
+            nodes, damaged = read_nodes(records if isinstance(records, dict) else {})
+            if damaged or isinstance(epoch, Exception) or isinstance(records, Exception):
+                mend_partition(self.store, p)
+            self.core.on_nodes(p, nodes.values(), _number(epoch))
 
     def _recover(self) -> None:
         """After an outage nothing in hand is certain: everything taken goes back, everything is read again."""
@@ -259,7 +312,7 @@ class Scheduler:
 
     def _mine(self) -> list[str]:
         taken = self.store.client.hscan_iter(self.store.keys.queue("taken"), count=1000)
-        return [task.decode() for task, owner in taken if owner.decode() == self.name]
+        return [readable(task) for task, owner in taken if owner == self.name.encode()]
 
     def _give_back_all(self) -> None:
         untake(self.store, self.name, self._mine(), "")
@@ -314,4 +367,6 @@ def run(settings: Settings, name: str | None = None, stop: threading.Event | Non
     store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
     config = join_cluster(store, settings, create=True)
     assert config is not None
+    if danger := explain_durability(store.check_server()):
+        log.warning("the server at %s: %s", store.address, danger)
     Scheduler(store, config, settings, name or own_name()).run(stop or threading.Event())

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import ClusterMismatch
+from ..errors import ClusterMismatch, DamagedState
 from ..settings import Settings
 from .store import Store
 
@@ -47,6 +47,11 @@ def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfi
     return _from_text(stored)
 
 
+def keep_config(store: Store, config: ClusterConfig) -> None:
+    """Writes the cluster's settings again, if the server has lost them. Raises ServerUnreachable."""
+    store.run(store.commands.configure(_to_text(config)))
+
+
 def find_differences(stored: dict[str, str], settings: Settings) -> list[str]:
     """Each running value that is not the one asked for: 'partitions=8 (you asked for 16)'."""
     if stored.get("scripts") != SCRIPTS:
@@ -70,4 +75,10 @@ def _to_text(config: ClusterConfig) -> dict[str, str | int]:
 
 
 def _from_text(stored: dict[str, str]) -> ClusterConfig:
-    return ClusterConfig(int(stored["partitions"]), int(stored["gap_ms"]) / 1000, int(stored["lease_ms"]) / 1000)
+    try:
+        return ClusterConfig(int(stored["partitions"]), int(stored["gap_ms"]) / 1000, int(stored["lease_ms"]) / 1000)
+    except (KeyError, ValueError):
+        raise DamagedState(
+            f"the cluster's config is damaged: {stored}; it has partitions, gap_ms and lease_ms, whole numbers: "
+            "write them anew with redis-cli HSET, as the running schedulers have them"
+        ) from None

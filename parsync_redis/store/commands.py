@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from ..model.claim import Claim, Verdict, Word
+from ..model.needs import is_bundle
 from ..model.node import Lease
 from ..model.task import Submission, Taken
 from ..wire.keys import NUMBERS, TYPES, Keys
@@ -60,13 +61,17 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Reply of read_partition; `bits` is None if nothing changed. Bit 0 is the most significant of the first byte."""
+    """Reply of read_partition; `bits` is None if nothing changed. Bit 0 is the most significant of the first byte.
+
+    damaged: amounts of some node could not be read, and are left out.
+    """
 
     partition: int
     version: int
     epoch: int
     bits: bytes | None
     left: Mapping[str, str]
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +303,9 @@ class Commands:
             if len(reply) == 2:
                 return Snapshot(p, int(reply[0]), int(reply[1]), None, {})
             left = {_text(node): _text(amounts) for node, amounts in _pairs(reply[3:])}
+            sound = {node: amounts for node, amounts in left.items() if is_bundle(amounts)}
             bits = reply[2] if isinstance(reply[2], bytes) else str(reply[2]).encode("latin-1")
-            return Snapshot(p, int(reply[0]), int(reply[1]), bits, left)
+            return Snapshot(p, int(reply[0]), int(reply[1]), bits, sound, len(sound) < len(left))
 
         return Call(_READ_PARTITION, self._partition(p, "meta", "free", "left"), [version, waiter], read)
 

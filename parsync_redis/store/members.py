@@ -23,5 +23,5 @@ def read_schedulers(store: Store) -> list[SchedulerView]:
     keeper = store.hash(store.keys.shared("keeper")).get("holder", "").partition(" ")[0]
     return [
         SchedulerView(name, ordinal, name == keeper, int(counters[name]), store.hash(store.keys.stats(name)))
-        for ordinal, name in enumerate(sorted(counters))
+        for ordinal, name in enumerate(sorted(name for name in counters if counters[name].isdecimal()))
     ]

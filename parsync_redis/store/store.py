@@ -6,6 +6,7 @@ find out (every script answers "yours" to its repeat; see docs/journey-of-a-task
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import redis
@@ -15,10 +16,12 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from ..errors import AccessDenied, BrokenContract, InvalidInput, ServerUnfit, ServerUnreachable
-from ..model.node import Lease, Node
-from ..model.task import TaskStatus
+from ..model.ids import readable
+from ..model.node import Lease, Node, read_nodes
+from ..model.task import TaskState, TaskStatus
 from ..wire.keys import Keys
 from .commands import ALL, Call, Commands
+from .losses import read_lines
 from .sentinel import SCHEME, connect_service, parse_service, pool_again
 from .trouble import damage, denied, is_damage, is_denied, refusal, translate
 
@@ -53,6 +56,13 @@ def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
     except ValueError as error:
         why = "special characters in a password are written %XX" if "@" in url else error  # it may quote the password
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
+
+
+def explain_durability(info: Mapping[str, Any]) -> str:
+    """What a crash of a server costs, by its INFO; '' if its append-only file is on."""
+    if int(info.get("aof_enabled", 0)):
+        return ""
+    return "its append-only file is off: a crash loses all since its last snapshot; redis-cli CONFIG SET appendonly yes"
 
 
 class Store:
@@ -179,11 +189,8 @@ class Store:
     # -- what people read --------------------------------------------------------------------------------------------
 
     def hash(self, key: str) -> dict[str, str]:
-        """A small hash, as text; bytes that are not UTF-8 are replaced."""
-        return {
-            k.decode(errors="replace"): v.decode(errors="replace")
-            for k, v in cast(Mapping[bytes, bytes], self._read("hgetall", key)).items()
-        }
+        """A small hash, as text; bytes that are not UTF-8 are escaped."""
+        return {readable(k): readable(v) for k, v in cast(Mapping[bytes, bytes], self._read("hgetall", key)).items()}
 
     def _read(self, command: str, *args: Any, **options: Any) -> Any:
         try:
@@ -205,9 +212,20 @@ class Store:
                 rows = pipe.execute()
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
-        return [
-            TaskStatus.of(id, {f: v.decode() for f, v in zip(_STATUS_FIELDS, row, strict=True) if v is not None})
+        found = [
+            TaskStatus.of(id, {f: readable(v) for f, v in zip(_STATUS_FIELDS, row, strict=True) if v is not None})
             for id, row in zip(names, rows, strict=True)
+        ]
+        return self._explain_gone(found) if any(task.state is TaskState.GONE for task in found) else found
+
+    def _explain_gone(self, found: list[TaskStatus]) -> list[TaskStatus]:
+        """The same; a task that is gone says so if the server is known to have lost writes."""
+        losses = read_lines(self.hash(self.keys.shared("losses")))
+        if not losses:
+            return found
+        why = f"it was never submitted, its record has expired, or the server lost it: {losses[0].text}"
+        return [
+            replace(task, why=why) if task.state is TaskState.GONE and not task.why else task for task in found
         ]
 
     def states(self, ids: Sequence[str]) -> list[str]:
@@ -216,22 +234,27 @@ class Store:
             with self.client.pipeline(transaction=False) as pipe:
                 for id in ids:
                     pipe.hget(self.keys.task(id), "state")
-                return [(state or b"").decode() for state in pipe.execute()]
+                return [readable(state or b"") for state in pipe.execute()]
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
 
     def nodes(self, partition: int) -> dict[str, Node]:
-        """The nodes of a partition by name."""
-        return {name: Node.of(name, text) for name, text in self.hash(self.keys.partition(partition, "nodes")).items()}
+        """The nodes of a partition by name; a record that cannot be read is left out."""
+        return read_nodes(self._read("hgetall", self.keys.partition(partition, "nodes")))[0]
 
-    def leases(self, partition: int, nodes: Iterable[Node]) -> list[Lease]:
-        """The leases of these nodes; reads only their slots' fields."""
+    def leases(self, partition: int, nodes: Iterable[Node], damaged: list[str] | None = None) -> list[Lease]:
+        """The leases of these nodes; reads only their slots' fields. What is no lease goes to `damaged` instead."""
         found = []
         for node in nodes:
             fields = [f"{node.name}/{slot}" for slot in range(node.span)]
             for at in range(0, len(fields), 1000):
                 values = self._read("hmget", self.keys.partition(partition, "slots"), fields[at : at + 1000])
-                found += [Lease.of(node.name, at + i, v.decode()) for i, v in enumerate(values) if v is not None]
+                for i, value in enumerate(values):
+                    try:
+                        found += [Lease.of(node.name, at + i, readable(value))] if value is not None else []
+                    except ValueError:
+                        damaged = [] if damaged is None else damaged
+                        damaged.append(fields[at + i])
         return found
 
     # -- the server --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..errors import AccessDenied
+from ..model.ids import readable
 from ..model.task import FINAL, TaskState, TaskStatus
 from .store import Store
 from .views import pipe
@@ -45,10 +46,10 @@ def _ids(store: Store, state: TaskState | None, limit: int) -> Iterator[list[str
         yield from _scan(store, "hscan", keys.queue("taken"))
     if state in (None, TaskState.PENDING):
         for kind in ("pending", "later"):
-            yield [id.decode() for id in pipe(store, [("zrange", keys.queue(kind), 0, limit - 1)])[0]]
+            yield [readable(id) for id in pipe(store, [("zrange", keys.queue(kind), 0, limit - 1)])[0]]
     if state in (None, TaskState.DEAD):
         dead = ("zrange", keys.queue("dead"), 0, limit - 1, True)
-        yield [id.decode() for id in pipe(store, [dead])[0]]
+        yield [readable(id) for id in pipe(store, [dead])[0]]
     if state is None or state in FINAL - {TaskState.DEAD}:
         try:
             for names in _scan(store, "scan", None):
@@ -67,6 +68,6 @@ def _scan(store: Store, command: str, key: str | None) -> Iterator[list[str]]:
         else:
             call = (command, key, cursor, None, _SCAN_COUNT)
         cursor, names = pipe(store, [call])[0]
-        yield [name.decode() for name in names]
+        yield [readable(name) for name in names]
         if not int(cursor):
             return

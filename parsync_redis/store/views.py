@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from ..model.needs import Bundle, parse_bundle
-from ..model.node import Node
+from ..model.ids import readable
+from ..model.needs import Bundle, is_bundle, parse_bundle
+from ..model.node import read_nodes
 from ..model.views import NodeView, PartitionView, gather_partition
 from .store import Store
 from .trouble import translate
@@ -20,16 +21,22 @@ def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
 
     They are read one after another, while the cluster goes on. Raises ServerUnreachable.
     """
-    count = int(store.config().get("partitions", 0))
+    count = count_partitions(store)
     for start in range(0, count, _CHUNK):
         numbers = range(start, min(start + _CHUNK, count))
         for number, rows in zip(numbers, _fetch(store, numbers), strict=True):
             yield _read_partition(store, number, *rows)
 
 
+def count_partitions(store: Store) -> int:
+    """The number of the cluster's partitions; 0 before its first scheduler, or if its config is damaged."""
+    text = store.config().get("partitions", "")
+    return min(int(text), 4096) if text.isdecimal() and len(text) < 9 else 0
+
+
 def find_node(store: Store, name: str) -> int | None:
     """The number of the partition whose node has this name, or None."""
-    count = int(store.config().get("partitions", 0))
+    count = count_partitions(store)
     keys = [store.keys.partition(number, "nodes") for number in range(count)]
     found = pipe(store, [("hexists", key, name) for key in keys])
     return next((number for number, there in enumerate(found) if there), None)
@@ -37,12 +44,13 @@ def find_node(store: Store, name: str) -> int | None:
 
 def read_names(store: Store) -> list[str]:
     """The task names that the nodes' workers know."""
-    return sorted(name.decode() for name in pipe(store, [("smembers", store.keys.queue("names"))])[0])
+    return sorted(readable(name) for name in pipe(store, [("smembers", store.keys.queue("names"))])[0])
 
 
 def read_offers(store: Store) -> dict[str, Bundle]:
     """What each node has when it is empty, as submit judges by it."""
-    return {node: parse_bundle(offer) for node, offer in store.hash(store.keys.queue("shapes")).items()}
+    shapes = store.hash(store.keys.queue("shapes"))
+    return {node: parse_bundle(offer) for node, offer in shapes.items() if is_bundle(offer)}
 
 
 def _fetch(store: Store, numbers: range) -> Iterator[tuple[Any, ...]]:
@@ -72,11 +80,12 @@ def _read_partition(
     import numpy as np  # here, for it takes long to import and few who import this module look at partitions
 
     bits = np.unpackbits(np.frombuffer(free or b"", dtype=np.uint8))
-    nodes = {name.decode(): Node.of(name.decode(), record.decode()) for name, record in sorted(records.items())}
+    nodes = dict(sorted(read_nodes(records)[0].items()))
     views = []
     for name, node in nodes.items():
         usable = int(bits[node.first : node.first + node.span].sum())
-        unheld = parse_bundle(left.get(name.encode(), b"").decode())
+        amounts = readable(left.get(name.encode(), b""))
+        unheld = parse_bundle(amounts if is_bundle(amounts) else "")
         views.append(
             NodeView(
                 name, number, node.state, node.draining, node.inc, node.score, node.offer.slots, usable,
@@ -89,5 +98,5 @@ def _read_partition(
     for lease in store.leases(number, unusual):
         held[lease.node] += 1
     views = [replace(view, held=held[view.name]) if view.name in held else view for view in views]
-    version, epoch = (int(value or 0) for value in meta)
+    version, epoch = (int(value) if value and value.isdigit() else 0 for value in meta)
     return gather_partition(number, version, epoch, views), views

@@ -78,9 +78,9 @@ WORKER: Final[Kinds] = {
     ":dealt": "hdel hget hincrby hincrbyfloat hmget hset", ":quarantine": "del zadd zcard zremrangebyrank",
     "p:alive": "del hdel hget hgetall hset", "p:free": "del setbit", "p:inbox": "del llen lpush",
     "p:left": "del hdel hget hset", "p:lost": "del sadd srem", "p:meta": "del hdel hget hincrby hset",
-    "p:nodes": "del hdel hget hkeys hset", "p:slots": "del hdel hget hgetall",
-    "q0:dead": "zadd zrange zrem", "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset",
-    "q0:shapes": "hdel hget hset", "q0:task": "persist", "q0:verdicts": "lrange",
+    "p:nodes": "del hdel hexists hget hkeys hset", "p:slots": "del hdel hget hgetall", "q0:dead": "zadd zrange zrem",
+    "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset", "q0:shapes": "hdel hget hset", "q0:task": "persist",
+    "q0:verdicts": "lrange",
 }  # fmt: skip
 
 SCHEDULER: Final[Kinds] = {
@@ -90,11 +90,11 @@ SCHEDULER: Final[Kinds] = {
     ":stats": "del expire hset", "p:alive": "del hdel hget hgetall hset", "p:free": "del getbit setbit",
     "p:inbox": "del lpush", "p:left": "del hdel hget hset", "p:lost": "del sadd smembers srem",
     "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset",
-    "p:slots": "del hdel hget hgetall hset", "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore",
-    "q0:meta": "hget hmget", "q0:names": "del sadd", "q0:pending": "zadd zcard zpopmin zrem zscore",
-    "q0:placed": "hdel hget hscan hset", "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hscan hset",
+    "p:slots": "del hdel hget hgetall hset", "q0:dead": "zadd zrange zrem", "q0:expires": "zadd zrangebyscore zrem",
+    "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore", "q0:meta": "hget hmget",
+    "q0:names": "del sadd", "q0:pending": "zadd zcard zpopmin zrem zscore", "q0:placed": "hdel hget hscan hset",
+    "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hscan hset",
     "q0:task": "del exists expire hdel hset persist type", "q0:verdicts": "del lpush ltrim",
-    "q0:dead": "zadd zrange zrem", "q0:expires": "zadd zrangebyscore zrem",
 }  # fmt: skip
 
 KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {

@@ -29,6 +29,7 @@ VERBS: dict[str, list[Make]] = {
     "revive": [lambda c, p: c.revive([p.task], "why")],
     "expire": [lambda c, p: c.expire()],
     "cancel": [lambda c, p: c.cancel(p.task)],
+    "mend_task": [lambda c, p: c.mend_task(p.task, "why")],
     "note": [lambda c, p: c.note([(p.task, p.attempt, "why")])],
 }
 
