@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
-from ..store.cluster import ClusterConfig
+from ..store.cluster import ClusterConfig, keep_config
 from ..store.losses import KEEP_S
 from ..store.store import Store
 from ..store.trouble import Patience
@@ -132,6 +132,7 @@ class Membership(threading.Thread):
         if run_id != self._run_id:
             if self._run_id:
                 log.warning("the server restarted, or another took over: nobody is judged for one lease")
+                keep_config(self.store, self.config)
             self._run_id = run_id
             self._doubt()
 
@@ -143,9 +144,9 @@ class Membership(threading.Thread):
             pipe.hget(keys.queue("meta"), "submitted")
             for p in partitions:
                 pipe.hget(keys.partition(p, "meta"), "version")
-            numbers = [int(number or 0) for number in pipe.execute()]
-        names = ["submitted", *(f"p{p}" for p in partitions)]
-        if back := self._marks.see(dict(zip(names, numbers, strict=True))):
+            read = zip(["submitted", *(f"p{p}" for p in partitions)], pipe.execute(), strict=True)
+        numbers = {name: int(number or 0) for name, number in read if number is None or number.isdigit()}
+        if back := self._marks.see(numbers):
             log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back))
             self.store.run(self.store.commands.note_loss(" ".join([self.me, *back[:20]]), KEEP_S))
 

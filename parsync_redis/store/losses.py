@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from .store import Store
+if TYPE_CHECKING:
+    from .store import Store
 
 KEEP_S: Final = 7 * 86_400
 """How long a loss is told."""
@@ -26,7 +27,7 @@ class Loss:
         return f"at {at} it had lost its last writes: {', '.join(self.went_back)} (seen by {self.seen_by})"
 
 
-def read_losses(store: Store) -> list[Loss]:
+def read_losses(store: "Store") -> list[Loss]:
     """What is known, the newest first. Raises ServerUnreachable."""
     return read_lines(store.hash(store.keys.shared("losses")))
 

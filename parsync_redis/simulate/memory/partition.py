@@ -192,9 +192,9 @@ class Partition:
     def renew(self, keys: Sequence[str], args: Args) -> list[str]:
         """The present process of a node moves its counter."""
         node = self.nodes.get(args[0])
-        if node and node.inc != int(args[1]):
+        if node and node.inc > int(args[1]):
             return ["superseded", str(node.inc)]
-        if node is None or node.state == "down":
+        if node is None or node.inc != int(args[1]) or node.state == "down":
             return ["lapsed"]
         node.moved += 1
         return ["ok", str(node.moved), node.state, str(int(node.drain))]

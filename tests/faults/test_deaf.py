@@ -1,0 +1,68 @@
+"""F24, F25: schedulers that hear nothing go on by their own clocks, and subscribe again."""
+
+import threading
+import time
+from typing import Any
+
+from parsync_redis.scheduler.loop import Ears
+from parsync_redis.store import Store
+from parsync_redis.store.embedded import EmbeddedServer
+from tests.faults.rig import Rig
+
+
+def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server: EmbeddedServer) -> None:
+    rig = Rig(server.url, "deaf")
+    stop = threading.Event()
+    client: Any = Store.from_url(server.url, "deaf").client
+
+    def cut() -> None:
+        while not stop.wait(0.005):
+            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+
+    cutter = threading.Thread(target=cut)
+    try:
+        rig.node("n1", 2)
+        cutter.start()
+        tasks = [f"t{n}" for n in range(40)]
+        rig.submit(*tasks[:20])
+        rig.wait(lambda: rig.done(tasks[:20]), "slots are found free without a word", working=True)
+        rig.submit(*tasks[20:])
+        rig.wait(lambda: rig.done(tasks), "and tasks are looked for", working=True)
+        assert sum(each.core.counters.own_ticks for each in rig.schedulers) > 0, "nobody heard a tick"
+        stop.set()
+        cutter.join()
+        tick = rig.store.keys.tick
+        rig.wait(lambda: client.pubsub_numsub(tick)[0][1] == 2, "both subscribe again")
+        rig.wait(lambda: all(each._next_own_s == float("inf") for each in rig.schedulers), "and hear ticks")
+    finally:
+        stop.set()
+        rig.close()
+        client.close()
+
+
+def test_ears_that_did_not_listen_in_time_are_deaf_once_and_hear_again(server: EmbeddedServer) -> None:
+    store = Store.from_url(server.url, "ears")
+    client: Any = store.client
+    before = client.config_get("client-output-buffer-limit")["client-output-buffer-limit"]
+    client.config_set("client-output-buffer-limit", "pubsub 65536 0 0")
+    ears = Ears(store.again(), "s1", 1)
+    try:
+        ears.listen()
+        until(lambda: client.pubsub_numsub(store.keys.tick)[0][1] == 1)
+        while client.publish(store.keys.tick, b"x" * 100_000):
+            pass  # until the server has cut it off
+        heard: list[list[str]] = []
+        until(lambda: heard.extend(ears.hear(0.1)) or ["deaf"] in heard)
+        until(lambda: ears.hear(0.1) or client.publish(store.keys.tick, "tick 7 1"))
+        until(lambda: ["tick", "7", "1"] in ears.hear(0.1) or not client.publish(store.keys.tick, "tick 7 1"))
+        assert heard.count(["deaf"]) == 1
+    finally:
+        client.config_set("client-output-buffer-limit", before)
+        ears.close()
+
+
+def until(fact: Any, patience_s: float = 20.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
