@@ -38,20 +38,31 @@ def mixed(dice: random.Random) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Book:
-    """What clients know, shared by all of them; `final` is the first final state that was seen of a task."""
+    """What clients know, shared by all of them. `final` is the first final state that was seen of a task, `open` are
+    acknowledged tasks that were not seen to end.
+    """
 
     acknowledged: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
+    open: set[str] = field(default_factory=set)
     final: dict[str, str] = field(default_factory=dict)
     changed: dict[str, str] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def open(self) -> set[str]:
-        """Acknowledged tasks that were not seen to end."""
+    def acknowledge(self, id: str) -> None:
+        """A submit was answered."""
         with self.lock:
-            return self.acknowledged - self.final.keys()
+            self.acknowledged.add(id)
+            self.unknown.discard(id)
+            self.open.add(id)
+
+    def fail(self, id: str, error: Exception) -> None:
+        """A submit was refused, or not answered: then nobody knows."""
+        with self.lock:
+            self.errors[type(error).__name__] += 1
+            if isinstance(error, ServerUnreachable):
+                self.unknown.add(id)
 
     def see(self, id: str, state: str) -> None:
         """A state of a task was read."""
@@ -59,8 +70,14 @@ class Book:
             before = self.final.get(id)
             if before is None and state in FINAL:
                 self.final[id] = state
+                self.open.discard(id)
             elif before is not None and state != before:
                 self.changed[id] = f"{before}, then {state}"
+
+    def still_open(self) -> list[str]:
+        """The open tasks, now."""
+        with self.lock:
+            return sorted(self.open)
 
 
 class Client(threading.Thread):
@@ -94,26 +111,20 @@ class Client(threading.Thread):
 
     def _submit(self, id: str) -> None:
         """Submits until it is acknowledged: the same id is the same task. Now and then it gives up, and never knows."""
-        task, asked = self.make(self._dice), 0
+        task = self.make(self._dice)
         while True:
-            asked += 1
             try:
                 self._client.submit(WORK, id=id, **task)
             except InvalidInput as error:
                 self.broken = error
                 return
             except ParsyncError as error:
-                with self.book.lock:
-                    self.book.errors[type(error).__name__] += 1
-                    if isinstance(error, ServerUnreachable):
-                        self.book.unknown.add(id)
+                self.book.fail(id, error)
                 if self._halt.is_set() or self._dice.random() < 0.1:
                     return
                 self._halt.wait(0.1)
                 continue
-            with self.book.lock:
-                self.book.acknowledged.add(id)
-                self.book.unknown.discard(id)
+            self.book.acknowledge(id)
             break
         if self._dice.random() < self.cancels:
             self._cancel(id)
@@ -145,7 +156,7 @@ class Watcher(threading.Thread):
 
     def look(self) -> None:
         """One look."""
-        ids = sorted(self._book.open)
+        ids = self._book.still_open()
         try:
             for at in range(0, len(ids), 500):
                 some = ids[at : at + 500]

@@ -177,18 +177,11 @@ class Stack:
             send(pid, how)
 
     def stop(self) -> None:
-        """Ends everything: asks workers first, then schedulers; what does not go is killed."""
+        """Kills everything."""
         processes = [member.process for member in self.members.values() if member.process is not None]
         for process in [*self.former, *processes]:
-            self.signal(process, signal.SIGCONT)
-        for process in self.former:
             self.signal(process, signal.SIGKILL)
-        for process in reversed(processes):
-            process.send(signal.SIGTERM)
-        deadline = time.monotonic() + 15
-        for process in processes:
-            process.end(deadline)
-            self.signal(process, signal.SIGKILL)
+            process.end(time.monotonic() + 5)
         self.proxy.close()
         self.server.stop()
 
