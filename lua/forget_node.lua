@@ -1,5 +1,5 @@
 -- forget_node: the record of a node that is down and holds nothing is removed.
--- KEYS: meta slots free left nodes alive lost inbox
+-- KEYS: meta slots free left nodes alive lost notes inbox
 -- ARGV: node inc
 -- RETURNS: forgotten, held (leases stand), up (it is not down, or another incarnation), gone
 -- ERRORS: PSARGS
@@ -8,9 +8,9 @@
 -- COMPLEXITY: O(span)
 --- @include arguments
 --- @include bits
-local bad = bad_count('forget_node', 8, 2)
+local bad = bad_count('forget_node', 9, 2)
 if bad then return bad end
-local meta, slots, _, left, nodes, alive, lost, inbox = unpack(KEYS)
+local meta, slots, _, left, nodes, alive, lost, notes, inbox = unpack(KEYS)
 local node = read_node(nodes, ARGV[1])
 if not node then return 'gone' end
 if node.state ~= 'down' or node.inc ~= ARGV[2] then return 'up' end
@@ -21,6 +21,7 @@ redis.call('HDEL', nodes, node.name)
 redis.call('HDEL', alive, node.name)
 redis.call('HDEL', left, node.name)
 redis.call('SREM', lost, node.name)
+redis.call('HDEL', notes, node.name)
 redis.call('DEL', inbox)
 redis.call('HINCRBY', meta, 'slots', -node.slots)
 changed_nodes(meta)

@@ -1,31 +1,46 @@
--- set_node: drain, undrain, or leaving: whether new claims may go to a node. What runs there goes on.
--- KEYS: meta slots free nodes
--- ARGV: node inc word
---   inc is '' for whichever process has the name (an operator), or the incarnation that leaves
--- RETURNS: {ok, state, drain} or {gone}
+-- set_node: whether new claims may go to a node: drain, over, undrain; suspect, trust; leaving. What runs there goes on.
+-- KEYS: meta slots free nodes notes
+-- ARGV: node inc word note
+--   inc is '' for whichever process has the name (an operator), or the incarnation that is meant
+--   note, of drain: 'deadline_s=600: TEXT' or TEXT, for people and for the keeper, who counts the seconds; of over: that note,
+--   whose deadline is over, so that the agent ends what runs; of suspect: why
+-- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1 or 2: its deadline is over
 -- ERRORS: PSARGS PSWORD
--- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart.
+-- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not.
 -- ATOMICITY: the bits go with the state.
 -- COMPLEXITY: O(span)
 --- @include arguments
 --- @include bits
-local bad = bad_count('set_node', 4, 3)
+local bad = bad_count('set_node', 5, 4)
 if bad then return bad end
-local meta, slots, free, nodes = unpack(KEYS)
-local name, inc, word = unpack(ARGV)
+local meta, slots, free, nodes, notes = unpack(KEYS)
+local name, inc, word, note = unpack(ARGV)
 local node = read_node(nodes, name)
 if not node or (inc ~= '' and inc ~= node.inc) then return {'gone'} end
+local damaged = bad_lease(slots, node)
+if damaged then return damaged end
+local state, drain, before = node.state, node.drain, redis.call('HGET', notes, name) or ''
+local after = before
 if word == 'drain' then
-  node.drain = '1'
+  if drain ~= '2' or before ~= 'drain over ' .. note then node.drain, after = '1', 'drain ' .. note end
+elseif word == 'over' then
+  if drain == '1' and before == 'drain ' .. note then node.drain, after = '2', 'drain over ' .. note end
 elseif word == 'undrain' then
-  node.drain = '0'
-elseif word == 'leaving' then
-  if node.state == 'up' then node.state = 'leaving' end
-else
-  return redis.error_reply('PSWORD drain, undrain or leaving, not ' .. word)
+  node.drain, after = '0', ''
+elseif word == 'suspect' then
+  if state == 'up' and drain == '0' then node.state, after = 'suspect', 'suspect ' .. note end
+elseif word == 'trust' then
+  if string.find(before, '^suspect ') then after = '' end
+elseif word ~= 'leaving' then
+  return redis.error_reply('PSWORD drain, over, undrain, suspect, trust or leaving, not ' .. word)
 end
+if state == 'suspect' and word ~= 'suspect' then node.state = 'up' end
+if word == 'leaving' and node.state == 'up' then node.state = 'leaving' end
 redis.call('HDEL', meta, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
-write_node(nodes, node)
-write_bits(meta, slots, free, node)
-changed_nodes(meta)
+if after == '' then redis.call('HDEL', notes, name) elseif after ~= before then redis.call('HSET', notes, name, after) end
+if node.state ~= state or node.drain ~= drain then
+  write_node(nodes, node)
+  write_bits(meta, slots, free, node)
+  changed_nodes(meta)
+end
 return {'ok', node.state, node.drain}

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from .errors import InvalidInput, ServerReadOnly, ServerUnreachable
 from .model.ids import check_name
+from .model.node import drain_note
 from .model.task import FINAL, Submission, TaskState, TaskStatus
 from .model.views import Evenness, NodeView, PartitionView, measure_evenness
 from .settings import Settings
@@ -219,21 +220,25 @@ class ParsyncClient:
         """How unlike the partitions are in slots, mean score and labels."""
         return measure_evenness(self.partitions())
 
-    def drain(self, node: str) -> NodeView:
-        """Lets no new claim go to a node, also after it restarts; what runs there goes on. Raises InvalidInput."""
-        return self._set_node(node, "drain")
+    def drain(self, node: str, deadline_s: float | None = None, reason: str = "") -> NodeView:
+        """Lets no new claim go to a node, also after it restarts; what runs there goes on. Raises InvalidInput.
+
+        deadline_s: after so many seconds, counted by the keeper, what still runs there is ended and placed elsewhere;
+        these starts count for nothing. reason: a line for people. Asked again, the last word counts.
+        """
+        return self._set_node(node, "drain", drain_note(deadline_s, reason))
 
     def undrain(self, node: str) -> NodeView:
-        """Lets claims go to a node again; raises InvalidInput."""
+        """Lets claims go to a node again, drained or suspect; raises InvalidInput."""
         return self._set_node(node, "undrain")
 
-    def _set_node(self, name: str, word: str) -> NodeView:
+    def _set_node(self, name: str, word: str, note: str = "") -> NodeView:
         check_name("node name", name)
         commands = self.store.commands
         partition = self._persist(lambda: find_node(self.store, name))
         reply = ["gone"]
         if partition is not None:
-            reply = self._persist(lambda: self.store.run(commands.set_node(partition, name, word)))
+            reply = self._persist(lambda: self.store.run(commands.set_node(partition, name, word, None, note)))
         if reply[0] == "gone":
             known = [node.name for node in self.nodes()]
             there_are = f"there are {', '.join(known[:20])}" if known else "no node is registered"

@@ -1,6 +1,7 @@
 -- The record of a node, one readable line in the `nodes` hash:
 --   up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100
--- state up, leaving or down; inc the incarnation; the node's bits are first .. first+span-1; from `slots=` on, what it offers.
+-- state up, suspect (alive, but it did not start what it got), leaving or down; inc the incarnation; drain 0, 1, or 2 when
+-- its deadline is over; its bits are first .. first+span-1; from `slots=` on, what it offers.
 
 -- parse_node: the record as a table, or nil for a text that is none: sizes are bounded, so that no loop over a span is long.
 local function parse_node(name, text)
@@ -8,7 +9,8 @@ local function parse_node(name, text)
     string.match(text, '^(%l+) inc=(%d+) drain=(%d) first=(%d+) span=(%d+) score=([%d.e+-]+) (.*)$')
   local slots = string.match(offer or '', '^slots=(%d+)')
   if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then return nil end
-  if tonumber(slots) > tonumber(span) or not string.find(' up leaving down ', ' ' .. state .. ' ', 1, true) then return nil end
+  local known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
+  if tonumber(slots) > tonumber(span) or not known then return nil end
   return {name = name, state = state, inc = inc, drain = drain, first = tonumber(first), span = tonumber(span),
     score = score, offer = offer, slots = tonumber(slots)}
 end

@@ -6,7 +6,7 @@ import typer
 
 from ..model.views import NodeView, measure_evenness
 from ..store.members import read_schedulers
-from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, words
+from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_json, print_table, words
 
 
 def register(app: typer.Typer) -> None:
@@ -23,12 +23,12 @@ def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
         print_json(found)
         return
     print_table(
-        ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "LEFT", "LABELS"),
+        ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "LEFT", "LABELS", "NOTE"),
         (
             (
                 n.name, _state(n), n.partition, n.score, n.slots, n.free, n.held,
                 " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
-                words(n.labels, ":"),
+                words(n.labels, ":"), n.note,
             )
             for n in found
         ),
@@ -91,14 +91,24 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
 Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
 
 
-def drain(node: Node, as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lets no new task go to a node, also after it restarts; what runs there goes on."""
+def drain(
+    node: Node,
+    deadline: Annotated[
+        str | None, typer.Option(help="After so long what still runs there is ended, and placed elsewhere: 90s 10m 2h.")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why, a line for people.")] = "",
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Lets no new task go to a node, also after it restarts; what runs there goes on, until the deadline if given."""
     with make_client(url, cluster, config) as client:
-        _say(client.drain(node), as_json)
+        _say(client.drain(node, None if deadline is None else parse_seconds("--deadline", deadline), reason), as_json)
 
 
 def undrain(node: Node, as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lets tasks go to a node again."""
+    """Lets tasks go to a node again that is drained, or suspect."""
     with make_client(url, cluster, config) as client:
         _say(client.undrain(node), as_json)
 
@@ -107,4 +117,5 @@ def _say(node: NodeView, as_json: bool) -> None:
     if as_json:
         print_json(node)
     else:
-        print(f"{node.name} {_state(node)}: {node.held} of {node.slots} slots held, {node.free} open to tasks")
+        note = f" ({node.note})" if node.note else ""
+        print(f"{node.name} {_state(node)}{note}: {node.held} of {node.slots} slots held, {node.free} open to tasks")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -87,6 +88,14 @@ def parse_pairs(flag: str, values: Sequence[str] | None) -> dict[str, str]:
             raise InvalidInput(f"{flag} {word!r} is not valid: it must be NAME=VALUE")
         pairs[name] = value
     return pairs
+
+
+def parse_seconds(flag: str, text: str) -> float:
+    """A time like 90, 90s, 10m, 1.5h or 2d in seconds; raises InvalidInput."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text)
+    if not match:
+        raise InvalidInput(f"{flag} {text!r} is not valid: it must be a number of seconds, or one with s, m, h or d")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
 def show_time(ms: int | None) -> str:

@@ -128,7 +128,12 @@ class Agent:
         return self.runs.get((str(place["id"]), str(place["attempt"]), int(place["slot"])))
 
     def ended(self, run: Run, outcome: str) -> None:
-        """A run has ended: succeeded, failed, cancelled, again, lost (its process), refused; the first word counts."""
+        """A run has ended: succeeded, failed, cancelled, again, lost (its process), refused; the first word counts.
+
+        One that was lost because the agent recalled it is *recalled*: its task goes back, and the start does not count.
+        """
+        if outcome == "lost" and run.ending == "recalled":
+            outcome = "recalled"
         if self.runs.end(run, outcome):
             self._home.bring(run)
 
@@ -195,6 +200,8 @@ class Agent:
             self._give_back(store, self._unknown(store), "its worker shuts down")
             return
         self._end([run for run in self.runs.going() if run.place.inc != self.inc])
+        if reply[3] == "2":  # the deadline of its drain is over
+            self._end(self.runs.going(), "recalled")
         self._compare(store)
         self._end_cancelled(store)
         announce(store, self.app, self.send_event)
@@ -246,11 +253,11 @@ class Agent:
                 run.ending = how.decode()
                 self.end_run(run.request, run.ending)
 
-    def _end(self, runs: list[Run]) -> None:
-        """Ends runs that do not count any more, without a word to anybody: their tasks are others' now."""
+    def _end(self, runs: list[Run], ending: str = "SIGKILL") -> None:
+        """Kills runs without a word to anybody: their tasks are others', or soon will be."""
         for run in runs:
             if not run.ending:
-                run.ending = "SIGKILL"
+                run.ending = ending
                 self.drop_run(run.request)
 
 

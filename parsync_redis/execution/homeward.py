@@ -63,10 +63,12 @@ class Homeward(threading.Thread):
     def _bring_home(self, store: Store, runs: list[Run]) -> None:
         """Outcomes first, slots second, in one round trip: a slot that is free has no running task."""
         commands = store.commands
-        finished = [(run.place, run.outcome, "") for run in runs if run.outcome not in ("refused", "lost")]
+        finished = [(run.place, run.outcome, "") for run in runs if run.outcome not in ("refused", "lost", "recalled")]
         lost = [(run.place, "the process that ran it was lost") for run in runs if run.outcome == "lost"]
         calls: list[Any] = [commands.finish(finished)] if finished else []
         calls += [commands.requeue(lost)] if lost else []
+        recalled = [(run.place, "its node is drained") for run in runs if run.outcome == "recalled"]
+        calls += [commands.requeue(recalled, "recalled")] if recalled else []
         for p in {run.place.partition for run in runs}:
             calls.append(commands.release(p, [run.place for run in runs if run.place.partition == p]))
         for words in store.run_all(calls):

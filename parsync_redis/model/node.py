@@ -5,18 +5,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ..errors import InvalidInput
 from .ids import check_name, readable
 from .needs import Bundle, parse_bundle
 
 _NODE: Final = re.compile(
-    r"(up|leaving|down) inc=(\d{1,15}) drain=(\d) first=(\d{1,8}) span=(\d{1,5}) score=([\d.e+-]+) (slots=.*)", re.ASCII
+    r"(up|suspect|leaving|down) inc=(\d{1,15}) drain=(\d) first=(\d{1,8}) span=(\d{1,5}) score=([\d.e+-]+) (slots=.*)",
+    re.ASCII,
 )
+_DEADLINE: Final = re.compile(r"drain deadline_s=(\d{1,9}(?:\.\d{1,9})?)(?::|$)", re.ASCII)
 _LEASE: Final = re.compile(r"(\S+) attempt=(\S+) inc=(\d{1,15}) since=(\d{1,15}) (slots=\d[\d,]*.*|lead=\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap."""
+    """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
+
+    state: up, suspect (alive, but it did not start what it was given), leaving or down.
+    """
 
     name: str
     state: str
@@ -34,7 +40,29 @@ class Node:
         if not match:
             raise ValueError(f"node {name}: not a node record: {record!r}")
         state, inc, drain, first, span, score, offer = match.groups()
-        return cls(name, state, int(inc), drain == "1", int(first), int(span), float(score), parse_bundle(offer))
+        return cls(name, state, int(inc), drain != "0", int(first), int(span), float(score), parse_bundle(offer))
+
+
+MAX_DEADLINE_S: Final = 1_000_000
+MAX_REASON: Final = 200
+
+
+def drain_note(deadline_s: float | None, reason: str) -> str:
+    """What set_node is told of a drain, 'deadline_s=600: a new disk' or 'no deadline'; raises InvalidInput."""
+    if deadline_s is not None and not (type(deadline_s) in (int, float) and 0 <= deadline_s <= MAX_DEADLINE_S):
+        raise InvalidInput(
+            f"deadline_s={deadline_s!r} is not valid: it must be a number of seconds from 0 to {MAX_DEADLINE_S:,}"
+        )
+    if not reason.isprintable() or len(reason) > MAX_REASON:
+        raise InvalidInput(f"reason={reason!r:.80} is not valid: it must be a line of at most {MAX_REASON} characters")
+    head = "no deadline" if deadline_s is None else f"deadline_s={deadline_s:.3f}".rstrip("0").rstrip(".")
+    return f"{head}: {reason}" if reason else head
+
+
+def deadline_s(note: str) -> float | None:
+    """After how many seconds the drain that a node's note tells of is over; None if it has no deadline."""
+    match = _DEADLINE.match(note)
+    return float(match[1]) if match else None
 
 
 def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 class NodeView:
     """A node: `slots` that it declares, `free` that may be claimed now, `held` that have a lease.
 
-    state: up, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left what is
-    not held of it.
+    state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left
+    what is not held of it. note: of its drain (deadline and reason), or why it is suspect.
     """
 
     name: str
@@ -24,6 +24,7 @@ class NodeView:
     resources: Mapping[str, int]
     left: Mapping[str, int]
     labels: Mapping[str, str]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,10 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
         yield Check(
             "nodes", "warn", f"down: {', '.join(down)}", "start their workers again; their tasks went elsewhere"
         )
+    for node in nodes:
+        if node.state == "suspect":
+            yield Check("nodes", "warn", f"suspect: {node.name}: {node.note}",
+                        "see its worker's log; it gets tasks again when it reads its inbox, or restarts")  # fmt: skip
     if draining := [node.name for node in up if node.draining]:
         yield Check("nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}")
 

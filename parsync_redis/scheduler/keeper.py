@@ -11,17 +11,27 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ..model.ids import readable
-from ..model.node import Lease
+from ..model.node import Lease, deadline_s
 from ..store.commands import MAX_BATCH, Place
 from ..store.quarantine import mend_partition, quarantine
 from ..store.store import Store
 from ..store.trouble import is_damage
 from .standstill import Standstill
+from .stopwatch import Stopwatch
 
 log = logging.getLogger("parsync.keeper")
 
 FORGET_S = 3600.0
 """A node that is down and holds nothing is forgotten after an hour."""
+
+TRIES = 3
+"""A node that lets so many tasks wait for a lease, and starts none, is suspect."""
+
+TRIES_LEASES = 5
+"""Within so many leases."""
+
+PROBATION_LEASES = 3
+"""A suspect node that reads its inbox gets tasks again after so many leases."""
 
 
 class Keeper:
@@ -34,23 +44,29 @@ class Keeper:
         self.owners = Standstill(lease_s)
         self.down = Standstill(FORGET_S)
         self.lost: list[str] = []
+        self.lease_s = lease_s
+        self.notes = Stopwatch(lease_s)
+        self.unstarted = Stopwatch(lease_s / 2)
+        self._failed: dict[tuple[int, str, int], list[float]] = {}
         self._cursor = 0
 
     def reset(self) -> None:
         """The server restarted or this process has just become keeper: nobody is judged for one lease."""
         for standstill in (self.nodes, self.members, self.owners, self.down):
             standstill.reset()
+        self.unstarted.reset()
+        self._failed.clear()
         self.lost = []
 
     def work(self, clock: Callable[[], float], members: dict[str, int]) -> None:
-        """One pass: lost nodes, lost leases, lost schedulers, tasks whose lease is gone.
+        """One pass: nodes, drains and suspects, schedulers, what expires, tasks that have no lease or do not start.
 
         What was read was seen when it had come, not when it was asked for: `clock` is asked after each read.
         """
         self._nodes(clock)
         self._schedulers(clock, members)
         self._expire()
-        self._audit()
+        self._audit(clock)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -60,18 +76,23 @@ class Keeper:
             for p in range(self.partitions):
                 pipe.hgetall(keys.partition(p, "alive"))
                 pipe.smembers(keys.partition(p, "lost"))
-            replies = [self._readable(reply, at // 2) for at, reply in enumerate(pipe.execute(raise_on_error=False))]
+                pipe.hgetall(keys.partition(p, "notes"))
+            replies = [self._readable(reply, at // 3) for at, reply in enumerate(pipe.execute(raise_on_error=False))]
         now_s = clock()
+        notes: dict[tuple[int, str], str] = {}
         up: dict[Any, str] = {}
         down: dict[Any, str] = {}
         for p in range(self.partitions):
-            counters = cast(dict[bytes, bytes], replies[2 * p] or {})
+            counters = cast(dict[bytes, bytes], replies[3 * p] or {})
             for name, text in counters.items():
                 (down if text.endswith(b"down") else up)[p, readable(name)] = readable(text)
             if not all(map(_COUNTER.fullmatch, counters.values())):
                 mend_partition(store, p)
-            for lost in cast(set[bytes], replies[2 * p + 1] or set()):
+            for lost in cast(set[bytes], replies[3 * p + 1] or set()):
                 self.reclaim(p, readable(lost))
+            for name, text in cast(dict[bytes, bytes], replies[3 * p + 2] or {}).items():
+                notes[p, readable(name)] = readable(text)
+        self._heed(now_s, notes)
         up = {holder: text for holder, text in up.items() if _COUNTER.fullmatch(text.encode())}
         for holder in self.nodes.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
@@ -105,6 +126,50 @@ class Keeper:
             self.store.run_all([commands.offer(node, ""), commands.deal_node(node, self.partitions, "", 0, 0.0)])
             log.info("node %s was down for long and is forgotten", node)
 
+    # -- drains and suspects -----------------------------------------------------------------------------------------
+
+    def _heed(self, now_s: float, notes: dict[tuple[int, str], str]) -> None:
+        """Ends drains whose deadline is over, and the probation of suspects: as long as this keeper has seen them."""
+        ages = self.notes.look(now_s, {(p, node, note) for (p, node), note in notes.items()})
+        for (p, node), note in notes.items():
+            age_s, limit_s = ages[p, node, note], deadline_s(note)
+            if limit_s is not None and age_s >= limit_s:
+                log.warning("the drain of node %s is over: what it still runs is ended and goes back", node)
+                self.store.run(self.store.commands.set_node(p, node, "over", note=note.removeprefix("drain ")))
+            elif note.startswith("suspect ") and age_s >= PROBATION_LEASES * self.lease_s:
+                self._trust(p, node)
+
+    def _trust(self, p: int, node: str) -> None:
+        """A suspect that has read its inbox may get tasks again; one that has not is still of no use."""
+        if not self.store.client.llen(self.store.keys.inbox(p, node)):
+            log.info("node %s reads its inbox: it gets tasks again", node)
+            self.store.run(self.store.commands.set_node(p, node, "trust"))
+
+    def _put_back(self, p: int, node: str, late: list[Place], now_s: float) -> None:
+        """Tasks that waited on a node for a lease and did not start go back, and their slots are freed.
+
+        Not while the node runs anything: a worker that runs its tasks itself (solo) answers its doorbells between them.
+        """
+        store, commands = self.store, self.store.commands
+        record = store.nodes(p).get(node)
+        leases = store.leases(p, [record]) if record else []
+        if not leases or "running" in store.states([lease.task for lease in leases]):
+            return
+        why = f"{node} did not start it for a lease"
+        words = store.run(commands.requeue([(place, why) for place in late], "unstarted"))
+        back = [place for place, word in zip(late, words, strict=True) if word != "none"]
+        store.run(commands.release(p, back))
+        key = (p, node, late[0].inc)
+        failed = [at for at in self._failed.pop(key, []) if now_s - at < TRIES_LEASES * self.lease_s]
+        failed += [now_s] * len(back)
+        if len(failed) < TRIES:
+            self._failed[key] = failed
+            return
+        names = " ".join(place.task for place in back[:TRIES])
+        log.warning("node %s lives, but did not start what it got (%s): it is suspect, and gets no more", node, names)
+        why = f"alive, but {len(failed)} tasks in a row did not start there, the last: {names}"
+        store.run(commands.set_node(p, node, "suspect", late[0].inc, why))
+
     # -- schedulers --------------------------------------------------------------------------------------------------
 
     def _schedulers(self, clock: Callable[[], float], members: dict[str, int]) -> None:
@@ -132,11 +197,14 @@ class Keeper:
 
     # -- the audit of places -----------------------------------------------------------------------------------------
 
-    def _audit(self) -> None:
-        """A placed or running task whose slot has another lease, or none, goes back; a few hundred tasks a pass."""
+    def _audit(self, clock: Callable[[], float]) -> None:
+        """A placed or running task whose slot has another lease, or none, goes back; so does one that does not start.
+
+        A few hundred tasks a pass.
+        """
         store = self.store
+        self.unstarted.begin(clock())
         cursor, some = store.client.hscan(store.keys.queue("placed"), self._cursor, count=MAX_BATCH)
-        self._cursor = int(cursor)
         places = []
         for task, text in cast(dict[bytes, bytes], some).items():
             if _PLACE.fullmatch(text):
@@ -145,19 +213,29 @@ class Keeper:
                 quarantine(store, f"{store.keys.queue('placed')} {readable(task)}", "not a place", text)
                 mend_task(store, readable(task))
         for at in range(0, len(places), MAX_BATCH):
-            self._audit_some(places[at : at + MAX_BATCH])
+            self._audit_some(places[at : at + MAX_BATCH], clock)
+        self._cursor = int(cursor)
+        if not self._cursor:
+            self.unstarted.forget_unseen()
 
-    def _audit_some(self, places: list[Place]) -> None:
+    def _audit_some(self, places: list[Place], clock: Callable[[], float]) -> None:
         store = self.store
         with store.client.pipeline(transaction=False) as pipe:
             for place in places:
                 pipe.hget(store.keys.partition(place.partition, "slots"), f"{place.node}/{place.slot}")
-            leases = pipe.execute()
-        torn = []
-        for place, text in zip(places, leases, strict=True):
+                pipe.hmget(store.keys.task(place.task), "state", "attempt")
+            replies = pipe.execute()
+        now_s, torn, late = clock(), [], dict[tuple[int, str], list[Place]]()
+        for place, text, (state, attempt) in zip(places, replies[::2], replies[1::2], strict=True):
             lease = _lease(place, text)
             if lease is None or (lease.task, lease.attempt, lease.inc) != (place.task, place.attempt, place.inc):
                 torn.append((place, "its lease was gone"))
+            elif state == b"running":
+                self._failed.pop((place.partition, place.node, place.inc), None)
+            elif (state, attempt) == (b"placed", place.attempt.encode()) and (
+                self.unstarted.age_s(now_s, place) >= self.lease_s
+            ):
+                late.setdefault((place.partition, place.node), []).append(place)
         if torn:
             words = store.run(store.commands.requeue(torn))
             if back := [word for word in words if word != "none"]:
@@ -165,6 +243,8 @@ class Keeper:
             for (place, _), word in zip(torn, words, strict=True):
                 if word == "none":
                     mend_task(store, place.task)
+        for (p, node), waiting in late.items():
+            self._put_back(p, node, waiting, now_s)
 
 
 _COUNTER = re.compile(rb"inc=\d{1,15} moved=\d{1,15}(?: down)?")

@@ -129,9 +129,9 @@ _RELEASE = load("release", ("meta", "slots", "free", "left", "nodes"))
 _READ_PARTITION = load("read_partition", ("meta", "free", "left"))
 _RENEW = load("renew", ("nodes", "alive"))
 _RECLAIM = load("reclaim", ("meta", "slots", "free", "nodes", "alive", "lost"))
-_SET_NODE = load("set_node", ("meta", "slots", "free", "nodes"))
+_SET_NODE = load("set_node", ("meta", "slots", "free", "nodes", "notes"))
 _RING = load("ring", ("slots", "inbox"))
-_FORGET_NODE = load("forget_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "inbox"))
+_FORGET_NODE = load("forget_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes", "inbox"))
 _CONFIGURE = load("configure", ("config",))
 _DEAL_NODE = load("deal_node", ("dealt",))
 _RENEW_SCHEDULER = load("renew_scheduler", ("schedulers", "keeper", "stats"))
@@ -325,10 +325,10 @@ class Commands:
         keys = self._partition(p, "meta", "slots", "free", "nodes", "alive", "lost")
         return Call(_RECLAIM, keys, [node, inc, "" if moved is None else moved, limit], read)
 
-    def set_node(self, p: int, node: str, word: str, inc: int | None = None) -> Call[list[str]]:
-        """drain, undrain or leaving; [ok, state, drain] or [gone]."""
-        keys = self._partition(p, "meta", "slots", "free", "nodes")
-        return Call(_SET_NODE, keys, [node, "" if inc is None else inc, word], _words)
+    def set_node(self, p: int, node: str, word: str, inc: int | None = None, note: str = "") -> Call[list[str]]:
+        """drain, over, undrain, suspect, trust or leaving (see lua/set_node.lua); [ok, state, drain] or [gone]."""
+        keys = self._partition(p, "meta", "slots", "free", "nodes", "notes")
+        return Call(_SET_NODE, keys, [node, "" if inc is None else inc, word, note], _words)
 
     def ring(self, place: Place) -> Call[str]:
         """Rings the doorbell of a lease again: rung, waiting or none."""
@@ -338,7 +338,7 @@ class Commands:
 
     def forget_node(self, p: int, node: str, inc: int) -> Call[str]:
         """Removes the record of a node that is down and holds nothing: forgotten, held, up or gone."""
-        kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
+        kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
         return Call(_FORGET_NODE, [*self._partition(p, *kinds), self.keys.inbox(p, node)], [node, inc], _text)
 
     def mend_partition(self, p: int) -> Call[list[tuple[str, str, bytes]]]:

@@ -224,9 +224,7 @@ class Store:
         if not losses:
             return found
         why = f"it was never submitted, its record has expired, or the server lost it: {losses[0].text}"
-        return [
-            replace(task, why=why) if task.state is TaskState.GONE and not task.why else task for task in found
-        ]
+        return [replace(task, why=why) if task.state is TaskState.GONE and not task.why else task for task in found]
 
     def states(self, ids: Sequence[str]) -> list[str]:
         """The state of each task as text, '' where nothing is known; one round trip."""

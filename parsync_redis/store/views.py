@@ -8,7 +8,7 @@ from redis.exceptions import RedisError
 
 from ..model.ids import readable
 from ..model.needs import Bundle, is_bundle, parse_bundle
-from ..model.node import read_nodes
+from ..model.node import Node, read_nodes
 from ..model.views import NodeView, PartitionView, gather_partition
 from .store import Store
 from .trouble import translate
@@ -57,9 +57,10 @@ def _fetch(store: Store, numbers: range) -> Iterator[tuple[Any, ...]]:
     commands: list[tuple[Any, ...]] = []
     for number in numbers:
         meta, free, left, nodes = (store.keys.partition(number, kind) for kind in ("meta", "free", "left", "nodes"))
-        commands += [("hmget", meta, ["version", "epoch"]), ("get", free), ("hgetall", left), ("hgetall", nodes)]
+        commands += [("hmget", meta, ["version", "epoch"]), ("get", free), ("hgetall", left), ("hgetall", nodes),
+                     ("hgetall", store.keys.partition(number, "notes"))]  # fmt: skip
     replies = pipe(store, commands)
-    return zip(*[iter(replies)] * 4, strict=True)
+    return zip(*[iter(replies)] * 5, strict=True)
 
 
 def pipe(store: Store, commands: list[tuple[Any, ...]]) -> list[Any]:
@@ -73,9 +74,15 @@ def pipe(store: Store, commands: list[tuple[Any, ...]]) -> list[Any]:
         raise translate(store.address, error) from None
 
 
+def note_of(node: Node, note: str) -> str:
+    """What a note tells people of a node: nothing, if it is of a suspicion that the node has outlived."""
+    kind, _, text = note.partition(" ")
+    return text if (kind == "drain" and node.draining) or (kind == "suspect" and node.state == "suspect") else ""
+
+
 def _read_partition(
     store: Store, number: int, meta: list[bytes | None], free: bytes | None, left: dict[bytes, bytes],
-    records: dict[bytes, bytes],
+    records: dict[bytes, bytes], notes: dict[bytes, bytes],
 ) -> tuple[PartitionView, list[NodeView]]:  # fmt: skip
     import numpy as np  # here, for it takes long to import and few who import this module look at partitions
 
@@ -90,6 +97,7 @@ def _read_partition(
             NodeView(
                 name, number, node.state, node.draining, node.inc, node.score, node.offer.slots, usable,
                 node.offer.slots - usable, dict(node.offer.resources), dict(unheld.resources), dict(node.offer.labels),
+                note_of(node, readable(notes.get(name.encode(), b""))),
             )
         )  # fmt: skip
     # Where a slot that is not free need not be held, its leases are counted.

@@ -51,7 +51,7 @@ CONNECT: Final = "ping select info"
 
 VIEW: Final[Kinds] = {
     ":config": "hgetall", ":losses": "hgetall", "p:free": "get", "p:left": "hgetall", "p:meta": "hmget",
-    "p:nodes": "hgetall", "p:slots": "hmget", "q0:task": "hget hmget",
+    "p:nodes": "hgetall", "p:notes": "hgetall", "p:slots": "hmget", "q0:task": "hget hmget",
 }  # fmt: skip
 """Reads of nodes, partitions, and tasks whose ids are known: part of every role."""
 
@@ -64,7 +64,7 @@ VIEWER: Final[Kinds] = {
 
 AUDIT: Final[Kinds] = {
     "p:alive": "hscan ttl", "p:free": "ttl", "p:inbox": "ttl", "p:left": "hscan ttl", "p:lost": "sscan ttl",
-    "p:meta": "hscan ttl", "p:nodes": "hscan ttl", "p:slots": "hscan ttl", "q0:*": "ttl", ":*": "ttl",
+    "p:meta": "hscan ttl", "p:nodes": "hscan ttl", "p:notes": "ttl", "p:slots": "hscan ttl", "q0:*": "ttl", ":*": "ttl",
     "q0:dead": "zscan", "q0:meta": "hget", "q0:later": "zscan", "q0:pending": "zscan",
 }  # fmt: skip
 
@@ -78,9 +78,9 @@ WORKER: Final[Kinds] = {
     ":dealt": "hdel hget hincrby hincrbyfloat hmget hset", ":quarantine": "del zadd zcard zremrangebyrank",
     "p:alive": "del hdel hget hgetall hset", "p:free": "del setbit", "p:inbox": "del llen lpush",
     "p:left": "del hdel hget hset", "p:lost": "del sadd srem", "p:meta": "del hdel hget hincrby hset",
-    "p:nodes": "del hdel hexists hget hkeys hset", "p:slots": "del hdel hget hgetall", "q0:dead": "zadd zrange zrem",
-    "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset", "q0:shapes": "hdel hget hset", "q0:task": "persist",
-    "q0:verdicts": "lrange",
+    "p:nodes": "del hdel hexists hget hkeys hset", "p:notes": "hdel hget hset", "p:slots": "del hdel hget hgetall",
+    "q0:dead": "zadd zrange zrem", "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset",
+    "q0:shapes": "hdel hget hset", "q0:task": "persist", "q0:verdicts": "lrange",
 }  # fmt: skip
 
 SCHEDULER: Final[Kinds] = {
@@ -88,8 +88,8 @@ SCHEDULER: Final[Kinds] = {
     ":keeper": "del hdel hget hincrby hmget hset", ":losses": "del expire hdel hlen hsetnx",
     ":quarantine": "del zadd zcard zremrangebyrank", ":schedulers": "del hdel hget hincrby hlen",
     ":stats": "del expire hset", "p:alive": "del hdel hget hgetall hset", "p:free": "del getbit setbit",
-    "p:inbox": "del lpush", "p:left": "del hdel hget hset", "p:lost": "del sadd smembers srem",
-    "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset",
+    "p:inbox": "del llen lpush", "p:left": "del hdel hget hset", "p:lost": "del sadd smembers srem",
+    "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset", "p:notes": "hdel hget hset",
     "p:slots": "del hdel hget hgetall hset", "q0:dead": "zadd zrange zrem", "q0:expires": "zadd zrangebyscore zrem",
     "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore", "q0:meta": "hget hmget",
     "q0:names": "del sadd", "q0:pending": "zadd zcard zpopmin zrem zscore", "q0:placed": "hdel hget hscan hset",

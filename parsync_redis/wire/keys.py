@@ -7,15 +7,16 @@ from ..model.ids import check_name
 
 QUEUE_KINDS = ("meta", "pending", "later", "taken", "placed", "verdicts", "dead", "expires", "shapes", "feasible",
                "names")  # fmt: skip
-PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
+PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
 CLUSTER_KINDS = ("config", "schedulers", "keeper", "dealt", "quarantine", "losses")
 
 TYPES = {
     "meta": "hash", "pending": "zset", "later": "zset", "taken": "hash", "placed": "hash", "verdicts": "list",
     "dead": "zset", "expires": "zset",
     "shapes": "hash", "feasible": "hash", "names": "set", "slots": "hash", "free": "string", "left": "hash",
-    "nodes": "hash", "alive": "hash", "lost": "set", "config": "hash", "schedulers": "hash", "keeper": "hash",
-    "dealt": "hash", "quarantine": "zset", "losses": "hash", "task": "hash", "inbox": "list", "stats": "hash",
+    "nodes": "hash", "alive": "hash", "lost": "set", "notes": "hash", "config": "hash", "schedulers": "hash",
+    "keeper": "hash", "dealt": "hash", "quarantine": "zset", "losses": "hash", "task": "hash", "inbox": "list",
+    "stats": "hash",
 }  # fmt: skip
 """What Redis says the type of a key of each kind is; every script checks its keys before it does anything."""
 

@@ -28,6 +28,7 @@ DIRECT = {
     Role.WORKER: {"q0:verdicts": "lrange"},
     Role.SCHEDULER: {
         "p:meta": "hget", "p:nodes": "hexists hgetall", "p:alive": "hgetall", "p:lost": "smembers", "p:slots": "hget",
+        "p:inbox": "llen",
         "q0:taken": "hscan", "q0:placed": "hscan",
     },
 }  # fmt: skip

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.node import drain_note
 from parsync_redis.model.task import Submission, TaskOptions
 
 from .processes import LEASE_S, AgentProcess
@@ -77,7 +78,9 @@ class Player:
         for agent in self._awake(rng):
             if going := agent.agent.runs.going():
                 run = rng.choice(going)
-                signalled = {"": rng.choice(OUTCOMES), "SIGKILL": "lost"}.get(run.ending, "cancelled")
+                signalled = {"": rng.choice(OUTCOMES), "SIGKILL": "lost", "recalled": "lost"}.get(
+                    run.ending, "cancelled"
+                )
                 agent.end(run, signalled if rng.random() < 0.9 else "succeeded")
                 break
 
@@ -127,7 +130,8 @@ class Player:
         store, node = self.world.customer.store, rng.choice(self.schedule.nodes)
         p = next((agent.agent.partition for agent in self.world.agents if agent.node == node), -1)
         if p >= 0:
-            call = store.commands.set_node(p, node, rng.choice(("drain", "undrain")))
+            note = drain_note(rng.choice((None, None, 0, LEASE_S)), "")
+            call = store.commands.set_node(p, node, rng.choice(("drain", "undrain")), note=note)
             self.world.act(self.world.customer, "drain", lambda: store.run(call))
 
     # -- faults ------------------------------------------------------------------------------------------------------

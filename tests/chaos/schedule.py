@@ -122,7 +122,7 @@ def _round(player: Player, rng: Random) -> None:
             if (message := world.doorbell(agent)) is not None:
                 world.act(agent, "bell", lambda agent=agent, message=message: agent.answer(message))
         for run in agent.agent.runs.going():
-            agent.end(run, {"": "succeeded", "SIGKILL": "lost"}.get(run.ending, "cancelled"))
+            agent.end(run, {"": "succeeded", "SIGKILL": "lost", "recalled": "lost"}.get(run.ending, "cancelled"))
         world.act(agent, "home", agent.bring_home)
         if agent.agent.leaving:
             world.act(agent, "bell", agent.depart)

@@ -153,6 +153,7 @@ def _partition(partition: Partition) -> State:
         "nodes": {node.name: _node(node) for node in nodes},
         "alive": {n.name: f"inc={n.inc} moved={n.moved}{' down' if n.state == 'down' else ''}" for n in nodes},
         "lost": partition.lost,
+        "notes": {name: note for name, note in partition.notes.items() if note},
         **{
             f"inbox:{node.name}": [f"{bell.task} {bell.attempt} {bell.lead} {bell.inc}" for bell in node.inbox]
             for node in nodes
@@ -162,6 +163,6 @@ def _partition(partition: Partition) -> State:
 
 def _node(node: Node) -> str:
     return (
-        f"{node.state} inc={node.inc} drain={int(node.drain)} first={node.first} span={node.span} score={node.score} "
+        f"{node.state} inc={node.inc} drain={node.drain} first={node.first} span={node.span} score={node.score} "
         f"{node.offer.text}"
     )

@@ -301,11 +301,12 @@ class SideBySide(RuleBasedStateMachine):
     @rule(
         p=PARTITIONS,
         node=NODES,
-        word=st.sampled_from(["drain", "undrain", "leaving"]),
-        inc=st.sampled_from([None, 1, 2]),
+        word=st.sampled_from(["drain", "drain", "over", "over", "undrain", "suspect", "trust", "leaving"]),
+        inc=st.sampled_from([None, None, 1, 2]),
+        note=st.sampled_from(["", "deadline_s=5", "deadline_s=5", "deadline_s=7 why"]),
     )
-    def set_node(self, p, node, word, inc):
-        self.both(self.commands.set_node(p, node, word, inc))
+    def set_node(self, p, node, word, inc, note):
+        self.both(self.commands.set_node(p, node, word, inc, note))
 
     @rule(data=st.data(), read=st.booleans())
     def ring(self, data, read):

@@ -70,6 +70,7 @@ def test_a_scheduler_that_does_not_hear_ticks_is_a_warning():
         ([], [("nodes", "warn")]),
         ([node("a")], [("nodes", "ok")]),
         ([node("a"), node("b", "down")], [("nodes", "ok"), ("nodes", "warn")]),
+        ([node("a", "suspect")], [("nodes", "warn"), ("nodes", "warn")]),
         ([node("a", draining=True)], [("nodes", "ok"), ("nodes", "warn")]),
     ],
 )

@@ -57,9 +57,9 @@ def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_
     drive = Driver(fake_store)
     drive.node()
     keeper = Keeper(fake_store, 1, 10.0)
-    keeper.work(iter((5.0, 5.0)).__next__, {})  # asked for at 0, the answer took 5 seconds
-    keeper.work(iter((9.0, 9.0)).__next__, {})
-    keeper.work(iter((12.0, 12.0)).__next__, {})
+    keeper.work(lambda: 5.0, {})  # asked for at 0, the answer took 5 seconds
+    keeper.work(lambda: 9.0, {})
+    keeper.work(lambda: 12.0, {})
     assert fake_store.nodes(0)["n1"].state == "up", "it has been silent for 7 seconds"
-    keeper.work(iter((15.0, 15.0)).__next__, {})
+    keeper.work(lambda: 15.0, {})
     assert fake_store.nodes(0)["n1"].state == "down"

@@ -27,7 +27,7 @@ class Node:
     first: int = 0
     span: int = 0
     state: str = "up"
-    drain: bool = False
+    drain: int = 0
     left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
     inbox: "deque[Lease]" = field(default_factory=deque)  # doorbells, the newest first
@@ -72,6 +72,7 @@ class Partition:
         self.bits = bytearray()
         self.version = self.epoch = self.inc = 0
         self.lost: set[str] = set()
+        self.notes: dict[str, str] = {}
         self.waiters: list[str] = []
 
     # -- scripts -----------------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ class Partition:
         old, offer = self.nodes.get(name), parse_bundle(text)
         held = dict(self._leases_of(old)) if old else {}
         self.inc = max(self.inc, int(known_inc)) + 1
-        node = Node(name, self.inc, score, offer, drain=bool(old and old.drain), left=dict(offer.resources))
+        node = Node(name, self.inc, score, offer, drain=old.drain if old else 0, left=dict(offer.resources))
         for slot, lease in held.items():
             if slot == lease.lead:
                 self._give(node, lease.amounts, -1)
@@ -197,7 +198,7 @@ class Partition:
         if node is None or node.inc != int(args[1]) or node.state == "down":
             return ["lapsed"]
         node.moved += 1
-        return ["ok", str(node.moved), node.state, str(int(node.drain))]
+        return ["ok", str(node.moved), node.state, str(node.drain)]
 
     def reclaim(self, keys: Sequence[str], args: Args) -> list[str]:
         """A node that stood still is down; the leases that nobody looks after are listed."""
@@ -222,17 +223,28 @@ class Partition:
 
     def set_node(self, keys: Sequence[str], args: Args) -> list[str]:
         """Whether new claims may go to a node."""
-        name, inc, word = args
+        name, inc, word, note = args
         node = self.nodes.get(name)
         if node is None or inc not in ("", str(node.inc)):
             return ["gone"]
-        if word == "leaving":
-            node.state = "leaving" if node.state == "up" else node.state
-        else:
-            node.drain = word == "drain"
-        self._write_bits(node)
-        self._changed_nodes()
-        return ["ok", node.state, str(int(node.drain))]
+        before, told = (node.state, node.drain), self.notes.get(name, "")
+        if word == "drain" and (node.drain, told) != (2, f"drain over {note}"):
+            node.drain, told = 1, f"drain {note}"
+        elif word == "over" and (node.drain, told) == (1, f"drain {note}"):
+            node.drain, told = 2, f"drain over {note}"
+        elif word == "undrain" or (word == "trust" and told.startswith("suspect ")):
+            node.drain, told = 0 if word == "undrain" else node.drain, ""
+        elif word == "suspect" and before == ("up", 0):
+            node.state, told = "suspect", f"suspect {note}"
+        if before[0] == "suspect" and word != "suspect":
+            node.state = "up"
+        if word == "leaving" and node.state == "up":
+            node.state = "leaving"
+        self.notes[name] = told
+        if (node.state, node.drain) != before:
+            self._write_bits(node)
+            self._changed_nodes()
+        return ["ok", node.state, str(node.drain)]
 
     def ring(self, keys: Sequence[str], args: Args) -> str:
         """The doorbell of a lease that stands, again, if there is nothing to read."""
@@ -256,6 +268,7 @@ class Partition:
             return "held"
         del self.nodes[node.name]
         self.lost.discard(node.name)
+        self.notes.pop(node.name, None)
         self._changed_nodes()
         return "forgotten"
 
