@@ -50,7 +50,7 @@ class ServerReadOnly(ServerUnfit):
 
 
 class ServerUnreachable(ServerUnfit):
-    """No server answers at that address, or it does not serve now; whether the last request was executed is not known."""
+    """No server answers at that address, or none that serves now; whether the last request was executed is unknown."""
 
 
 class ClusterMismatch(ParsyncError):

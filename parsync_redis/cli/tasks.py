@@ -83,9 +83,8 @@ def status(
 def print_status(task: TaskStatus) -> None:
     """Prints what is known of a task, a line a fact, and its story."""
     if task.state is TaskState.GONE:
-        print(
-            f"task {task.id}: nothing is known of it; {task.why or 'it was never submitted, or its record has expired'}"
-        )
+        why = task.why or "it was never submitted, or its record has expired"
+        print(f"task {task.id}: nothing is known of it; {why}")
         return
     start = task.times.get("submitted")
     facts: list[tuple[str, object]] = [

@@ -12,6 +12,7 @@ from ..model.views import NodeView
 from ..settings import Settings
 from ..store import commands
 from ..store.cluster import join_cluster
+from ..store.losses import KEEP_S, Loss, read_losses
 from ..store.members import read_schedulers
 from ..store.store import Store
 from ..store.views import pipe, read_views
@@ -53,6 +54,7 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
         return
     yield judge_memory(info)
     yield judge_persistence(info, _save_points(store))
+    yield judge_losses(read_losses(store))
     yield judge_role(info)
     yield judge_scripts(_loaded(store))
     try:
@@ -147,6 +149,15 @@ def judge_persistence(info: Mapping[str, Any], save: str | None) -> Check:
     if save is None:
         return Check("persistence", "warn", "no AOF; whether RDB is on the server does not tell", mend)
     return Check("persistence", "warn", "off: a restart of the server loses all tasks", mend)
+
+
+def judge_losses(losses: list[Loss]) -> Check:
+    """What the server was seen to have forgotten of late: those tasks are gone, others may have run twice."""
+    if not losses:
+        return Check("lost writes", "ok", "none were noticed")
+    more = f"; and {len(losses) - 1} more like it within {KEEP_S // 86_400} days" if len(losses) > 1 else ""
+    mend = "submit again what is gone (the same ids are safe); appendfsync always loses nothing"
+    return Check("lost writes", "warn", losses[0].text + more, mend)
 
 
 def judge_role(info: Mapping[str, Any]) -> Check:

@@ -53,7 +53,7 @@ class Membership(threading.Thread):
         self._stale_holder = ""
         self._counters: dict[str, int] = {}
         self._marks = Marks()
-        self._run_id = ""
+        self._run_id, self._restarted = "", False
         self._sequence = 0
         self._done = threading.Event()
         self._poked = threading.Event()
@@ -133,13 +133,13 @@ class Membership(threading.Thread):
             if self._run_id:
                 log.warning("the server restarted, or another took over: nobody is judged for one lease")
                 keep_config(self.store, self.config)
-            self._run_id = run_id
+            self._run_id, self._restarted = run_id, True
             self._doubt()
 
     def _notice_loss(self) -> None:
         """Says what the server has forgotten, by the numbers that went back since the last look."""
         keys = self.store.keys
-        partitions = range(self.config.partitions if self.keeping else 0)
+        partitions = range(self.config.partitions if self.keeping or self._restarted else 0)
         with self.store.client.pipeline(transaction=False) as pipe:
             pipe.hget(keys.queue("meta"), "submitted")
             for p in partitions:
@@ -149,6 +149,7 @@ class Membership(threading.Thread):
         if back := self._marks.see(numbers):
             log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back))
             self.store.run(self.store.commands.note_loss(" ".join([self.me, *back[:20]]), KEEP_S))
+        self._restarted = False
 
     def leave(self) -> None:
         """Takes this scheduler out of the cluster, at once."""
