@@ -42,6 +42,7 @@ _RIGHT: Final = {
     "retention_s": "a whole number of seconds from 1 to 31536000",
     "max_starts": "a whole number from 1 to 1000",
     "password_file": "a readable file whose first line is the password",
+    "lock_dir": "an absolute path of a folder on this machine's own disk",
 }
 """What would be right, for each setting: the end of the sentence that refuses a value."""
 
@@ -87,6 +88,12 @@ def _check_file(path: Path | None) -> Path | None:
     return path
 
 
+def _check_folder(path: Path | None) -> Path | None:
+    if path is not None and not path.is_absolute():
+        raise ValueError("not an absolute path")
+    return path
+
+
 class Settings(BaseSettings):
     """What a process was told; make one with `Settings.load`."""
 
@@ -104,6 +111,7 @@ class Settings(BaseSettings):
     retention_s: int = Field(86_400, ge=1, le=31_536_000)
     max_starts: int = Field(3, ge=1, le=1000)
     password_file: Annotated[Path | None, AfterValidator(_check_file)] = None
+    lock_dir: Annotated[Path | None, AfterValidator(_check_folder)] = None
 
     @model_validator(mode="after")
     def _complete_url(self) -> "Settings":

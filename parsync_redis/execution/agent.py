@@ -1,28 +1,34 @@
 """The agent: parsync's part inside a Celery worker. It registers the node, renews its lease, answers doorbells, and
 brings outcomes home.
 
-Three hands, each with its connection: the worker's event loop answers doorbells (`answer`); a thread brings outcomes
-home (homeward.py); a thread renews the lease, compares what the node holds with what it runs, and ends what was
-cancelled. The table of runs (runs.py) is what they share.
+Four hands, each with its connection: the worker's event loop answers doorbells (`answer`); a thread brings outcomes
+home (homeward.py); a thread renews the lease, and does nothing that could keep it from that; a thread tends: compares
+what the node holds with what it runs, ends what was cancelled, announces verdicts. The table of runs (runs.py) is what
+they share. What keeps a run to its slots and to the lease on this machine are the fences (fences.py).
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from signal import Signals
 from typing import Any
 
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
+from ..model.ids import readable
 from ..model.needs import Bundle
 from ..model.node import Lease
 from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
 from ..store.commands import MAX_BATCH, Place
+from ..store.quarantine import mend_partition
 from ..store.store import Store
+from .fences import Fences, now_s
 from .homeward import Homeward
 from .runs import Key, Run, Runs
 from .verdicts import announce
@@ -46,8 +52,9 @@ class NodeSpec:
 class Agent:
     """The agent of one worker process. The worker's steps set what is theirs to do: the functions below `leaving`."""
 
-    def __init__(self, app: Any, settings: Settings, spec: NodeSpec) -> None:
+    def __init__(self, app: Any, settings: Settings, spec: NodeSpec, fences: Fences | None = None) -> None:
         self.app, self.settings, self.spec = app, settings, spec
+        self.fences = fences or Fences()
         self.store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
         self.partition, self.inc = -1, 0
         self.leaving = False
@@ -59,17 +66,21 @@ class Agent:
         self.runs = Runs()
         self._seen: set[Key] = set()
         self._moved = 0
+        self._pause_s = BEFORE_CLUSTER_S
+        self._said_leaving = False
+        self._hindrances: set[str] = set()
         self._stop = threading.Event()
         self._poke = threading.Event()
-        self._home = Homeward(self.store, self.runs)
+        self._home = Homeward(self.store, self.runs, self.fences)
         self._renewer = threading.Thread(target=self._renewing, name="parsync-renew", daemon=True)
+        self._tender = threading.Thread(target=self._tending, name="parsync-tend", daemon=True)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Starts the threads; the node registers as soon as the cluster is set up."""
-        self._home.start()
-        self._renewer.start()
+        for thread in (self._home, self._renewer, self._tender):
+            thread.start()
 
     def leave(self) -> None:
         """The worker shuts down: no new claims; what has not started is placed elsewhere. Safe in a signal handler."""
@@ -87,7 +98,7 @@ class Agent:
         if not self._renewer.is_alive():
             return
         self._home.close()
-        for thread in (self._home, self._renewer):
+        for thread in (self._home, self._renewer, self._tender):
             thread.join(timeout=10)
         try:
             self._depart()
@@ -109,6 +120,9 @@ class Agent:
         run = Run(Place(task, attempt, self.partition, self.spec.name, slot, inc, since_ms), more_slots=slots)
         if inc != self.inc or self.leaving or not self.runs.enter(run):
             return None
+        if self._hinders(run.slots):
+            self.runs.drop([run])
+            return None
         try:
             word, message = self.store.run(self.store.commands.start(run.place))
         except (ParsyncError, RedisError, OSError) as error:
@@ -120,6 +134,14 @@ class Agent:
             self.ended(run, "refused")
             return None
         return run, message
+
+    def _hinders(self, slots: Collection[int]) -> str:
+        """Why nothing may be started in these slots, '' if it may; the operator is told each reason once."""
+        hindrance = self.fences.hindrance(slots)
+        if hindrance and hindrance not in self._hindrances:
+            log.warning("node %s: %s: it is not started on", self.spec.name, hindrance)
+            self._hindrances.add(hindrance)
+        return hindrance
 
     def run_of(self, place: Any) -> Run | None:
         """The run that a request's `parsync` header names, if it is one of this process's."""
@@ -137,28 +159,44 @@ class Agent:
         if self.runs.end(run, outcome):
             self._home.bring(run)
 
-    # -- the thread that renews ----------------------------------------------------------------------------------------
+    # -- the threads that renew and tend -----------------------------------------------------------------------------
 
     def _renewing(self) -> None:
         store, config = self.store.again(), None
         while not self._stop.is_set():
+            late = False
             try:
-                if config is None:
-                    config = self._join(store)
+                if config is None and (config := self._join(store)) is not None:
+                    self._pause_s = config.lease_s / 5
+                    _hurry(store, config.lease_s)
                 if config is not None:
                     if not self.inc:
                         self._register(store, config)
-                    self._pass(store, config)
+                    self._renew(store, config)
+            except (ParsyncError, RedisError, OSError) as error:
+                late = True
+                log.warning("node %s: %s", self.spec.name, error)
+            except Exception:
+                log.exception("node %s: unexpected", self.spec.name)  # whatever it is, the lease goes on being renewed
+            self._rest(self._pause_s * random.uniform(0.25, 0.5) if late else self._pause_s)
+
+    def _tending(self) -> None:
+        store = self.store.again()
+        while not self._stop.is_set():
+            try:
+                if self.inc:
+                    self._tend(store)
             except (ParsyncError, RedisError, OSError) as error:
                 log.warning("node %s: %s", self.spec.name, error)
             except Exception:
-                # whatever it is (a result backend's own error, say), the lease must go on being renewed
-                log.exception("node %s: unexpected", self.spec.name)
-            pause_s = config.lease_s / 5 if config else BEFORE_CLUSTER_S
-            if self.leaving:
-                self._stop.wait(min(pause_s, 0.2))
-            else:
-                self._poke.wait(pause_s)
+                log.exception("node %s: unexpected", self.spec.name)  # a result backend's own error, say
+            self._rest(self._pause_s)
+
+    def _rest(self, pause_s: float) -> None:
+        if self.leaving:
+            self._stop.wait(min(pause_s, 0.2))
+        else:
+            self._poke.wait(pause_s)
 
     def _join(self, store: Store) -> ClusterConfig | None:
         config = join_cluster(store, self.settings, create=False)
@@ -172,36 +210,53 @@ class Agent:
         deal = commands.deal_node(spec.name, config.partitions, labels, spec.offer.slots, spec.score)
         partition = store.run(deal)
         store.run(commands.offer(spec.name, spec.offer.text, spec.task_names))  # first, so that no submit is refused
+        sent_s = now_s()
         inc, _ = store.run(commands.register_node(partition, spec.name, self.inc, spec.score, spec.offer.text))
         self.partition, self.inc, self._moved = partition, inc, 0
         log.info("node %s is up: %s, score %g, partition p%d, incarnation %d",
                  spec.name, spec.offer.text, spec.score, self.partition, self.inc)  # fmt: skip
-        self.on_registered()
+        try:
+            self.fences.renewed(sent_s, config.lease_s)
+        finally:
+            self.on_registered()
 
     def _pass(self, store: Store, config: ClusterConfig) -> None:
-        """Renews; then compares leases with runs, ends what must not go on, and announces verdicts."""
-        commands, name = store.commands, self.spec.name
+        """Renews and tends, one after the other."""
+        if self._renew(store, config):
+            self._tend(store)
+
+    def _renew(self, store: Store, config: ClusterConfig) -> bool:
+        """Renews the lease, and ends what must not go on; whether the node stands as it did."""
+        commands, name, sent_s = store.commands, self.spec.name, now_s()
         reply = store.run(commands.renew(self.partition, name, self.inc))
         if reply[0] == "superseded":
             log.critical("another worker has registered as node %s: this one stops", name)
             self._end(self.runs.going())
             self.on_superseded()
-            return
+            return False
         if reply[0] == "lapsed":
             log.warning("node %s was given up: what it ran is stopped, and it registers again", name)
             self._end(self.runs.going())
             if not self.leaving:
                 self._register(store, config)
-            return
+            return False
         self._moved = int(reply[1])
-        if self.leaving:
+        self.fences.renewed(sent_s, config.lease_s)
+        if self.leaving and not self._said_leaving:
             if reply[2] != "leaving":
                 store.run(commands.set_node(self.partition, name, "leaving", self.inc))
-            self._give_back(store, self._unknown(store), "its worker shuts down")
-            return
+            self._said_leaving = True
         self._end([run for run in self.runs.going() if run.place.inc != self.inc])
         if reply[3] == "2":  # the deadline of its drain is over
             self._end(self.runs.going(), "recalled")
+        return True
+
+    def _tend(self, store: Store) -> None:
+        """Compares leases with runs, ends what was cancelled, and announces verdicts; a node that leaves gives back."""
+        if self.leaving:
+            if self._said_leaving:
+                self._give_back(store, self._unknown(store), "its worker shuts down")
+            return
         self._compare(store)
         self._end_cancelled(store)
         announce(store, self.app, self.send_event)
@@ -211,7 +266,11 @@ class Agent:
         node = store.nodes(self.partition).get(self.spec.name)
         if node is None:
             return []
-        return [lease for lease in store.leases(self.partition, [node]) if lease.inc == self.inc and lease.slots]
+        damaged: list[str] = []
+        leases = store.leases(self.partition, [node], damaged)
+        if damaged:
+            mend_partition(store, self.partition)
+        return [lease for lease in leases if lease.inc == self.inc and lease.slots]
 
     def _unknown(self, store: Store) -> list[Lease]:
         """Leases of which this process runs nothing.
@@ -222,14 +281,29 @@ class Agent:
         return [lease for lease in leases if (lease.task, lease.attempt, lease.slot) not in keys]
 
     def _compare(self, store: Store) -> None:
-        """Rings for leases that twice in a row were held and not run: their doorbell was lost."""
+        """Rings for leases that twice in a row were held and not run: their doorbell was lost.
+
+        Where nothing may be started the task goes back instead: another slot may be free.
+        """
         unknown = self._unknown(store)
         twice = [lease for lease in unknown if (lease.task, lease.attempt, lease.slot) in self._seen]
         self._seen = {(lease.task, lease.attempt, lease.slot) for lease in unknown}
+        twice = [lease for lease in twice if not self._given_back(store, lease)]
         words = store.run_all([store.commands.ring(_place(self.partition, lease)) for lease in twice])
         for lease, word in zip(twice, words, strict=True):
             if word == "rung":
                 log.info("rang again for task %s on slot %s/%d", lease.task, lease.node, lease.slot)
+
+    def _given_back(self, store: Store, lease: Lease) -> bool:
+        """Gives a lease back if nothing may be started in its slots; the table keeps its doorbells off meanwhile."""
+        run = Run(_place(self.partition, lease), more_slots=frozenset(lease.slots))
+        if not (hindrance := self._hinders(run.slots)) or not self.runs.enter(run):
+            return False
+        try:
+            self._give_back(store, [lease], hindrance)
+        finally:
+            self.runs.drop([run])
+        return True
 
     def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
         """Tasks back to pending, then their slots free."""
@@ -249,8 +323,8 @@ class Agent:
                 pipe.hmget(store.keys.task(run.place.task), "attempt", "cancel")
             rows = pipe.execute()
         for run, (attempt, how) in zip(runs, rows, strict=True):
-            if attempt and attempt.decode() == run.place.attempt and how and how.decode() not in ("after", run.ending):
-                run.ending = how.decode()
+            if attempt and readable(attempt) == run.place.attempt and how and readable(how) not in ("after", run.ending):
+                run.ending = signal if (signal := readable(how)) in Signals.__members__ else "SIGTERM"
                 self.end_run(run.request, run.ending)
 
     def _end(self, runs: list[Run], ending: str = "SIGKILL") -> None:
@@ -259,6 +333,14 @@ class Agent:
             if not run.ending:
                 run.ending = ending
                 self.drop_run(run.request)
+
+
+def _hurry(store: Store, lease_s: float) -> None:
+    """Has a connection that went silent found out, and another tried, well before the lease is over."""
+    timeout_s = min(5.0, max(0.5, lease_s / 4))
+    pool = store.client.connection_pool
+    pool.connection_kwargs.update(socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+    pool.disconnect()
 
 
 def _place(partition: int, lease: Lease) -> Place:

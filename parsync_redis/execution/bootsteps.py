@@ -6,13 +6,17 @@ import sys
 from typing import Any
 
 from celery import bootsteps, signals
+from celery.concurrency.thread import TaskPool as ThreadPool
 from celery.worker import state
 
 from ..errors import InvalidInput, ParsyncError
+from ..settings import Settings
 from ..store.cluster import join_cluster
 from .agent import Agent, log
+from .fences import Fences, MachineFences
 from .inbox import Inbox
-from .node import FLAGS, check_broker, is_node, node_spec
+from .locks import FENCED_HERE, lock_file, locks_folder
+from .node import FLAGS, check_broker, is_node, node_spec, place_of
 from .request import watch
 
 __all__ = ["Inbox", "NodeStep"]
@@ -48,7 +52,7 @@ class NodeStep(bootsteps.StartStopStep):
         check_broker(app, settings.url)
         spec = node_spec(worker, flags)
         app.parsync.check_tasks()
-        agent = Agent(app, settings, spec)
+        agent = Agent(app, settings, spec, make_fences(worker, settings, spec.name))
         join_cluster(agent.store, settings, create=False)
         worker.parsync_agent = self.agent = app.parsync.agent = agent
         agent.end_run = lambda request, signal: end_run(worker, request, signal)
@@ -75,6 +79,16 @@ class NodeStep(bootsteps.StartStopStep):
     def close(self, worker: Any) -> None:
         """Any shutdown, also one that no signal announced: no new claims."""
         self.agent.leave()
+
+
+def make_fences(worker: Any, settings: Settings, node: str) -> Fences:
+    """The fences of this machine, or none where its kernel has not what they need; raises InvalidInput."""
+    if not FENCED_HERE:
+        log.warning("runs are not fenced, which needs Linux: a paused worker may run a task beside its next attempt")
+        return Fences()
+    server = "_".join(str(part) for part in place_of(settings.url) if part is not None)
+    file = lock_file(locks_folder(settings.lock_dir), server, settings.cluster, node)
+    return MachineFences(file, one_at_a_time=not issubclass(worker.pool_cls, ThreadPool))
 
 
 _MAPS = ("celery.map", "celery.starmap", "celery.chunks")

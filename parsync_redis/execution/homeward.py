@@ -1,4 +1,7 @@
-"""Homeward: a thread that brings outcomes and releases home, many in one round trip, until the server has them."""
+"""Homeward: a thread that brings outcomes and releases home, many in one round trip, until the server has them.
+
+An outcome goes at once. A slot is released when nothing that was started in it lives any more on this machine.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import queue
 import random
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -14,17 +18,24 @@ from redis.exceptions import RedisError
 from ..errors import ParsyncError
 from ..store.commands import MAX_BATCH
 from ..store.store import Store
+from .fences import Fences
 from .runs import Run, Runs
 
 log = logging.getLogger("parsync.agent")
+
+LOOK_S = 0.2
+"""How often a slot that was left occupied is looked at."""
+PATIENCE_S = 1.0
+"""Who was killed may take a moment to go: the operator is told of what lives for longer."""
 
 
 class Homeward(threading.Thread):
     """Takes ended runs, tells Redis how they ended, releases their slots, and takes them out of the table."""
 
-    def __init__(self, store: Store, runs: Runs) -> None:
+    def __init__(self, store: Store, runs: Runs, fences: Fences | None = None) -> None:
         super().__init__(name="parsync-home", daemon=True)
-        self._store, self._runs = store, runs
+        self._store, self._runs, self._fences = store, runs, fences or Fences()
+        self._occupied: list[Run] = []
         self._ended: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._closing = False
 
@@ -41,11 +52,13 @@ class Homeward(threading.Thread):
         """Runs until closed."""
         store, last = self._store.again(), False
         while not last:
-            some = [self._ended.get()]
+            some: list[Run | None] = []
+            with suppress(queue.Empty):
+                some.append(self._ended.get(timeout=LOOK_S if self._occupied else None))
             while len(some) < MAX_BATCH and not self._ended.empty():
                 some.append(self._ended.get())
             last = None in some
-            self._persist(store, [run for run in some if run is not None])
+            self._persist(store, self._occupied + [run for run in some if run is not None])
 
     def _persist(self, store: Store, runs: list[Run]) -> None:
         pause_s = 0.05
@@ -63,15 +76,32 @@ class Homeward(threading.Thread):
     def _bring_home(self, store: Store, runs: list[Run]) -> None:
         """Outcomes first, slots second, in one round trip: a slot that is free has no running task."""
         commands = store.commands
-        finished = [(run.place, run.outcome, "") for run in runs if run.outcome not in ("refused", "lost", "recalled")]
-        lost = [(run.place, "the process that ran it was lost") for run in runs if run.outcome == "lost"]
+        free = [run for run in runs if self._fences.free(run.slots)]
+        new = [run for run in runs if not run.told]
+        finished = [(r.place, r.outcome, r.flaw) for r in new if r.outcome not in ("refused", "lost", "recalled")]
+        lost = [(run.place, run.why) for run in new if run.outcome == "lost"]
         calls: list[Any] = [commands.finish(finished)] if finished else []
         calls += [commands.requeue(lost)] if lost else []
-        recalled = [(run.place, "its node is drained") for run in runs if run.outcome == "recalled"]
+        recalled = [(run.place, "its node is drained") for run in new if run.outcome == "recalled"]
         calls += [commands.requeue(recalled, "recalled")] if recalled else []
-        for p in {run.place.partition for run in runs}:
-            calls.append(commands.release(p, [run.place for run in runs if run.place.partition == p]))
+        for p in {run.place.partition for run in free}:
+            calls.append(commands.release(p, [run.place for run in free if run.place.partition == p]))
         for words in store.run_all(calls):
             if stale := words.count("stale"):
                 log.warning("%d outcomes came too late: their tasks were given to others", stale)
-        self._runs.drop(runs)
+        for run in new:
+            run.told = True
+        self._runs.drop(free)
+        self._occupied = [run for run in runs if all(run is not other for other in free)]
+        for run in self._occupied:
+            self._look(run)
+
+    def _look(self, run: Run) -> None:
+        """Tells the operator, once, that a run has ended and its slots are not free."""
+        now_s = time.monotonic()
+        if not run.left_s:
+            run.left_s = now_s
+        elif 0 < run.left_s < now_s - PATIENCE_S:
+            run.left_s = -1
+            log.warning("task %s has ended, but slots %s of node %s stay held: what it started lives on (processes %s)",
+                        run.place.task, sorted(run.slots), run.place.node, self._fences.living(run.slots))  # fmt: skip

@@ -16,6 +16,8 @@ from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.state import task_ready
 
+from .fence import FencedPool, NotBegun
+
 if TYPE_CHECKING:
     from .agent import Agent
     from .runs import Run
@@ -59,6 +61,18 @@ def request_class(base: type) -> type:
                         self._ended("succeeded")
 
             self.on_success = on_success
+            celery_execute: Any = super().execute_using_pool
+
+            def execute_using_pool(pool: Any, **kwargs: Any) -> Any:
+                return celery_execute(self._fenced(pool), **kwargs)
+
+            self.execute_using_pool = execute_using_pool
+
+        def _fenced(self, pool: Any) -> Any:
+            assert self._agent is not None
+            assert self._run is not None
+            fence = self._agent.fences.of(self._run.slots)
+            return pool if fence is None else FencedPool(pool, fence)
 
         def _ended(self, outcome: str) -> None:
             if self._run is not None and self._agent is not None:
@@ -92,10 +106,14 @@ def request_class(base: type) -> type:
             if self._run is not None and self._already_cancelled:
                 task_ready(self)
                 return self._ended("lost")
-            if self._run is not None and self._process_lost(error):
+            if self._run is not None and (isinstance(error, NotBegun) or self._process_lost(error)):
                 task_ready(self)
                 self.send_event("task-retried", exception=repr(error), traceback="")
-                log.warning("task %s lost its process (%s): it goes back", self.id, error)
+                if isinstance(error, NotBegun):
+                    self._run.why = f"it could not begin: {error}"
+                    log.warning("task %s could not begin (%s): it goes back", self.id, error)
+                else:
+                    log.warning("task %s lost its process (%s): it goes back", self.id, error)
                 return self._ended("lost")
             try:
                 return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)

@@ -16,13 +16,20 @@ Key = tuple[str, str, int]  # task, attempt, slot
 
 @dataclass(slots=True)
 class Run:
-    """An attempt that this process has asked to start: at its place, and with Celery's request once there is one."""
+    """An attempt that this process has asked to start: at its place, and with Celery's request once there is one.
+
+    why: why it was lost, if it was. told: the server knows its outcome. left_s: since when it is known that it
+    has left something in its slots (monotonic seconds), and -1 once the operator was told.
+    """
 
     place: Place
     request: Any = None
     outcome: str = ""
     ending: str = ""
     more_slots: frozenset[int] = frozenset()
+    why: str = "the process that ran it was lost"
+    told: bool = False
+    left_s: float = 0.0
 
     @property
     def slots(self) -> frozenset[int]:

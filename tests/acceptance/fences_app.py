@@ -1,0 +1,81 @@
+"""The app of the tests of fences: a task that leaves a tick in a file every 20 ms, and fences that can be taken away.
+
+A tick is 'node slot attempt pid seconds'. TEST_UNLOCKED and TEST_UNGUARDED name slots whose runs do without locks, or
+without the guard; with neither the tests must see what the fences are there to prevent.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+
+from parsync_redis import Parsync
+from parsync_redis.execution import fence, fences
+
+BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
+FOLDER = Path(os.environ.get("TEST_FENCES_FOLDER", "/nowhere"))
+TICK_S = 0.02
+
+app = Celery("fences", broker=BROKER, backend=BROKER)
+app.conf.task_ignore_result = True
+app.conf.broker_connection_retry_on_startup = True
+Parsync(app)
+
+
+def slots_of(variable: str) -> set[int]:
+    return {int(slot) for slot in os.environ.get(variable, "").split()}
+
+
+def take_away(unlocked: set[int], unguarded: set[int]) -> None:
+    """Has these slots do without their locks, or without the guard; in this process and those of its pool."""
+    real_hold, real_tied, real_busy = fence.hold, fence.tied, fences.busy_slots
+    here: set[int] = set()  # the slots of the run of this pool process
+
+    def hold(file: str, slots: Collection[int], to_children: bool) -> AbstractContextManager[None]:
+        here.clear()
+        here.update(slots)
+        return real_hold(file, [slot for slot in slots if slot not in unlocked], to_children)
+
+    def tied(guard: str) -> AbstractContextManager[None]:
+        return nullcontext() if here & unguarded else real_tied(guard)
+
+    fence.hold, fence.tied = hold, tied
+    fences.busy_slots = lambda file, slots: real_busy(file, [slot for slot in slots if slot not in unlocked])
+
+
+if slots_of("TEST_UNLOCKED") | slots_of("TEST_UNGUARDED"):
+    take_away(slots_of("TEST_UNLOCKED"), slots_of("TEST_UNGUARDED"))
+
+
+@app.task(bind=True, parsync=True)
+def ticks(self: Any, name: str) -> None:
+    """Ticks into the file `name` until there is another, `name`.end."""
+    place = self.request.parsync
+    with (FOLDER / name).open("a", buffering=1) as file:
+        while not (FOLDER / f"{name}.end").exists():
+            words = place["node"], place["slot"], place["attempt"], os.getpid(), f"{time.monotonic():.3f}"
+            file.write(" ".join(str(word) for word in words) + "\n")
+            time.sleep(TICK_S)
+
+
+@app.task(bind=True, parsync=True)
+def leaves(self: Any, name: str) -> None:
+    """Leaves a program behind; its slot and its process id are in a file."""
+    left = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    (FOLDER / name).write_text(f"{self.request.parsync['slot']} {left.pid}")
+
+
+@app.task(parsync=True)
+def holds_the_interpreter(name: str, seconds: float) -> None:
+    """Lets no other thread of its process run, as C code may."""
+    sys.setswitchinterval(3600)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+    (FOLDER / name).touch()

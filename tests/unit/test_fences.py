@@ -1,0 +1,356 @@
+"""The fences by themselves: locks that children inherit, a guard that the kernel kills, runs that die with it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.exceptions import Ignore
+
+from parsync_redis import InvalidInput
+from parsync_redis.execution.fence import Fence, FencedPool, NotBegun, run_fenced, tied
+from parsync_redis.execution.fences import OF_A_LEASE, MachineFences, now_s
+from parsync_redis.execution.locks import (
+    FENCED_HERE,
+    SlotBusy,
+    busy_slots,
+    hold,
+    holders,
+    lock_file,
+    locks_folder,
+    open_locks,
+)  # fmt: skip
+
+pytestmark = pytest.mark.skipif(not FENCED_HERE, reason="fences need Linux")
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return lock_file(tmp_path, "127.0.0.1_6379_0", "parsync", "n1")
+
+
+@pytest.fixture
+def null_stdin() -> Iterator[None]:
+    """The standard input of a pool process: the null device."""
+    before, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    yield
+    os.dup2(before, 0)
+    os.close(before)
+    os.close(null)
+
+
+def until(fact: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := fact()):
+        assert time.monotonic() < deadline, f"not seen: {what}"
+        time.sleep(0.005)
+    return found
+
+
+def forked(work: Callable[[], Any]) -> int:
+    """A child that does this and ends; its process id."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return pid
+
+
+def ended_by(pid: int) -> int:
+    """The signal that a child was ended by, 0 if by none."""
+    return os.WTERMSIG(os.waitpid(pid, 0)[1])
+
+
+# -- locks -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_slot_has_a_lock_of_its_own_that_one_holds_at_a_time(file: Path) -> None:
+    with hold(str(file), (1, 3), False):
+        assert busy_slots(file, range(5)) == [1, 3]
+        with pytest.raises(SlotBusy, match="in slot 3 a process of an earlier run still lives"):
+            open_locks(file, (2, 3))
+        with hold(str(file), (2, 4), False):
+            assert busy_slots(file, range(5)) == [1, 2, 3, 4]
+    assert busy_slots(file, range(5)) == []
+
+
+def test_one_descriptor_holds_as_many_slots_as_a_task_may_ask_for(file: Path) -> None:
+    with hold(str(file), range(10_000), False):
+        assert len(busy_slots(file, range(10_000))) == 10_000
+
+
+def test_nodes_clusters_and_servers_have_files_of_their_own(tmp_path: Path) -> None:
+    names = [("a_6379_0", "c", "n1"), ("a_6379_0", "c", "n2"), ("a_6379_0", "d", "n1"), ("a_6379_1", "c", "n1")]
+    files = [lock_file(tmp_path, *name) for name in names]
+    assert len(set(files)) == 4
+    held = [open_locks(file, (0,)) for file in files]
+    for descriptor in held:
+        os.close(descriptor)
+
+
+def test_a_stopped_process_holds_its_slots_and_a_killed_one_does_not(file: Path) -> None:
+    def work() -> None:
+        with hold(str(file), (0,), False):
+            signal.pause()
+
+    pid = forked(work)
+    until(lambda: busy_slots(file, (0,)), "the child holds it")
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+    assert busy_slots(file, (0,)) == [0]
+    assert holders(file, (0,)) == [pid]
+    assert holders(file, (1,)) == []
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert busy_slots(file, (0,)) == []
+
+
+SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
+
+
+class Forked:
+    """A child by fork, with the two words of a process that the tests use."""
+
+    def __init__(self) -> None:
+        self.pid = forked(lambda: time.sleep(60))
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        os.waitpid(self.pid, 0)
+
+
+CHILDREN: dict[str, Callable[[], Any]] = {
+    "fork": Forked,
+    "subprocess": lambda: subprocess.Popen(SLEEP),
+    "subprocess with pipes": lambda: subprocess.Popen(SLEEP, stdout=subprocess.PIPE, stderr=subprocess.PIPE),
+    "subprocess in a session of its own": lambda: subprocess.Popen(SLEEP, start_new_session=True),
+    "multiprocessing, forked": lambda: started(get_context("fork").Process(target=time.sleep, args=(60,))),
+}
+
+
+def started(process: Any) -> Any:
+    process.start()
+    process.wait = process.join
+    return process
+
+
+@pytest.mark.parametrize("how", CHILDREN)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_a_run_starts_holds_its_slots_after_it(file: Path, null_stdin: None, how: str) -> None:
+    with hold(str(file), (1, 2), True):
+        child = CHILDREN[how]()
+    assert busy_slots(file, range(4)) == [1, 2]
+    assert holders(file, (2,)) == [child.pid]
+    child.kill()
+    child.wait()
+    assert busy_slots(file, range(4)) == []
+
+
+def test_a_child_that_is_given_another_standard_input_escapes(file: Path, null_stdin: None) -> None:
+    with hold(str(file), (1,), True):
+        child = subprocess.Popen(SLEEP, stdin=subprocess.DEVNULL)
+    assert busy_slots(file, (1,)) == []
+    child.kill()
+    child.wait()
+
+
+def test_standard_input_is_left_alone_unless_it_is_the_null_device(file: Path, null_stdin: None) -> None:
+    reading, writing = os.pipe()
+    null = os.dup(0)
+    os.dup2(reading, 0)
+    with hold(str(file), (1,), True):
+        os.write(writing, b"x")
+        assert os.read(0, 1) == b"x"
+    os.dup2(null, 0)
+    with hold(str(file), (1,), True):
+        assert os.read(0, 1) == b"", "an empty file, as the null device is"
+        assert os.path.sameopenfile(0, null) is False
+    assert os.path.sameopenfile(0, null)
+    for descriptor in (reading, writing, null):
+        os.close(descriptor)
+
+
+def test_a_folder_of_locks_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    mine = tmp_path / "a" / "b"
+    assert locks_folder(mine) == mine
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match=r"will not do \(File exists\): PARSYNC_LOCK_DIR names another"):
+        locks_folder(tmp_path / "file")
+    with pytest.raises(InvalidInput, match=r"will not do \(Not a directory\)"):
+        locks_folder(tmp_path / "file" / "x")
+    default = tmp_path / "default"
+    monkeypatch.setattr("parsync_redis.execution.locks.Path", lambda _: default)
+    default.mkdir(mode=0o777)
+    default.chmod(0o777)
+    with pytest.raises(InvalidInput, match="only you can write to"):
+        locks_folder(None)
+    default.rmdir()
+    default.symlink_to(mine)
+    with pytest.raises(InvalidInput, match="only you can write to"):
+        locks_folder(None)
+    default.unlink()
+    assert locks_folder(None) == default
+    assert default.stat().st_mode & 0o777 == 0o700
+
+
+# -- the guard -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fences(file: Path) -> Iterator[MachineFences]:
+    fences = MachineFences(file, True)
+    yield fences
+    if fences._guard is not None:
+        fences._guard.stdin.close()  # type: ignore[union-attr]
+        fences._guard.wait(timeout=PATIENCE_S)
+
+
+def spin(fence: Fence) -> Callable[[], None]:
+    """What a pool process does with a task that never ends and lets no other thread of its process run."""
+
+    def work() -> None:
+        sys.setswitchinterval(3600)
+
+        def task() -> None:
+            while True:
+                pass
+
+        run_fenced(fence, task)
+
+    return work
+
+
+def test_a_run_lives_while_the_lease_is_renewed_and_is_killed_when_it_is_not(fences: MachineFences, file: Path) -> None:
+    fences.renewed(now_s(), 3600)
+    pid = forked(spin(fences.of((0,))))  # type: ignore[arg-type]
+    until(lambda: busy_slots(file, (0,)), "it runs")
+    began_s = now_s()
+    for _ in range(10):
+        fences.renewed(now_s(), 0.5)
+        time.sleep(0.1)
+    assert os.waitpid(pid, os.WNOHANG) == (0, 0), "renewed, though its interpreter is held"
+    last_s = now_s()
+    fences.renewed(last_s, 0.5)
+    assert ended_by(pid) == signal.SIGKILL
+    assert now_s() - last_s >= OF_A_LEASE * 0.5
+    assert now_s() - began_s >= 1
+    assert fences.free((0,))
+
+
+def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(fences: MachineFences, file: Path) -> None:
+    fences.renewed(now_s(), 2.0)
+    pid = forked(spin(fences.of((0,))))  # type: ignore[arg-type]
+    until(lambda: busy_slots(file, (0,)), "it runs")
+    for stopped in (pid, fences._guard.pid):  # type: ignore[union-attr]
+        os.kill(stopped, signal.SIGSTOP)
+    assert ended_by(pid) == signal.SIGKILL, "without a SIGCONT"
+
+
+def test_who_has_ended_its_run_outlives_the_guard(fences: MachineFences) -> None:
+    fences.renewed(now_s(), 3600)
+    tie = fences.of((0,)).guard  # type: ignore[union-attr]
+
+    def work() -> None:
+        with tied(tie):
+            child = forked(signal.pause)  # it has the tie too
+        os.kill(fences._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        until(lambda: not os.path.exists(tie), "the guard is gone")  # noqa: PTH110
+        os.kill(child, signal.SIGKILL)
+        os._exit(7)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(forked(work), 0)[1]) == 7
+
+
+def test_a_guard_that_died_gets_a_successor_with_the_next_renewal(fences: MachineFences) -> None:
+    assert fences.hindrance((0,)) == "the lease of the node was not renewed in time", "never yet"
+    fences.renewed(now_s() - 10, 1)
+    fences._guard.wait(timeout=PATIENCE_S)  # type: ignore[union-attr]
+    assert fences.hindrance((0,)) == "the lease of the node was not renewed in time"
+    fences.renewed(now_s(), 3600)
+    assert fences.hindrance((0,)) == ""
+    with tied(fences.of((0,)).guard):  # type: ignore[union-attr]
+        pass
+
+
+def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_worker(file: Path) -> None:
+    def work() -> None:
+        fences = MachineFences(file, True)
+        fences.renewed(now_s(), 3600)
+        os.write(writing, str(fences._guard.pid).encode())  # type: ignore[union-attr]
+        signal.pause()
+
+    reading, writing = os.pipe()
+    worker = forked(work)
+    guard = int(os.read(reading, 100))
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        os.kill(guard, ignored)
+    os.close(writing)
+    os.close(reading)
+    assert Path(f"/proc/{guard}/cmdline").read_bytes()
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    until(
+        lambda: not Path(f"/proc/{guard}/cmdline").exists() or not Path(f"/proc/{guard}/cmdline").read_bytes(), "gone"
+    )
+
+
+# -- what the pool runs ----------------------------------------------------------------------------------------------
+
+
+def called(*args: Any) -> tuple[int, Any, float]:
+    """Stands for Celery's trace: the outcome of a run, as a pool has it."""
+    return 0, args, 0.0
+
+
+class Pool:
+    """A pool that runs what it gets at once."""
+
+    def apply_async(self, target: Callable[..., Any], args: tuple[Any, ...], **options: Any) -> Any:
+        return target(*args), options
+
+
+def test_a_run_is_called_with_its_fences_up_and_they_go_with_it(fences: MachineFences, file: Path) -> None:
+    fences.renewed(now_s(), 3600)
+    seen = []
+    fenced = FencedPool(Pool(), fences.of((0, 1)))  # type: ignore[arg-type]
+    (result, options) = fenced.apply_async(
+        lambda *a: (seen.append(busy_slots(file, (0, 1))), called(*a))[1], (1, 2), x=3
+    )
+    assert (result, options, seen) == ((0, (1, 2), 0.0), {"x": 3}, [[0, 1]])
+    with pytest.raises(Ignore):
+        run_fenced(fences.of((0,)), raising)  # type: ignore[arg-type]
+    assert fences.free((0, 1))
+
+
+def raising() -> None:
+    raise Ignore
+
+
+def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(fences: MachineFences, file: Path) -> None:
+    fences.renewed(now_s(), 3600)
+    fence = fences.of((0, 1))
+    assert fence is not None
+    with hold(str(file), (1,), False):
+        failed, error, _ = run_fenced(fence, pytest.fail, "it was called")
+    assert (failed, repr(error.exception.exc)) == (
+        1,
+        repr(NotBegun("in slot 1 a process of an earlier run still lives")),
+    )
+    assert fences.hindrance((0, 1)) == ""
+    gone = Fence(fence.lock_file, fence.slots, "/proc/0/fd/3", True)
+    failed, error, _ = run_fenced(gone, pytest.fail, "it was called")
+    assert failed == 1
+    assert isinstance(error.exception.exc, NotBegun)
+    assert fences.free((0, 1))
