@@ -9,7 +9,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import redis
@@ -26,15 +25,6 @@ MOST_SCHEDULERS: Final = 2
 """How many of a kind a fault may be upon at one time: some must be there to take over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """A node whose processes were all killed, when, and until when it stayed away."""
-
-    node: str
-    at_s: float
-    until_s: float
-
-
 class Storm:
     """Draws faults for a stack and lets them heal. `say` hears a line for each."""
 
@@ -42,8 +32,6 @@ class Storm:
         self.stack, self.lines, self.say = stack, lines, say
         self.dice = random.Random(seed)
         self.counts: Counter[str] = Counter()
-        self.kills: list[Kill] = []
-        self.troubles: list[tuple[float, float]] = []  # when the server, a keeper or a line was in trouble: from, until
         self.server_up_s: list[float] = []
         self._server_busy = False
         self._busy_lines: set[str] = set()
@@ -104,15 +92,6 @@ class Storm:
         name = text.decode().partition(" ")[0]  # type: ignore[union-attr]
         return next((member for member in self._free(worker=False) if member.name == name), None)
 
-    def _trouble(self, seconds: float) -> None:
-        now_s = time.monotonic()
-        self.troubles.append((now_s, now_s + seconds))
-
-    def troubled(self, kill: Kill) -> bool:
-        """Whether, within two leases of a kill, there was trouble for who must make it good, or the node was back."""
-        until_s = kill.at_s + 2 * LEASE_S
-        return kill.until_s < until_s or any(begin < until_s and end > kill.at_s for begin, end in self.troubles)
-
     def _back_after(self, member: Member, seconds: float) -> None:
         """The member's place is taken by a new process after so long."""
         member.busy = True
@@ -130,9 +109,7 @@ class Storm:
         if (member := self._one(worker=True)) is None:
             return None
         away_s = self.dice.uniform(0.1, 4 * LEASE_S)
-        now_s = time.monotonic()
         self.stack.signal(_process(member), signal.SIGKILL)
-        self.kills.append(Kill(member.name, now_s, now_s + away_s))
         self._back_after(member, away_s)
         return f"{member.name}, away {away_s:.1f} s"
 
@@ -166,18 +143,15 @@ class Storm:
         if member is None:
             return None
         away_s = self.dice.uniform(0.1, 3 * LEASE_S)
-        self._trouble(2 * LEASE_S)
         self.stack.signal(_process(member), signal.SIGKILL)
         self._back_after(member, away_s)
         return f"{member.name}, away {away_s:.1f} s"
 
-    def pause(self, member: Member | None, what: str = "") -> str | None:
+    def pause(self, member: Member | None) -> str | None:
         """SIGSTOP for a third of a lease to two leases, then SIGCONT."""
         if member is None:
             return None
         process, seconds = _process(member), self.dice.uniform(0.3, 2.0) * LEASE_S
-        if not what:
-            self._trouble(seconds + LEASE_S)
         member.busy = True
         self.stack.signal(process, signal.SIGSTOP)
 
@@ -230,8 +204,6 @@ class Storm:
         if mode == "reset":
             line.reset()
             return f"{name} reset"
-        if not name.startswith("n"):
-            self._trouble(seconds + LEASE_S)
         self._busy_lines.add(name)
         line.turn(mode, cuts, seconds=self.dice.uniform(0.05, 0.5))
 
@@ -250,7 +222,6 @@ class Storm:
             return None
         self._server_busy = True
         away_s = self.dice.uniform(0.0, 1.5)
-        self._trouble(away_s + 2 * LEASE_S)
         self.stack.server.process.kill()
         self.stack.server.process.wait()
 
@@ -268,7 +239,6 @@ class Storm:
             return None
         self._server_busy = True
         pid, seconds = self.stack.server.process.pid, self.dice.uniform(0.2, 1.5) * LEASE_S
-        self._trouble(seconds + 2 * LEASE_S)
         send(pid, signal.SIGSTOP)
 
         def go_on() -> None:
@@ -301,7 +271,6 @@ class Storm:
     def pause_clients(self) -> str | None:
         """CLIENT PAUSE, of all or of who writes."""
         ms, kind = self.dice.randint(200, 1500), self.dice.choice(("WRITE", "ALL"))
-        self._trouble(ms / 1000 + LEASE_S)
         return self._admin_call(f"{kind} for {ms} ms", "CLIENT", "PAUSE", ms, kind)
 
     def rewrite(self) -> str | None:
@@ -313,7 +282,6 @@ class Storm:
         seconds = self.dice.uniform(0.3, 1.5) * LEASE_S
         if self._admin_call("", "CONFIG", "SET", "maxmemory", 1) is None:
             return None
-        self._trouble(seconds + LEASE_S)
         self.later(seconds, self._empty_memory)
         return f"for {seconds:.1f} s"
 
@@ -337,7 +305,7 @@ FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
     "kill keeper": (2.0, Storm.kill_keeper),
     "kill server": (1.5, Storm.kill_server),
     "stop server": (1.0, Storm.stop_server),
-    "stop worker": (3.0, lambda storm: storm.pause(storm._one(worker=True), "worker")),
+    "stop worker": (3.0, lambda storm: storm.pause(storm._one(worker=True))),
     "stop scheduler": (1.5, lambda storm: storm.pause(storm._one(worker=False))),
     "stop keeper": (1.0, lambda storm: storm.pause(storm._keeper())),
     "zombie": (2.0, Storm.zombie),

@@ -129,8 +129,8 @@ def overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
 def check_leases(events: Iterable[Event]) -> list[str]:
     """Slots that two leases had at one moment.
 
-    A lease is certain from the reply of its commit to the call of its release. One that was written twice (its commit
-    came again, late, after its release) is not looked at.
+    A lease is certain from the reply of its commit to the call of its release, if that is later. One that was written
+    twice (its commit came again, late, after its release) is not looked at.
     """
     slots: dict[tuple[str, ...], str] = {}
     held: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -145,7 +145,7 @@ def check_leases(events: Iterable[Event]) -> list[str]:
     spans = [
         Span(f"{key[2]}/{slot}", begun[0], min(freed[key]), f"task {key[0]} attempt {key[1]}")
         for key, begun in held.items()
-        if len(begun) == 1 and key in freed
+        if len(begun) == 1 and key in freed and begun[0] < min(freed[key])
         for slot in slots[key].split(",")
     ]
     return [f"promise 2: two leases of slot {a.key}: {a.what} and {b.what}" for a, b in overlaps(spans)]

@@ -8,14 +8,14 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from .app import TICKS
-from .faults import Kill
-from .history import read_ticks
-from .play import Field, Say, at_work, moved_after, percentiles
+from .history import Run, read_ticks
+from .play import Field, Say, at_work, percentiles
 from .stack import LEASE_S, WORKERS, Member, Stack, session
 
 TASK_S = 0.1
@@ -23,6 +23,14 @@ LONG_S = 0.6
 SLOTS = sum(spec.slots for spec in WORKERS)
 KILL_EVERY_S = 10.0
 SHORT_RETENTION_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A node whose processes were all killed, and when."""
+
+    node: str
+    at_s: float
 
 
 def _short(dice: random.Random) -> dict[str, Any]:
@@ -98,11 +106,22 @@ def _killing(
             member.busy = True
             field.stack.signal(member.process, signal.SIGKILL)
             back.append((now_s + away_s, member))
-        kills.append(Kill(victims[0].name, time.monotonic(), now_s + away_s))
+        kills.append(Kill(victims[0].name, time.monotonic()))
         say(f"killed {' and '.join(member.name for member in victims)}")
     for _, member in back:
         member.busy = False
     return kills
+
+
+def moved_after(kills: list[Kill], runs: list[Run]) -> list[float]:
+    """Seconds from the kill of a node until each task that ran there runs again."""
+    found = []
+    for kill in kills:
+        for run in runs:
+            if run.node == kill.node and not run.ended and kill.at_s - 0.5 < run.last_s < kill.at_s + 0.1:
+                later = [other.began_s for other in runs if other.task == run.task and other.began_s > kill.at_s]
+                found += [min(later) - kill.at_s] if later else []
+    return found
 
 
 def soak(minutes: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from parsync_redis.store.store import Store
 
 from .app import TICKS
 from .clients import Book, Client, Make, Watcher, mixed
-from .faults import Kill, Storm
+from .faults import Storm
 from .history import (
     Event,
-    Run,
     check_leases,
     check_runs,
     check_task,
@@ -180,9 +179,6 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
     outcome.broken += [f"task {id}: {why}" for id, why in wrong.items()]
     accepted = Counter(event.task for event in events if (event.verb, event.word) == ("finish", "ok"))
     ran = {run.task for run in runs}
-    alone = [kill for kill in storm.kills if not storm.troubled(kill)]
-    elsewhere = moved_after(alone, runs)
-    in_trouble = moved_after([kill for kill in storm.kills if kill not in alone], runs)
     placed = [first_after(up_s, events) for up_s in storm.server_up_s]
     outcome.figures |= {
         "faults": sum(storm.counts.values()),
@@ -195,9 +191,6 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
         "histories_wrong": len(wrong),
         "runs_per_task": round(len(runs) / max(1, len(ran)), 3),
         "events": len(events),
-        "killed_nodes": len(storm.kills),
-        "moved_leases": percentiles([seconds / LEASE_S for seconds in elsewhere]),
-        "moved_leases_in_trouble": percentiles([seconds / LEASE_S for seconds in in_trouble]),
         "first_placement_s": percentiles([seconds for seconds in placed if seconds is not None]),
         "server_kills": len(storm.server_up_s),
         "died_by_themselves": len(stack.deaths),
@@ -215,17 +208,6 @@ def percentiles(values: list[float]) -> dict[str, float]:
         "n": len(ordered), "p50": round(ordered[len(ordered) // 2], 2),
         "p99": round(ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))], 2), "max": round(ordered[-1], 2),
     }  # fmt: skip
-
-
-def moved_after(kills: list[Kill], runs: list[Run]) -> list[float]:
-    """Seconds from the kill of a node until each task that ran there runs again."""
-    found = []
-    for kill in kills:
-        for run in runs:
-            if run.node == kill.node and not run.ended and kill.at_s - 0.5 < run.last_s < kill.at_s + 0.1:
-                later = [other.began_s for other in runs if other.task == run.task and other.began_s > kill.at_s]
-                found += [min(later) - kill.at_s] if later else []
-    return found
 
 
 def first_after(up_s: float, events: list[Event]) -> float | None:
