@@ -26,6 +26,7 @@ class Run:
     request: Any = None
     outcome: str = ""
     ending: str = ""
+    flaw: str = ""
     more_slots: frozenset[int] = frozenset()
     why: str = "the process that ran it was lost"
     told: bool = False
