@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import ParsyncError
-from . import acl, bench, cluster, dead, demo, doctor, quarantine, run, tasks
+from . import acl, bench, cluster, dead, demo, doctor, quarantine, run, simulate, tasks
 
 
 class ErrorsAsLines(TyperGroup):
@@ -33,7 +33,7 @@ app = typer.Typer(
     help="Celery tasks placed through Redis: each goes to the slot that suits it best.",
     epilog="Settings come from flags, else PARSYNC_* variables, else parsync.toml (or --config, or PARSYNC_CONFIG).",
 )
-for module in (run, tasks, dead, cluster, doctor, quarantine, acl, demo, bench):
+for module in (run, tasks, dead, cluster, doctor, quarantine, acl, demo, bench, simulate):
     module.register(app)
 
 

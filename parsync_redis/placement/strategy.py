@@ -27,9 +27,9 @@ EMA_WEIGHT: Final = 0.1
 HYSTERESIS: Final = 0.8
 
 
-def pace(quality: Floats) -> Floats:
-    """The inverse weights e^(-SHARPNESS * quality); quality is a score in standard deviations from the mean."""
-    return np.asarray(np.exp(SHARPNESS * np.minimum(-quality, MOST)))
+def pace(quality: Floats, sharpness: float = SHARPNESS) -> Floats:
+    """The inverse weights e^(-sharpness * quality); quality is a score in standard deviations from the mean."""
+    return np.asarray(np.exp(sharpness * np.minimum(-quality, MOST)))
 
 
 def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:

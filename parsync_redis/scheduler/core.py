@@ -19,7 +19,7 @@ from ..model.claim import Claim, Word
 from ..model.needs import Bundle, parse_bundle
 from ..model.node import Node
 from ..model.task import Strategy, Taken
-from ..placement.strategy import EMA_WEIGHT, Mood, sample
+from ..placement.strategy import EMA_WEIGHT, SHARPNESS, Mood, sample
 from ..store.commands import MAX_BATCH, Judged, Place, Snapshot, Took
 from .view import PartitionView, Seats, View
 
@@ -112,11 +112,11 @@ class Core:
 
     def __init__(
         self, name: str, partitions: int, strategy: Strategy, tau_s: float, rng: np.random.Generator,
-        ema: float = EMA_WEIGHT, turns: Turns = partitioned, orders: Mapping[Strategy, Order] = ORDERS,
-        asks: bool = True,
+        ema: float = EMA_WEIGHT, sharpness: float = SHARPNESS, turns: Turns = partitioned,
+        orders: Mapping[Strategy, Order] = ORDERS, asks: bool = True,
     ) -> None:  # fmt: skip
         self.name, self.rng = name, rng
-        self.view = View(partitions)
+        self.view = View(partitions, sharpness)
         self.mood = Mood(strategy, tau_s, ema)
         self._turns, self._orders, self._asks = turns, orders, asks
         self.counters = Counters()
@@ -130,6 +130,7 @@ class Core:
         self._to_explain = False  # once a gap
         self._to_read: set[int] = set(range(partitions))
         self._nodes_due: set[int] = set(range(partitions))
+        self._to_rescale = False  # nodes changed since the last plan
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class Core:
         """The nodes of a partition were read, when its epoch was `epoch` or later."""
         self.view.partitions[partition].set_nodes(nodes, epoch)
         self._to_read.add(partition)
-        self.view.rescale()
+        self._to_rescale = True
 
     def on_snapshot(self, snapshot: Snapshot, now_s: float) -> None:
         """A partition was read."""
@@ -245,6 +246,9 @@ class Core:
         Without `place` no claims are made: what is due is read first.
         """
         plan = Plan(read_nodes=sorted(self._nodes_due))
+        if self._to_rescale:
+            self.view.rescale()
+            self._to_rescale = False
         if place:
             self._place(plan)
         if self.hungry:
@@ -321,10 +325,8 @@ class Core:
         ends = np.cumsum([len(found.leads) for found in seats])
         chosen = sample(self.rng, paces, count)
         which = np.searchsorted(ends, chosen, side="right")
-        for i, found in enumerate(seats):
-            mine = chosen[which == i]
-            if not len(mine):
-                continue
+        for i in sorted(set(which.tolist())):
+            found, mine = seats[i], chosen[which == i]
             number = found.partition.number
             claims = plan.commit.setdefault(number, [])
             begin = int(ends[i]) - len(found.leads)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..model.needs import Bundle, parse_bundle
 from ..model.node import Node
 from ..placement.fits import fits
-from ..placement.strategy import Floats, Ints, pace
+from ..placement.strategy import SHARPNESS, Floats, Ints, pace
 
 
 @dataclass(slots=True)
@@ -48,6 +48,7 @@ class PartitionView:
         self._seats: dict[str, Seats] = {}
         self._first_of = np.zeros(0, dtype=np.int64)
         self._node_of = np.zeros(0, dtype=np.int64)
+        self._is_slot = np.zeros(0, dtype=bool)
         self._fits: dict[str, npt.NDArray[np.bool_]] = {}
 
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
@@ -59,23 +60,22 @@ class PartitionView:
         self._node_of = np.full(size, -1, dtype=np.int64)
         for index, node in enumerate(self.nodes):
             self._node_of[node.first : node.first + node.offer.slots] = index
+        self._is_slot = self._node_of >= 0
         self.free, self.free_count = np.zeros(size, dtype=bool), 0
         self.set_quality(np.zeros(len(self.nodes)))
         self._fits.clear()
 
-    def set_quality(self, quality: Floats) -> None:
+    def set_quality(self, quality: Floats, sharpness: float = SHARPNESS) -> None:
         """Takes in how good each node is among those of all partitions, in standard deviations from the mean."""
-        self.quality, self._paces = quality, pace(quality)
+        self.quality, self._paces = quality, pace(quality, sharpness)
         self._seats.clear()
 
     def set_free(self, bits: bytes, left: Mapping[str, str], version: int) -> None:
         """Takes in a snapshot: the bitmap as Redis has it, and what is left of each node's resources."""
-        seen = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=None).astype(bool)
-        size = len(self._node_of)
-        self.free = np.zeros(size, dtype=bool)
-        self.free[: min(size, len(seen))] = seen[:size]
-        self.free &= self._node_of >= 0
-        self.free_count = int(self.free.sum())
+        # It fills up with 0; of no byte at all it would make garbage.
+        seen = np.unpackbits(np.frombuffer(bits or b"\0", dtype=np.uint8), count=len(self._is_slot))
+        self.free = seen.view(bool) & self._is_slot
+        self.free_count = int(np.count_nonzero(self.free))
         self.left = {node: dict(parse_bundle(text).resources) for node, text in left.items()}
         self.version = version
         self._seats.clear()
@@ -100,7 +100,7 @@ class PartitionView:
         return found
 
     def _find_seats(self, needs: Bundle) -> Seats:
-        bits = np.flatnonzero(self.free)
+        bits = self.free.nonzero()[0]
         nodes = self._node_of[bits]
         if needs.resources or needs.labels:
             bits = bits[self._fit(needs)[nodes]]
@@ -147,7 +147,8 @@ class PartitionView:
 class View:
     """All partitions, and how good each node is among all: its score in standard deviations from the mean."""
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
+        self.sharpness = sharpness
         self.partitions = [PartitionView(number) for number in range(partitions)]
         self.changes = 0
 
@@ -165,7 +166,8 @@ class View:
             mean = float(np.average(scores, weights=weights))
             spread = float(np.sqrt(np.average((scores - mean) ** 2, weights=weights))) or 1.0
         for partition in self.partitions:
-            partition.set_quality(np.array([(node.score - mean) / spread for node in partition.nodes], dtype=float))
+            quality = np.array([(node.score - mean) / spread for node in partition.nodes], dtype=float)
+            partition.set_quality(quality, self.sharpness)
 
     def ages_s(self, now_s: float) -> list[float]:
         """How old each partition's copy is, in seconds; partitions that were never read are left out."""

@@ -71,6 +71,7 @@ class Partition:
         self.leases: dict[tuple[str, int], Lease] = {}
         self.bits = bytearray()
         self.version = self.epoch = self.inc = 0
+        self._with_amounts: list[Node] = []
         self.lost: set[str] = set()
         self.notes: dict[str, str] = {}
         self.waiters: list[str] = []
@@ -187,7 +188,7 @@ class Partition:
             self.waiters.append(waiter)
         if self.version == version:
             return Snapshot(number, version, self.epoch, None, {})
-        left = {node.name: amounts_text(node.left) for node in self.nodes.values() if node.left}
+        left = {node.name: amounts_text(node.left) for node in self._with_amounts}
         return Snapshot(number, self.version, self.epoch, bytes(self.bits), left)
 
     def renew(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -307,6 +308,7 @@ class Partition:
     def _changed_nodes(self) -> None:
         self.version += 1
         self.epoch += 1
+        self._with_amounts = [node for node in self.nodes.values() if node.left]
 
     def _write_bits(self, node: Node) -> None:
         for slot in range(node.span):

@@ -1,0 +1,77 @@
+"""What the paper says and what we saw: claims, each with its tolerance and whether it holds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One claim. `ours` is None where nothing was measured, which does not hold; `why` is the reason if it does not."""
+
+    id: str
+    claim: str
+    paper: str
+    ours: float | None
+    tolerance: str
+    holds: bool
+    why: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For result.json; the reason only where there is one to give."""
+        found = asdict(self)
+        if self.holds or not self.why:
+            del found["why"]
+        return found
+
+
+def near(id: str, claim: str, paper: float, ours: float | None, within: float, why: str = "") -> Check:
+    """Ours is the paper's value, give or take `within`."""
+    holds = ours is not None and abs(ours - paper) <= within + 1e-9
+    return Check(id, claim, f"{paper:g}", ours, f"+-{within:g}", holds, why)
+
+
+def between(id: str, claim: str, low: float, high: float, ours: float | None, why: str = "") -> Check:
+    """Ours is in the paper's range."""
+    return Check(id, claim, f"{low:g} to {high:g}", ours, "in it", ours is not None and low <= ours <= high, why)
+
+
+def below(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> Check:
+    """Ours is at most the limit."""
+    return Check(id, claim, paper, ours, f"at most {limit:g}", ours is not None and ours <= limit, why)
+
+
+def above(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> Check:
+    """Ours is at least the limit."""
+    return Check(id, claim, paper, ours, f"at least {limit:g}", ours is not None and ours >= limit, why)
+
+
+Table = Mapping[str, Sequence[float | None]]
+
+
+def mean_over(table: Table, metric: str, begin_s: float, end_s: float) -> float | None:
+    """The mean of a metric's values per second from `begin_s` on, before `end_s`."""
+    values = [value for value in table[metric][int(begin_s) : int(end_s)] if value is not None]
+    return sum(values) / len(values) if values else None
+
+
+def slope(table: Table, metric: str, begin_s: float, end_s: float) -> float | None:
+    """How much a metric grows a second, by least squares."""
+    points = [(s, v) for s, v in enumerate(table[metric]) if v is not None and int(begin_s) <= s < int(end_s)]
+    if len(points) < 2:
+        return None
+    mean_s = sum(s for s, _ in points) / len(points)
+    mean_v = sum(v for _, v in points) / len(points)
+    return sum((s - mean_s) * (v - mean_v) for s, v in points) / sum((s - mean_s) ** 2 for s, _ in points)
+
+
+def total(groups: Mapping[str, Table], metric: str) -> dict[str, list[float | None]]:
+    """The sum of a metric over the groups, per second."""
+    columns = zip(*(table[metric] for table in groups.values()), strict=False)
+    return {metric: [None if None in row else sum(value or 0 for value in row) for row in columns]}
+
+
+def first_at(table: Table, metric: str, level: float, from_s: float) -> float | None:
+    """The first second from `from_s` on at which a metric has reached a level."""
+    found = (s for s, v in enumerate(table[metric]) if s >= int(from_s) and v is not None and v >= level)
+    return next((float(second) for second in found), None)

@@ -1,0 +1,91 @@
+"""The simulated cluster: nodes with scores in the store in memory, and the agents that run what is placed on them."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from ..model.claim import Claim, Verdict
+from ..model.node import Node
+from ..model.task import ONE_SLOT
+from ..store.commands import Place, Snapshot
+from .memory.partition import Partition
+from .memory.queue import Job, Queue
+from .memory.store import MemoryStore
+from .parameters import NODE_SLOTS, Parameters
+
+JOB: Final = Job("work", ONE_SLOT.text, "", b"")
+
+
+class SimCluster:
+    """Nodes, partitions, and a queue of tasks for each group of schedulers, with the semantics of the scripts."""
+
+    def __init__(self, parameters: Parameters, groups: int, rng: np.random.Generator) -> None:
+        self.store = MemoryStore("simulated")
+        self.queues = [Queue(self.store) for _ in range(groups)]
+        self.held = [0] * groups
+        self.score: dict[str, float] = {}
+        self.changed_s: dict[str, float] = {}  # when a slot of a node was last taken or freed
+        self._running: list[tuple[float, int, int, Place]] = []  # a heap: end, sequence number, group, place
+        self._started = 0
+        for p, name, slots, score in _nodes(parameters, rng):
+            self.store.run(self.store.commands.register_node(p, name, 0, score, f"slots={slots}"))
+            self.score[name] = score
+        self.partitions: list[Partition] = [self.store.partition(p) for p in range(parameters.partitions)]
+        self.nodes = [
+            [Node(n.name, n.state, n.inc, n.drain, n.first, n.span, float(n.score), n.offer) for n in p.nodes.values()]
+            for p in self.partitions
+        ]
+
+    def submit(self, group: int, id: str, at_s: float) -> None:
+        """A task of a group arrives."""
+        self.store.now_ms = round(at_s * 1000)
+        self.queues[group].admit(id, JOB)
+
+    def read(self, p: int, version: int) -> Snapshot:
+        """A partition's snapshot."""
+        return self.partitions[p].read(p, version)
+
+    def commit(self, p: int, claims: Sequence[Claim], now_s: float) -> list[Verdict]:
+        """The verdicts on claims of one partition."""
+        self.store.now_ms = round(now_s * 1000)
+        return self.partitions[p].judge_claims(claims)
+
+    def start(self, group: int, claim: Claim, now_s: float, runs_s: float) -> None:
+        """The node's agent answers the doorbell of a claim that was won: the task runs, for `runs_s`."""
+        place = Place(
+            claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, self.store.now_ms
+        )
+        self.partitions[claim.partition].nodes[claim.node].inbox.clear()
+        self.queues[group].start_at(place)
+        self.held[group] += 1
+        self.changed_s[claim.node] = now_s
+        self._started += 1
+        heapq.heappush(self._running, (now_s + runs_s, self._started, group, place))
+
+    def settle(self, group: int, places: Sequence[Place]) -> None:
+        """What a scheduler won is settled; mostly it runs already."""
+        for place in places:
+            self.queues[group].settle_at(place)
+
+    def finish_until(self, now_s: float) -> None:
+        """Every task that ends by now is finished, and its slot free."""
+        while self._running and self._running[0][0] <= now_s:
+            end_s, _, group, place = heapq.heappop(self._running)
+            self.store.now_ms = round(end_s * 1000)
+            self.queues[group].finish_at(place, "succeeded")
+            self.queues[group].purge(place.task)
+            self.partitions[place.partition].free_leases((place,), "", "")
+            self.held[group] -= 1
+            self.changed_s[place.node] = end_s
+
+
+def _nodes(parameters: Parameters, rng: np.random.Generator) -> Iterator[tuple[int, str, int, float]]:
+    """(partition, name, slots, score) of each node; they are dealt to the partitions by turns."""
+    left, number = parameters.scaled_slots, 0
+    while left > 0:
+        slots = min(NODE_SLOTS, left)
+        score = float(rng.normal(parameters.score_mean, parameters.score_variance**0.5))
+        yield number % parameters.partitions, f"n{number}", slots, score
+        left, number = left - slots, number + 1

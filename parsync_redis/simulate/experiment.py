@@ -1,0 +1,86 @@
+"""One experiment from parameters to files: runs it, puts the result together, writes result.json and the plots."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..errors import InvalidInput
+from .claims import Check
+from .experiments import EXPERIMENTS
+from .parameters import Parameters
+from .plots import new_figure, save
+from .runs import carry_out, merge, merge_with_interval, tidy
+from .simulation import Progress
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an experiment gave: the content of result.json, and figures of this one execution."""
+
+    result: dict[str, Any]
+    checks: list[Check]
+    placements: int
+
+
+def run_experiment(
+    name: str, given: Mapping[str, Any], repeat: int = 1, jobs: int = 0, tell: Progress = lambda done: None
+) -> Outcome:
+    """Runs an experiment with the given parameters, the others being its own defaults; raises InvalidInput."""
+    if not 1 <= repeat <= 1000:
+        raise InvalidInput(f"--repeat {repeat} is not valid: it must be a whole number from 1 to 1000")
+    experiment = EXPERIMENTS[name]
+    parameters = Parameters(**{**experiment.DEFAULTS, **given})
+    runs = experiment.runs(parameters, sorted(given))
+    found = carry_out(runs, range(parameters.seed, parameters.seed + repeat), jobs, tell)
+    series = {run.name: merge([one.series for one in of_run]) for run, of_run in zip(runs, found, strict=True)}
+    summary = {
+        run.name: merge_with_interval([one.summary for one in of_run]) for run, of_run in zip(runs, found, strict=True)
+    }
+    checks = experiment.checks(parameters, series, summary)
+    result = {
+        "experiment": name, "title": experiment.TITLE, "version": __version__, "parameters": asdict(parameters),
+        "seed": parameters.seed, "repeat": repeat, "series": series, "summary": summary,
+        "claims": [_tidied(check.as_dict()) for check in checks],
+    }  # fmt: skip
+    return Outcome(result, checks, sum(one.placements for of_run in found for one in of_run))
+
+
+def write_result(outcome: Outcome, folder: Path, plots: bool = True) -> list[Path]:
+    """Writes result.json and, with `plots`, NAME.png and NAME.svg into a folder, which is made."""
+    result = outcome.result
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "result.json"
+        path.write_text(as_json(result) + "\n", encoding="utf-8")
+        return [path, *(draw(result, folder, result["experiment"]) if plots else [])]
+    except OSError as error:
+        raise InvalidInput(f"--out {folder} cannot be written: {error.strerror or error}") from None
+
+
+def draw(result: Mapping[str, Any], folder: Path, name: str) -> list[Path]:
+    """The plot of a result."""
+    figure = new_figure()
+    experiment = EXPERIMENTS[result["experiment"]]
+    experiment.draw(figure, Parameters(**result["parameters"]), result["series"], result["summary"])
+    return save(figure, experiment.TITLE, folder, name)
+
+
+def as_json(result: Mapping[str, Any]) -> str:
+    """The text of result.json: the same for the same result."""
+    return json.dumps(result, indent=1, allow_nan=False)
+
+
+def rows_of(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str, str]]:
+    """Lines of the table of claims: claim, paper, ours, tolerance, holds."""
+    return [
+        (row["claim"], row["paper"], "none" if row["ours"] is None else f"{row['ours']:.4g}", row["tolerance"],
+         "yes" if row["holds"] else f"NO: {row['why']}" if row.get("why") else "NO")
+        for row in claims
+    ]  # fmt: skip
+
+
+def _tidied(claim: dict[str, Any]) -> dict[str, Any]:
+    return {**claim, "ours": None if claim["ours"] is None else tidy(float(claim["ours"]))}

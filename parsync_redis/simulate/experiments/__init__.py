@@ -1,0 +1,36 @@
+"""The experiments: each says its parameters, its runs, what it makes of them, and which claims it checks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from ..claims import Check
+from ..parameters import Parameters
+from ..runs import Run
+from . import conflicts, extra_slots, omega, staleness, statesync, strategies, trace
+
+
+class Experiment(Protocol):
+    """What a module of this package has. DEFAULTS: the parameters in which it differs from `Parameters`."""
+
+    TITLE: str
+
+    @property
+    def DEFAULTS(self) -> Mapping[str, Any]: ...  # noqa: D102, N802
+
+    def runs(self, parameters: Parameters, given: Sequence[str]) -> list[Run]:
+        """The runs; `given` names the parameters that the user chose."""
+        ...
+
+    def checks(self, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
+        """The claims, from the means over all seeds."""
+        ...
+
+    def draw(self, figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+        """The plot, in the layout of the paper's figure, on an empty matplotlib figure."""
+        ...
+
+
+EXPERIMENTS: Final[Mapping[str, Experiment]] = {
+    "strategies": strategies, "statesync": statesync, "conflicts": conflicts, "staleness": staleness,
+    "extra-slots": extra_slots, "omega": omega, "trace": trace,
+}  # fmt: skip

@@ -1,0 +1,118 @@
+"""The formula of conflicts: N schedulers each pick K distinct slots at random among the same S idle ones, at once.
+
+    E[conflicts] = N K - S + S (1 - K / S)^N
+
+All slots have the same score here, so that the dice of the core are even.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ...model.task import Strategy
+from ...scheduler.core import Core
+from ...store.commands import Took
+from ..claims import Check, near
+from ..cluster import SimCluster
+from ..memory.queue import Queue
+from ..modes import whole_state
+from ..parameters import Parameters
+from ..plots import bars, finish_axes
+from ..runs import Found, Run
+from ..simulation import Progress
+
+TITLE = "Conflicts of schedulers that pick at random, against the formula"
+DEFAULTS: Final[Mapping[str, Any]] = {"score_variance": 0.0}
+CASES: Final = ((1, 1000, 4000), (2, 1000, 4000), (10, 100, 4000), (20, 1000, 40_000), (20, 1000, 24_000),
+                (80, 250, 40_000))  # fmt: skip
+"""N, K and S at scale 1; at others, K and S are so many times smaller (K at least 10)."""
+
+ROUNDS: Final = 30
+
+
+def expected(n: int, k: int, idle: int) -> float:
+    """Conflicts per request, by the formula."""
+    return float((n * k - idle + idle * (1 - k / idle) ** n) / (n * k))
+
+
+def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
+    """A run a case."""
+    found = []
+    for n, k, idle in CASES:
+        scale = max(parameters.scale, 10 / k)
+        case = round(n), round(k * scale), round(idle * scale)
+        fitted = parameters.with_(
+            schedulers=n, partitions=max(n, parameters.partitions), slots=case[2], scale=1.0, score_variance=0.0
+        )
+        found.append(Run(f"N={n} K={case[1]} S={case[2]}", play, fitted, case))
+    return found
+
+
+def play(
+    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, n: int, k: int, idle: int
+) -> Found:  # fmt: skip
+    """Rounds in which every scheduler reads everything, then all claim, in an order that is drawn.
+
+    What became of its claims no scheduler is told: each round begins anew.
+    """
+    rng, *own = (np.random.default_rng(seed) for seed in dice.spawn(1 + n))
+    cluster = SimCluster(parameters, 1, rng)
+    cores = [
+        Core(f"s{i}", parameters.partitions, Strategy.QUALITY, 1.0, dice, turns=whole_state, asks=False)
+        for i, dice in enumerate(own)
+    ]
+    lost = []
+    for number in range(ROUNDS):
+        lost.append(_round(cluster, cores, k, rng) / (n * k))
+        progress((number + 1) / ROUNDS)
+    summary = {"requests": n * k, "conflict_fraction": float(np.mean(lost)), "formula": expected(n, k, idle)}
+    return Found({"conflict_fraction": lost}, summary, n * k * ROUNDS)
+
+
+def _round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.random.Generator) -> int:
+    queue = cluster.queues[0] = Queue(cluster.store)
+    for i in range(len(cores) * k):
+        cluster.submit(0, f"t{i}", 0.0)
+    plans = []
+    for core in cores:
+        core.on_tick(0)
+        while due := core.plan(place=False):
+            for p in due.read_nodes:
+                core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
+            for p in due.read:
+                core.on_snapshot(cluster.read(p, -1), 0.0)
+            core.hungry = False
+        core.on_took(Took(0, 0, queue.take_tasks(core.name, k)))
+        while core.in_hand and (plan := core.plan()).commit:
+            plans.append(plan)
+    lost = 0
+    for i in rng.permutation(len(plans)).tolist():
+        for p, claims in plans[i].commit.items():
+            verdicts = cluster.commit(p, claims, 0.0)
+            lost += sum(not verdict.won for verdict in verdicts)
+            for claim, verdict in zip(claims, verdicts, strict=True):
+                if verdict.won:
+                    cluster.start(0, claim, 0.0, 0.0)
+    cluster.finish_until(0.0)
+    return lost
+
+
+def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
+    """Each case against the formula: within 5 %; no conflict at all for one scheduler."""
+    return [
+        near(f"formula.{i}", f"{name}: conflicts per request", round(one["formula"]["mean"], 4),
+             one["conflict_fraction"]["mean"], 0.05 * one["formula"]["mean"])
+        for i, (name, one) in enumerate(summary.items())
+    ]  # fmt: skip
+
+
+def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+    """Formula and simulation, case by case."""
+    axes = figure.subplots()
+    figure.set_size_inches(8, 4)
+    names = [name.replace(" ", "\n") for name in summary]
+    bars(axes, names, [one["formula"]["mean"] for one in summary.values()], "0.7", -0.2, "formula")
+    bars(axes, names, [one["conflict_fraction"]["mean"] for one in summary.values()], "tab:blue", 0.2, "simulated")
+    axes.set_ylabel(f"conflicts per request, mean of {ROUNDS} rounds")
+    finish_axes(axes)

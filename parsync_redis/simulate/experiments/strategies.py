@@ -1,0 +1,156 @@
+"""Experiment 1, the paper's figure 4: three strategies, two groups of schedulers, three phases of load.
+
+Phase 1: both groups at part load; phase 2: A at full load; phase 3: both. Full load is 0.92 of what the slots carry,
+part load 0.75 of that; A has 0.6 of the schedulers. Left open by the paper and chosen here: 20 schedulers and
+partitions, a group shares one queue, a scheduler can decide 2 % more than its share of the full load (with nothing to
+spare any queue grows, also without conflicts), and the sharpness of the dice, see docs/decisions/0018.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ..claims import Check, below, between, first_at, mean_over, near, slope, total
+from ..parameters import Group, Parameters, Phase, SimStrategy
+from ..plots import COLOURS, finish_axes, line
+from ..runs import Run, run_phases
+
+TITLE = "Strategies: latency-first, quality-first and adaptive (the paper's figure 4)"
+DEFAULTS: Final[Mapping[str, Any]] = {"rate": 36_800.0, "amplifier": 1.02}
+PART: Final = 0.75
+SHARE_A: Final = 0.6
+WARM_S: Final = 10.0
+"""Seconds of a phase after which its load has settled: twice as long as a task runs."""
+
+SCORE_WHY: Final = "the dice that lose as few claims as the paper's quality-first prefer good slots less than it did"
+
+
+def groups(parameters: Parameters) -> list[Group]:
+    """A and B."""
+    of_a = round(SHARE_A * parameters.schedulers)
+    return [Group("A", of_a), Group("B", parameters.schedulers - of_a)]
+
+
+def phases(parameters: Parameters) -> list[Phase]:
+    """The paper's three phases."""
+    lengths = [30 * parameters.length, 30 * parameters.length, 37 * parameters.length]
+    return [Phase(f"phase {i + 1}", lengths[i], load) for i, load in enumerate([(PART, PART), (1.0, PART), (1.0, 1.0)])]
+
+
+def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
+    """One run a strategy; only the given one, if one is given."""
+    which = [parameters.strategy] if "strategy" in given else [s for s in SimStrategy if s.in_paper]
+    return [
+        Run(s.value, run_phases, parameters.with_(strategy=s), (groups(parameters), phases(parameters))) for s in which
+    ]
+
+
+def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
+    """The claims about each strategy that was run."""
+    one, two, three = (phase.length_s for phase in phases(parameters))
+    times = [(0.0, one), (one, one + two), (one + two, one + two + three)]
+    of_strategy = {"latency": _latency, "quality": _quality, "adaptive": _adaptive}
+    return [
+        check for name, by_group in series.items() if name in of_strategy
+        for check in of_strategy[name](by_group, summary[name], times, min(WARM_S, one / 3))
+    ]  # fmt: skip
+
+
+Times = Sequence[tuple[float, float]]
+
+
+def _latency(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
+    lost = [means["conflict_fraction"] or 0.0 for phase in summary.values() for means in phase.values()]
+    yield below("latency.conflicts", "latency-first: conflicts of the claims, the worst phase and group", "0", 0.01,
+                max(lost))  # fmt: skip
+    part, full = (_all(by_group, "delay_p50_s", times[i], warm_s) for i in (0, 2))
+    ratio = full / part if part and full else None
+    yield below("latency.ratio", "latency-first: p50 delay at full load / at part load", "1.28", 1.5, ratio)
+    growth = max((slope(table, "delay_p50_s", times[2][0] + warm_s, times[2][1]) or 0.0) for table in by_group.values())
+    yield below("latency.growth", "latency-first: growth of the delay at full load, s/s", "0", 0.005, growth)
+    yield from _utilisation("latency", by_group, times, warm_s, (0.69, 0.83, 0.92))
+    for i, paper in enumerate((0.0545, 0.0585, 0.07)):
+        yield near(f"latency.delay{i + 1}", f"latency-first: p50 delay in phase {i + 1}, s", paper,
+                   _all(by_group, "delay_p50_s", times[i], warm_s), paper / 2,
+                   "what a decision takes besides waiting is not known of the paper's schedulers")  # fmt: skip
+    yield from _scores("latency", by_group, times, warm_s, (10.25, 9.9, 9.67))
+
+
+def _quality(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
+    for group, i in (("A", 1), ("A", 2), ("B", 2)):
+        yield near(f"quality.slope{i + 1}{group}", f"quality-first: {group} at full load in phase {i + 1} falls "
+                   "behind, s/s", 0.167, slope(by_group[group], "delay_p50_s", times[i][0] + warm_s / 2, times[i][1]),
+                   0.05)  # fmt: skip
+    for group, end_s, paper in (("A", times[1][1], 5.2), ("A", times[2][1], 11.3), ("B", times[2][1], 6.5)):
+        yield near(f"quality.delay{group}{round(end_s)}", f"quality-first: delay of {group} at t={end_s:g}, s", paper,
+                   mean_over(by_group[group], "delay_p50_s", end_s - 2, end_s), 0.3 * paper)  # fmt: skip
+    yield below("quality.partB", "quality-first: delay of B, at part load in phase 2, s", "0.3", 0.35,
+                mean_over(by_group["B"], "delay_p50_s", times[1][0] + warm_s, times[1][1]))  # fmt: skip
+    yield from _utilisation("quality", by_group, times, warm_s, (0.69, 0.75, 0.77))
+    yield from _scores("quality", by_group, times, warm_s, (10.2, 10.1, 10.05))
+
+
+def _adaptive(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
+    there = first_at(by_group["A"], "delay_p50_s", 1.4, times[1][0])
+    yield near("adaptive.there", "adaptive: A, at full load from t=30, is at its plateau at t, s", 45.0, there, 5.0)
+    for group, i, begin_s in (("A", 1, times[1][1] - 1.5 * warm_s), ("A", 2, times[2][0]),
+                              ("B", 2, times[2][1] - 2.5 * warm_s)):  # fmt: skip
+        yield between(f"adaptive.plateau{i + 1}{group}", f"adaptive: plateau of {group}, overloaded in phase {i + 1}, "
+                      "s", 1.4, 1.75, mean_over(by_group[group], "delay_p50_s", begin_s, times[i][1]),
+                      "the hysteresis is ours: back to quality-first below 0.8 tau")  # fmt: skip
+    yield below("adaptive.partB", "adaptive: delay of B, at part load in phase 2, s", "0.15 to 0.2", 0.3,
+                mean_over(by_group["B"], "delay_p50_s", times[1][0], times[1][1]))  # fmt: skip
+    yield near("adaptive.thereB", "adaptive: B, at full load from t=60, is at its plateau at t, s", 72.0,
+               first_at(by_group["B"], "delay_p50_s", 1.4, times[2][0]), 5.0)  # fmt: skip
+    yield from _utilisation("adaptive", by_group, times, warm_s, (0.69, 0.80, 0.92))
+
+
+def _utilisation(
+    name: str, by_group: Mapping[str, Any], times: Times, warm_s: float, paper: Sequence[float]
+) -> Iterator[Check]:
+    both = total(by_group, "utilisation")
+    for i, value in enumerate(paper):
+        yield near(f"{name}.utilisation{i + 1}", f"{_SAID[name]}: utilisation in phase {i + 1}", value,
+                   mean_over(both, "utilisation", times[i][0] + warm_s, times[i][1]), 0.03)  # fmt: skip
+
+
+def _scores(
+    name: str, by_group: Mapping[str, Any], times: Times, warm_s: float, paper: Sequence[float]
+) -> Iterator[Check]:
+    for i, value in enumerate(paper):
+        yield near(f"{name}.score{i + 1}", f"{_SAID[name]}: mean score in phase {i + 1}", value,
+                   _all(by_group, "score_mean", times[i], warm_s), 0.15, SCORE_WHY)  # fmt: skip
+
+
+_SAID: Final = {"latency": "latency-first", "quality": "quality-first", "adaptive": "adaptive"}
+
+
+def _all(by_group: Mapping[str, Any], metric: str, times: tuple[float, float], warm_s: float) -> float | None:
+    """The mean of a metric over a settled phase and the groups, a group by what it placed."""
+    means = [mean_over(table, metric, times[0] + warm_s, times[1]) for table in by_group.values()]
+    placed = [mean_over(table, "placed", times[0] + warm_s, times[1]) or 0.0 for table in by_group.values()]
+    if None in means or not sum(placed):
+        return None
+    return sum((mean or 0.0) * weight for mean, weight in zip(means, placed, strict=True)) / sum(placed)
+
+
+def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+    """A column a strategy: delay, utilisation, score over time, group A and B."""
+    axes = figure.subplots(3, len(series), sharex=True, sharey="row", squeeze=False)
+    figure.set_size_inches(4.2 * len(series) + 0.6, 8)
+    borders = [phase.length_s for phase in phases(parameters)]
+    for column, (name, by_group) in enumerate(series.items()):
+        for group, table in by_group.items():
+            line(axes[0][column], table["delay_p50_s"], f"group {group}, p50", COLOURS[group])
+            line(axes[0][column], table["delay_p99_s"], f"group {group}, p99", COLOURS[group], style=":")
+            line(axes[2][column], table["score_mean"], f"group {group}", COLOURS[group])
+        both = total(by_group, "utilisation")["utilisation"]
+        line(axes[1][column], [None if value is None else 100 * value for value in both], "all", "black")
+        axes[0][column].set_title(_SAID.get(name, name))
+        for row in axes:
+            for border_s in (borders[0], borders[0] + borders[1]):
+                row[column].axvline(border_s, color="0.8", linewidth=1, zorder=0)
+        axes[2][column].set_xlabel("time, s")
+    axes[0][0].set_yscale("log")
+    for row, label in zip(axes, ("scheduling delay, s", "utilisation, %", "mean score of placements"), strict=True):
+        row[0].set_ylabel(label)
+        finish_axes(row[-1])
