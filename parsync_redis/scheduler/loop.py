@@ -41,9 +41,6 @@ FEW: Final = 4
 SETTLE_S: Final = 0.003
 """How long a won claim may wait to be settled along with other work."""
 
-DEAF_S: Final = 1.0
-"""The longest pause before it subscribes anew where that fails."""
-
 OBSERVE_S: Final = 0.25
 """How often a busy scheduler writes down its figures."""
 
@@ -80,7 +77,7 @@ class Ears:
         self._store, self._channels = store, (store.keys.tick, store.keys.own_channel(name))
         self._partitions = partitions
         self._pubsub: Any = None
-        self._patience = Patience(log, f"scheduler {name} hears nothing", DEAF_S)
+        self._patience = Patience(log, f"scheduler {name} hears nothing")
         self._again_s = 0.0
 
     def listen(self) -> None:

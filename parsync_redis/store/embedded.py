@@ -76,9 +76,10 @@ class EmbeddedServer:
         log_text = (self.folder / "server.log").read_text(errors="replace")
         raise ServerUnreachable(f"{self.program} did not start: {log_text.strip()[-500:]}")
 
-    def restart(self, kill: bool = False) -> None:
-        """Stops the server, by SIGKILL if `kill`, and starts it again on the same port and files."""
+    def restart(self, kill: bool = False, away_s: float = 0.0) -> None:
+        """Stops the server, by SIGKILL if `kill`, and starts it again after `away_s` on the same port and files."""
         self._end(signal.SIGKILL if kill else signal.SIGTERM)
+        time.sleep(away_s)
         self.process = self._start()
 
     def _end(self, how: int) -> None:

@@ -106,7 +106,7 @@ class Patience:
     who: whose trouble it is, the beginning of each line of the log.
     """
 
-    def __init__(self, log: logging.Logger, who: str, longest_s: float = 5.0) -> None:
+    def __init__(self, log: logging.Logger, who: str, longest_s: float = 1.0) -> None:
         self._log, self._who, self._longest_s = log, who, longest_s
         self._pause_s = 0.0
         self._said: type[Exception] | None = None

@@ -1,0 +1,138 @@
+"""A server that answers and does not do it now: each reason is one clear error, and what was asked for was not done."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from parsync_redis import ParsyncClient
+from parsync_redis.errors import ServerReadOnly, ServerUnreachable
+from parsync_redis.observe.audit import audit
+from parsync_redis.store import Store
+from parsync_redis.store.embedded import EmbeddedServer
+from tests.conftest import server_programs
+from tests.faults.rig import LEASE_S, Rig
+
+
+@pytest.fixture
+def own() -> Iterator[EmbeddedServer]:
+    """A server of this test's own: Redis, if it is there."""
+    program = list(server_programs().values())[-1]
+    with EmbeddedServer(program, options={"busy-reply-threshold": 100, "enable-debug-command": "yes"}) as server:
+        yield server
+
+
+@pytest.fixture
+def rig(own: EmbeddedServer) -> Iterator[Rig]:
+    """A cluster with a node; whatever happens to the server, it goes on afterwards."""
+    rig = Rig(own.url, "refusing")
+    rig.node("n1", 2)
+    yield rig
+    until_s = time.monotonic() + LEASE_S
+    try:
+        rig.wait(lambda: time.monotonic() > until_s, "a lease goes by")
+        rig.submit("after")
+        rig.wait(lambda: rig.done(["after"]), "it goes on by itself", working=True)
+        assert rig.incs["n1"] == 1, "nobody was given up"
+    finally:
+        rig.close()
+    assert not audit(rig.store)
+
+
+def client(rig: Rig, own: EmbeddedServer) -> ParsyncClient:
+    """A client that has met the server when all was well, and does not wait for long."""
+    made = ParsyncClient.from_url(own.url, "refusing")
+    made.check()
+    made.patience_s = 0.2
+    return made
+
+
+def test_a_replica(rig: Rig, own: EmbeddedServer) -> None:
+    admin: Any = rig.store.client
+    with client(rig, own) as asking:
+        admin.execute_command("REPLICAOF", "127.0.0.1", "1")  # nobody is there, so that its data stays
+        with pytest.raises(ServerReadOnly, match=r"is a read-only replica of 127\.0\.0\.1:1, nothing was done"):
+            asking.submit("job", id="a")
+        admin.execute_command("REPLICAOF", "NO", "ONE")
+        assert asking.status("a").state == "gone"
+
+
+def test_too_few_replicas(rig: Rig, own: EmbeddedServer) -> None:
+    admin: Any = rig.store.client
+    with client(rig, own) as asking:
+        admin.config_set("min-replicas-to-write", 1)
+        with pytest.raises(ServerReadOnly, match="takes no writes, nothing was done: it has fewer replicas in step"):
+            asking.submit("job", id="a")
+        admin.config_set("min-replicas-to-write", 0)
+        assert asking.status("a").state == "gone"
+
+
+def test_somebodys_endless_script(rig: Rig, own: EmbeddedServer) -> None:
+    with (
+        client(rig, own) as asking,
+        Store.from_url(own.url, "x").client as other,
+        Store.from_url(own.url, "x").client as end,
+    ):
+        endless = threading.Thread(target=lambda: _ignore(lambda: other.eval("while true do end", 0)))
+        endless.start()
+        try:
+            until_busy(end)
+            with pytest.raises(ServerUnreachable, match="does not serve now: a script of somebody runs for too long"):
+                asking.submit("job", id="a")
+        finally:
+            end.script_kill()
+            endless.join()
+
+
+def test_no_room_for_another_client(rig: Rig, own: EmbeddedServer) -> None:
+    admin: Any = rig.store.client
+    with client(rig, own) as asking:
+        asking.store.client.connection_pool.disconnect()
+        admin.config_set("maxclients", 1)
+        try:
+            with pytest.raises(ServerUnreachable, match="lets nobody in: max number of clients reached"):
+                asking.submit("job", id="a")
+        finally:
+            admin.config_set("maxclients", 1000)
+
+
+def test_a_server_that_loads_its_data(own: EmbeddedServer) -> None:
+    store = Store.from_url(own.url, "loads")
+    store.client.execute_command("CONFIG", "SET", "key-load-delay", "1000")
+    admin: Any = store.client
+    admin.mset({f"k{n}": "v" for n in range(1000)})
+    admin.execute_command("CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
+    admin.save()
+    other = Store.from_url(own.url, "loads")
+    loading = threading.Thread(target=lambda: _ignore(lambda: admin.execute_command("DEBUG", "RELOAD", "NOSAVE")))
+    loading.start()
+    deadline = time.monotonic() + 20
+    seen = ""
+    while not seen and time.monotonic() < deadline:
+        try:
+            other.run(other.commands.configure({}))
+        except ServerUnreachable as error:
+            seen = str(error)
+    admin.close()
+    loading.join()
+    assert "does not serve yet: it loads its data" in seen
+
+
+def _ignore(request: Any) -> None:
+    try:
+        request()
+    except Exception:
+        return
+
+
+def until_busy(client: Any) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            client.ping()
+        except Exception as error:
+            if "BUSY" in str(error):
+                return
+    pytest.fail("the server is not busy")
