@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
+from ..model.ids import readable
 from ..model.node import Node
 from ..model.task import FINAL, TaskState
 from ..store.store import Store
 from ..store.trouble import translate
 from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
-from .partition_audit import Held, PartitionState, audit_partition
+from .partition_audit import Held, PartitionState, audit_partition, number
 
 CHUNK: Final = 500
 _LEFT_OVER: Final = ("next_message", "next_name", "next_needs", "next_strategy", "next_due_ms", "next_expires_ms",
@@ -73,7 +74,7 @@ def _record(row: Sequence[bytes | None]) -> Record:
 def _leaks(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str, Record]) -> Iterator[str]:
     """A key lives for ever only if it is of the cluster's structure or of a task that has not ended."""
     structure = {"": CLUSTER_KINDS, "q0": QUEUE_KINDS}
-    dead = {id.decode() for id, _ in store.client.zscan_iter(store.keys.queue("dead"), count=CHUNK)}
+    dead = {readable(id) for id, _ in store.client.zscan_iter(store.keys.queue("dead"), count=CHUNK)}
     yield from (f"task {id} is listed as dead, but is {tasks.get(id, {}).get('state', 'gone')}"
                 for id in sorted(dead) if tasks.get(id, {}).get("state") != TaskState.DEAD)  # fmt: skip
     ttls = _pipelined(store, "TTL", ((key,) for key in keys))
@@ -96,11 +97,11 @@ def _leaks(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str
 def _queue(store: Store, tasks: Mapping[str, Record]) -> Iterator[str]:
     """The indexes say of each task what its record says; nothing of an attempt outlives it."""
     client: Any = store.client
-    orders = {id.decode(): score for id, score in client.zscan_iter(store.keys.queue("pending"), count=CHUNK)}
-    later = {id.decode() for id, _ in client.zscan_iter(store.keys.queue("later"), count=CHUNK)}
-    taken = {i.decode(): v.decode() for i, v in client.hscan_iter(store.keys.queue("taken"), count=CHUNK)}
-    placed = {i.decode(): v.decode() for i, v in client.hscan_iter(store.keys.queue("placed"), count=CHUNK)}
-    submitted = int(client.hget(store.keys.queue("meta"), "submitted") or 0)
+    orders = {readable(id): score for id, score in client.zscan_iter(store.keys.queue("pending"), count=CHUNK)}
+    later = {readable(id) for id, _ in client.zscan_iter(store.keys.queue("later"), count=CHUNK)}
+    taken = {readable(i): readable(v) for i, v in client.hscan_iter(store.keys.queue("taken"), count=CHUNK)}
+    placed = {readable(i): readable(v) for i, v in client.hscan_iter(store.keys.queue("placed"), count=CHUNK)}
+    submitted = number(readable(client.hget(store.keys.queue("meta"), "submitted") or b""))
     indexes: tuple[tuple[str, Iterable[str]], ...] = (
         ("pending", orders), ("later", later), ("taken", taken), ("placed", placed),
     )  # fmt: skip
@@ -127,7 +128,8 @@ def _queue(store: Store, tasks: Mapping[str, Record]) -> Iterator[str]:
 
 def _attempt(id: str, state: str, task: Record, submitted: int) -> Iterator[str]:
     match = _ATTEMPT.fullmatch(task.get("attempt", ""))
-    if not match or not 1 <= int(match[2]) <= submitted:
+    damaged = not match and state == TaskState.FAILED  # which is why it failed
+    if not damaged and (not match or not 1 <= int(match[2]) <= submitted):
         yield f"task {id} has an attempt that was never given out: {task.get('attempt')!r} of {submitted} submissions"
     if state != TaskState.RUNNING and (left := [field for field in _LEFT_OVER if field in task]):
         yield f"task {id} is {state}, but keeps {', '.join(left)} of a run"
@@ -156,6 +158,6 @@ def _partition(store: Store, number: int, keys: Mapping[str, tuple[str, str]]) -
         except ValueError as error:
             bad.append(str(error))
     inboxes = {rest[6:] for family, rest in keys.values() if family == f"p{number}" and rest.startswith("inbox:")}
-    lost = {name.decode() for name in client.sscan_iter(store.keys.partition(number, "lost"), count=CHUNK)}
+    lost = {readable(name) for name in client.sscan_iter(store.keys.partition(number, "lost"), count=CHUNK)}
     return PartitionState(number, texts("meta"), nodes, leases, client.get(store.keys.partition(number, "free")) or b"",
                           texts("left"), texts("alive"), lost, inboxes, bad)  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from ..model.needs import parse_bundle
+from ..model.needs import is_bundle, parse_bundle
 from ..model.node import Lease, Node
 
 
@@ -99,6 +99,15 @@ def _leases(state: PartitionState) -> Iterator[str]:
                 yield f"slot {name}/{slot} is led by {name}/{held.lead}, which has another lease"
 
 
+def number(text: str) -> int:
+    """A count as Redis has it; -1 for what is none, which no count is."""
+    return int(text) if text.isdecimal() and len(text) < 16 else 0 if not text else -1
+
+
+def _amounts_of(text: str) -> dict[str, int]:
+    return dict(parse_bundle(text).resources) if is_bundle(text) else {}
+
+
 def _who(lease: Lease) -> tuple[str, str, int]:
     return lease.task, lease.attempt, lease.inc
 
@@ -111,7 +120,7 @@ def _amounts(state: PartitionState) -> Iterator[str]:
             resource: amount - sum(amounts.get(resource, 0) for amounts in held)
             for resource, amount in node.offer.resources
         }
-        if dict(parse_bundle(state.left.get(name, "")).resources) != right:
+        if _amounts_of(state.left.get(name, "")) != right:
             yield f"node {name} has {state.left.get(name, '')!r} left, but by its leases {right}"
     yield from (f"amounts are left of {name}, which is no node" for name in state.left.keys() - state.nodes.keys())
 
@@ -121,7 +130,7 @@ def _nodes(state: PartitionState) -> Iterator[str]:
     for name, node in state.nodes.items():
         if state.alive.get(name, "").split(" ")[0] != f"inc={node.inc}":
             yield f"node {name} is at incarnation {node.inc}, its counter says {state.alive.get(name)!r}"
-        if node.inc > int(state.meta.get("inc", 0)):
+        if node.inc > number(state.meta.get("inc", "")):
             yield f"node {name} is at incarnation {node.inc}, the partition's highest is {state.meta.get('inc')}"
     for kind, names in (("a counter", state.alive.keys()), ("an inbox", state.inboxes)):
         yield from (f"there is {kind} of {name}, which is no node" for name in sorted(names - state.nodes.keys()))
@@ -131,5 +140,5 @@ def _counts(state: PartitionState) -> Iterator[str]:
     slots = sum(node.offer.slots for node in state.nodes.values())
     free = sum(byte.bit_count() for byte in state.bits)
     for field, right in (("slots", slots), ("free", free)):
-        if int(state.meta.get(field, 0)) != right:
+        if number(state.meta.get(field, "")) != right:
             yield f"meta says {field} {state.meta.get(field, 0)}, counted {right}"

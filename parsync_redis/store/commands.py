@@ -11,11 +11,12 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from ..model.claim import Claim, Verdict, Word
 from ..model.needs import is_bundle
 from ..model.node import Lease
-from ..model.task import Submission, Taken
+from ..model.task import Strategy, Submission, Taken
 from ..wire.keys import NUMBERS, TYPES, Keys
 from .scripts import Script, load
 
 T = TypeVar("T")
+_WISHES: Final = frozenset(Strategy)
 Reply = Any  # what a script answers: bytes, integers, lists of them
 
 Loss = Literal["", "unstarted", "recalled"]
@@ -186,7 +187,11 @@ class Commands:
 
         def read(reply: Reply) -> Took:
             rows = list(zip(*[map(_text, reply[2:])] * 5, strict=True))
-            tasks = [Taken(id, attempt, needs, wish, int(ready)) for id, attempt, needs, wish, ready in rows if attempt]
+            tasks = [
+                Taken(id, attempt, needs, wish if wish in _WISHES else "", int(ready))
+                for id, attempt, needs, wish, ready in rows
+                if attempt
+            ]
             failed = [(id, why) for id, attempt, why, *_ in rows if not attempt]
             return Took(int(reply[0]), int(reply[1]), tasks, failed)
 
