@@ -10,7 +10,6 @@ they share. What keeps a run to its slots and to the lease on this machine are t
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from ..store.cluster import ClusterConfig, join_cluster
 from ..store.commands import MAX_BATCH, Place
 from ..store.quarantine import mend_partition
 from ..store.store import Store
+from ..store.trouble import Patience
 from .fences import Fences, now_s
 from .homeward import Homeward
 from .runs import Key, Run, Runs
@@ -163,34 +163,38 @@ class Agent:
 
     def _renewing(self) -> None:
         store, config = self.store.again(), None
+        patience = Patience(log, f"node {self.spec.name}", self._pause_s / 2)
         while not self._stop.is_set():
-            late = False
+            pause_s = self._pause_s
             try:
                 if config is None and (config := self._join(store)) is not None:
-                    self._pause_s = config.lease_s / 5
+                    self._pause_s = pause_s = config.lease_s / 5
+                    patience = Patience(log, f"node {self.spec.name}", pause_s / 2)
                     _hurry(store, config.lease_s)
                 if config is not None:
                     if not self.inc:
                         self._register(store, config)
                     self._renew(store, config)
+                patience.well()
             except (ParsyncError, RedisError, OSError) as error:
-                late = True
-                log.warning("node %s: %s", self.spec.name, error)
+                pause_s = patience.pause_s(error)
             except Exception:
                 log.exception("node %s: unexpected", self.spec.name)  # whatever it is, the lease goes on being renewed
-            self._rest(self._pause_s * random.uniform(0.25, 0.5) if late else self._pause_s)
+            self._rest(pause_s)
 
     def _tending(self) -> None:
-        store = self.store.again()
+        store, patience = self.store.again(), Patience(log, f"node {self.spec.name}")
         while not self._stop.is_set():
+            pause_s = self._pause_s
             try:
                 if self.inc:
                     self._tend(store)
+                patience.well()
             except (ParsyncError, RedisError, OSError) as error:
-                log.warning("node %s: %s", self.spec.name, error)
+                pause_s = patience.pause_s(error)
             except Exception:
                 log.exception("node %s: unexpected", self.spec.name)  # a result backend's own error, say
-            self._rest(self._pause_s)
+            self._rest(pause_s)
 
     def _rest(self, pause_s: float) -> None:
         if self.leaving:
@@ -323,7 +327,12 @@ class Agent:
                 pipe.hmget(store.keys.task(run.place.task), "attempt", "cancel")
             rows = pipe.execute()
         for run, (attempt, how) in zip(runs, rows, strict=True):
-            if attempt and readable(attempt) == run.place.attempt and how and readable(how) not in ("after", run.ending):
+            if (
+                attempt
+                and readable(attempt) == run.place.attempt
+                and how
+                and readable(how) not in ("after", run.ending)
+            ):
                 run.ending = signal if (signal := readable(how)) in Signals.__members__ else "SIGTERM"
                 self.end_run(run.request, run.ending)
 

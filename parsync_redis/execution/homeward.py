@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import random
 import threading
 import time
 from contextlib import suppress
@@ -18,6 +17,7 @@ from redis.exceptions import RedisError
 from ..errors import ParsyncError
 from ..store.commands import MAX_BATCH
 from ..store.store import Store
+from ..store.trouble import Patience
 from .fences import Fences
 from .runs import Run, Runs
 
@@ -25,6 +25,8 @@ log = logging.getLogger("parsync.agent")
 
 LOOK_S = 0.2
 """How often a slot that was left occupied is looked at."""
+LAST_TRIES = 7
+"""How often a worker that stops asks a server that does not answer: for some three seconds."""
 PATIENCE_S = 1.0
 """Who was killed may take a moment to go: the operator is told of what lives for longer."""
 
@@ -37,6 +39,7 @@ class Homeward(threading.Thread):
         self._store, self._runs, self._fences = store, runs, fences or Fences()
         self._occupied: list[Run] = []
         self._ended: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._patience = Patience(log, "outcomes wait for the server")
         self._closing = False
 
     def bring(self, run: Run) -> None:
@@ -61,17 +64,18 @@ class Homeward(threading.Thread):
             self._persist(store, self._occupied + [run for run in some if run is not None])
 
     def _persist(self, store: Store, runs: list[Run]) -> None:
-        pause_s = 0.05
+        tries = 0
         while runs:
             try:
                 self._bring_home(store, runs)
+                self._patience.well()
                 return
             except (ParsyncError, RedisError, OSError) as error:
-                log.warning("%d outcomes wait for the server: %s", len(runs), error)
-                if self._closing and pause_s > 1:
+                tries += 1
+                pause_s = self._patience.pause_s(error)
+                if self._closing and tries >= LAST_TRIES:
                     return
-                time.sleep(random.uniform(0.5, 1.0) * pause_s)
-                pause_s = min(2 * pause_s, 5.0)
+                time.sleep(pause_s)
 
     def _bring_home(self, store: Store, runs: list[Run]) -> None:
         """Outcomes first, slots second, in one round trip: a slot that is free has no running task."""

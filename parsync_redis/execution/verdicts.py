@@ -13,6 +13,7 @@ from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
+from redis.exceptions import OutOfMemoryError
 
 from ..model.ids import readable
 from ..store.quarantine import quarantine
@@ -43,6 +44,10 @@ def announce_these(store: Store, app: Celery, entries: Iterable[bytes], send_eve
     """
     client: Any = store.client
     key, done = store.keys.queue("verdicts"), 0
+    try:
+        client.zadd(store.keys.queue("pending"), {"": 0}, xx=True)  # nothing, but refused by a server that is full:
+    except OutOfMemoryError:  # it would take no result, and what is taken from the list could not be put back
+        return done
     for entry in entries:
         if client.lrem(key, -1, entry) != 1:
             continue

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from celery import Celery
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerFull
+from parsync_redis.execution.verdicts import announce
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.observe.audit import audit
 from parsync_redis.store import Store
@@ -93,6 +95,20 @@ def test_a_task_of_a_new_kind_is_refused_though_old_answers_must_be_forgotten_fi
     with full(busy.store), pytest.raises(ServerFull):
         busy.submit("new", name="new")
     assert dump(busy.store) == before
+
+
+def test_a_verdict_waits_until_the_result_backend_on_that_server_takes_it(busy: Driver) -> None:
+    port = busy.store.address.rpartition(":")[2]
+    app = Celery("verdicts", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
+    app.task(print, name="work")
+    app.finalize()
+    assert busy.run(busy.commands.cancel("waits")) == ["cancelled"]
+    with full(busy.store):
+        assert announce(busy.store, app) == 0
+        assert busy.store.client.llen(busy.keys.queue("verdicts")) == 1
+    assert announce(busy.store, app) == 1
+    assert app.AsyncResult("waits").state == "REVOKED"
+    app.backend.client.close()
 
 
 def test_while_memory_is_full_work_ends_and_nobody_is_lost_and_then_all_goes_on(
