@@ -203,7 +203,8 @@ def test_a_task_that_has_expired_is_revoked_and_does_not_run(rig: Rig) -> None:
     result = rig.tasks.noted.apply_async(("expired",), expires=datetime.now(UTC) - timedelta(seconds=1))
     with pytest.raises(TaskRevokedError):
         get(result)
-    assert rig.until_state(result, "cancelled").starts == 1
+    assert rig.until_state(result, "cancelled").starts == 0
+    assert rig.status(result).why == "expired"
     assert not rig.marks("begin", "expired")
 
 
