@@ -100,7 +100,11 @@ def test_a_task_of_a_new_kind_is_refused_though_old_answers_must_be_forgotten_fi
 def test_a_verdict_waits_until_the_result_backend_on_that_server_takes_it(busy: Driver) -> None:
     port = busy.store.address.rpartition(":")[2]
     app = Celery("verdicts", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
-    app.task(print, name="work")
+
+    @app.task(name="work", shared=False)
+    def work() -> None:
+        """Never runs."""
+
     app.finalize()
     assert busy.run(busy.commands.cancel("waits")) == ["cancelled"]
     with full(busy.store):
