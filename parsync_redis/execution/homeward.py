@@ -78,7 +78,10 @@ class Homeward(threading.Thread):
                 time.sleep(pause_s)
 
     def _bring_home(self, store: Store, runs: list[Run]) -> None:
-        """Outcomes first, slots second, in one round trip: a slot that is free has no running task."""
+        """Outcomes first, slots second: a slot that is free has no running task.
+
+        In two round trips: of one, the second half may be executed and the first not, if the server lost its scripts.
+        """
         commands = store.commands
         free = [run for run in runs if self._fences.free(run.slots)]
         new = [run for run in runs if not run.told]
@@ -88,13 +91,13 @@ class Homeward(threading.Thread):
         calls += [commands.requeue(lost)] if lost else []
         recalled = [(run.place, "its node is drained") for run in new if run.outcome == "recalled"]
         calls += [commands.requeue(recalled, "recalled")] if recalled else []
-        for p in {run.place.partition for run in free}:
-            calls.append(commands.release(p, [run.place for run in free if run.place.partition == p]))
         for words in store.run_all(calls):
             if stale := words.count("stale"):
                 log.warning("%d outcomes came too late: their tasks were given to others", stale)
         for run in new:
             run.told = True
+        parts = {run.place.partition for run in free}
+        store.run_all([commands.release(p, [r.place for r in free if r.place.partition == p]) for p in parts])
         self._runs.drop(free)
         self._occupied = [run for run in runs if all(run is not other for other in free)]
         for run in self._occupied:

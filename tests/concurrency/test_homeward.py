@@ -1,0 +1,39 @@
+"""The way home of an outcome: no slot is free before its task's outcome is known, whatever the server forgets meanwhile."""
+
+import pytest
+
+from parsync_redis.errors import ServerUnreachable
+from parsync_redis.execution.homeward import Homeward
+from parsync_redis.execution.runs import Run, Runs
+from parsync_redis.store import Store
+from parsync_redis.store.commands import ALL
+from tests.lua.driver import Driver
+
+
+@pytest.mark.one_server(0)
+def test_a_server_that_lost_the_script_of_the_outcome_only_frees_no_slot(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive, runs = Driver(store), Runs()
+    drive.node()
+    drive.submit("a")
+    run = Run(drive.held("a", drive.take()["a"]), outcome="succeeded")
+    assert drive.start(run.place) == "ok"
+    assert runs.enter(run)
+    home = Homeward(store, runs)
+    store.client.script_flush()
+    store.client.script_load(next(script.text for script in ALL if script.verb == "release"))
+
+    def gone() -> None:
+        raise ServerUnreachable("it went away before the scripts were there again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "load_scripts", gone)
+        with pytest.raises(ServerUnreachable):
+            home._bring_home(store, [run])
+    assert drive.state("a") == "running"
+    assert drive.hash("slots"), "the slot of a running task was freed"
+    home._bring_home(store, [run])
+    assert drive.state("a") == "succeeded"
+    assert not drive.hash("slots")
+    assert len(runs) == 0
