@@ -10,7 +10,7 @@
 --- @include arguments
 --- @include clock
 --- @include queue
-local bad = bad_count('cancel', 6, 4)
+local bad = bad_count('cancel', 6, 4) or bad_retention(ARGV[2])
 if bad then return bad end
 local pending, later, taken, placed, verdicts, key = unpack(KEYS)
 local id, retention_s, why, how = unpack(ARGV)

@@ -11,7 +11,7 @@
 --- @include arguments
 --- @include clock
 --- @include queue
-local bad = bad_count('expire', 6, 2)
+local bad = bad_count('expire', 6, 2) or bad_retention(ARGV[1]) or bad_number('limit', ARGV[2], 0, 1000)
 if bad then return bad end
 local pending, later, taken, verdicts, expires, prefix = unpack(KEYS)
 local retention_s, limit, now, expired = ARGV[1], tonumber(ARGV[2]), now_ms(), {}

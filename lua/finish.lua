@@ -12,7 +12,7 @@
 --- @include queue
 local meta, pending, later, placed, verdicts = unpack(KEYS, 1, 5)
 local count, channel, retention_s = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
-local bad = bad_count('finish', 5 + count, 3 + 7 * count)
+local bad = bad_count('finish', 5 + count, 3 + 7 * count) or bad_retention(ARGV[3])
 if bad then return bad end
 local known = {succeeded = true, failed = true, cancelled = true, again = true}
 for i = 1, count do

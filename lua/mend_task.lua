@@ -9,7 +9,7 @@
 -- COMPLEXITY: O(log pending)
 --- @include arguments
 --- @include queue
-local bad = bad_count('mend_task', 6, 3)
+local bad = bad_count('mend_task', 6, 3) or bad_retention(ARGV[2])
 if bad then return bad end
 local pending, later, taken, placed, verdicts, key = unpack(KEYS)
 local id, retention_s, why = unpack(ARGV)

@@ -9,7 +9,7 @@
 -- COMPLEXITY: O(1)
 --- @include arguments
 --- @include clock
-local bad = bad_count('note_loss', 1, 2)
+local bad = bad_count('note_loss', 1, 2) or bad_number('keep_s', ARGV[2], 1, 31536000)
 if bad then return bad end
 local losses, seen, keep_s = KEYS[1], ARGV[1], ARGV[2]
 redis.call('HDEL', losses, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015

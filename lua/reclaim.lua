@@ -9,7 +9,7 @@
 -- COMPLEXITY: O(span)
 --- @include arguments
 --- @include bits
-local bad = bad_count('reclaim', 6, 4)
+local bad = bad_count('reclaim', 6, 4) or bad_number('limit', ARGV[4], 0, 10000)
 if bad then return bad end
 local meta, slots, free, nodes, alive, lost = unpack(KEYS)
 local name, inc, moved, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

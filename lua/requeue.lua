@@ -14,7 +14,8 @@
 --- @include queue
 local meta, pending, later, taken, placed, verdicts, dead, prefix = unpack(KEYS, 1, 8)
 local count, channel, retention_s, max_starts = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3], tonumber(ARGV[4])
-local bad = bad_count('requeue', 8 + count, 4 + 7 * count)
+local bad = bad_count('requeue', 8 + count, 4 + 7 * count) or bad_retention(ARGV[3])
+  or bad_number('max_starts', ARGV[4], 1, 1e6)
 if bad then return bad end
 local now, idle, back, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}
 

@@ -13,9 +13,11 @@
 --- @include clock
 --- @include fits
 --- @include queue
+--- @include submission
 local meta, pending, later, shapes, feasible, names, expires = unpack(KEYS, 1, 7)
 local count, channel = tonumber(ARGV[1]) or 0, ARGV[2]
 local bad = bad_count('submit', 7 + count, 2 + 10 * count)
+for at = 2, bad and 0 or 1 + 10 * count, 10 do bad = bad or bad_submission(unpack(ARGV, at + 1, at + 10)) end
 if bad then return bad end
 
 local function judge(name, needs)

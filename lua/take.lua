@@ -12,13 +12,10 @@
 -- COMPLEXITY: O(limit * log pending)
 --- @include arguments
 --- @include queue
-local bad = bad_count('take', 6, 4)
+local bad = bad_count('take', 6, 4) or bad_number('limit', ARGV[2], 0, 1000) or bad_retention(ARGV[4])
 if bad then return bad end
 local _, pending, later, taken, verdicts, prefix = unpack(KEYS)
 local scheduler, limit, salt, retention_s = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-if not (limit and limit >= 0 and limit <= 1000 and limit % 1 == 0) then
-  return redis.error_reply('PSARGS take: limit is from 0 to 1000')
-end
 local now = now_ms()
 redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015
 

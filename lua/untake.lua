@@ -13,6 +13,7 @@
 local pending, later, taken = unpack(KEYS, 1, 3)
 local count, scheduler, delay_ms = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
 local bad = bad_count('untake', 3 + count, 3 + 3 * count)
+  or (ARGV[3] ~= '' and bad_number('delay_ms', ARGV[3], 0, 1e12))
 if bad then return bad end
 local due = delay_ms ~= '' and string.format('%.0f', now_ms() + delay_ms) or nil
 local replies = {}

@@ -29,3 +29,13 @@ local function bad_count(verb, keys, argv)
     if bad then return bad end
   end
 end
+
+-- bad_number: the error reply for an argument that is not a whole number from low to high, or nil.
+local function bad_number(what, text, low, high)
+  local number = #text < 16 and string.find(text, '^%-?%d+$') and tonumber(text)
+  if number and number >= low and number <= high then return nil end
+  return redis.error_reply(string.format('PSARGS %s is a whole number from %.0f to %.0f', what, low, high))
+end
+
+-- bad_retention: the error reply for a retention that is no number of seconds up to a year, or nil.
+local function bad_retention(text) return bad_number('retention_s', text, 1, 31536000) end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from celery import bootsteps
@@ -12,8 +13,11 @@ from kombu import Consumer, Queue
 from kombu.exceptions import ContentDisallowed, DecodeError
 from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
+from redis.exceptions import RedisError, ResponseError
 
-from ..wire.message import open_envelope
+from ..store.quarantine import quarantine
+from ..store.trouble import is_damage
+from ..wire.message import open_envelope, why_no_doorbell
 from .request import watch
 from .runs import Run
 
@@ -27,6 +31,31 @@ class Delivered(Message):
         """Nothing."""
 
     reject = requeue = ack
+
+
+def only_doorbells(channel: Any, damaged: Callable[[str, bytes | None], None]) -> None:
+    """Keeps what is no doorbell from a channel that consumes inboxes only: `damaged` is told why, and the bytes (None: it is no list).
+
+    kombu decodes what it has popped before anybody could look at it, and what it cannot decode ends the worker. So what
+    is popped is looked at here; for kombu it is then as if nothing had come.
+    """
+    client = channel.client
+    parse = client.parse_response
+
+    def parse_response(connection: Any, command: str, **options: Any) -> Any:
+        try:
+            reply = parse(connection, command, **options)
+        except ResponseError as error:
+            if not is_damage(error):
+                raise
+            damaged(f"the inbox cannot be read: {error}", None)
+            return None
+        if command != "BRPOP" or not reply or not (why := why_no_doorbell(reply[1])):
+            return reply
+        damaged(why, reply[1])
+        return None
+
+    client.parse_response = parse_response
 
 
 class Inbox(bootsteps.ConsumerStep):
@@ -71,6 +100,7 @@ class Inbox(bootsteps.ConsumerStep):
 
     def get_consumers(self, channel: Any) -> list[Any]:
         """One, of the inbox, without acknowledgements."""
+        only_doorbells(channel, self._on_damaged)
         queue = Queue(self.queue, routing_key=self.queue, no_ack=True)
         return [Consumer(channel, queues=[queue], no_ack=True, on_message=self._on_doorbell, accept=["json"])]
 
@@ -88,16 +118,19 @@ class Inbox(bootsteps.ConsumerStep):
     # -- doorbells ---------------------------------------------------------------------------------------------------
 
     def _on_doorbell(self, message: Any) -> None:
-        headers = message.headers or {}
-        try:
-            if headers.get("task") != "parsync.doorbell":
-                raise ValueError("no doorbell")
-            answer = self.agent.answer(headers)
-        except (KeyError, ValueError, TypeError):
-            log.error("a message that is no doorbell was in the inbox, and is dropped: %r", headers)
-            return
+        answer = self.agent.answer(message.headers)
         if answer is not None:
             self._deliver(message.channel, *answer)
+
+    def _on_damaged(self, why: str, data: bytes | None) -> None:
+        """Something that is no doorbell was in the inbox; an inbox that is no list is deleted: leases ring again."""
+        store = self.agent.store
+        quarantine(store, self.queue, why, data or b"")
+        if data is None:
+            try:
+                store.client.delete(self.queue)
+            except (RedisError, OSError) as error:
+                log.warning("the inbox %s cannot be deleted: %s", self.queue, error)
 
     def _deliver(self, channel: Any, run: Run, message: bytes) -> None:
         """Hands a task to Celery as if its message had come from a queue.
@@ -119,6 +152,7 @@ class Inbox(bootsteps.ConsumerStep):
             delivered = make(payload, channel=channel, accept=accept)
             strategy = self._strategy(headers.get("task"))
             if strategy is None:
+                run.flaw = f"its worker knows no task {headers.get('task')!r:.80}"
                 consumer.on_unknown_task(None, delivered, KeyError(headers.get("task")))
                 self.agent.ended(run, "failed")
                 return
@@ -126,10 +160,10 @@ class Inbox(bootsteps.ConsumerStep):
         except (InvalidTaskError, ContentDisallowed, DecodeError) as error:
             if delivered is not None:
                 consumer.on_invalid_task(None, delivered, error)
-            self._failed(run, error)
+            self._failed(run, error, message)
         except Exception as error:
             log.error("the message of task %s cannot be run: %r", place.task, error, exc_info=True)
-            self._failed(run, error)
+            self._failed(run, error, message)
 
     def _strategy(self, name: Any) -> Any:
         """How Celery takes a task of that name, None if it knows none; a task may be younger than the worker."""
@@ -139,8 +173,10 @@ class Inbox(bootsteps.ConsumerStep):
             consumer.strategies[name] = task.start_strategy(consumer.app, consumer)
         return consumer.strategies.get(name)
 
-    def _failed(self, run: Run, error: Exception) -> None:
-        """The task failed before it ran: whoever waits for its result is told."""
+    def _failed(self, run: Run, error: Exception, message: bytes) -> None:
+        """The task failed before it ran, because of its message: whoever waits for its result is told."""
+        run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
+        quarantine(self.agent.store, self.agent.store.keys.task(run.place.task), run.flaw, message)
         try:
             id = run.place.task
             self.consumer.app.backend.mark_as_failure(id, InvalidTaskError(str(error)), request=Context(id=id))

@@ -51,6 +51,11 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
 @pytest.fixture
 def busy(drive: Driver) -> Driver:
     """A cluster in which each of `calls` would change something."""
+    return busy_cluster(drive)
+
+
+def busy_cluster(drive: Driver) -> Driver:
+    """Makes that cluster."""
     drive.node("n1", 2, {"gpu": 1})
     drive.bring(TaskState.RUNNING, "a")
     drive.held("a", "1@1", needs="slots=1 gpu=1")

@@ -1,0 +1,222 @@
+"""Damaged and foreign messages and records: nobody dies of them, they are put away, and their tasks end. Promise 10."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from parsync_redis.store import quarantine
+from parsync_redis.store.store import Store
+
+from .conftest import Rig
+
+pytestmark = pytest.mark.serial
+GET_S = 20
+
+
+@pytest.fixture(scope="module")
+def rig(new_rig: Callable[..., Rig]) -> Rig:
+    """A scheduler and two nodes, which must live through all of it."""
+    rig = new_rig()
+    rig.schedulers(1)
+    rig.worker("n1", slots=2, pool="threads", labels={"at": "n1"})
+    rig.worker("n2", slots=2)
+    return rig
+
+
+@pytest.fixture(autouse=True)
+def alive(rig: Rig) -> Iterator[None]:
+    """Whatever a test has damaged: the same processes go on, and place and run a task on each node."""
+    pids = {name: rig.pid(name) for name in rig.stack.processes}
+    quarantine.clear(rig.store)
+    yield
+    assert set(rig.stack.alive()) == set(pids), rig.stack.alive()
+    results = [
+        rig.tasks.where.apply_async(parsync={"require": {"at": "n1"}}),
+        *(rig.tasks.where.delay() for _ in range(4)),
+    ]
+    assert all(result.get(timeout=GET_S)["node"] for result in results)
+    rig.until_idle()
+
+
+def on_n1(**more: Any) -> dict[str, Any]:
+    return {"parsync": {"require": {"at": "n1"}, **more}}
+
+
+def inbox(rig: Rig, node: str = "n1") -> str:
+    return rig.store.keys.inbox(rig.node(node).partition, node)
+
+
+def whys(rig: Rig) -> list[str]:
+    return [f"{entry.where} {entry.why}" for entry in quarantine.entries(rig.store)]
+
+
+def celery_message(task: str, body: bytes | str, content_type: str = "application/json", **headers: Any) -> bytes:
+    packed = base64.b64encode(body if isinstance(body, bytes) else body.encode()).decode()
+    properties = {"delivery_tag": "t", "body_encoding": "base64", "delivery_info": {"exchange": "", "routing_key": "x"}}
+    headers = {"lang": "py", "task": task, "id": "x", "root_id": "x", "parent_id": None, "group": None, **headers}
+    return json.dumps({"body": packed, "content-encoding": "utf-8", "content-type": content_type, "headers": headers,
+                       "properties": properties}).encode()  # fmt: skip
+
+
+WHERE = "tests.acceptance.app.where"
+ARGS = '[[], {}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
+DOORBELL = {"task": "parsync.doorbell", "id": "a", "attempt": "1@1", "slot": 0, "slots": "0", "inc": 1, "since": 1}
+MESSAGES = {
+    "not json": b"not json",
+    "a number": b"42",
+    "a list": b"[]",
+    "an object": b"{}",
+    "no properties": b'{"body": "", "headers": {}, "content-type": "application/json"}',
+    "no delivery_tag": b'{"body": "", "headers": {}, "properties": {}, "content-type": "application/json"}',
+    "bad base64": celery_message(WHERE, ARGS).replace(base64.b64encode(ARGS.encode())[:20], b"%%%"),
+    "pickle": celery_message(WHERE, b"\x80\x04N.", "application/x-python-serialize"),
+    "an unknown task": celery_message("no.such.task", ARGS),
+    "bad args": celery_message(WHERE, '"args"'),
+    "100,000 deep": b"[" * 100_000,
+    "a 5,000-digit number": b'{"body": ' + b"9" * 5000 + b"}",
+    "a foreign Celery message": celery_message(WHERE, ARGS),
+    "not UTF-8": b"\xff\xfe\x00",
+    "nothing": b"",
+    "a garbled doorbell": json.dumps(
+        {"body": "", "headers": {**DOORBELL, "slot": "x"}, "properties": {"delivery_tag": "a"}}
+    ).encode(),
+}  # fmt: skip
+
+
+def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
+    rig.redis.lpush(inbox(rig), *MESSAGES.values())
+    rig.until(lambda: len(whys(rig)) >= len(MESSAGES), "each is in quarantine")
+    found = {entry.data: entry for entry in quarantine.entries(rig.store)}
+    for name, message in MESSAGES.items():
+        entry = found[message[: quarantine.MOST_BYTES]]
+        assert (entry.where, entry.size) == (inbox(rig), len(message)), name
+    assert "not a doorbell: int 42" in found[b"42"].why
+    assert "a message of task 'no.such.task'" in found[MESSAGES["an unknown task"][: quarantine.MOST_BYTES]].why
+    assert rig.lines("n1").count("see `parsync quarantine`") >= len(MESSAGES)
+    assert "Unrecoverable error" not in rig.lines("n1")
+    assert "Connection to broker lost" not in rig.lines("n1")
+
+
+def test_an_inbox_that_is_no_list_is_deleted_and_its_doorbells_ring_again(rig: Rig) -> None:
+    rig.redis.set(inbox(rig), "x")
+    assert rig.tasks.where.apply_async(**on_n1()).get(timeout=GET_S)["node"] == "n1"
+    assert any("cannot be read" in why or "another type" in why for why in whys(rig))
+
+
+@pytest.mark.parametrize("message", [b"", b"\xff{", b"[" * 100_000, MESSAGES["pickle"], MESSAGES["bad args"], b"7"])
+def test_a_task_whose_message_cannot_be_run_fails_and_says_why(rig: Rig, message: bytes) -> None:
+    id = rig.client.submit(WHERE, countdown=0.4)
+    rig.redis.hset(rig.store.keys.task(id), "message", message)
+    found = rig.until_state(id, "failed")
+    assert "its message cannot be run" in found.why
+    assert f"{rig.store.keys.task(id)} {found.why}" in whys(rig)
+    rig.until_idle()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("attempt", "x"), ("attempt", b"\xff"), ("needs", "slots=x"), ("needs", "")]
+)
+def test_a_task_whose_record_cannot_be_run_fails_and_says_why(rig: Rig, field: str, value: Any) -> None:
+    id = rig.client.submit(WHERE, countdown=0.4)
+    rig.redis.hset(rig.store.keys.task(id), field, value)
+    assert rig.until_state(id, "failed").why == f"its record is damaged: {field}"
+    rig.until(lambda: any(rig.store.keys.task(id) in why for why in whys(rig)), "it is in quarantine")
+
+
+@pytest.mark.parametrize(("field", "value"), [("order", "x"), ("starts", "x"), ("priority", "?"), ("strategy", "best"),
+                                              ("ready_ms", "soon"), ("submitted_ms", b"\xff")])  # fmt: skip
+def test_a_field_that_no_run_rests_on_may_be_damaged(rig: Rig, field: str, value: Any) -> None:
+    id = rig.client.submit(WHERE, countdown=0.4)
+    rig.redis.hset(rig.store.keys.task(id), field, value)
+    rig.until_state(id, "succeeded")
+
+
+@pytest.mark.parametrize("kind", ["nodes", "alive", "left", "slots"])
+def test_a_garbled_line_of_a_partition_is_mended(rig: Rig, kind: str) -> None:
+    result = rig.tasks.gated.apply_async((f"held {kind}".replace(" ", "-"),), **on_n1())
+    rig.until(lambda: rig.marks("held", f"held-{kind}"), "a task holds a slot")
+    key = rig.store.keys.partition(rig.node("n1").partition, kind)
+    for text in (b"\xff\xfe", b"up inc=3", b"inc=1 moved=x"):
+        fields = rig.redis.hkeys(key) or [b"n1"]
+        rig.redis.hset(key, fields[0], text)
+        if kind == "left":  # it is looked at when the partition is read
+            rig.tasks.where.apply_async(**on_n1()).get(timeout=GET_S)
+        rig.until(lambda text=text: text not in rig.redis.hvals(key), f"{text!r} in {kind} is gone")  # type: ignore[misc]
+    rig.open()
+    assert result.get(timeout=GET_S)
+    rig.until_state(result, "succeeded")
+
+
+@pytest.mark.parametrize("kind", ["meta", "free", "left", "alive", "lost", "slots", "nodes"])
+def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str) -> None:
+    store, p = rig.store, rig.node("n1").partition
+    key = store.keys.partition(p, kind)
+    rig.redis.delete(key)
+    rig.redis.set(key, "x") if kind != "free" else rig.redis.lpush(key, "x")
+    assert rig.tasks.where.apply_async(**on_n1(wait_for_capacity=True)).get(timeout=GET_S)["node"] == "n1"
+    rig.until(lambda: any(key in why for why in whys(rig)), f"{key} is in quarantine")
+
+
+@pytest.mark.parametrize("kind", ["feasible", "verdicts", "names"])
+def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(rig: Rig, kind: str) -> None:
+    store: Store = rig.store
+    rig.redis.delete(store.keys.queue(kind))
+    rig.redis.zadd(store.keys.queue(kind), {"x": 1})
+    id = rig.client.submit(WHERE, countdown=600) if kind == "verdicts" else ""
+    if id:
+        assert quarantine.mend(store, [store.keys.queue(kind)])
+        assert rig.client.cancel(id) == "cancelled"
+    else:
+        assert quarantine.mend(store, [store.keys.queue(kind)])
+
+
+@pytest.mark.parametrize("kind", ["schedulers", "keeper", "stats"])
+def test_a_key_of_the_cluster_of_another_type_is_made_anew(rig: Rig, kind: str) -> None:
+    keys = rig.store.keys
+    name = rig.client.store.hash(keys.shared("schedulers")).popitem()[0]
+    key = keys.stats(name) if kind == "stats" else keys.shared(kind)
+    rig.redis.delete(key)
+    rig.redis.set(key, "x")
+    rig.until(lambda: rig.redis.type(key) == b"hash", f"{kind} is a hash again")
+    rig.until(lambda: any(key in why for why in whys(rig)), f"{key} is in quarantine")
+
+
+@pytest.mark.parametrize(("kind", "field", "text"), [("schedulers", "ghost", "x"), ("schedulers", b"\xff", "1"), ("keeper", "holder", "x"),
+                                                     ("dealt", "node:n1", "x")])  # fmt: skip
+def test_a_garbled_line_of_the_cluster_is_lived_with(rig: Rig, kind: str, field: Any, text: str) -> None:
+    rig.redis.hset(rig.store.keys.shared(kind), field, text)
+    if kind != "dealt":
+        rig.until(lambda: rig.redis.hget(rig.store.keys.shared(kind), field) != text.encode(), "it is gone")
+
+
+@pytest.mark.parametrize("index", ["taken", "placed"])
+@pytest.mark.parametrize("text", [b"x", b"\xff"])
+def test_a_garbled_line_of_an_index_strands_no_task(rig: Rig, index: str, text: bytes) -> None:
+    key = rig.store.keys.queue(index)
+    result = rig.tasks.gated.apply_async(("line",), **on_n1())
+    rig.until(lambda: rig.marks("held", "line"), "it runs")
+    if index == "placed":
+        rig.redis.hset(key, str(result), text)
+    rig.redis.hset(key, "a-stranger", text)
+    rig.until(lambda: rig.redis.hget(key, "a-stranger") is None, "the stranger is gone")
+    rig.open()
+    rig.until_state(result, "succeeded")
+
+
+@pytest.mark.parametrize("field", ["node", "slot", "inc", "state", "attempt"])
+def test_a_running_task_whose_record_is_garbled_ends_and_its_slot_is_free(rig: Rig, field: str) -> None:
+    result = rig.tasks.gated.apply_async((f"run-{field}",), **on_n1())
+    rig.until(lambda: rig.marks("held", f"run-{field}"), "it runs")
+    rig.redis.hset(rig.store.keys.task(str(result)), field, b"\xff?")
+    rig.open()
+    rig.until_state(result, *(["failed"] if field == "attempt" else ["succeeded", "failed"]))
+    rig.until_idle()
+
+
+def test_a_verdict_that_is_none_is_put_away(rig: Rig) -> None:
+    rig.redis.lpush(rig.store.keys.queue("verdicts"), b"\xff", b"x", b"id lost why")
+    rig.until(lambda: rig.redis.llen(rig.store.keys.queue("verdicts")) == 0, "they are gone")
+    assert sum(rig.store.keys.queue("verdicts") in why for why in whys(rig)) == 3

@@ -1,0 +1,141 @@
+"""Every script, with every argument made wrong and every key of another type: all or nothing. Promise 9.
+
+A call that is answered by an error or a refusal leaves the dump of every key as it was; the same call again, well
+formed, leaves the state as after its first time.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+from redis.exceptions import ResponseError
+
+from parsync_redis.store import Call, Store
+from parsync_redis.store.commands import ALL
+from parsync_redis.wire.keys import TYPES
+from tests.lua.driver import Driver, dump
+from tests.lua.test_refusals import busy_cluster, calls
+
+pytestmark = pytest.mark.unaudited
+
+MALFORMED: list[bytes | str] = [
+    "", "0", "-1", "1", "2", "1.5", "99", str(2**53), str(2**53 + 1), "1e14", "1e308", "1e999", "-1e14", "nan",
+    "inf", "0x10",
+    "x" * 65_536, "a\0b", b"\xff\xfe", "a b", "{x}", "n1/0", "1,2", ",", "slots=1", "slots=99999999999", "gpu=1", "yes",
+]  # fmt: skip
+SOME = 8 if settings.default.max_examples < 100 else 1
+"""In the quick run a script meets every eighth field only, another script the others."""
+
+REFUSALS = {
+    "none", "stale", "gone", "conflict", "short", "changed", "infeasible", "unknown", "refused", "superseded", "lapsed",
+    "waiting", "held", "up", "sound", "exists", "moved",
+}  # fmt: skip
+"""Words of a reply that say that nothing was done."""
+
+
+@pytest.fixture
+def fresh(store: Store) -> Callable[[], Driver]:
+    """Makes the busy cluster anew."""
+
+    def make() -> Driver:
+        store.client.flushall()
+        return busy_cluster(Driver(store))
+
+    return make
+
+
+def send(drive: Driver, call: Call[Any]) -> Any:
+    """What the server replies to a call, as it is; an error is a value."""
+    text = call.script.text
+    try:
+        return drive.store.client.eval(text, len(call.keys), *call.keys, *call.args)
+    except ResponseError as error:
+        return error
+
+
+def refused(reply: Any) -> bool:
+    """Whether nothing may have been written: an error, or one word that says so."""
+    if isinstance(reply, Exception):
+        return True
+    words = reply if isinstance(reply, list) else [reply]
+    first = words[0] if words else None
+    return len(words) <= 2 and isinstance(first, bytes) and first.decode(errors="replace") in REFUSALS
+
+
+def check(drive: Driver, call: Call[Any]) -> None:
+    before = dump(drive.store)
+    reply = send(drive, call)
+    assert "BUSY" not in str(reply)
+    if refused(reply):
+        assert dump(drive.store) == before, (
+            f"{call.script.verb} {call.args!r:.300} replied {reply!r:.300}, and changed keys"
+        )
+
+
+@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver], verb: str) -> None:
+    count = len(calls(fresh())[verb].args)
+    if not count:
+        return
+
+    @seed(1)
+    @settings(max_examples=max(4 * count, settings.default.max_examples if SOME == 1 else 0))
+    @given(st.integers(0, count - 1), st.sampled_from(MALFORMED))
+    def one(at: int, value: bytes | str) -> None:
+        drive = fresh()
+        call = calls(drive)[verb]
+        args = list(call.args)
+        args[at] = value
+        check(drive, replace(call, args=args))
+
+    one()
+
+
+@pytest.mark.parametrize("verb", [script.verb for script in ALL if script.verb not in ("discard", "mend_partition")])
+def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callable[[], Driver], verb: str) -> None:
+    for at, key in enumerate(calls(fresh())[verb].keys):
+        if key.endswith(":"):
+            continue  # the prefix of the task records is no key
+        drive = fresh()
+        call = calls(drive)[verb]
+        name = call.script.keys[min(at, len(call.script.keys) - 1)].rstrip("*")
+        client: Any = drive.store.client
+        client.delete(key)
+        client.lpush(key, "x") if TYPES[name] != "list" else client.set(key, "x")
+        before = dump(drive.store)
+        reply = send(drive, call)
+        assert isinstance(reply, ResponseError), f"{verb} took {key} as it was: {reply!r}"
+        assert f"PSRECORD {key} is a" in str(reply)
+        assert dump(drive.store) == before
+
+
+@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+def test_garbled_records_are_no_error_half_way(fresh: Callable[[], Driver], verb: str) -> None:
+    """Each field of each hash in turn is garbage: the script refuses without a trace, or does something whole."""
+    client: Any = fresh().store.client
+    fields = sorted((key, field) for key in client.scan_iter(_type="HASH") for field in client.hkeys(key))
+    first = [script.verb for script in ALL].index(verb)
+    for at, (key, field) in list(enumerate(fields))[first % SOME :: SOME]:
+        drive = fresh()
+        drive.store.client.hset(key, field, MALFORMED[at * 7 % len(MALFORMED)])
+        check(drive, calls(drive)[verb])
+
+
+TWICE_THE_SAME = {
+    "submit", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "commit", "release",
+    "reclaim", "forget_node", "configure", "deal_node", "discard", "mend_partition", "mend_task", "ring",
+}  # fmt: skip
+"""Verbs whose repeat changes nothing; the others count (renew, take) or are new each time (register_node)."""
+
+
+@pytest.mark.parametrize("verb", sorted(TWICE_THE_SAME))
+def test_a_repeat_leaves_the_state_as_it_was_after_the_first(fresh: Callable[[], Driver], verb: str) -> None:
+    drive = fresh()
+    call = calls(drive)[verb]
+    assert not isinstance(send(drive, call), Exception)
+    after = dump(drive.store)
+    assert not isinstance(send(drive, call), Exception)
+    assert dump(drive.store) == after
