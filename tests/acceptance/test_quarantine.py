@@ -184,8 +184,15 @@ def test_a_key_of_the_cluster_of_another_type_is_made_anew(rig: Rig, kind: str) 
     rig.until(lambda: any(key in why for why in whys(rig)), f"{key} is in quarantine")
 
 
-@pytest.mark.parametrize(("kind", "field", "text"), [("schedulers", "ghost", "x"), ("schedulers", b"\xff", "1"), ("keeper", "holder", "x"),
-                                                     ("dealt", "node:n1", "x")])  # fmt: skip
+LINES = [
+    ("schedulers", "ghost", "x"),
+    ("schedulers", b"\xff", "1"),
+    ("keeper", "holder", "x"),
+    ("dealt", "node:n1", "x"),
+]
+
+
+@pytest.mark.parametrize(("kind", "field", "text"), LINES)
 def test_a_garbled_line_of_the_cluster_is_lived_with(rig: Rig, kind: str, field: Any, text: str) -> None:
     rig.redis.hset(rig.store.keys.shared(kind), field, text)
     if kind != "dealt":
