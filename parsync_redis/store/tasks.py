@@ -48,8 +48,7 @@ def _ids(store: Store, state: TaskState | None, limit: int) -> Iterator[list[str
         for kind in ("pending", "later"):
             yield [readable(id) for id in pipe(store, [("zrange", keys.queue(kind), 0, limit - 1)])[0]]
     if state in (None, TaskState.DEAD):
-        dead = ("zrange", keys.queue("dead"), 0, limit - 1, True)
-        yield [readable(id) for id in pipe(store, [dead])[0]]
+        yield [readable(id) for id in reversed(pipe(store, [("zrange", keys.queue("dead"), -limit, -1)])[0])]
     if state is None or state in FINAL - {TaskState.DEAD}:
         try:
             for names in _scan(store, "scan", None):

@@ -142,6 +142,8 @@ def test_the_viewers_commands_list_everything_under_way(site: Site):
                 done = site.parsync(Role.VIEWER, *line.split(), "--json")
                 assert done.returncode == 0, done.stderr
                 assert json.loads(done.stdout)
+            for words in (("dead", "list"), ("tasks", "--state", "dead")):
+                assert site.parsync(Role.VIEWER, *words).returncode == 0
             assert site.guarded.denials() == []
             every = site.parsync(Role.VIEWER, "tasks")
             assert every.returncode == 0
@@ -171,8 +173,8 @@ def test_a_viewer_that_may_scan_lists_final_tasks_and_audits(site: Site):
     ("role", "words"),
     [
         (Role.VIEWER, ("submit", "tiles.ping")), (Role.VIEWER, ("cancel", "t1")), (Role.VIEWER, ("drain", "n1")),
-        (Role.VIEWER, ("tasks", "--state", "dead")), (Role.CLIENT, ("drain", "n1")), (Role.CLIENT, ("schedulers",)),
-        (Role.CLIENT, ("scheduler",)), (Role.VIEWER, ("scheduler",)),
+        (Role.VIEWER, ("tasks", "--state", "failed")), (Role.VIEWER, ("dead", "requeue", "t1")),
+        (Role.CLIENT, ("drain", "n1")), (Role.CLIENT, ("schedulers",)), (Role.CLIENT, ("scheduler",)), (Role.VIEWER, ("scheduler",)),
     ],
 )  # fmt: skip
 def test_what_a_login_may_not_do_is_one_line_at_once(site: Site, role: Role, words: tuple[str, ...]):
