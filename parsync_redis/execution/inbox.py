@@ -13,7 +13,7 @@ from kombu import Consumer, Queue
 from kombu.exceptions import ContentDisallowed, DecodeError
 from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from ..store.quarantine import quarantine
 from ..store.trouble import is_damage
@@ -67,6 +67,8 @@ class Inbox(bootsteps.ConsumerStep):
     def __init__(self, consumer: Any, **kwargs: Any) -> None:
         self.agent: Any = getattr(consumer.controller, "parsync_agent", None)
         self.enabled = self.agent is not None
+        if self.enabled:  # kombu writes when it connects: what passes is no reason to end a worker, as Celery would
+            consumer.connection_errors += (OutOfMemoryError, ReadOnlyError)
         self.consumer = consumer
         self.queue = ""
         self.consumers: Any = None

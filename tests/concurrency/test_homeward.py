@@ -1,4 +1,4 @@
-"""The way home of an outcome: no slot is free before its task's outcome is known, whatever the server forgets meanwhile."""
+"""The way home of an outcome: no slot is free before its task's outcome is known, whatever the server forgets."""
 
 import pytest
 

@@ -30,7 +30,11 @@ def consumer() -> Any:
     agent.ended = lambda run, outcome: agent.told.append((run.place.task, outcome))
     controller = SimpleNamespace(parsync_agent=agent)
     return SimpleNamespace(
-        controller=controller, connection=None, pool=SimpleNamespace(flush=lambda: None), task_buckets={}
+        controller=controller,
+        connection=None,
+        connection_errors=(),
+        pool=SimpleNamespace(flush=lambda: None),
+        task_buckets={},
     )
 
 

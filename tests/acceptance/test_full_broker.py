@@ -1,0 +1,45 @@
+"""A worker that comes while the server's memory is full waits until there is room, and is a node then.
+
+Kombu writes when it connects; Celery takes the refusal for the end of everything if nobody says that it passes.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from parsync_redis import ParsyncClient
+from parsync_redis.cli.stack import LocalStack
+
+from .conftest import APP, CLUSTER, ROOT
+
+pytestmark = pytest.mark.serial
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[LocalStack]:
+    with LocalStack(CLUSTER, logs=tmp_path, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}) as stack:
+        stack.server()
+        yield stack
+
+
+def until(fact: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 25
+    while not fact():
+        assert time.monotonic() < deadline, f"not seen: {what}"
+        time.sleep(0.05)
+
+
+def test_a_worker_outlives_full_memory_when_it_connects(stack: LocalStack) -> None:
+    stack.scheduler(1, lease_s=2, partitions=2, gap_s=0.1)
+    with ParsyncClient.from_url(str(stack.url), CLUSTER) as client:
+        redis = client.store.client
+        until(lambda: redis.exists(client.store.keys.shared("schedulers")), "a scheduler")
+        redis.config_set("maxmemory", 1)
+        stack.worker(APP, "n1", slots=1)
+        refused = "Trying to reconnect"
+        until(lambda: refused in "\n".join(stack.processes["n1"].lines), "the refusal of what kombu writes")
+        redis.config_set("maxmemory", 0)
+        until(lambda: [node.state for node in client.nodes()] == ["up"], "the worker is a node")
+        assert client.wait([client.submit("tests.acceptance.app.add", [1, 2])], timeout=20)
