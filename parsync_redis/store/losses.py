@@ -36,7 +36,7 @@ def read_lines(lines: Mapping[str, str]) -> list[Loss]:
     """The fields of the key as losses; a line that is none is passed over."""
     found = []
     for line, at in lines.items():
-        by, *words = line.split()
-        if at.isdecimal() and all("=" in word for word in words):
+        by, *words = line.split() or [""]
+        if words and at.isdecimal() and all("=" in word for word in words):
             found.append(Loss(int(at), by, tuple(word.replace("=", " ").replace("->", " -> ") for word in words)))
     return sorted(found, key=lambda loss: -loss.at_ms)

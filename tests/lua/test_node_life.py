@@ -24,6 +24,7 @@ def test_only_the_present_process_while_it_is_not_given_up_renews(drive: Driver)
     drive.node("n1")
     drive.node("n1")
     assert drive.unchanged_by(drive.commands.renew(0, "n1", 1)) == ["superseded", "2"]
+    assert drive.unchanged_by(drive.commands.renew(0, "n1", 3)) == ["lapsed"], "the server forgot its registration"
     drive.lose("n1", 2)
     assert drive.unchanged_by(drive.commands.renew(0, "n1", 2)) == ["lapsed"]
 

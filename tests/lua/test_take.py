@@ -33,6 +33,15 @@ def test_every_take_is_an_attempt_that_was_never_given_out_before(drive: Driver)
         drive.run(drive.commands.untake("s1", [("a", attempt, "")]))
 
 
+def test_what_the_taker_drew_ends_the_attempt_and_counts_nothing(drive: Driver):
+    drive.submit("a")
+    for number, salt in ((1, ".482913"), (2, ""), (3, ".7")):
+        (task,) = drive.run(drive.commands.take("s1", 1, salt)).tasks
+        assert task.attempt == f"{number}@1{salt}"
+        assert drive.start(drive.place("a", f"{number}@1.8")) == "refused", "another take's"
+        drive.run(drive.commands.untake("s1", [("a", task.attempt, "")]))
+
+
 def test_a_delayed_task_is_taken_when_it_is_due_at_its_place_in_the_order(drive: Driver):
     drive.submit("b")
     drive.submit("first", {"priority": 9}, delay_ms=0)

@@ -179,11 +179,11 @@ class SideBySide(RuleBasedStateMachine):
         next = Submission(id, "f", b"next", TaskOptions.of(options), delay, attempt, expiry)
         self.both(self.commands.submit([next]))
 
-    @rule(scheduler=SCHEDULERS, limit=st.sampled_from([1, 2, 10, 10]))
-    def take(self, scheduler, limit):
+    @rule(scheduler=SCHEDULERS, limit=st.sampled_from([1, 2, 10, 10]), salt=st.sampled_from(["", ".1", ".482913"]))
+    def take(self, scheduler, limit, salt=""):
         if any(due < NEVER_MS for due in self.reference.queue.later.values()):
             limit = 10  # which of several that fell due in one millisecond goes first is not told
-        took = self.both(self.commands.take(scheduler, limit))
+        took = self.both(self.commands.take(scheduler, limit, salt))
         self.attempts += [(scheduler, task.id, task.attempt) for task in took.tasks]
 
     @rule(data=st.data(), scheduler=SCHEDULERS, delay=DELAYS, whatever=st.booleans(), why=WHY)

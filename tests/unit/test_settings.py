@@ -122,3 +122,21 @@ def test_each_difference_from_the_running_cluster_is_named():
 
 def test_another_layout_of_scripts_is_a_difference():
     assert "scripts of layout 2" in find_differences({**RUNNING, "scripts": "2"}, Settings.load())[0]
+
+
+@pytest.mark.parametrize(
+    "url", ["sentinel://h", "sentinel://?service=m", "sentinel://h:x/0?service=m", "sentinel://h/zero?service=m"]
+)
+def test_an_address_of_sentinels_names_hosts_and_a_service(url):
+    with pytest.raises(InvalidInput, match=r"sentinel://HOST:PORT,HOST:PORT/DB\?service=NAME"):
+        Settings.load(url=url)
+    assert Settings.load(url="sentinel://h,i:2/1?service=m").url == "sentinel://h,i:2/1?service=m"
+
+
+def test_the_password_of_a_service_is_in_a_file_and_is_the_servers(tmp_path):
+    (tmp_path / "password").write_text("p@w\n")
+    for url, complete in (
+        ("sentinel://h,i/1?service=m", "sentinel://:p%40w@h,i/1?service=m"),
+        ("sentinel://u@h;sentinel://u@i?service=m", "sentinel://u:p%40w@h;sentinel://u@i?service=m"),
+    ):
+        assert Settings.load(url=url, password_file=tmp_path / "password").url == complete

@@ -56,6 +56,7 @@ class Task:
     order: int
     life: int  # the number of its submission: with `number` the fence
     number: int = 0
+    salt: str = ""
     state: TaskState = PENDING
     starts: int = 0
     scheduler: str | None = None
@@ -72,7 +73,7 @@ class Task:
     @property
     def attempt(self) -> str:
         """The fence as text."""
-        return f"{self.number}@{self.life}"
+        return f"{self.number}@{self.life}{self.salt}"
 
     def at(self, attempt: str, seat: Seat) -> bool:
         """Whether this attempt is the task's, and there."""
@@ -158,11 +159,11 @@ class Queue:
 
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
         """The first pending tasks become one scheduler's, each with its next attempt; what has expired ends."""
-        taken = self.take_tasks(args[0], int(args[1]), args[3])
+        taken = self.take_tasks(args[0], int(args[1]), args[3], args[2])
         reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms))]
         return [len(self.pending), str(self.world.now_ms), *reply]
 
-    def take_tasks(self, scheduler: str, limit: int, retention_s: str = "0") -> list[Taken]:
+    def take_tasks(self, scheduler: str, limit: int, retention_s: str = "0", salt: str = "") -> list[Taken]:
         """Take: up to `limit` tasks, the first in order first."""
         now, taken = self.world.now_ms, list[Taken]()
         if self.later:
@@ -181,7 +182,7 @@ class Queue:
             if self._expired(task):
                 self._end(id, task, "cancelled", "expired", retention_s, True)
                 continue
-            task.state, task.number, task.scheduler = TAKEN, task.number + 1, scheduler
+            task.state, task.number, task.salt, task.scheduler = TAKEN, task.number + 1, salt, scheduler
             task.times["taken"] = now
             taken.append(Taken(id, task.attempt, task.job.needs, task.job.strategy, task.times["ready"]))
         return taken
