@@ -45,6 +45,14 @@ class Bench:
         self.client, self.workers, self.slots, self.stop = client, workers, slots, stop
         self.app = bench.make_app(client.settings.url, client.settings.cluster)
 
+    def until_heard(self) -> None:
+        """Waits until every worker answers: it is a node a moment before it listens to remote control."""
+        deadline, count = time.monotonic() + PATIENCE_S, len(self.workers)
+        while (heard := len(self.app.control.ping(timeout=1, limit=count))) < count:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{heard} of {count} workers answer after {PATIENCE_S:g} s")
+            self.pause(POLL_S)
+
     def open(self, system: str) -> None:
         """Lets the workers run what waits for them."""
         if system == "plain":

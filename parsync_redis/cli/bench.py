@@ -94,6 +94,7 @@ def _workers(stack: LocalStack, count: int, slots: int, stop: Event) -> "Iterato
                 raise Stopped
             waited_s += 0.1
         one = Bench(client, names, slots, stop)
+        one.until_heard()
         one.close("parsync")
         yield one
     for name in names:
