@@ -126,6 +126,16 @@ def test_a_start_that_was_recalled_does_not_count(drive: Driver):
     assert drive.record("a")["starts"] == "0", "it had not started"
 
 
+def test_a_task_whose_last_start_was_recalled_is_not_dead(drive: Driver):
+    drive.submit("a")
+    for _ in range(drive.commands.max_starts - 1):
+        assert lose(drive) == "pending"
+    place = drive.place("a", drive.take()["a"])
+    drive.start(place)
+    assert drive.requeue(place, "its node is drained", "recalled") == "pending"
+    assert drive.record("a")["starts"] == str(drive.commands.max_starts - 1)
+
+
 def test_a_recalled_run_whose_cancel_was_asked_for_ends(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
     drive.run(drive.commands.cancel("a"))

@@ -121,6 +121,14 @@ def test_a_new_keeper_judges_nobody_for_a_lease(rounds: Rounds) -> None:
     assert rounds.drive.state("a") == "placed"
 
 
+def test_after_a_restart_of_the_server_nobody_is_judged_for_a_lease(rounds: Rounds) -> None:
+    rounds.place("a")
+    rounds.go(LEASE_S)
+    rounds.keeper.reset()
+    rounds.go(LEASE_S)
+    assert rounds.drive.state("a") == "placed"
+
+
 def test_a_keeper_that_slept_begins_anew(rounds: Rounds) -> None:
     rounds.place("a")
     rounds.go(LEASE_S / 2)
