@@ -333,7 +333,7 @@ def test_each_listing_is_json_with_stable_keys(parsync):
     status = json.loads(parsync("status", "t1", "--json"))
     assert list(status) == [
         "id", "state", "name", "attempt", "starts", "partition", "node", "slot", "scheduler", "needs", "priority",
-        "strategy", "why", "cancel_asked", "times",
+        "strategy", "why", "cancel_asked", "times", "expires_ms", "story",
     ]  # fmt: skip
     assert json.loads(parsync("tasks", "--json")) == [status]
     assert [list(node) for node in json.loads(parsync("nodes", "--json"))] == [
@@ -350,6 +350,7 @@ def test_each_listing_is_json_with_stable_keys(parsync):
             "resources",
             "left",
             "labels",
+            "note",
         ]
     ] * 2
     partitions = json.loads(parsync("partitions", "--json"))
@@ -368,7 +369,10 @@ def test_tables_show_what_is_there(parsync):
     assert "gpu_model:a100" in parsync("nodes")
     assert "spread, (max - min) / mean: slots 67%, mean score 160%, gpu_model:a100 200%" in parsync("partitions")
     assert parsync("cancel", "t1", "nobody", code=1) == "t1 cancelled\nnobody is gone already\n"
-    assert parsync("drain", "n1") == "n1 draining: 0 of 4 slots held, 0 open to tasks\n"
+    assert parsync("drain", "n1") == "n1 draining (no deadline): 0 of 4 slots held, 0 open to tasks\n"
+    soon = parsync("drain", "n1", "--deadline", "1.5m", "--reason", "a new disk")
+    assert soon == "n1 draining (deadline_s=90: a new disk): 0 of 4 slots held, 0 open to tasks\n"
+    assert "deadline_s=90: a new disk" in parsync("nodes")
     assert parsync("undrain", "n1") == "n1 up: 0 of 4 slots held, 4 open to tasks\n"
 
 
