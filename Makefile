@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit bench-celery chaos chaos-many chaos-mutants chaos-throughput soak compose-test wheel lock clean
+.PHONY: help demo test lint unit bench-celery chaos chaos-many chaos-mutants chaos-throughput soak fuzz compose-test wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -48,11 +48,14 @@ chaos-many: $(STAMP) ## N seeded schedules of faults against a real server, from
 chaos-mutants: $(STAMP) ## plants bugs in scripts and functions and shows that each is found (N=2000 SEED=1)
 	@$(BIN)/python -m tests.chaos mutants -n $(or $(N),2000) --seed $(or $(SEED),1) $(ARGS)
 
-chaos-throughput: $(STAMP) ## tasks/s with a worker and a scheduler killed every 10 s / undisturbed; and how soon tasks move
+chaos-throughput: $(STAMP) ## tasks/s with a worker and a scheduler killed every 10 s / undisturbed; how soon tasks move
 	@$(BIN)/python -m tests.chaos.real throughput --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
 
 soak: $(STAMP) ## memory of all processes at 70 % load, and how much it grew after the first third (MINUTES=20)
 	@$(BIN)/python -m tests.chaos.real soak --minutes $(or $(MINUTES),20) --seed $(or $(SEED),1) $(ARGS)
+
+fuzz: $(STAMP) ## CASES of odd input to every public entry, from SEED (CASES=100000 SEED=1)
+	@$(BIN)/python -m tests.fuzz --cases $(or $(CASES),100000) --seed $(or $(SEED),1) $(ARGS)
 
 compose-test: $(STAMP) ## docker compose up with 3 schedulers and 4 workers, 200 tasks from the host, down
 	@$(BIN)/python tests/compose/run.py $(ARGS)

@@ -65,7 +65,7 @@ def main() -> int:
     storm.add_argument("--rate", type=float, default=12.0, help="tasks a second")
     storm.set_defaults(do=run)
     pace = verbs.add_parser("throughput", help="tasks a second while processes are killed / undisturbed")
-    pace.add_argument("--seconds", type=float, default=60, help="of each of its three phases")
+    pace.add_argument("--seconds", type=float, default=60, help="of each of its four phases")
     pace.set_defaults(do=run_throughput)
     long = verbs.add_parser("soak", help="memory at seventy in a hundred of what it can do")
     long.add_argument("--minutes", type=float, default=20)

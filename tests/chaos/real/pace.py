@@ -15,7 +15,7 @@ from typing import Any
 
 from .app import TICKS
 from .history import Run, read_ticks
-from .play import Field, Say, at_work, percentiles
+from .play import Field, Say, at_work, events_of, first_after, percentiles
 from .stack import LEASE_S, WORKERS, Member, Stack, session
 
 TASK_S = 0.1
@@ -51,11 +51,11 @@ def _finished(field: Field, seconds: float) -> Iterator[float]:
 
 
 def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Three phases: undisturbed; a worker and a scheduler killed every ten seconds; at six tenths of the slots, with
-    longer tasks, a worker killed every three leases and away for two and a half.
+    """Four phases: undisturbed; a worker and a scheduler killed every ten seconds; at six tenths of the slots, with
+    longer tasks, a worker killed every three leases and away for two and a half; the server killed every three leases.
 
     seconds: of each. The ratio of the first two, in tasks a second, and how many leases it took in the third until what
-    ran on the killed node ran again.
+    ran on the killed node ran again; and in the fourth the seconds from when the server was there again to a placement.
     """
     dice, rates = random.Random(seed), dict[str, float]()
     with at_work(Stack(folder, seed), rate=1e6, window=80, make=_short, cancels=0.0) as field:
@@ -71,6 +71,7 @@ def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, A
         for _ in _finished(field, 5.0):
             pass
         kills = _killing(field, seconds, ("n",), 3 * LEASE_S, 2.5 * LEASE_S, dice, say)
+        ups = _restarting(field, seconds)
         field.stop_clients()
         deadline = time.monotonic() + 60
         while field.book.open and time.monotonic() < deadline:
@@ -79,10 +80,12 @@ def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, A
         lost = len(field.book.open)
     with (folder / TICKS).open(encoding="utf-8") as lines:
         moved = moved_after(kills, read_ticks(lines))
+    events = list(events_of(folder))
     return {
         "seed": seed, "undisturbed": round(rates["undisturbed"], 1), "killed": round(rates["killed"], 1),
         "ratio": round(rates["killed"] / rates["undisturbed"], 3), "lost": lost, "kills": len(kills),
         "moved_leases": percentiles([seconds / LEASE_S for seconds in moved]),
+        "first_placement_s": percentiles([wait for up_s in ups if (wait := first_after(up_s, events)) is not None]),
     }  # fmt: skip
 
 
@@ -111,6 +114,17 @@ def _killing(
     for _, member in back:
         member.busy = False
     return kills
+
+
+def _restarting(field: Field, seconds: float) -> list[float]:
+    """Kills the server every three leases, and starts it at once; when it was there again."""
+    ups, next_s = list[float](), time.monotonic()
+    for now_s in _finished(field, seconds):
+        if now_s >= next_s:
+            next_s += 3 * LEASE_S
+            field.stack.server.restart(kill=True)
+            ups.append(time.monotonic())
+    return ups
 
 
 def moved_after(kills: list[Kill], runs: list[Run]) -> list[float]:
