@@ -151,12 +151,14 @@ class Scheduler:
 
     def run(self, stop: threading.Event) -> None:
         """Runs until `stop` is set; then gives back what it has taken and leaves."""
-        self._enter()
-        self.membership.start()
-        log.info("scheduler %s runs in cluster %s", self.name, self.store.keys.cluster)
-        trouble = False
+        entered = trouble = False
         while not stop.is_set():
             try:
+                if not entered:
+                    self._enter()
+                    self.membership.start()
+                    entered = True
+                    log.info("scheduler %s runs in cluster %s", self.name, self.store.keys.cluster)
                 if trouble:
                     self._recover()
                     trouble = False
@@ -164,7 +166,8 @@ class Scheduler:
             except (ParsyncError, RedisError, OSError) as error:
                 trouble = True
                 stop.wait(self._patience.pause_s(error))
-        self._leave()
+        if entered:
+            self._leave()
 
     def _enter(self) -> None:
         self.membership.renew()
