@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from .errors import InvalidInput, ServerReadOnly, ServerUnreachable
-from .model.ids import check_name
+from .model.ids import check_name, shown
 from .model.node import drain_note
 from .model.task import FINAL, Submission, TaskState, TaskStatus
 from .model.views import Evenness, NodeView, PartitionView, measure_evenness
@@ -242,7 +242,7 @@ class ParsyncClient:
         if reply[0] == "gone":
             known = [node.name for node in self.nodes()]
             there_are = f"there are {', '.join(known[:20])}" if known else "no node is registered"
-            raise InvalidInput(f"no node {name!r}: {there_are}")
+            raise InvalidInput(f"no node {shown(name)}: {there_are}")
         return next(node for node in self.nodes() if node.name == name)
 
     # -- life --------------------------------------------------------------------------------------------------------

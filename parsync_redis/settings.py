@@ -23,7 +23,7 @@ from pydantic_settings import (
 )
 
 from .errors import InvalidInput
-from .model.ids import check_name
+from .model.ids import check_name, shown
 from .model.task import Strategy
 from .store.sentinel import SCHEME, parse_service
 from .store.store import safe_url
@@ -182,5 +182,5 @@ def _sentence(error: dict[str, Any], flags: dict[str, Any], path: Path | None) -
         source = f" (from {variable})"
     else:
         source = f" (from {path})"
-    shown = safe_url(value) if isinstance(value, str) else value
-    return f"setting {name}={shown!r}{source} is not valid: it must be {_RIGHT[name]}"
+    said = shown(safe_url(value) if isinstance(value, str) else value)
+    return f"setting {name}={said}{source} is not valid: it must be {_RIGHT[name]}"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, UnknownTask
-from .model.ids import check_name
+from .model.ids import check_name, shown
 from .model.limits import MAX_BATCH_BYTES
 from .model.task import CELERY_OPTIONS, DEFAULT_OPTIONS, Submission, TaskOptions
 from .placement.infeasible import explain_infeasible
@@ -28,7 +28,7 @@ def parse_item(item: Item | Sequence[Any]) -> Item:
         return item
     if isinstance(item, (tuple, list)) and 1 <= len(item) <= 3:
         return dict(zip(("name", "args", "kwargs"), item, strict=False))
-    raise InvalidInput(f"{item!r:.80} is not a task: it must be (name, args, kwargs) or a mapping with these keys")
+    raise InvalidInput(f"{shown(item)} is not a task: it must be (name, args, kwargs) or a mapping with these keys")
 
 
 def make_submission(item: Item) -> Submission:
@@ -46,7 +46,7 @@ def make_submission(item: Item) -> Submission:
     task_options: dict[str, Any] = {option: rest.pop(option) for option in TASK_OPTIONS if option in rest}
     for option in rest:
         if option not in CELERY_OPTIONS:
-            raise InvalidInput(f"unknown option {option!r}: known are {', '.join(ITEM_KEYS[3:])}")
+            raise InvalidInput(f"unknown option {shown(option)}: known are {', '.join(ITEM_KEYS[3:])}")
     options = TaskOptions.of(task_options) if task_options else DEFAULT_OPTIONS
     celery_options = {option: value for option, value in rest.items() if value is not None}
     message = make_message(name, args, kwargs, id, **celery_options)
@@ -66,7 +66,7 @@ def _delay_ms(countdown: object) -> int | None:
     if countdown is None:
         return None
     if not isinstance(countdown, (int, float)) or isinstance(countdown, bool) or not 0 <= countdown <= 1e9:
-        raise InvalidInput(f"countdown={countdown!r} is not valid: it must be a number of seconds from 0 to 1e9")
+        raise InvalidInput(f"countdown={shown(countdown)} is not valid: it must be a number of seconds from 0 to 1e9")
     return round(countdown * 1000) or None
 
 
@@ -90,7 +90,7 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
     if word == "infeasible":
         why = explain_infeasible(task.options.needs, read_offers(store))
         return Infeasible(f"{why} (task {task.name}; wait_for_capacity=True would let it wait)")
-    return BrokenContract(f"submit: answered {word!r} for task {task.id}")
+    return BrokenContract(f"submit: answered {shown(word)} for task {task.id}")
 
 
 def explain_unknown(name: str, known: Sequence[str]) -> str:
@@ -99,4 +99,4 @@ def explain_unknown(name: str, known: Sequence[str]) -> str:
     close = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"no node knows a task {name!r}{hint} known are {', '.join(names[:_SHOWN])}{more}"
+    return f"no node knows a task {shown(name)}{hint} known are {', '.join(names[:_SHOWN])}{more}"

@@ -22,6 +22,7 @@ from kombu.utils.functional import maybe_list
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput
+from ..model.ids import shown
 from ..model.needs import parse_bundle
 from ..model.task import Submission, TaskOptions
 from ..settings import Settings
@@ -102,7 +103,9 @@ class Parsync:
             if options is None or isinstance(options, bool):
                 continue
             if not isinstance(options, Mapping):
-                raise InvalidInput(f"parsync={options!r} of task {name} is not valid: it must be a dict, True or False")
+                raise InvalidInput(
+                    f"parsync={shown(options)} of task {name} is not valid: it must be a dict, True or False"
+                )
             merged.update(options)
         return merged
 
@@ -176,7 +179,9 @@ def signal_name(signal: Any) -> str:
     try:
         return Signals(signals.signum(signal)).name
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise InvalidInput(f"signal={signal!r} is not valid: it must be a name like SIGTERM, or a number") from None
+        raise InvalidInput(
+            f"signal={shown(signal)} is not valid: it must be a name like SIGTERM, or a number"
+        ) from None
 
 
 def broker_address(connection: Any) -> str | None:

@@ -22,9 +22,19 @@ def readable(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
+def shown(value: object) -> str:
+    """A value as an error shows it: on one line, not too long, whatever it is."""
+    try:
+        text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    except Exception:
+        text = f"a {type(value).__name__} that cannot be shown"  # nested too deep, or a repr of its own that fails
+    text = " ".join(text.split("\n"))
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
 def check_name(kind: str, value: object) -> str:
     """Returns `value` if it is a well-formed name of that kind; raises InvalidInput saying what would be."""
     pattern, rule = _RULES[kind]
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise InvalidInput(f"{kind} {value!r} is not valid: it must be {rule}")
+        raise InvalidInput(f"{kind} {shown(value)} is not valid: it must be {rule}")
     return value

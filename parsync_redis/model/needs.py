@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from ..errors import InvalidInput
-from .ids import check_name
+from .ids import check_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
 
 MAX_AMOUNT: Final = 2**53 - 1
@@ -38,7 +38,7 @@ def parse_amount(name: str, value: object) -> int:
     if amount is None or not 0 <= amount <= MAX_AMOUNT:
         units = " ".join(unit for unit in _UNITS if unit)
         raise InvalidInput(
-            f"resource {name}={value!r} is not an amount: it must be a whole number from 0 to 2^53-1, "
+            f"resource {name}={shown(value)} is not an amount: it must be a whole number from 0 to 2^53-1, "
             f"or a number with one of the units {units}"
         )
     return amount
@@ -47,7 +47,7 @@ def parse_amount(name: str, value: object) -> int:
 def check_slots(value: object) -> int:
     """The number of slots as given; raises InvalidInput unless it is a whole number from 1 to 10,000."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SLOTS:
-        raise InvalidInput(f"slots={value!r} is not valid: it must be a whole number from 1 to {MAX_SLOTS:,}")
+        raise InvalidInput(f"slots={shown(value)} is not valid: it must be a whole number from 1 to {MAX_SLOTS:,}")
     return value
 
 
@@ -74,7 +74,7 @@ class Bundle:
         amounts: list[tuple[str, int]] = []
         for name in (*(resources or {}), *(labels or {})):
             if not isinstance(name, str):
-                raise InvalidInput(f"a resource or label name must be text, not {name!r:.80}")
+                raise InvalidInput(f"a resource or label name must be text, not {shown(name)}")
         for name, value in sorted((resources or {}).items()):
             check_name("resource name", name)
             if name == "slots":
@@ -101,7 +101,7 @@ def is_bundle(text: str) -> bool:
 def parse_bundle(text: str) -> Bundle:
     """The bundle that a text written by `Bundle.of` stands for; ValueError for any other."""
     if not is_bundle(text):
-        raise ValueError(f"not needs nor an offer: {text!r:.80}")
+        raise ValueError(f"not needs nor an offer: {shown(text)}")
     slots, resources, labels = 0, [], []
     for word in text.split():
         if ":" in word:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import InvalidInput
-from .ids import check_name, readable
+from .ids import check_name, readable, shown
 from .needs import Bundle, parse_bundle
 
 _NODE: Final = re.compile(
@@ -51,10 +51,10 @@ def drain_note(deadline_s: float | None, reason: str) -> str:
     """What set_node is told of a drain, 'deadline_s=600: a new disk' or 'no deadline'; raises InvalidInput."""
     if deadline_s is not None and not (type(deadline_s) in (int, float) and 0 <= deadline_s <= MAX_DEADLINE_S):
         raise InvalidInput(
-            f"deadline_s={deadline_s!r} is not valid: it must be a number of seconds from 0 to {MAX_DEADLINE_S:,}"
+            f"deadline_s={shown(deadline_s)} is not valid: it must be a number of seconds from 0 to {MAX_DEADLINE_S:,}"
         )
     if not reason.isprintable() or len(reason) > MAX_REASON:
-        raise InvalidInput(f"reason={reason!r:.80} is not valid: it must be a line of at most {MAX_REASON} characters")
+        raise InvalidInput(f"reason={shown(reason)} is not valid: it must be a line of at most {MAX_REASON} characters")
     head = "no deadline" if deadline_s is None else f"deadline_s={deadline_s:.3f}".rstrip("0").rstrip(".")
     return f"{head}: {reason}" if reason else head
 

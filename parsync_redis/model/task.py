@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
+from .ids import shown
 from .needs import Bundle
 
 
@@ -105,24 +106,24 @@ class TaskOptions:
             raise InvalidInput(f"parsync options must be a mapping, not {type(options).__name__}")
         for name in options:
             if name not in _KNOWN:
-                raise InvalidInput(f"unknown parsync option {name!r}: known are {', '.join(_KNOWN)}")
+                raise InvalidInput(f"unknown parsync option {shown(name)}: known are {', '.join(_KNOWN)}")
         for name in ("resources", "require"):
             if not isinstance(options.get(name, {}), Mapping):
-                raise InvalidInput(f"parsync option {name} must be a mapping, not {options[name]!r}")
+                raise InvalidInput(f"parsync option {name} must be a mapping, not {shown(options[name])}")
         priority = options.get("priority", 0)
         if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= 9:
             raise InvalidInput(
-                f"priority={priority!r} is not valid: it must be a whole number from 0 to 9, larger first"
+                f"priority={shown(priority)} is not valid: it must be a whole number from 0 to 9, larger first"
             )
         strategy = options.get("strategy", "")
         if strategy not in ("", None, *Strategy):
-            raise InvalidInput(f"strategy={strategy!r} is not known: known are {', '.join(Strategy)}")
+            raise InvalidInput(f"strategy={shown(strategy)} is not known: known are {', '.join(Strategy)}")
         wait = options.get("wait_for_capacity", False)
         if not isinstance(wait, bool):
-            raise InvalidInput(f"wait_for_capacity={wait!r} is not valid: it must be True or False")
+            raise InvalidInput(f"wait_for_capacity={shown(wait)} is not valid: it must be True or False")
         expires = options.get("expires")
         if expires is not None and not is_seconds(expires):
-            raise InvalidInput(f"expires={expires!r} is not valid: it must be a number of seconds above 0")
+            raise InvalidInput(f"expires={shown(expires)} is not valid: it must be a number of seconds above 0")
         needs = Bundle.of(options.get("slots", 1), options.get("resources"), options.get("require"))
         return cls(needs, priority, str(strategy or ""), wait, expires)
 

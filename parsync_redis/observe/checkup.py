@@ -75,6 +75,7 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
     yield judge_subscribers(int(hearing), len(alive))
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
+    yield judge_quarantine(int(pipe(store, [("zcard", store.keys.shared("quarantine"))])[0]))
     if with_audit:
         yield judge_audit(audit(store))
 
@@ -215,6 +216,13 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
                         "see its worker's log; it gets tasks again when it reads its inbox, or restarts")  # fmt: skip
     if draining := [node.name for node in up if node.draining]:
         yield Check("nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}")
+
+
+def judge_quarantine(count: int) -> Check:
+    """Something damaged was met: whatever wrote it may write again."""
+    if count:
+        return Check("quarantine", "warn", f"{count} damaged things were put away", "parsync quarantine list")
+    return Check("quarantine", "ok", "empty")
 
 
 def judge_audit(facts: list[str]) -> Check:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from ..errors import InvalidInput
-from ..model.ids import check_name
+from ..model.ids import check_name, shown
 from .acl_celery import broker, publisher, results
 from .keys import Keys
 
@@ -187,7 +187,9 @@ def user_line(role: Role, cluster: str, sha256: str, options: Options | None = N
 def _check_options(options: Options) -> None:
     for queue in options.queues:
         if not _QUEUE_NAME.fullmatch(queue):
-            raise InvalidInput(f"queue name {queue!r} is not valid here: it must be 1 to 128 letters, digits or _.:@/-")
+            raise InvalidInput(
+                f"queue name {shown(queue)} is not valid here: it must be 1 to 128 letters, digits or _.:@/-"
+            )
 
 
 def _merge(tables: Sequence[Kinds]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from kombu.exceptions import EncodeError, SerializerNotInstalled
 from kombu.utils import json as kombu_json
 
 from ..errors import BrokenContract, InvalidInput
+from ..model.ids import shown
 from ..model.limits import MAX_DEPTH, MAX_MESSAGE
 from ..model.task import CELERY_OPTIONS, is_seconds
 
@@ -32,6 +33,11 @@ _IN_TEMPLATE: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result
 _BODY, _ID, _ARGS, _KWARGS, _EXPIRES = "\0body", "\0id", "\0args", "\0kwargs", "\0expires"
 _NO_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 _PLAIN: Final = frozenset((int, float, bool, type(None)))
+_TEXT: Final = (str, "text")
+_RIGHT: Final[Mapping[str, tuple[type, str]]] = {
+    "ignore_result": (bool, "True or False"), "shadow": _TEXT, "serializer": _TEXT, "headers": (Mapping, "a mapping"),
+    "reply_to": _TEXT, "root_id": _TEXT, "parent_id": _TEXT,
+}  # fmt: skip
 _encode: Final = kombu_json.JSONEncoder().encode
 _to_json: Final[Any] = kombu_json.dumps
 _from_json: Final[Any] = kombu_json.loads
@@ -101,9 +107,9 @@ def _check_depth(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], body
 
 def _check_arguments(name: str, args: object, kwargs: object) -> None:
     if not isinstance(args, (list, tuple)):
-        raise InvalidInput(f"args of task {name} must be a list or tuple, not {type(args).__name__} {args!r:.80}")
+        raise InvalidInput(f"args of task {name} must be a list or tuple, not {type(args).__name__} {shown(args)}")
     if not isinstance(kwargs, Mapping) or not all(isinstance(key, str) for key in kwargs):
-        raise InvalidInput(f"kwargs of task {name} must be a mapping from names to values, not {kwargs!r:.80}")
+        raise InvalidInput(f"kwargs of task {name} must be a mapping from names to values, not {shown(kwargs)}")
 
 
 def _shown(whole: Any, values: Any) -> str:
@@ -147,12 +153,17 @@ def _whole(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], id: str, o
     for what, value in links.items():
         links[what] = [value] if isinstance(value, Mapping) else value
     options = {"ignore_result": None, **options}
-    headers, properties, body, _ = _app.amqp.as_task_v2(id, name, args, kwargs, **links, **options)
-    headers.update(extra)
+    try:
+        headers, properties, body, _ = _app.amqp.as_task_v2(id, name, args, kwargs, **links, **options)
+        headers.update(extra)
+    except Exception as error:
+        raise InvalidInput(f"the options of task {name} make no message: {shown(error)}") from None
     try:
         content_type, content_encoding, packed = _pack(body, serializer=serializer)
     except SerializerNotInstalled:
-        raise InvalidInput(f"serializer={serializer!r} is not known: known are json, pickle, yaml, msgpack") from None
+        raise InvalidInput(
+            f"serializer={shown(serializer)} is not known: known are json, pickle, yaml, msgpack"
+        ) from None
     except EncodeError as error:
         raise _unpackable(name, args, kwargs, serializer, error) from None
     return envelope(packed, content_type, content_encoding, headers, properties)
@@ -162,9 +173,11 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     """Options with sensible values; `expires` as the text that a header carries (ISO 8601 with its zone)."""
     for name, value in options.items():
         if name not in CELERY_OPTIONS:
-            raise InvalidInput(f"unknown option {name!r}: known are {', '.join(CELERY_OPTIONS)}")
+            raise InvalidInput(f"unknown option {shown(name)}: known are {', '.join(CELERY_OPTIONS)}")
+        if value is not None and (right := _RIGHT.get(name)) and not isinstance(value, right[0]):
+            raise InvalidInput(f"{name}={shown(value)} is not valid: it must be {right[1]}")
         if name in ("time_limit", "soft_time_limit") and value is not None and not is_seconds(value):
-            raise InvalidInput(f"{name}={value!r} is not valid: it must be a number of seconds above 0")
+            raise InvalidInput(f"{name}={shown(value)} is not valid: it must be a number of seconds above 0")
     if (expires := options.get("expires")) is None:
         return options
     if isinstance(expires, datetime):
@@ -172,7 +185,9 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
     elif is_seconds(expires):
         at = datetime.now(UTC) + timedelta(seconds=expires)
     else:
-        raise InvalidInput(f"expires={expires!r} is not valid: it must be a number of seconds above 0, or a datetime")
+        raise InvalidInput(
+            f"expires={shown(expires)} is not valid: it must be a number of seconds above 0, or a datetime"
+        )
     return {**options, "expires": at.isoformat()}
 
 
@@ -185,7 +200,7 @@ def until_ms(what: str, moment: str | datetime) -> int:
         at = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
         raise InvalidInput(
-            f"{what}={moment!r} is not valid: it must be a datetime, or one as ISO 8601 writes it"
+            f"{what}={shown(moment)} is not valid: it must be a datetime, or one as ISO 8601 writes it"
         ) from None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return int((at - datetime.now(UTC)).total_seconds() * 1000)
@@ -201,7 +216,7 @@ def _unpackable(
         except Exception as reason:
             return InvalidInput(
                 f"argument {what} of task {name} cannot be packed as {serializer}: "
-                f"{type(value).__name__} {value!r:.80}: {reason}"
+                f"{type(value).__name__} {shown(value)}: {reason}"
             )
     return InvalidInput(f"the arguments of task {name} cannot be packed as {serializer}: {error}")
 

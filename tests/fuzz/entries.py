@@ -1,0 +1,162 @@
+"""The public entries, each with what draws its input and what feeds it. A feed raises what the entry raises."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from celery import Celery
+from typer.testing import CliRunner
+
+from parsync_redis import Parsync, ParsyncClient
+from parsync_redis.cli import app as cli
+from parsync_redis.errors import ParsyncError
+from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.node import Lease, Node, read_nodes
+from parsync_redis.model.task import TaskOptions, TaskStatus
+from parsync_redis.scheduler.loop import understand
+from parsync_redis.settings import Settings
+from parsync_redis.simulate.trace import read_trace
+from parsync_redis.store.quarantine import Entry
+from parsync_redis.submission import ITEM_KEYS
+from parsync_redis.wire.acl import Options, Role, user_line
+from parsync_redis.wire.message import make_message, open_envelope, why_no_doorbell
+
+from . import values as v
+
+OWN = (ParsyncError,)
+PARSERS = (ParsyncError, ValueError)
+"""What a reader of a stored line may raise; whoever calls it expects a ValueError."""
+
+COMMANDS = (
+    ["submit"], ["status"], ["tasks"], ["cancel"], ["nodes"], ["partitions"], ["schedulers"], ["drain"], ["undrain"],
+    ["acl"],
+    ["quarantine", "list"], ["quarantine", "show"], ["dead", "list"], ["dead", "show"], ["dead", "requeue"],
+)  # fmt: skip
+FLAGS = (
+    "--json", "--slots", "--resource", "--require", "--priority", "--strategy", "--id", "--countdown", "--expires",
+    "--kwargs",
+    "--limit", "--state", "--cluster", "--role", "--queue", "--form", "--hash", "--config", "--help", "--nonsense",
+)  # fmt: skip
+LINES = (
+    b"up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100",
+    b"a81f attempt=1@17 inc=3 since=17 slots=3,4 gpu=1",
+    b"a81f attempt=1@17 inc=3 since=17 lead=3", b"host:1 parsync:{c}:x 3 why\nabc", b"slots=2 gpu=1 gpu_model:a100",
+    b"tick 1 2", b"freed 1 2 3", b"wake 7",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """An entry: draw makes an input, feed gives it to the product; `share` of the cases are its."""
+
+    draw: Callable[[Random], Any]
+    feed: Callable[[Any], Any]
+    may_raise: tuple[type[BaseException], ...] = OWN
+    share: int = 10
+
+
+def _item(rng: Random) -> Any:
+    item = {"name": v.mostly(rng, lambda: "proj.render"), "args": v.mostly(rng, lambda: [1, "a"]), **v.needs(rng)}
+    item |= {rng.choice(ITEM_KEYS): v.value(rng) for _ in range(rng.randrange(3))}
+    return item if rng.random() < 0.9 else v.value(rng)
+
+
+def _lines(line: bytes) -> None:
+    shown = line.decode(errors="backslashreplace")
+    for read in (lambda: Node.of("n1", shown), lambda: Lease.of("n1", 0, shown), lambda: parse_bundle(shown)):
+        with contextlib.suppress(ValueError):
+            read()
+    read_nodes({b"n1": line, line: line})
+    understand(line, 8)
+    Entry.of(line, 1.0)
+    for field in ("state", "attempt", "starts", "slot", "started_ms", "story", "priority"):
+        TaskStatus.of("a", {"state": "running", "attempt": "1@1", field: shown})
+
+
+def _toml(text: bytes) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+        Path(file.name).write_bytes(text)
+        Settings.load(file.name)
+
+
+def _env(env: Mapping[str, str]) -> None:
+    before = dict(os.environ)
+    try:
+        os.environ.update(env)
+        Settings.load()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _environment(rng: Random) -> dict[str, str]:
+    names = [f"PARSYNC_{name.upper()}" for name in Settings.model_fields]
+    drawn = {rng.choice(names): v.text(rng) for _ in range(3)}
+    return {name: text for name, text in drawn.items() if "\0" not in text and text.isprintable()}
+
+
+def _trace(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+        Path(file.name).write_bytes(data)
+        read_trace(Path(file.name))
+
+
+def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
+    """Every entry by name; those that need a server use this client's."""
+    app = Celery("fuzz", broker=url, backend=None, set_as_current=False)
+    Parsync(app, url=url, cluster=client.settings.cluster)
+
+    @app.task(name="proj.render")  # type: ignore[untyped-decorator]
+    def render(*args: Any, **kwargs: Any) -> None:
+        """Nothing."""
+
+    def run_cli(words: list[str]) -> None:
+        result = CliRunner().invoke(cli, words, env={"PARSYNC_URL": url, "PARSYNC_CLUSTER": client.settings.cluster})
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code in (0, 1, 2), result.exit_code
+        assert "Traceback" not in result.output
+
+    def command(rng: Random) -> list[str]:
+        more = [rng.choice(FLAGS) if rng.random() < 0.4 else v.text(rng) for _ in range(rng.randrange(5))]
+        return [*rng.choice(COMMANDS), *more]
+
+    def many(items: Any) -> None:
+        client.submit_many(items)
+
+    return {
+        "client.submit": Door(lambda r: [_item(r)], many, share=20),
+        "client.submit_many": Door(lambda r: [_item(r) for _ in range(r.randrange(4))], many),
+        "client.status": Door(v.value, client.status),
+        "client.statuses": Door(lambda r: [v.mostly(r, lambda: "a") for _ in range(3)], client.statuses),
+        "client.cancel": Door(v.value, client.cancel),
+        "client.drain": Door(v.value, client.drain, share=5),
+        "client.wait": Door(lambda r: [v.mostly(r, lambda: "gone")], lambda ids: client.wait(ids, timeout=0), share=5),
+        "apply_async": Door(v.needs, lambda wish: render.apply_async((1,), parsync=wish), share=10),
+        "apply_async any": Door(v.value, lambda wish: render.apply_async((1,), parsync=wish or {}), share=5),
+        "options": Door(lambda r: v.mapping(r, ("slots", "resources", "require", "priority", "strategy")),
+                        TaskOptions.of),
+        "needs": Door(lambda r: [v.mostly(r, lambda: 1), {v.text(r): v.value(r)}, {v.text(r): v.value(r)}],
+                        lambda x: Bundle.of(*x)),
+        "make_message": Door(lambda r: [v.mostly(r, lambda: [1]), v.mostly(r, dict), v.mapping(r, ITEM_KEYS[10:])],
+                               lambda x: make_message("a.b", x[0], x[1], "id", **{str(k): y for k, y in x[2].items()})),
+        "open_envelope": Door(lambda r: v.mangled(r, v.MESSAGE), open_envelope),
+        "doorbell": Door(lambda r: v.mangled(r, v.DOORBELL), why_no_doorbell, ()),
+        "stored lines": Door(lambda r: v.mangled(r, r.choice(LINES)), _lines, ()),
+        "settings": Door(lambda r: v.mapping(r, tuple(Settings.model_fields)),
+                           lambda x: Settings.load(**{str(k): y for k, y in x.items()}), share=5),
+        "environment": Door(_environment, _env, share=5),
+        "toml": Door(lambda r: v.mangled(r, b'url = "redis://h:1/0"\npartitions = 8\ngap_s = 0.5\n'), _toml, share=5),
+        "acl": Door(lambda r: [v.text(r), v.text(r)],
+                      lambda x: user_line(Role.WORKER, x[0], "", Options((x[1],))), share=3),
+        "trace": Door(lambda r: v.mangled(r, TRACE), _trace, share=5),
+        "command line": Door(command, run_cli, share=3),
+    }  # fmt: skip
+
+
+TRACE = b"task_create_time,task_end_time,number_of_instances\n1,2,3\n1.5,9,1\n"
