@@ -1,4 +1,4 @@
-"""`parsync bench`: what parsync costs next to plain Celery."""
+"""`parsync bench`: what parsync costs, and what next to plain Celery; the other benches are in bench_family.py."""
 
 import json
 import os
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from ..client import ParsyncClient
 from ..errors import ServerUnreachable
+from . import bench_family
 from .common import Json, print_table
 from .run import stop_by_signal
 from .stack import LocalStack
@@ -26,17 +27,18 @@ START_S: Final = 60.0
 DRAIN_BAR: Final = 0.8
 SUBMIT_BAR, SUBMIT_GOAL = 8.0, 15.0
 
-app = typer.Typer(no_args_is_help=True, help="Measures what parsync costs next to plain Celery.")
+app = typer.Typer(no_args_is_help=True, help="Measures what parsync does and costs.")
 
 
 def register(parent: typer.Typer) -> None:
     """Adds the group of these commands to the app."""
+    bench_family.register(app)
     parent.add_typer(app, name="bench")
 
 
 @app.callback()
 def bench() -> None:
-    """Measures what parsync costs next to plain Celery."""
+    """Measures what parsync does and costs."""
 
 
 @app.command()

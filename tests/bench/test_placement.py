@@ -1,0 +1,70 @@
+"""Tiny runs of the placement bench: the shape of what it tells, and a clean audit."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from parsync_redis.bench.parameters import Parameters
+from parsync_redis.bench.placement import run_placement
+from parsync_redis.demo.driver import Stopped
+
+pytestmark = pytest.mark.serial
+TINY = Parameters(2, 200, 4, gap_s=0.1, rate=100, duration_s=0.3, seconds=1.5, node_slots=10)
+CLEAN = {"lost", "ran_twice", "leaked_slots", "bitmap_mismatches", "counter_mismatches", "facts"}
+
+
+def run(stop=None, **more):
+    return run_placement(replace(TINY, **more), stop or threading.Event(), lambda text: None)
+
+
+def test_the_product_under_load_places_and_ends_every_task():
+    found = run(generators=2)
+    assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)
+    assert found["tasks"] == found["counts"]["placed"] == 150
+    assert set(found["delay_ms"]) == {"p50", "p95", "p99", "p999"}
+    assert 0 < found["delay_ms"]["p50"] <= found["delay_ms"]["p999"]
+    for rate in ("placed_per_s", "started_per_s", "finished_per_s", "submitted_per_s"):
+        assert 0 < found[rate] < 300
+    for cost in ("yardstick_claims_per_s", "redis_us_per_placement", "commands_per_placement", "bytes_per_placement"):
+        assert found[cost] > 0
+    assert set(found["cpu_share"]) == {"agents", "schedulers", "generators", "redis"}
+
+
+def test_tasks_of_fifty_kinds_go_where_they_fit():
+    found = run(kinds=50, slots=500)
+    assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)
+
+
+def test_a_bench_that_is_stopped_leaves_no_process():
+    stop = threading.Event()
+    threading.Timer(1.0, stop.set).start()
+    with pytest.raises(Stopped):
+        run(stop, seconds=60)
+
+
+def test_the_command_prints_json_and_ctrl_c_ends_it():
+    words = [sys.executable, "-m", "parsync_redis.cli", "bench", "placement", "--schedulers", "1", "--slots", "100"]
+    words += ["--partitions", "1", "--rate", "50", "--duration", "0.2", "--node-slots", "10", "--json"]
+    done = subprocess.run([*words, "--seconds", "1"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["audit"]["facts"] == 0
+    long = subprocess.Popen([*words, "--seconds", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert long.stderr
+    while "yardstick" not in long.stderr.readline() and long.poll() is None:
+        time.sleep(0.01)
+    long.send_signal(signal.SIGINT)
+    assert long.wait(30) == 130
+
+
+@pytest.mark.parametrize(("system", "kinds"), [("state", 1), ("central", 1), ("central", 50), ("queues", 1)])
+def test_a_rival_under_the_same_load_ends_every_task(system, kinds):
+    found = run(system=system, kinds=kinds, slots=500, seconds=1.0)
+    assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)
+    assert found["tasks"] == 100
+    assert found["delay_ms"]["p50"] > 0
