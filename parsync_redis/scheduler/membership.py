@@ -148,6 +148,7 @@ class Membership(threading.Thread):
         numbers = {name: int(number or 0) for name, number in read if number is None or number.isdigit()}
         if back := self._marks.see(numbers):
             log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back))
+            keep_config(self.store, self.config)
             self.store.run(self.store.commands.note_loss(" ".join([self.me, *back[:20]]), KEEP_S))
         self._restarted = False
 
