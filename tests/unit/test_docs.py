@@ -155,3 +155,10 @@ def test_a_decision_record_has_its_parts_in_order(path):
     parts = [text.find(f"**{part}.**") for part in ("Context", "Cost", "What would change our mind")]
     assert -1 not in parts
     assert parts == sorted(parts)
+
+
+def test_the_failure_modes_are_f1_to_f40_each_with_a_test_or_a_reason():
+    rows = [row for row in tables(Document("docs/failure-modes.md").text) if re.fullmatch(r"F\d+", row[0])]
+    assert sorted(int(row[0][1:]) for row in rows) == list(range(1, 41))
+    for row in rows:
+        assert re.search(r"layer \d|`tests/|`make ", row[-1]) or "cannot" in row[-1], row[0]
