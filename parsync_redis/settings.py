@@ -135,6 +135,8 @@ class Settings(BaseSettings):
             return cls(**given)
         except ValidationError as error:
             raise InvalidInput("; ".join(_sentence(dict(e), given, path) for e in error.errors())) from None
+        except RecursionError:
+            raise InvalidInput("a setting is nested too deep: each is a number or a text") from None
         finally:
             _from_file.reset(token)
 
