@@ -46,7 +46,7 @@ def _opened(path: Path) -> TextIO:
 
 
 def _rows(lines: Iterable[list[str]], path: Path) -> Iterable[Row]:
-    head = [name.strip() for name in next(iter(lines), [])]
+    head = [" ".join(name.split()) for name in next(iter(lines), [])]
     if missing := [name for name in COLUMNS.values() if name not in head]:
         raise InvalidInput(
             f"trace {path} has no column {', '.join(missing)}; it has {', '.join(head[:12]) or 'none'}; needed are "
