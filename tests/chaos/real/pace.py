@@ -51,7 +51,7 @@ def _finished(field: Field, seconds: float) -> Iterator[float]:
 
 
 def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Four phases: undisturbed; a worker and a scheduler killed every ten seconds; at six tenths of the slots, with
+    """Four phases: undisturbed; a worker and a scheduler killed every ten seconds; at four tenths of the slots, with
     longer tasks, a worker killed every three leases and away for two and a half; the server killed every three leases.
 
     seconds: of each. The ratio of the first two, in tasks a second, and how many leases it took in the third until what
@@ -67,10 +67,12 @@ def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, A
             rates[phase] = (len(field.book.final) - before) / (time.monotonic() - begun_s)
             say(f"{phase}: {rates[phase]:.1f} tasks/s")
         for client in field.clients:
-            client.make, client.rate = _long, 0.6 * SLOTS / LONG_S / len(field.clients)
+            client.make, client.rate = _long, 0.4 * SLOTS / LONG_S / len(field.clients)
         for _ in _finished(field, 5.0):
             pass
         kills = _killing(field, seconds, ("n",), 3 * LEASE_S, 2.5 * LEASE_S, dice, say)
+        for _ in _finished(field, 3 * LEASE_S):
+            pass
         ups = _restarting(field, seconds)
         field.stop_clients()
         deadline = time.monotonic() + 60
