@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit bench-celery chaos chaos-many chaos-mutants chaos-throughput soak fuzz compose-test wheel lock clean
+.PHONY: help demo test lint unit bench bench-celery chaos chaos-many chaos-mutants chaos-throughput soak fuzz compose-test wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ lint: $(STAMP) ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(STAMP) ## every bench, about 20 minutes: tables and plots in docs/performance.md (ARGS="--rate 4000")
+	@$(BIN)/parsync bench report $(ARGS)
 
 bench-celery: $(STAMP) ## no-op tasks through 4 solo workers: plain Celery, then parsync, and the ratio
 	@$(BIN)/parsync bench celery $(ARGS)

@@ -35,7 +35,9 @@ def make_app(url: str, cluster: str | None = None) -> Celery:
     )
     parsync = Parsync(made, url, cluster)
 
-    def noop() -> None:
+    def noop(ms: float = 0) -> None:
+        if ms:
+            time.sleep(ms / 1e3)
         _stamps.run()
 
     def stamp(key: str) -> None:

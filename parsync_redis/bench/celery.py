@@ -26,6 +26,7 @@ class Round:
     tasks: int
     submit_s: float
     drain_s: float
+    ms: float = 0.0
 
     @property
     def submit_rate(self) -> float:
@@ -67,16 +68,17 @@ class Bench:
         else:
             self._set_nodes("drain")
 
-    def round(self, system: str, tasks: int) -> Round:
-        """Submits all tasks while no worker takes any, then opens the gate."""
+    def round(self, system: str, tasks: int, ms: float = 0.0) -> Round:
+        """Submits all tasks while no worker takes any, then opens the gate. ms: how long each sleeps."""
+        args = (ms,) if ms else ()
         self._stamps(reset=True)
         began_s = time.perf_counter()
         if system == "plain":
             task = self.app.tasks[bench.PLAIN]
             for _ in range(tasks):
-                task.apply_async()
+                task.apply_async(args)
         else:
-            self.client.submit_many({"name": bench.PLACED, "ignore_result": True} for _ in range(tasks))
+            self.client.submit_many({"name": bench.PLACED, "args": args, "ignore_result": True} for _ in range(tasks))
         submit_s = time.perf_counter() - began_s
         self.open(system)
         self._wait_until_run(system, tasks)
@@ -84,7 +86,7 @@ class Bench:
         self.close(system)
         if runs != tasks:
             raise RuntimeError(f"{system}: {runs} runs of {tasks} tasks")
-        return Round(system, self.slots, tasks, submit_s, last_s - first_s)
+        return Round(system, self.slots, tasks, submit_s, last_s - first_s, ms)
 
     def latency_ms(self, system: str) -> float:
         """From just before one task is submitted until its first line runs, in milliseconds; the gate must be open."""
@@ -140,14 +142,14 @@ class Bench:
             self.client.drain(name) if word == "drain" else self.client.undrain(name)
 
 
-def run_rounds(one: Bench, tasks: int, rounds: int, say: Callable[[Round], None]) -> list[Round]:
+def run_rounds(one: Bench, tasks: int, rounds: int, say: Callable[[Round], None], ms: float = 0.0) -> list[Round]:
     """Rounds by turns, plain and parsync, after a short one of each that warms up and is not counted."""
     found = []
     for system in ("plain", "parsync"):
-        one.round(system, min(tasks, 200))
+        one.round(system, min(tasks, 200), ms)
     for _ in range(rounds):
         for system in ("plain", "parsync"):
-            found.append(one.round(system, tasks))
+            found.append(one.round(system, tasks, ms))
             say(found[-1])
     return found
 

@@ -54,16 +54,34 @@ def read_records(url: str, key: Callable[[int], str], numbers: Sequence[int]) ->
     return states, [found[:, column] for column in range(4)]
 
 
-class Ours:
-    """The product under load; with `system` state its schedulers read the whole state every gap, each by itself."""
+def settings_of(url: str, asked: Parameters) -> Settings:
+    """The settings of a bench's cluster."""
+    return Settings.load(
+        url=url, cluster=CLUSTER, partitions=asked.partitions, gap_s=asked.gap_s, lease_s=asked.lease_s,
+        strategy=asked.strategy,
+    )  # fmt: skip
 
-    def __init__(self, url: str, asked: Parameters, crew: Crew) -> None:
-        self.url, self.asked, self.crew = url, asked, crew
+
+def set_up(store: Store, asked: Parameters) -> None:
+    """Makes the cluster, without any process."""
+    join_cluster(store, settings_of("redis://127.0.0.1", asked), create=True)
+
+
+def named(url: str, kind: str) -> str:
+    """The address with a name for the connections, by which the server tells who asks."""
+    return f"{url}?client_name={kind}"
+
+
+class Ours:
+    """The product under load; with `system` state its schedulers read the whole state every gap, each by itself.
+
+    idle: there will be no tasks, so that nobody looks into inboxes.
+    """
+
+    def __init__(self, url: str, asked: Parameters, crew: Crew, idle: bool = False) -> None:
+        self.url, self.asked, self.crew, self.idle = url, asked, crew, idle
         self.store = Store.from_url(url, CLUSTER)
-        self.settings = Settings.load(
-            url=url, cluster=CLUSTER, partitions=asked.partitions, gap_s=asked.gap_s, lease_s=asked.lease_s,
-            strategy=asked.strategy,
-        )  # fmt: skip
+        self.settings = settings_of(named(url, "schedulers"), asked)
         self._schedulers: list[Member] = []
 
     def start(self, say: Callable[[str], None]) -> None:
@@ -72,8 +90,8 @@ class Ours:
         join_cluster(self.store, self.settings, create=True)
         plans = asked.node_plans()
         agents = [
-            self.crew.start("agents", stand_in(self.url, CLUSTER, plans[which :: asked.agents], asked.partitions,
-                                               asked.duration_s, asked.lease_s, TASK))
+            self.crew.start("agents", stand_in(named(self.url, "agents"), CLUSTER, plans[which :: asked.agents],
+                                               asked.partitions, asked.duration_s, asked.lease_s, TASK, self.idle))
             for which in range(asked.agents)
         ]  # fmt: skip
         say(f"{asked.nodes} nodes register")

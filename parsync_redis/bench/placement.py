@@ -96,7 +96,7 @@ def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[st
             "staleness_ms": watch.staleness(),
             "counts": counts,
             "audit": history.audit,
-            "facts": _facts(server, load),
+            "facts": {**facts_of(server), "load_average": load},
         }
 
 
@@ -141,13 +141,14 @@ def _costs(
     }
 
 
-def _facts(server: EmbeddedServer, load: float) -> dict[str, Any]:
+def facts_of(server: EmbeddedServer) -> dict[str, Any]:
+    """The machine and the versions."""
     with connect(server.url) as client:
         info: Any = client.info("server")
     name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
-        "load_at_start": load,
+        "load_average": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
         "server": f"{name} {info.get('valkey_version' if name == 'Valkey' else 'redis_version')}",
         **{package: version(package) for package in ("redis", "hiredis", "numpy", "celery")},

@@ -58,11 +58,12 @@ def batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
 
 
 class StandIn:
-    """The agents of some nodes. `duration_s`: how long each task is held."""
+    """The agents of some nodes. `duration_s`: how long each task is held. If `idle`, no doorbell is looked for."""
 
     def __init__(self, store: Store, url: str, nodes: Sequence[NodePlan], duration_s: float, lease_s: float) -> None:
         self.store, self.duration_s, self.lease_s = store, duration_s, lease_s
         self.plans = nodes
+        self.idle = False
         self._wire = Wire(url)
         self._homes: list[tuple[str, int, int]] = []  # name, partition, incarnation
         self._bells = b""
@@ -92,8 +93,9 @@ class StandIn:
         began_s = next_s = time.monotonic()
         while not stop.is_set():
             self._renew(time.monotonic() - began_s)
-            self._start()
-            self._end(time.monotonic())
+            if not self.idle:
+                self._start()
+                self._end(time.monotonic())
             next_s = max(next_s + POLL_S, time.monotonic())
             stop.wait(next_s - time.monotonic())
         self._start()
@@ -156,13 +158,14 @@ class StandIn:
 
 def stand_in(
     url: str, cluster: str, nodes: Sequence[NodePlan], partitions: int, duration_s: float, lease_s: float,
-    task_name: str,
+    task_name: str, idle: bool = False,
 ) -> Callable[[Event, Callable[[Any], None]], Ran]:  # fmt: skip
     """The job of a stand-in: registers, tells that it is ready, and goes on until it is stopped."""
 
     def job(stop: Event, tell: Callable[[Any], None]) -> Ran:
         one = StandIn(Store.from_url(url, cluster), url, nodes, duration_s, lease_s)
         one.register(partitions, task_name)
+        one.idle = idle
         tell("ready")
         return one.run(stop)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CLUSTER: Final = "bench"
 START_S: Final = 60.0
 DRAIN_BAR: Final = 0.8
+LONG_MS: Final = 10.0
 SUBMIT_BAR, SUBMIT_GOAL = 8.0, 15.0
 
 app = typer.Typer(no_args_is_help=True, help="Measures what parsync does and costs.")
@@ -57,6 +58,7 @@ def celery(
 
     say = Console(stderr=True, highlight=False, soft_wrap=True)
     found: dict[int, list[Round]] = {}
+    long: list[Round] = []
     latencies: dict[str, dict[str, float]] = {}
     with stop_by_signal() as (stop, came):
         try:
@@ -68,10 +70,13 @@ def celery(
                     with _workers(stack, workers, own, stop) as one:
                         found[own] = run_rounds(one, tasks, rounds, lambda r: say.print(f"  {_line(r)}"))
                         if own == slots:
+                            say.print(f"the same with tasks of {LONG_MS:g} ms")
+                            some = max(100, tasks // 2)
+                            long = run_rounds(one, some, rounds, lambda r: say.print(f"  {_line(r)}"), LONG_MS)
                             latencies = {name: quantiles(v) for name, v in run_latencies(one, samples).items()}
         except Stopped:
             raise typer.Exit(130 if 2 in came else 143) from None
-    result = _result(facts, found, latencies)
+    result = _result(facts, found, long, latencies)
     print(json.dumps(result, indent=2)) if as_json else _print(result)
 
 
@@ -117,7 +122,7 @@ def _facts(url: str, schedulers: int, workers: int, tasks: int, rounds: int) -> 
 
 
 def _result(
-    facts: dict[str, Any], found: dict[int, list["Round"]], latencies: dict[str, dict[str, float]]
+    facts: dict[str, Any], found: dict[int, list["Round"]], long: list["Round"], latencies: dict[str, dict[str, float]]
 ) -> dict[str, Any]:
     from ..bench.celery import rate, ratio
 
@@ -129,6 +134,7 @@ def _result(
     return {
         "facts": facts,
         "drain_per_s": {str(slots): both(rounds, "drain_rate") for slots, rounds in found.items()},
+        "drain_10ms_per_s": both(long, "drain_rate"),
         "submit_per_s": both(every, "submit_rate"),
         "start_ms": latencies,
     }
@@ -155,6 +161,8 @@ def _print(result: dict[str, Any]) -> None:
          f"at least {DRAIN_BAR:g}")
         for slots, row in result["drain_per_s"].items()
     ]  # fmt: skip
+    row = result["drain_10ms_per_s"]
+    rows.append((f"tasks of {LONG_MS:g} ms run/s", row["plain"], row["parsync"], row["ratio"], ""))
     submit = result["submit_per_s"]
     rows.append(("submitted/s, apply_async and submit_many", submit["plain"], submit["parsync"], submit["ratio"],
                  f"at least {SUBMIT_BAR:g}, goal {SUBMIT_GOAL:g}"))  # fmt: skip

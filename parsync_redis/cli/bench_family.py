@@ -5,17 +5,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ..errors import ParsyncError
-from .common import Json
+from ..errors import InvalidInput, ParsyncError
+from .common import Json, print_table
 from .run import stop_by_signal
-
-if TYPE_CHECKING:
-    pass
 
 Say = Callable[[str], None]
 Schedulers = Annotated[int, typer.Option(help="Scheduler processes.")]
@@ -106,7 +104,7 @@ def placement(
 def print_placement(found: dict[str, Any]) -> None:
     """The figures of a run as lines."""
     facts, delay, audit = found["facts"], found["delay_ms"], found["audit"]
-    print(f"machine     {facts['machine']}, load at the start {facts['load_at_start']}, {facts['server']}")
+    print(f"machine     {facts['machine']}, load at the start {facts['load_average']}, {facts['server']}")
     print(f"asked       {found['system']}: {found['schedulers']} schedulers, {found['slots']:,} slots, "
           f"{found['partitions']} partitions, {found['rate']:,.0f} tasks/s of {found['duration_s']:g} s: "
           f"load {found['load']:.2f}, for {found['seconds']:g} s")  # fmt: skip
@@ -129,7 +127,122 @@ def print_placement(found: dict[str, Any]) -> None:
         print(f"            {fact}")
 
 
+def _numbers(flag: str, text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise InvalidInput(f"{flag} {text!r} is not valid: it must be whole numbers with commas between them")
+    return [int(word) for word in words]
+
+
+def read(
+    slots: Annotated[int, typer.Option(min=100, max=100_000, help="Slots of the partition, all held.")] = 10_000,
+    rounds: Annotated[int, typer.Option(min=1, max=10_000, help="Rounds; medians are told.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """What a scheduler reads of a partition whose slots are all held, and HGETALL of its leases."""
+    from ..bench.micro import run_read
+
+    with measuring() as (stop, line):
+        found = run_read(slots, rounds, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    rows = [(way, found[way]["server_us"], found[way]["client_us"]) for way in ("snapshot", "hgetall")]
+    rows.append(("ratio", found["server_ratio"], found["client_ratio"]))
+    print_table((f"{slots:,} HELD SLOTS", "SERVER US", "CLIENT US"), rows, "")
+
+
+def submit(
+    tasks: Annotated[int, typer.Option(min=100, max=1_000_000, help="Tasks of a round.")] = 3000,
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="Rounds by turns.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Messages a second of submit_many and of Celery's apply_async, from one process."""
+    from ..bench.micro import run_submit
+
+    with measuring() as (stop, line):
+        found = run_submit(tasks, rounds, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    rows = [("messages/s", found["apply_async"], found["submit_many"], found["ratio"])]
+    print_table(("", "APPLY_ASYNC", "SUBMIT_MANY", "RATIO"), rows, "")
+
+
+def idle(
+    schedulers: Schedulers = 20,
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes, of 100 slots each.")] = 1000,
+    partitions: Partitions = 20,
+    gap: Gap = 0.5,
+    seconds: Seconds = 15.0,
+    agents: Agents = 2,
+    as_json: Json = False,
+) -> None:
+    """What a cluster asks of its server, and takes of the CPU, while there are no tasks."""
+    from ..bench.micro import run_idle
+    from ..bench.parameters import Parameters
+
+    asked = Parameters(schedulers, 100 * nodes, partitions, gap, rate=1, seconds=seconds, agents=agents)
+    asked.check()
+    with measuring() as (stop, line):
+        found = run_idle(asked, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    per_gap = found["partitions_per_gap"]
+    requests = found["requests_per_scheduler_and_s"]
+    print(f"requests/s of a scheduler     {requests} ({per_gap:g} partitions a second are due)")
+    print(f"commands/s, also in scripts   {found['commands_per_scheduler_and_s']}")
+    print("cores                         " + ", ".join(f"{k} {v:.3f}" for k, v in found["cpu_share"].items()))
+
+
+def scale(
+    slots: Annotated[str, typer.Option(help="Numbers of slots.")] = "2000,20000,200000,1000000",
+    schedulers: Annotated[str, typer.Option(help="Numbers of schedulers.")] = "1,2,5,10,20",
+    rate: Annotated[float, typer.Option(help="Tasks offered a second.")] = 1000,
+    duration: Annotated[float, typer.Option(help="How long each task is held, seconds.")] = 1.0,
+    seconds: Seconds = 10.0,
+    partitions: Partitions = 20,
+    as_json: Json = False,
+) -> None:
+    """What a placement costs the server and a scheduler, by the number of slots and by the number of schedulers."""
+    from ..bench.parameters import Parameters
+    from ..bench.scale import run_scale
+
+    asked = Parameters(10, 20_000, partitions, rate=rate, duration_s=duration, seconds=seconds, node_slots=100)
+    many, crowds = _numbers("--slots", slots), _numbers("--schedulers", schedulers)
+    asked.check()
+    with measuring() as (stop, line):
+        found = run_scale(asked, many, crowds, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    rows = [
+        (row["slots"], row["schedulers"], row["placed_per_s"], row["redis_us_per_placement"],
+         row["us_per_placement"]["schedulers"], row["delay_ms"]["p99"], row["memory_mb"])
+        for row in (*found["by_slots"], *found["by_schedulers"])
+    ]  # fmt: skip
+    print_table(("SLOTS", "SCHEDULERS", "PLACED/S", "REDIS US", "SCHEDULER US", "DELAY P99 MS", "MIB"), rows, "")
+
+
+def report(
+    out: Annotated[Path, typer.Option(help="The document; plots go into a folder `performance` beside it.")] = Path(
+        "docs/performance.md"
+    ),
+    again: Annotated[bool, typer.Option(help="Measure anew also what was measured before.")] = True,
+    keep: Annotated[Path, typer.Option(help="Where the figures of each run are kept.")] = Path("build/bench"),
+    rate: Annotated[float, typer.Option(help="The highest rate that the ladder tries.")] = 38_000,
+) -> None:
+    """Runs every bench and writes the document with its tables and plots: what `make bench` does."""
+    from ..bench.report import measure_all, write_report
+
+    with measuring() as (stop, line):
+        measure_all(keep, again, rate, stop, line)
+    write_report(keep, out)
+    print(f"wrote {out}")
+
+
 def register(app: typer.Typer) -> None:
     """Adds these commands to the group."""
-    for command in (placement,):
+    for command in (placement, read, submit, idle, scale, report):
         app.command()(command)

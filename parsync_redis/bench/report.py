@@ -1,0 +1,94 @@
+"""Runs every bench, keeps what each printed, and writes docs/performance.md from that."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ..demo.driver import Stopped
+from ..errors import ServerUnreachable
+from .placement import Say
+from .tables import render
+
+LADDER: Final = (1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 20_000, 38_000)
+"""Rates that are tried one after the other, until one is not sustained."""
+
+RIVALS: Final = ("parsync", "state", "central", "queues")
+TABLE_RATE: Final = 600
+"""What all rivals are offered: little enough for plain Celery's publisher, the slowest part of them."""
+
+LOADED: Final = 0.9
+RUNS: Final[dict[str, list[str]]] = {
+    "read": ["read"],
+    "submit": ["submit"],
+    "idle": ["idle"],
+    "scale": ["scale"],
+    "celery": ["celery"],
+}
+
+
+def measure_all(keep: Path, again: bool, most: float, stop: threading.Event, say: Say) -> None:
+    """Runs what is to be run; each leaves a file with its command and what it printed."""
+    keep.mkdir(parents=True, exist_ok=True)
+    best = 0.0
+    for rate in (rate for rate in LADDER if rate <= most):
+        found = _keep(keep, f"ladder-{rate}", _placement(rate, ["--seconds", "20"]), again, stop, say)
+        if not found["sustained"]:
+            break
+        best = float(rate)
+    if best:
+        slots = int(best * 5 / LOADED / 2000) * 2000
+        for share in (1.0, 0.8):
+            full = [*_placement(best * share, ["--seconds", "30"]), "--slots", str(slots)]
+            _keep(keep, f"loaded-{share:g}", full, again, stop, say)
+    for system in RIVALS:
+        words = [*_placement(TABLE_RATE, ["--seconds", "15"]), "--system", system, "--slots", "4000"]
+        _keep(keep, f"rival-{system}", words, again, stop, say)
+    for system in ("parsync", "central"):
+        words = [*_placement(TABLE_RATE, ["--seconds", "15"]), "--system", system, "--slots", "40000", "--kinds", "50"]
+        _keep(keep, f"kinds-{system}", [*words, "--node-slots", "4", "--duration", "50"], again, stop, say)
+    for name, words in RUNS.items():
+        _keep(keep, name, words, again, stop, say)
+
+
+def _placement(rate: float, more: Sequence[str]) -> list[str]:
+    return ["placement", "--rate", f"{rate:g}", *more]
+
+
+def _keep(keep: Path, name: str, words: list[str], again: bool, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """What a command printed, as JSON; from the file of an earlier run unless it is to be measured again."""
+    path = keep / f"{name}.json"
+    if again or not path.exists():
+        say(f"{name}: parsync bench {' '.join(words)}")
+        path.write_text(json.dumps({"command": words, "found": _run(words, stop)}, indent=1), encoding="utf-8")
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["found"]
+    return found
+
+
+def _run(words: list[str], stop: threading.Event) -> dict[str, Any]:
+    command = [sys.executable, "-m", "parsync_redis.cli", "bench", *words, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    told: list[str] = []
+    reader = threading.Thread(target=lambda: told.append(process.stdout.read() if process.stdout else ""))
+    reader.start()
+    while reader.is_alive():
+        if stop.is_set():
+            process.terminate()
+            process.wait()
+            raise Stopped
+        time.sleep(0.1)
+    if process.wait() not in (0, 1) or not told[0].strip():
+        raise ServerUnreachable(f"parsync bench {' '.join(words)} ended with {process.returncode} and told nothing")
+    found: dict[str, Any] = json.loads(told[0])
+    return found
+
+
+def write_report(keep: Path, out: Path) -> None:
+    """Writes the document and its plots from what was kept."""
+    runs = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(keep.glob("*.json"))}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(render(runs, out), encoding="utf-8")

@@ -1,0 +1,71 @@
+"""The small benches, and the document that is made of what they print."""
+
+import json
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+from parsync_redis.bench.micro import run_idle, run_read, run_submit
+from parsync_redis.bench.parameters import Parameters
+from parsync_redis.bench.report import write_report
+from parsync_redis.bench.scale import run_scale
+from parsync_redis.cli import app
+
+STOP = threading.Event()
+
+
+def quiet(text):
+    pass
+
+
+@pytest.mark.serial
+def test_a_snapshot_is_less_than_all_leases():
+    found = run_read(1000, 3, STOP, quiet)
+    assert found["held"] == 1000
+    assert 0 < found["snapshot"]["server_us"] < found["hgetall"]["server_us"]
+
+
+@pytest.mark.serial
+def test_submit_many_sends_more_than_apply_async():
+    found = run_submit(200, 1, STOP, quiet)
+    assert found["submit_many"] > found["apply_async"] > 0
+
+
+@pytest.mark.serial
+def test_an_idle_cluster_is_counted_by_who_asks():
+    asked = Parameters(2, 400, 4, gap_s=0.2, rate=1, seconds=2, node_slots=100)
+    found = run_idle(asked, STOP, quiet)
+    assert found["commands_per_s"]["schedulers"] > 0 < found["commands_per_s"]["agents"]
+    assert 0 < found["requests_per_scheduler_and_s"] < found["commands_per_scheduler_and_s"]
+
+
+@pytest.mark.serial
+def test_costs_by_slots_and_schedulers_make_a_document(tmp_path):
+    asked = Parameters(1, 400, 2, gap_s=0.1, rate=50, duration_s=0.2, seconds=1)
+    found = run_scale(asked, [200], [2], STOP, quiet)
+    assert [row["slots"] for row in found["by_slots"]] == [200]
+    assert [row["schedulers"] for row in found["by_schedulers"]] == [2]
+    assert found["ratio_slots"] is None
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "scale.json").write_text(json.dumps({"command": ["scale"], "found": found}))
+    write_report(tmp_path / "kept", tmp_path / "performance.md")
+    text = (tmp_path / "performance.md").read_text()
+    assert "`parsync bench scale`" in text
+    assert (tmp_path / "performance" / "scale.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["placement", "--rate", "0"], "--rate 0 is not valid: it must be from 1 to 1,000,000"),
+        (["placement", "--schedulers", "0"], "--schedulers 0 is not valid: it must be from 1 to 64"),
+        (["placement", "--slots", "10"], "--slots 10 is not valid: it must be a multiple of --node-slots 100"),
+        (["scale", "--slots", "many"], "--slots 'many' is not valid: it must be whole numbers with commas between"),
+        (["idle", "--schedulers", "30"], "--partitions 20 is too few"),
+    ],
+)
+def test_a_bench_that_cannot_be_is_one_line_and_exit_code_2(words, says):
+    result = CliRunner().invoke(app, ["bench", *words])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert says in result.stderr
