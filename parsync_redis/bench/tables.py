@@ -14,7 +14,7 @@ HEAD = """\
 Written by `make bench` from what the commands below printed; nothing here is written by hand. All processes of a run,
 the server included, are on the one machine named here, and share its cores.
 
-- **delay**: from when a task was due until its claim was committed, by the server's clock: waits for a slot included.
+- **open loop**: a task is due at its time, whether those before it went through or not; who submits late adds delay.
 - **delay**: from when a task was due until its claim was committed, by the server's clock; it has waits for a slot.
 - **sustained**: placed at least 0.98 of what was offered, and the delay does not grow over the run.
 - **load**: the share of the slots that the offered tasks hold.
