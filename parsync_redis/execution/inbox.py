@@ -34,8 +34,9 @@ class Delivered(Message):
 
 
 def only_doorbells(channel: Any, damaged: Callable[[str, bytes | None], None]) -> None:
-    """Keeps what is no doorbell from a channel that consumes inboxes only: `damaged` is told why, and the bytes, None if
-    it is no list.
+    """Keeps what is no doorbell from a channel that consumes inboxes only.
+
+    `damaged` is told why, and the bytes, None if it is no list.
 
     kombu decodes what it has popped before anybody could look at it, and what it cannot decode ends the worker. So what
     is popped is looked at here; for kombu it is then as if nothing had come.

@@ -8,6 +8,7 @@ without any shows that the tests would see it.
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -47,7 +48,7 @@ def rig(new_rig: Callable[..., Rig], folder: Path) -> Rig:
 def start(rig: Rig, node: str, slots: int = 1, pool: str = "prefork", **env: str) -> None:
     """Starts a worker as this node, with a label of that name and variables of its own."""
     command = [
-        "env", *(f"{name}={value}" for name, value in env.items()), "python", "-m", "celery", "-A", APP, "worker",
+        "env", *(f"{name}={value}" for name, value in env.items()), sys.executable, "-m", "celery", "-A", APP, "worker",
         "-P", pool, "-c", str(slots), "--parsync-node", node, "--parsync-slots", str(slots),
         "--parsync-label", f"kind={node}", "-n", f"{node}@%h", "-l", "info",
         "--without-mingle", "--without-gossip", "--without-heartbeat",

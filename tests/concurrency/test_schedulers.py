@@ -48,7 +48,10 @@ class Cluster:
         for name in names:
             command = [sys.executable, "-m", "parsync_redis.cli", "scheduler", "--name", name]
             self.processes[name] = subprocess.Popen(command, env=env, start_new_session=True)
-        self.wait(lambda: len(self.members()) == len([p for p in self.processes.values() if p.poll() is None]))
+        self.wait(lambda: self.work() < 0 or len(self.members()) == len(self.alive()))
+
+    def alive(self) -> list[str]:
+        return [name for name, process in self.processes.items() if process.poll() is None]
 
     def wait(self, fact: Callable[[], object], timeout_s: float = 30.0) -> None:
         """Waits for a fact while the nodes' agents renew."""
@@ -95,6 +98,7 @@ class Cluster:
     def work(self) -> int:
         """Plays all agents once: starts and finishes whatever holds a slot, and releases it; how many it finished."""
         self.renew()
+        self.store.client.delete(*(self.store.keys.inbox(p, name) for name, p in self.places.items()), "none")
         commands, finished = self.store.commands, []
         for lease in self.leases():
             place = Place(
