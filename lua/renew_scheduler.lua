@@ -5,7 +5,8 @@
 --   stay '' leaves the cluster; lost is '' or 'NAME COUNTER' of a member seen to stand still
 -- RETURNS: {keeper text, members' epoch, (scheduler, counter)*}
 -- ERRORS: PSARGS
--- INVARIANT: the members' epoch grows when one joins, leaves or is lost; two keepers at once are harmless.
+-- INVARIANT: the members' epoch grows when one joins, leaves or is lost; two keepers at once are harmless; a member's
+--   counter begins at 10^8 times the epoch of its joining, so that what was judged of a former life is never seen again.
 -- ATOMICITY: membership and keeper change together.
 -- COMPLEXITY: O(schedulers)
 --- @include arguments
@@ -28,7 +29,12 @@ end
 local text = redis.call('HGET', keeper, 'holder') or ''
 local holder, moved = string.match(text, '^(%S+) moved=(%d+)$')
 if stay then
-  changed = redis.call('HINCRBY', schedulers, me, 1) == 1 or changed
+  if redis.call('HEXISTS', schedulers, me) == 0 then
+    changed = true
+    local life = tonumber(redis.call('HGET', keeper, 'epoch') or 0) + 1
+    redis.call('HSET', schedulers, me, string.format('%.0f', life * 1e8))
+  end
+  redis.call('HINCRBY', schedulers, me, 1)
   if not holder or holder == me or (seen ~= '' and seen == text) then
     text = string.format('%s moved=%.0f', me, holder == me and moved + 1 or 1)
     redis.call('HSET', keeper, 'holder', text)

@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..store.cluster import ClusterConfig, keep_config
+from ..store.commands import LIFE
 from ..store.losses import KEEP_S
 from ..store.store import Store
 from ..store.trouble import Patience
@@ -75,7 +76,8 @@ class Membership(threading.Thread):
             self.store.commands.renew_scheduler(self.me, self._stale_holder, lost, dict(self.stats()))
         )
         names = sorted(members.counters)
-        came_back = members.counters[self.me] <= self._counters.get(self.me, 0)
+        before, now = self._counters.get(self.me, 0), members.counters[self.me]
+        came_back = bool(before) and (now <= before or now // LIFE != before // LIFE)
         self._counters = dict(members.counters)
         joined = self.rank.joined + came_back
         self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, self._run_id)

@@ -88,6 +88,10 @@ class Place:
     since_ms: int
 
 
+LIFE: Final = 10**8
+"""A scheduler's counter is this times the epoch of its joining, and a bit: that is its life as a member."""
+
+
 @dataclass(frozen=True, slots=True)
 class Members:
     """Reply of renew_scheduler: the keeper's text ('NAME moved=N'), the members' epoch, and each member's counter."""

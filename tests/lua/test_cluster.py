@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from parsync_redis.errors import BrokenContract
+from parsync_redis.store.commands import LIFE
 from tests.lua.driver import Driver, dump
 
 
@@ -56,11 +57,11 @@ def renew(drive: Driver, me: str, seen_keeper: str = "", lost: str = "", **optio
 
 def test_the_first_scheduler_is_keeper_and_a_join_raises_the_epoch(drive: Driver):
     first = renew(drive, "s1")
-    assert (first.keeper, first.epoch, first.counters) == ("s1 moved=1", 1, {"s1": 1})
+    assert (first.keeper, first.epoch, first.counters) == ("s1 moved=1", 1, {"s1": LIFE + 1})
     second = renew(drive, "s2")
-    assert (second.keeper, second.epoch, second.counters) == ("s1 moved=1", 2, {"s1": 1, "s2": 1})
+    assert (second.keeper, second.epoch, second.counters) == ("s1 moved=1", 2, {"s1": LIFE + 1, "s2": 2 * LIFE + 1})
     third = renew(drive, "s1")
-    assert (third.keeper, third.epoch, third.counters) == ("s1 moved=2", 2, {"s1": 2, "s2": 1})
+    assert (third.keeper, third.epoch, third.counters) == ("s1 moved=2", 2, {"s1": LIFE + 2, "s2": 2 * LIFE + 1})
 
 
 def test_a_keeper_that_stood_still_is_replaced_and_one_that_moved_is_not(drive: Driver):
@@ -76,18 +77,28 @@ def test_a_keeper_that_leaves_makes_room(drive: Driver):
     renew(drive, "s1")
     renew(drive, "s2")
     left = renew(drive, "s1", stay=False)
-    assert (left.keeper, left.counters, left.epoch) == ("", {"s2": 1}, 3)
+    assert (left.keeper, left.counters, left.epoch) == ("", {"s2": 2 * LIFE + 1}, 3)
     assert renew(drive, "s2").keeper == "s2 moved=1"
 
 
 def test_a_member_that_stood_still_is_removed_and_one_that_moved_is_not(drive: Driver):
     renew(drive, "s1")
+    still = renew(drive, "s2").counters["s2"]
+    moved = renew(drive, "s2").counters["s2"]
+    assert renew(drive, "s1", lost=f"s2 {still}").counters == {"s1": LIFE + 2, "s2": moved}
+    gone = renew(drive, "s1", lost=f"s2 {moved}")
+    assert (gone.counters, gone.epoch) == ({"s1": LIFE + 3}, 3)
+    assert renew(drive, "s1", lost=f"s2 {moved}").epoch == 3
+
+
+def test_a_judgement_that_comes_late_means_nothing_to_who_has_joined_again(drive: Driver):
+    renew(drive, "s1")
     renew(drive, "s2")
+    judged = f"s2 {renew(drive, 's2').counters['s2']}"
+    renew(drive, "s1", lost=judged)
     renew(drive, "s2")
-    assert renew(drive, "s1", lost="s2 1").counters == {"s1": 2, "s2": 2}
-    gone = renew(drive, "s1", lost="s2 2")
-    assert (gone.counters, gone.epoch) == ({"s1": 3}, 3)
-    assert renew(drive, "s1", lost="s2 2").epoch == 3
+    again = renew(drive, "s2").counters["s2"]
+    assert renew(drive, "s1", lost=judged).counters["s2"] == again
 
 
 def test_what_a_scheduler_says_of_itself_expires(drive: Driver):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...store.commands import LIFE
 from .queue import Args
 
 
@@ -69,7 +70,7 @@ class Cluster:
             del self.members[name]
         removed = before - set(self.members)
         if stay:
-            self.members[me] = self.members.get(me, 0) + 1
+            self.members[me] = self.members.get(me, (self.epoch + 1) * LIFE) + 1
             if self.keeper is None or (seen and seen == self.keeper.text() and self.keeper.name != me):
                 self.keeper = Keeper(me)
             elif self.keeper.name == me:
