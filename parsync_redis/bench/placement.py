@@ -62,7 +62,7 @@ def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[st
     load = round(os.getloadavg()[0], 1)
     with EmbeddedServer(aof=asked.aof) as server, Crew(stop) as crew:
         say("yardstick")
-        yardstick = measure_yardstick(server.url)
+        yardstick = measure_yardstick(server.url, server.process.pid)
         one = contender(server.url, asked, crew)
         one.start(say)
         watch = _Watch(server, crew, one)
@@ -91,7 +91,8 @@ def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[st
             **_rates(history, due_ms, window, asked),
             "late_s": round(max(one.late_s for one in sent), 3),
             "conflicts_per_claim": ratio(counts.get("conflicts", 0), counts.get("claims", 0)),
-            "yardstick_claims_per_s": yardstick,
+            "yardstick_claims_per_s": yardstick[0],
+            "yardstick_claims_per_cpu_s": yardstick[1],
             **_costs(before, after, history, window),
             "staleness_ms": watch.staleness(),
             "counts": counts,

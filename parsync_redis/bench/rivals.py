@@ -21,7 +21,7 @@ from .crew import Crew
 from .load import TASK, Submit, task_id
 from .ours import History, read_records
 from .parameters import Parameters, System
-from .standins import AT_ONCE, POLL_S, NodePlan, batches
+from .standins import AT_ONCE, POLL_S, NodePlan, batches, poll_every_s
 from .wire import Wire, pack
 
 CLASSES: Final = 5
@@ -43,12 +43,12 @@ def make_rival(url: str, asked: Parameters, crew: Crew) -> "Central | Queues":
     return Central(url, asked, crew) if asked.system == System.CENTRAL else Queues(url, asked, crew)
 
 
-def _loop(stop: Event, turn: Callable[[float], None]) -> None:
-    """Turns every POLL_S until it is stopped; then one last turn, to which everything is over."""
+def _loop(stop: Event, poll_s: float, turn: Callable[[float], None]) -> None:
+    """Turns every `poll_s` until it is stopped; then one last turn, to which everything is over."""
     next_s = time.monotonic()
     while not stop.is_set():
         turn(time.monotonic())
-        next_s = max(next_s + POLL_S, time.monotonic())
+        next_s = max(next_s + poll_s, time.monotonic())
         stop.wait(next_s - time.monotonic())
     turn(float("inf"))
 
@@ -107,7 +107,7 @@ class Central:
                     finish(args=list(some))
                 ended += len(over)
 
-            _loop(stop, turn)
+            _loop(stop, poll_every_s(len(plans)), turn)
             return ended
 
         return job
@@ -201,7 +201,7 @@ class Queues:
                 for some in batches(commands, 1000):
                     wire.ask(pack(some), len(some))
 
-            _loop(stop, turn)
+            _loop(stop, POLL_S, turn)
             return made
 
         return job

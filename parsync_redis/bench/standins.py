@@ -23,7 +23,10 @@ log = logging.getLogger("parsync.bench")
 
 T = TypeVar("T")
 POLL_S: Final = 0.02
-"""How often a stand-in looks into the inboxes of its nodes."""
+"""A stand-in looks into the inboxes of its nodes that often at most."""
+
+LOOK_S: Final = 1e-4
+"""A look into one inbox at most that often: a worker waits for its doorbells in the server, which costs nothing."""
 
 AT_ONCE: Final = 100
 """The most doorbells that it takes from one inbox at a time."""
@@ -55,6 +58,11 @@ def batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
     """The rows, so many at a time."""
     for at in range(0, len(rows), size):
         yield rows[at : at + size]
+
+
+def poll_every_s(nodes: int) -> float:
+    """How often a stand-in for so many nodes looks into their inboxes."""
+    return max(POLL_S, LOOK_S * nodes)
 
 
 class StandIn:
@@ -91,12 +99,13 @@ class StandIn:
     def run(self, stop: Event) -> Ran:
         """Looks after its nodes until it is told to stop; what is held then ends at once."""
         began_s = next_s = time.monotonic()
+        poll_s = poll_every_s(len(self._homes))
         while not stop.is_set():
             self._renew(time.monotonic() - began_s)
             if not self.idle:
                 self._start()
                 self._end(time.monotonic())
-            next_s = max(next_s + POLL_S, time.monotonic())
+            next_s = max(next_s + poll_s, time.monotonic())
             stop.wait(next_s - time.monotonic())
         self._start()
         self._end(float("inf"))

@@ -20,7 +20,7 @@ the server included, are on the one machine named here, and share its cores.
 - **load**: the share of the slots that the offered tasks hold.
 - **agents** are stand-ins: each process looks after many nodes, and starts, holds, finishes and releases every task
   through the calls of a real agent; it runs no function. What a real worker adds shows `parsync bench celery`.
-- **yardstick**: claims/s of a bare Lua loop of HSETNX in batches of 100, just before on the same server.
+- **yardstick**: claims/s of a bare Lua loop of HSETNX, by one client in batches of 100, just before, on that server.
 - Every run ends with an audit: each submitted task succeeded once, every slot free, bitmaps and counters agree.
   *audit* is the number of what was not so.
 """

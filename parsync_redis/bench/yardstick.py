@@ -3,11 +3,11 @@
 import time
 from typing import Final
 
-from .wire import Wire, pack
+from ..store.store import connect
+from .crew import cpu_of
 
 BATCH: Final = 100
 SLOTS: Final = 10_000
-AT_ONCE: Final = 10
 _KEY: Final = "bench:yardstick"
 _LOOP: Final = """
 local won = 0
@@ -16,18 +16,19 @@ return won
 """
 
 
-def measure_yardstick(url: str, seconds: float = 1.0) -> float:
-    """Claims/s of one client, in batches of 100, ten batches in flight; every claim wins, then all slots are freed."""
-    wire = Wire(url)
-    try:
+def measure_yardstick(url: str, pid: int, seconds: float = 1.0) -> tuple[float, float]:
+    """Claims/s of one client that sends batches of 100, one after the other; and claims a second of the server's CPU.
+
+    Every claim wins; when all slots are held, all are freed at once. pid: of the server.
+    """
+    with connect(url) as client:
+        script = client.register_script(_LOOP)
         slots = [f"n{number // 100}/{number % 100}" for number in range(SLOTS)]
-        calls = [pack([("EVAL", _LOOP, 1, _KEY, *slots[at : at + BATCH])]) for at in range(0, SLOTS, BATCH)]
-        rounds = [b"".join(calls[at : at + AT_ONCE]) for at in range(0, len(calls), AT_ONCE)]
-        empty = pack([("UNLINK", _KEY)])
-        claims, began_s = 0, time.perf_counter()
+        batches = [slots[at : at + BATCH] for at in range(0, SLOTS, BATCH)]
+        claims, began_s, began_cpu_s = 0, time.perf_counter(), cpu_of(pid)
         while (taken_s := time.perf_counter() - began_s) < seconds:
-            claims += sum(sum(wire.ask(one, AT_ONCE)) for one in rounds)
-            wire.ask(empty, 1)
-        return round(claims / taken_s, 1)
-    finally:
-        wire.close()
+            for batch in batches:
+                claims += int(script(keys=[_KEY], args=batch))
+            client.unlink(_KEY)
+        cpu_s = cpu_of(pid) - began_cpu_s
+    return round(claims / taken_s, 1), round(claims / cpu_s, 1) if cpu_s else 0.0

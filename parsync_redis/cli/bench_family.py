@@ -116,7 +116,8 @@ def print_placement(found: dict[str, Any]) -> None:
     print(f"conflicts   {found['conflicts_per_claim']:.4%} of claims; views on average "
           f"{found['staleness_ms'].get('mean', 0):.0f} ms old")  # fmt: skip
     share = found["placed_per_s"] / found["yardstick_claims_per_s"]
-    print(f"yardstick   {found['yardstick_claims_per_s']:,.0f} bare claims/s; placed {share:.3f} of it")
+    bare, of_cpu = found["yardstick_claims_per_s"], found["yardstick_claims_per_cpu_s"]
+    print(f"yardstick   {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} of the first")
     print(f"server      {found['redis_us_per_placement']:.0f} us a placement, "
           f"{found['redis_cpu_share']:.0%} of a core, "
           f"{found['commands_per_placement']:.1f} commands, {found['bytes_per_placement']:.0f} bytes, "
