@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit bench bench-celery chaos chaos-many chaos-mutants chaos-throughput soak fuzz compose-test wheel lock clean
+.PHONY: help demo test lint unit reproduce bench bench-celery chaos chaos-many chaos-mutants chaos-throughput soak fuzz compose-test wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,15 @@ bench-celery: $(STAMP) ## no-op tasks through 4 solo workers: plain Celery, then
 
 chaos: $(STAMP) ## a stack of real processes under random faults, and its history checked (SECONDS=300 SEED=1)
 	@$(BIN)/python -m tests.chaos.real run --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) $(ARGS)
+
+EXPERIMENTS := strategies statesync conflicts staleness extra-slots omega
+
+reproduce: $(STAMP) ## the paper's experiments in virtual time, and docs/reproduction.md (TRACE=batch_task.csv.gz)
+	@for name in $(EXPERIMENTS); do \
+	  $(BIN)/parsync simulate $$name --scale 0.1 --out build/reproduction/$$name $(ARGS) || exit; \
+	done
+	@if [ -n "$(TRACE)" ]; then $(BIN)/parsync simulate trace $(TRACE) --scale 0.1 --out build/reproduction/trace $(ARGS); fi
+	@$(BIN)/parsync simulate report build/reproduction docs/reproduction.md
 
 chaos-many: $(STAMP) ## N seeded schedules of faults against a real server, from SEED on (N=1000 SEED=1)
 	@$(BIN)/python -m tests.chaos many -n $(or $(N),1000) --seed $(or $(SEED),1) $(ARGS)

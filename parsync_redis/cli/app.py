@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import ParsyncError
-from . import acl, bench, cluster, dead, demo, doctor, quarantine, run, simulate, tasks
+from . import acl, bench, cluster, dead, demo, doctor, quarantine, run, simulate, tasks, whatif
 
 
 class ErrorsAsLines(TyperGroup):
@@ -33,7 +33,7 @@ app = typer.Typer(
     help="Celery tasks placed through Redis: each goes to the slot that suits it best.",
     epilog="Settings come from flags, else PARSYNC_* variables, else parsync.toml (or --config, or PARSYNC_CONFIG).",
 )
-for module in (run, tasks, dead, cluster, doctor, quarantine, acl, demo, bench, simulate):
+for module in (run, tasks, dead, cluster, doctor, quarantine, acl, demo, bench, simulate, whatif):
     module.register(app)
 
 

@@ -1,7 +1,6 @@
 """`parsync simulate EXPERIMENT`: the paper's experiments with our own schedulers, in virtual time."""
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,7 +93,7 @@ for _name, _help in EXPERIMENTS.items():
 @app.command("trace")
 def _trace(
     file: Annotated[Path, typer.Argument(help="A trace of batch tasks, .csv or .csv.gz; see docs/reproduction.md.")],
-    load: Annotated[float | None, _number("--load", "The share of the slots that its tasks keep busy; 0.8.")] = None,
+    load: Annotated[float | None, _number("--load", "The share of slots and schedulers that is busy; 0.8.")] = None,
     schedulers: Schedulers = None, partitions: Partitions = None, gap_s: Gap = None, slots: Slots = None,
     rate: Rate = None, score_mean: ScoreMean = None, score_variance: ScoreVariance = None,
     strategy: StrategyOption = None, sync: SyncOption = None, tau_s: Tau = None, ema: Ema = None,
@@ -112,6 +111,17 @@ def _trace(
     simulate("trace", given, repeat, jobs, out, not no_plots, as_json)
 
 
+@app.command("report")
+def _report(
+    results: Annotated[Path, typer.Argument(help="A folder with one of results for each experiment.")],
+    document: Annotated[Path, typer.Argument(help="The Markdown file to write; plots go beside it.")],
+) -> None:
+    """Writes one document of the claims and plots of several experiments."""
+    from ..simulate.report import write_report
+
+    print(f"written: {document}, of {', '.join(write_report(results, document))}")
+
+
 def simulate(
     name: str, given: dict[str, Any], repeat: int, jobs: int, out: Path | None, plots: bool, as_json: bool
 ) -> None:
@@ -124,7 +134,6 @@ def simulate(
     plots = plots and out is not None
     if plots:
         new_figure()  # says at once that matplotlib is missing, not after minutes
-    begun_s = time.monotonic()
     with progress_bar(f"simulate {name}") as tell:
         outcome = run_experiment(name, chosen, repeat, jobs, tell)
     files = write_result(outcome, out, plots) if out else []
@@ -132,9 +141,10 @@ def simulate(
         print(text_of(outcome.result))
     else:
         _print_claims(outcome)
-    seconds = max(time.monotonic() - begun_s, 1e-9)
     say = Console(stderr=True, highlight=False, soft_wrap=True)
-    say.print(f"{outcome.placements:,} placements in {seconds:.1f} s: {outcome.placements / seconds:,.0f} a second")
+    by_wall, by_cpu = outcome.placements / outcome.wall_s, outcome.placements / max(outcome.cpu_s, 1e-9)
+    say.print(f"{outcome.placements:,} placements in {outcome.wall_s:.1f} s: {by_wall:,.0f} a wall second, "
+              f"{by_cpu:,.0f} a CPU second")  # fmt: skip
     if files:
         say.print("written: " + ", ".join(map(str, files)))
 

@@ -9,7 +9,9 @@ import numpy as np
 from ..model.claim import Claim, Verdict
 from ..model.node import Node
 from ..model.task import ONE_SLOT
+from ..scheduler.core import GIVE_BACK_MS
 from ..store.commands import Place, Snapshot
+from .memory.partition import Node as Record
 from .memory.partition import Partition
 from .memory.queue import Job, Queue
 from .memory.store import MemoryStore
@@ -33,15 +35,22 @@ class SimCluster:
             self.store.run(self.store.commands.register_node(p, name, 0, score, f"slots={slots}"))
             self.score[name] = score
         self.partitions: list[Partition] = [self.store.partition(p) for p in range(parameters.partitions)]
-        self.nodes = [
-            [Node(n.name, n.state, n.inc, n.drain, n.first, n.span, float(n.score), n.offer) for n in p.nodes.values()]
-            for p in self.partitions
-        ]
+        self.nodes = [[_seen(node) for node in partition.nodes.values()] for partition in self.partitions]
 
     def submit(self, group: int, id: str, at_s: float) -> None:
         """A task of a group arrives."""
         self.store.now_ms = round(at_s * 1000)
         self.queues[group].admit(id, JOB)
+
+    def waiting(self, group: int) -> int:
+        """How many tasks of a group wait to be taken, now or a little later."""
+        return len(self.queues[group].pending) + len(self.queues[group].later)
+
+    def give_back(self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> None:
+        """What a scheduler cannot hold goes back for a while; each task as (id, attempt, why)."""
+        if tasks:
+            words = [word for task in tasks for word in task]
+            self.queues[group].untake((), [len(tasks), scheduler, GIVE_BACK_MS, *words])
 
     def read(self, p: int, version: int) -> Snapshot:
         """A partition's snapshot."""
@@ -64,6 +73,18 @@ class SimCluster:
         self._started += 1
         heapq.heappush(self._running, (now_s + runs_s, self._started, group, place))
 
+    def fill(self, count: int, duration_s: float, rng: np.random.Generator) -> None:
+        """So many slots are busy, drawn evenly, each with what is left of a task of that duration."""
+        seats = [(p, node, slot) for p, nodes in enumerate(self.nodes) for node in nodes
+                 for slot in range(node.offer.slots)]  # fmt: skip
+        for number, i in enumerate(rng.permutation(len(seats))[:count].tolist()):
+            p, node, slot = seats[i]
+            self.submit(0, f"f{number}", 0.0)
+            (task,) = self.queues[0].take_tasks("fill", 1)
+            claim = Claim(task.id, task.attempt, p, node.name, node.inc, (slot,), task.needs)
+            self.commit(p, [claim], 0.0)
+            self.start(0, claim, 0.0, float(rng.uniform(0, duration_s)))
+
     def settle(self, group: int, places: Sequence[Place]) -> None:
         """What a scheduler won is settled; mostly it runs already."""
         for place in places:
@@ -79,6 +100,10 @@ class SimCluster:
             self.partitions[place.partition].free_leases((place,), "", "")
             self.held[group] -= 1
             self.changed_s[place.node] = end_s
+
+
+def _seen(node: Record) -> Node:
+    return Node(node.name, node.state, node.inc, bool(node.drain), node.first, node.span, float(node.score), node.offer)
 
 
 def _nodes(parameters: Parameters, rng: np.random.Generator) -> Iterator[tuple[int, str, int, float]]:

@@ -1,6 +1,7 @@
 """One experiment from parameters to files: runs it, puts the result together, writes result.json and the plots."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ class Outcome:
     result: dict[str, Any]
     checks: list[Check]
     placements: int
+    wall_s: float
+    cpu_s: float
 
 
 def run_experiment(
@@ -34,6 +37,7 @@ def run_experiment(
     experiment = EXPERIMENTS[name]
     parameters = Parameters(**{**experiment.DEFAULTS, **given})
     runs = experiment.runs(parameters, sorted(given))
+    begun_s = time.monotonic()
     found = carry_out(runs, range(parameters.seed, parameters.seed + repeat), jobs, tell)
     series = {run.name: merge([one.series for one in of_run]) for run, of_run in zip(runs, found, strict=True)}
     summary = {
@@ -45,16 +49,23 @@ def run_experiment(
         "seed": parameters.seed, "repeat": repeat, "series": series, "summary": summary,
         "claims": [_tidied(check.as_dict()) for check in checks],
     }  # fmt: skip
-    return Outcome(result, checks, sum(one.placements for of_run in found for one in of_run))
+    every = [one for of_run in found for one in of_run]
+    wall_s = max(time.monotonic() - begun_s, 1e-9)
+    return Outcome(result, checks, sum(one.placements for one in every), wall_s, sum(one.cpu_s for one in every))
 
 
 def write_result(outcome: Outcome, folder: Path, plots: bool = True) -> list[Path]:
-    """Writes result.json and, with `plots`, NAME.png and NAME.svg into a folder, which is made."""
+    """Writes result.json and, with `plots`, NAME.png and NAME.svg into a folder, which is made.
+
+    How fast it went is in speed.json, because result.json is the same for the same seed.
+    """
     result = outcome.result
     try:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "result.json"
         path.write_text(as_json(result) + "\n", encoding="utf-8")
+        speed = {"placements": outcome.placements, "wall_s": outcome.wall_s, "cpu_s": outcome.cpu_s}
+        (folder / "speed.json").write_text(json.dumps(speed) + "\n", encoding="utf-8")
         return [path, *(draw(result, folder, result["experiment"]) if plots else [])]
     except OSError as error:
         raise InvalidInput(f"--out {folder} cannot be written: {error.strerror or error}") from None

@@ -47,7 +47,7 @@ class Parameters:
     schedulers N, partitions P >= N, gap_s G, slots S, rate R (tasks/s), duration_s d (how long a task holds its slot),
     amplifier A = N * K / R with K the claims that one scheduler can make in a second. tau_s and ema are adaptive's,
     sharpness the dice's (placement/strategy.py). length: the share of the experiment's time that is simulated.
-    trace and load are those of a replayed trace: a file, and the share of the slots that its tasks keep busy.
+    trace and load are those of a replayed trace: a file, and the share of slots and schedulers that is busy.
     Scaling down shrinks S, R and K together, and keeps R * d / S, G / d, N, P and A. Raises InvalidInput.
     """
 

@@ -78,13 +78,15 @@ class Simulation:
         for turn, i in enumerate(self.rng.permutation(len(self.schedulers)).tolist()):
             one = self.schedulers[i]
             one.core.on_tick(number)
-            if self.cluster.queues[one.group].pending:
+            if self.cluster.waiting(one.group):
                 one.core.on_wake(one.core.ordinal)
             room = self.parameters.decisions * tick_s
             one.budget = min(one.budget + room, room + 1)
             self._look(one, now_s)
             if one.core.in_hand:
                 plan = one.core.plan()
+                cluster.give_back(one.group, one.core.name, plan.give_back)
+                cluster.settle(one.group, plan.settle)
                 claims = sum(map(len, plan.commit.values()))
                 one.budget -= claims
                 plans.append((now_s + min(claims / self.parameters.decisions, tick_s), turn, one, plan))
@@ -92,23 +94,24 @@ class Simulation:
         for at_s, _, one, plan in sorted(plans, key=lambda entry: entry[:2]):
             cluster.finish_until(at_s)
             self._commit(one, plan, at_s)
-        self.measure.see_load(now_s, cluster.held, [len(queue.pending) for queue in cluster.queues])
+        self.measure.see_load(now_s, cluster.held, [cluster.waiting(group) for group in range(len(self.loads))])
 
     def _look(self, one: SimScheduler, now_s: float) -> None:
         """A scheduler reads what is due, and takes what it has time for."""
         core, cluster = one.core, self.cluster
         plan = core.plan(place=False)
-        while plan.read_nodes:
+        cluster.settle(one.group, plan.settle)
+        if plan.read_nodes:
             for p in plan.read_nodes:
                 core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
             plan = core.plan(place=False)
-        cluster.settle(one.group, plan.settle)
         one.read, one.read_bytes = plan.read, 0
         for p in plan.read:
             snapshot = cluster.read(p, core.view.partitions[p].version)
             one.read_bytes += len(snapshot.bits or b"")
             core.on_snapshot(snapshot, now_s)
-        if take := min(plan.take, int(one.budget) - core.in_hand):
+        take = min(plan.take, int(one.budget) - core.in_hand)
+        if take > 0:
             queue = cluster.queues[one.group]
             core.on_took(Took(0, 0, queue.take_tasks(core.name, take)))
 

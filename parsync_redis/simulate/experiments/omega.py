@@ -194,6 +194,9 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     def of(detect: str, commit: str, what: str, n: int = most) -> float:
         return float(summary[f"{detect}, {commit}, N={n}"][what]["mean"])
 
+    def ratio(above_it: tuple[str, str], below_it: tuple[str, str], what: str) -> float | None:
+        return of(*above_it, what) / of(*below_it, what) if of(*below_it, what) else None
+
     found = []
     for what, said in (("conflict_fraction", "conflicts"), ("busyness", "busyness")):
         why = (
@@ -202,9 +205,9 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
             else "at this load few jobs are tried again, so that busyness hardly grows"
         )
         found.append(between(f"coarse.{what}", f"{said} of coarse / of fine (incremental, N={most})", 2.0, 3.0,
-                             of("coarse", "incremental", what) / of("fine", "incremental", what), why))  # fmt: skip
+                             ratio(("coarse", "incremental"), ("fine", "incremental"), what), why))  # fmt: skip
         found.append(between(f"whole.{what}", f"{said} of all-or-nothing / of incremental (fine, N={most})", 1.5, 2.5,
-                             of("fine", "all-or-nothing", what) / of("fine", "incremental", what), why))  # fmt: skip
+                             ratio(("fine", "all-or-nothing"), ("fine", "incremental"), what), why))  # fmt: skip
     rising = [of("fine", "incremental", "conflict_fraction", n) for n in MEMBERS]
     found.append(above("rising", "conflict fraction at N=32 less that at N=1 (fine, incremental)", "rises", 0.01,
                        rising[-1] - rising[0]))  # fmt: skip

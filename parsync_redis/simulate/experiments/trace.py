@@ -1,10 +1,11 @@
 """A real trace, replayed: its tasks arrive as they did and run as long as they did, with time compressed.
 
 The trace's whole span becomes a minute of virtual time, arrivals and running times alike; of its instances so many
-are drawn, evenly, that slots and schedulers are loaded to `--load`. The longest tasks are cut at a tenth of the span,
-so that it settles.
+are drawn, evenly, that the schedulers are loaded to `--load`, and there are so many slots that these are as well,
+unless `--slots` says how many. The longest tasks are cut at a tenth of the span, so that it settles.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from ...errors import InvalidInput
+from ...placement.strategy import Floats
 from ..claims import Check, above, below, total
-from ..parameters import Group, Parameters, Phase, SimStrategy
+from ..parameters import NODE_SLOTS, Group, Parameters, Phase, SimStrategy
 from ..plots import COLOURS, finish_axes, line
 from ..runs import Found, Run
 from ..simulation import Progress, Simulation
@@ -32,6 +34,8 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
     if not parameters.trace:
         raise InvalidInput("which trace? parsync simulate trace FILE")
     rows = read_trace(Path(parameters.trace))
+    if "slots" not in given:
+        parameters = parameters.with_(slots=_enough(rows, parameters))
     which = [parameters.strategy] if "strategy" in given else [s for s in SimStrategy if s.in_paper]
     return [Run(s.value, play, parameters.with_(strategy=s), (rows,)) for s in which]
 
@@ -53,14 +57,9 @@ def compress(rows: Sequence[Row], parameters: Parameters, length_s: float, rng: 
 
     Of the two loads, of slots and of schedulers, the one that is reached first decides how many are drawn.
     """
-    first_s, span_s = rows[0].at_s, max(rows[-1].at_s - rows[0].at_s, 1.0)
-    factor = length_s / span_s
-    runs_s = np.minimum(np.array([row.runs_s for row in rows]) * factor, CUT * length_s)
-    counts = np.array([row.instances for row in rows], dtype=float)
+    begins_s, runs_s, counts, decided = _fitted(rows, parameters, length_s)
     busy = parameters.load * parameters.scaled_slots * length_s / float(counts @ runs_s)
-    decided = parameters.load * parameters.decisions * parameters.schedulers * length_s / float(counts.sum())
     kept = rng.binomial(counts.astype(int), min(1.0, busy, decided))
-    begins_s = (np.array([row.at_s for row in rows]) - first_s) * factor
     found = [
         Arrival(float(begin_s), float(max(seconds, 0.001)))
         for begin_s, seconds, count in zip(begins_s, runs_s, kept.tolist(), strict=True) for _ in range(count)
@@ -68,6 +67,26 @@ def compress(rows: Sequence[Row], parameters: Parameters, length_s: float, rng: 
     if not found:
         raise InvalidInput("at this scale and load not one task of the trace is left: take a larger scale")
     return found
+
+
+def _fitted(rows: Sequence[Row], parameters: Parameters, length_s: float) -> tuple[Floats, Floats, Floats, float]:
+    """(begins, running times, instances) of the rows in `length_s`, and the share that loads the schedulers."""
+    first_s = rows[0].at_s
+    factor = length_s / max(rows[-1].at_s - first_s, 1.0)
+    begins_s = (np.array([row.at_s for row in rows]) - first_s) * factor
+    runs_s = np.minimum(np.array([row.runs_s for row in rows]) * factor, CUT * length_s)
+    counts = np.array([row.instances for row in rows], dtype=float)
+    decided = parameters.load * parameters.decisions * parameters.schedulers * length_s / float(counts.sum())
+    return begins_s, runs_s, counts, decided
+
+
+def _enough(rows: Sequence[Row], parameters: Parameters) -> int:
+    """The slots at scale 1 that the drawn tasks keep busy to the load."""
+    length_s = LENGTH_S * parameters.length
+    _, runs_s, counts, decided = _fitted(rows, parameters, length_s)
+    busy = min(1.0, decided) * float(counts @ runs_s) / length_s
+    least = parameters.partitions * NODE_SLOTS / parameters.scale
+    return min(10**7, max(round(busy / parameters.load / parameters.scale), math.ceil(least)))
 
 
 def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:

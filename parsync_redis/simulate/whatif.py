@@ -1,0 +1,145 @@
+"""What a cluster of the user's own numbers would do, and what some alternatives to it would: side by side.
+
+Each is simulated for some seconds, from the load that it has when it is settled, with the dice of the product.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..placement.strategy import SHARPNESS
+from .parameters import NODE_SLOTS, Group, Parameters, Phase, SimStrategy
+from .runs import Found, Run, carry_out, tidy
+from .simulation import Progress, Simulation
+from .workload import Poisson
+
+MOST_RATE: Final = 2000.0
+"""Tasks a second that are simulated at most; a larger cluster is scaled down."""
+
+GAPS: Final = 24
+LEAST_S: Final = 4.0
+CALLS_PER_TASK: Final = 4
+"""Submit, start, finish and release, each a call of its own at worst."""
+
+AS_GIVEN: Final = "as given"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is expected of one alternative; delays and staleness in seconds, calls and bytes a second of all schedulers.
+
+    keeps_up: the queue does not grow. calls_per_s: reads, claims and the calls of tasks, as if none went together.
+    """
+
+    name: str
+    schedulers: int
+    partitions: int
+    gap_s: float
+    strategy: str
+    keeps_up: bool
+    delay_p50_s: float | None
+    delay_p99_s: float | None
+    conflict_fraction: float
+    score_mean: float | None
+    staleness_mean_s: float
+    oldest_s: float
+    reads_per_s: float
+    read_bytes_per_s: float
+    calls_per_s: float
+
+
+def predict(
+    given: Mapping[str, Any], decisions: float, seed: int = 1, jobs: int = 0, tell: Progress = lambda done: None
+) -> list[Prediction]:
+    """A prediction for the cluster and each alternative; `decisions` is K, claims a second of one scheduler."""
+    if not 0 < decisions <= 10**6:
+        raise InvalidInput(f"--decisions {decisions:g} is not valid: it must be more than 0 and at most 1,000,000")
+    base = Parameters(**{**given, "sharpness": SHARPNESS, "scale": 1.0, "seed": seed})
+    busy = base.rate * base.duration_s
+    if busy > base.slots:
+        raise InvalidInput(
+            f"--rate {base.rate:g} tasks a second of --duration {base.duration_s:g} s keep {busy:,.0f} slots busy; "
+            f"--slots {base.slots:,} are too few"
+        )
+    runs = [Run(name, play, _sized(one, decisions), (decisions,)) for name, one in _alternatives(base).items()]
+    found = carry_out(runs, [seed], jobs, tell)
+    return [_prediction(run, one[0], decisions) for run, one in zip(runs, found, strict=True)]
+
+
+def choose(predictions: Sequence[Prediction]) -> tuple[Prediction, str]:
+    """The one to take, and why.
+
+    Of those that keep up: the least p99 delay; where others are within half of it again, the best score (a twentieth
+    apart is the same); where these are the same, the least calls.
+    """
+    fit = [one for one in predictions if one.keeps_up and one.delay_p99_s is not None]
+    if not fit:
+        return predictions[0], "none keeps up: it takes more slots or faster schedulers"
+    least = min(one.delay_p99_s or 0.0 for one in fit)
+    near = [one for one in fit if (one.delay_p99_s or 0.0) <= 1.5 * least]
+    best = min(near, key=lambda one: (-round(20 * (one.score_mean or 0.0)), one.calls_per_s))
+    why = "the shortest delays" if len(near) == 1 else "delays among the shortest, then score, then calls to Redis"
+    return best, why
+
+
+def _alternatives(base: Parameters) -> dict[str, Parameters]:
+    found = {AS_GIVEN: base}
+    for strategy in (SimStrategy.LATENCY, SimStrategy.QUALITY, SimStrategy.ADAPTIVE):
+        if strategy is not base.strategy:
+            found[f"{strategy}"] = base.with_(strategy=strategy)
+    if base.schedulers > 1:
+        found["half the schedulers"] = base.with_(schedulers=base.schedulers // 2)
+    if 2 * base.schedulers <= base.partitions:
+        found["twice the schedulers"] = base.with_(schedulers=2 * base.schedulers)
+    found["half the gap"] = base.with_(gap_s=base.gap_s / 2)
+    found["twice the gap"] = base.with_(gap_s=base.gap_s * 2)
+    return found
+
+
+def _sized(one: Parameters, decisions: float) -> Parameters:
+    """At the scale to simulate it, with K as the amplifier says it."""
+    least = one.partitions * NODE_SLOTS / one.slots
+    scale = min(1.0, max(MOST_RATE / one.rate, least))
+    return one.with_(scale=scale, amplifier=min(1000.0, max(0.01, decisions * one.schedulers / one.rate)))
+
+
+def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, decisions: float) -> Found:
+    """Some gaps, from a settled load; measured is the second half."""
+    load, fill, own = dice.spawn(3)
+    rate = parameters.scaled(parameters.rate)
+    length_s = 2 * np.ceil(max(LEAST_S, GAPS * parameters.gap_s, 1.2 * min(parameters.duration_s, 10.0)) / 2)
+    arrivals = Poisson(np.random.default_rng(load), [(0.0, rate)], parameters.duration_s)
+    simulation = Simulation(parameters, [Group("all", parameters.schedulers)], [arrivals], own)
+    simulation.cluster.fill(round(rate * parameters.duration_s), parameters.duration_s, np.random.default_rng(fill))
+    half = Phase("first", length_s / 2, (1.0,)), Phase("second", length_s / 2, (1.0,))
+    measure = simulation.run(float(length_s), progress)
+    phases = measure.summary(half)
+    first, second = phases["first"]["all"], phases["second"]["all"]
+    grown = ((second["waiting"] or 0) - (first["waiting"] or 0)) / (rate * length_s / 2)
+    return Found({}, {**second, "grown": grown}, measure.placements)
+
+
+def _prediction(run: Run, found: Found, decisions: float) -> Prediction:
+    one, means = run.parameters, found.summary
+    reads_per_s = one.schedulers * one.partitions / one.gap_s
+    lost = means["conflict_fraction"] or 0.0
+    claims_per_s = one.rate / (1 - lost) if lost < 1 else one.schedulers * decisions
+    numbers = {
+        "delay_p50_s": means["delay_p50_s"], "delay_p99_s": means["delay_p99_s"], "conflict_fraction": lost,
+        "score_mean": means["score_mean"], "staleness_mean_s": means["staleness_mean_s"], "oldest_s": means["oldest_s"],
+        "reads_per_s": reads_per_s, "read_bytes_per_s": one.schedulers / one.gap_s * one.slots / 8,
+        "calls_per_s": reads_per_s + claims_per_s + CALLS_PER_TASK * one.rate,
+    }  # fmt: skip
+    tidied = {name: None if value is None else tidy(float(value)) for name, value in numbers.items()}
+    return Prediction(run.name, one.schedulers, one.partitions, one.gap_s, one.strategy.value,
+                      bool(means["grown"] < 0.01), **tidied)  # type: ignore[arg-type]  # fmt: skip
+
+
+def as_result(given: Mapping[str, Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """For --json: what was asked, the predictions, the choice."""
+    best, why = choose(predictions)
+    asked = {name: str(value) if isinstance(value, SimStrategy) else value for name, value in given.items()}
+    return {"given": asked, "alternatives": [asdict(one) for one in predictions], "choose": best.name, "why": why}

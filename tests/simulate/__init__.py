@@ -1,0 +1,1 @@
+"""The simulator: small runs of each experiment, the same for the same seed; and what it refuses."""

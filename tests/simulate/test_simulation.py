@@ -1,0 +1,129 @@
+"""The simulation itself: what is read when, that no slot is lost or double, and what the parts compute."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.scheduler.core import partitioned
+from parsync_redis.simulate.claims import above, below, between, first_at, mean_over, near, slope
+from parsync_redis.simulate.experiments.conflicts import expected
+from parsync_redis.simulate.modes import all_the_same, whole_state
+from parsync_redis.simulate.parameters import Group, Parameters, SimStrategy, Sync
+from parsync_redis.simulate.runs import merge, merge_with_interval
+from parsync_redis.simulate.simulation import Simulation
+from parsync_redis.simulate.workload import Arrival, Listed, Poisson
+
+
+@given(st.integers(1, 40), st.integers(0, 60), st.integers(0, 10**6))
+def test_at_every_tick_the_partitions_read_are_disjoint_and_n_ticks_cover_all(members, more, tick):
+    partitions = members + more
+    for k in range(tick, tick + members):
+        turns = [set(partitioned(i, members, k, partitions)) for i in range(members)]
+        assert sum(map(len, turns)) == partitions
+        assert set.union(*turns) == set(range(partitions))
+    for i in range(members):
+        seen = set().union(*(partitioned(i, members, k, partitions) for k in range(tick, tick + members)))
+        assert seen == set(range(partitions))
+
+
+def test_statesync_reads_everything_once_a_gap_and_same_the_same_at_each_tick():
+    for i in range(4):
+        reads = [set(whole_state(i, 4, k, 8)) for k in range(4)]
+        assert sorted(map(len, reads)) == [0, 0, 0, 8]
+        assert set().union(*(all_the_same(i, 4, k, 8) for k in range(4))) == set(range(8))
+        assert set(all_the_same(i, 4, 3, 8)) == set(all_the_same(0, 4, 3, 8))
+
+
+def simulate(rate: float = 400.0, seconds: float = 4.0, **changes: object) -> Simulation:
+    parameters = Parameters(**{
+        "schedulers": 4, "partitions": 4, "slots": 400, "rate": rate, "duration_s": 0.5, "scale": 1.0,
+        "amplifier": 1.5, **changes,
+    })  # fmt: skip
+    load = Poisson(np.random.default_rng(3), [(0.0, rate)], parameters.duration_s)
+    simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
+    simulation.run(seconds)
+    return simulation
+
+
+@pytest.mark.parametrize("strategy", SimStrategy)
+@pytest.mark.parametrize("sync", Sync)
+def test_no_task_and_no_slot_is_lost_or_double(strategy: SimStrategy, sync: Sync) -> None:
+    simulation = simulate(strategy=strategy, sync=sync)
+    cluster = simulation.cluster
+    leases = [lease for partition in cluster.partitions for lease in partition.leases.values()]
+    free = sum(byte.bit_count() for partition in cluster.partitions for byte in partition.bits)
+    assert len(leases) == cluster.held[0] > 0
+    assert len({lease.task for lease in leases}) == len(leases)
+    assert free == 400 - len(leases)
+    (queue,) = cluster.queues
+    in_hand = sum(one.core.in_hand for one in simulation.schedulers)
+    assert len(queue.tasks) == len(leases) + cluster.waiting(0) + in_hand
+    cluster.finish_until(float("inf"))
+    assert all(not partition.leases for partition in cluster.partitions)
+
+
+def test_nobody_decides_more_than_it_can() -> None:
+    simulation = simulate(rate=400.0, amplifier=0.5)
+    claims = sum(value or 0 for value in simulation.measure.series()["all"]["claims"])
+    assert 700 < claims <= 0.5 * 400 * 4 + 4 * 2
+    assert len(simulation.cluster.queues[0].pending) > 400
+
+
+def test_what_a_scheduler_cannot_hold_goes_back_and_is_taken_again() -> None:
+    simulation = simulate(rate=2000.0, amplifier=50.0, seconds=3.0)  # two and a half times what the slots carry
+    cluster, (queue,) = simulation.cluster, simulation.cluster.queues
+    assert sum(one.core.counters.given_back for one in simulation.schedulers) > 0
+    in_hand = sum(one.core.in_hand for one in simulation.schedulers)
+    assert len(queue.tasks) == sum(cluster.held) + cluster.waiting(0) + in_hand
+    assert simulation.measure.series()["all"]["utilisation"][-1] > 0.7
+
+
+def test_latency_first_loses_no_claim_where_slots_are_free() -> None:
+    series = simulate(strategy=SimStrategy.LATENCY).measure.series()["all"]
+    assert {value for value in series["conflict_fraction"] if value is not None} == {0.0}
+
+
+def test_listed_arrivals_come_when_they_are_due() -> None:
+    load = Listed([Arrival(0.5, 1.0), Arrival(1.0, 2.0)])
+    assert load.until(0.5) == []
+    assert load.until(1.0) == [Arrival(0.5, 1.0)]
+    assert load.until(9.0) == [Arrival(1.0, 2.0)]
+
+
+@pytest.mark.parametrize(("case", "right"), [((2, 1000, 4000), 0.125), ((10, 100, 4000), 0.105),
+                                             ((20, 1000, 40_000), 0.205), ((20, 1000, 24_000), 0.312),
+                                             ((80, 250, 40_000), 0.211), ((1, 1000, 4000), 0.0)])  # fmt: skip
+def test_the_formula_of_conflicts(case: tuple[int, int, int], right: float) -> None:
+    assert expected(*case) == pytest.approx(right, abs=0.0006)
+
+
+def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
+    assert near("i", "c", 1.0, 1.1, 0.1).holds
+    assert not near("i", "c", 1.0, 1.11, 0.1).holds
+    assert not near("i", "c", 1.0, None, 9.0).holds, "what was not measured does not hold"
+    assert between("i", "c", 1.0, 2.0, 2.0).holds
+    assert not between("i", "c", 1.0, 2.0, 2.1).holds
+    assert below("i", "c", "p", 1.0, 1.0).holds
+    assert not above("i", "c", "p", 1.0, 0.9).holds
+    assert "why" not in near("i", "c", 1.0, 1.0, 0.1, "because").as_dict()
+    assert near("i", "c", 1.0, 2.0, 0.1, "because").as_dict()["why"] == "because"
+
+
+def test_means_slopes_and_first_times_skip_what_is_not_there() -> None:
+    table = {"m": [None, 1.0, 2.0, None, 4.0]}
+    assert mean_over(table, "m", 0, 3) == 1.5
+    assert mean_over(table, "m", 3, 4) is None
+    assert slope(table, "m", 0, 5) == pytest.approx(1.0)
+    assert slope(table, "m", 3, 5) is None
+    assert first_at(table, "m", 2.0, 0) == 2.0
+    assert first_at(table, "m", 9.0, 0) is None
+
+
+def test_merging_takes_means_and_says_how_sure_they_are() -> None:
+    assert merge([{"a": [1, None]}, {"a": [2, 3]}]) == {"a": [1.5, None]}
+    one = merge_with_interval([{"a": 1.0}])
+    assert one == {"a": {"mean": 1.0, "ci95": None}}
+    several = merge_with_interval([{"a": value} for value in (1.0, 2.0, 3.0)])
+    assert several["a"]["mean"] == 2.0
+    assert several["a"]["ci95"] == pytest.approx(4.303 / 3**0.5, rel=1e-3)
