@@ -86,7 +86,7 @@ WORKER: Final[Kinds] = {
 SCHEDULER: Final[Kinds] = {
     ":config": "exists hset", ":dealt": "del hdel hget hincrby hincrbyfloat hmget hset",
     ":keeper": "del hdel hget hincrby hmget hset", ":losses": "del expire hdel hlen hsetnx",
-    ":quarantine": "del zadd zcard zremrangebyrank", ":schedulers": "del hdel hget hincrby hlen",
+    ":quarantine": "del zadd zcard zremrangebyrank", ":schedulers": "del hdel hexists hget hincrby hlen hset",
     ":stats": "del expire hset", "p:alive": "del hdel hget hgetall hset", "p:free": "del getbit setbit",
     "p:inbox": "del llen lpush", "p:left": "del hdel hget hset", "p:lost": "del sadd smembers srem",
     "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset", "p:notes": "hdel hget hset",
