@@ -199,11 +199,7 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
 
     found = []
     for what, said in (("conflict_fraction", "conflicts"), ("busyness", "busyness")):
-        why = (
-            ""
-            if what == "conflict_fraction"
-            else "at this load few jobs are tried again, so that busyness hardly grows"
-        )
+        why = WHY[what]
         found.append(between(f"coarse.{what}", f"{said} of coarse / of fine (incremental, N={most})", 2.0, 3.0,
                              ratio(("coarse", "incremental"), ("fine", "incremental"), what), why))  # fmt: skip
         found.append(between(f"whole.{what}", f"{said} of all-or-nothing / of incremental (fine, N={most})", 1.5, 2.5,
