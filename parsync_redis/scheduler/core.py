@@ -46,11 +46,14 @@ def all_at_once(known: Sequence[PartitionView]) -> Sequence[Sequence[PartitionVi
 
 
 def freshest_first(known: Sequence[PartitionView]) -> Sequence[Sequence[PartitionView]]:
-    """Latency-first: groups by when they were read, the last first."""
-    found: dict[float, list[PartitionView]] = {}
+    """Latency-first: groups by the turn at which they were read and by when, the last first.
+
+    The turn goes first: who hears some ticks late, all at once, reads what is another's by now along with its own.
+    """
+    found: dict[tuple[int, float], list[PartitionView]] = {}
     for partition in known:
-        found.setdefault(partition.read_s, []).append(partition)
-    return [found[read_s] for read_s in sorted(found, reverse=True)]
+        found.setdefault((partition.turn, partition.read_s), []).append(partition)
+    return [found[turn] for turn in sorted(found, reverse=True)]
 
 
 ORDERS: Final[Mapping[Strategy, Order]] = {Strategy.QUALITY: all_at_once, Strategy.LATENCY: freshest_first}
@@ -142,7 +145,9 @@ class Core:
         """Tick k: the partitions p with p mod N = (ordinal + k) mod N are due; on its turn it looks for tasks."""
         self.counters.ticks += 1
         self.counters.own_ticks += own
-        self._to_read.update(self._turns(self.ordinal, self.members, number, len(self.view.partitions)))
+        for due in self._turns(self.ordinal, self.members, number, len(self.view.partitions)):
+            self._to_read.add(due)
+            self.view.partitions[due].due = self.counters.ticks
         if (self.ordinal + number) % self.members == 0:
             self.hungry = True
             self._asked.clear()
@@ -177,7 +182,7 @@ class Core:
         if snapshot.epoch != partition.epoch:
             self._nodes_due.add(snapshot.partition)
             return
-        partition.read_s = now_s
+        partition.read_s, partition.turn = now_s, partition.due
         if snapshot.bits is not None:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
             self.view.changes += 1
@@ -227,6 +232,11 @@ class Core:
     def in_hand(self) -> int:
         """Tasks that this scheduler has taken and not placed."""
         return sum(len(kind.tasks) for kind in self._kinds.values())
+
+    @property
+    def due(self) -> bool:
+        """Whether partitions are to be read: what was freshest until now may be another's, so that it reads first."""
+        return bool(self._to_read)
 
     @property
     def unsettled(self) -> bool:

@@ -140,6 +140,7 @@ class Scheduler:
         self.membership = Membership(store.again(), name, config, lambda: self._stats)
         self._rank = self.membership.rank
         self._sequence = 0
+        self._only_read = False
         self._observed_s = 0.0
         self._compared_s = float("-inf")
         self._heard_s = time.monotonic()
@@ -175,7 +176,9 @@ class Scheduler:
 
     def _turn(self) -> None:
         """Carries out what is to do and hears what came meanwhile; with nothing to do, waits for something to hear."""
-        plan = self.core.plan(patient=True)
+        # Never twice in a row: ticks may come faster than turns.
+        self._only_read = self.core.due and not self._only_read
+        plan = self.core.plan(patient=True, place=not self._only_read)
         if not plan and self.core.unsettled:
             self._hear(SETTLE_S)
             plan = self.core.plan()

@@ -99,6 +99,22 @@ def test_latency_first_takes_the_freshest_partition_whatever_its_scores() -> Non
     assert [claim.partition for claims in core.plan().commit.values() for claim in claims] == [1, 1, 1, 1, 0]
 
 
+def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
+    core = make(3, Strategy.LATENCY)
+    core.on_members(0, 3)
+    for p in range(3):
+        see(core, p, [node("n", 2)], 2)
+    for tick in (1, 2):
+        core.on_tick(tick)
+    assert core.due, "what was freshest may be another's by now"
+    assert core.plan(place=False).read == [1, 2]
+    assert not core.due
+    for p in (1, 2):
+        core.on_snapshot(Snapshot(p, 2, 1, bitmap(2), {}), 5.0)
+    core.on_took(Took(0, 0, tasks(5)))
+    assert [claim.partition for claims in core.plan().commit.values() for claim in claims] == [2, 2, 1, 1, 0]
+
+
 def test_quality_first_takes_the_best_slots_whatever_their_age() -> None:
     core = make(2, Strategy.QUALITY)
     see(core, 0, [node("good", 4, 99.0)], 4, now_s=1.0)
