@@ -14,20 +14,21 @@ from ..errors import ServerUnreachable
 from .placement import Say
 from .tables import render
 
-LADDER: Final = (1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 20_000, 38_000)
+LADDER: Final = (2_000, 4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000, 28_000, 38_000)
 """Rates that are tried one after the other, until one is not sustained."""
 
 RIVALS: Final = ("parsync", "state", "central", "queues")
 TABLE_RATE: Final = 600
 """What all rivals are offered: little enough for plain Celery's publisher, the slowest part of them."""
 
+KINDS_RATE: Final = 2_000
 LOADED: Final = 0.9
 RUNS: Final[dict[str, list[str]]] = {
     "read": ["read"],
     "submit": ["submit"],
     "idle": ["idle"],
-    "scale": ["scale"],
-    "celery": ["celery"],
+    "scale": ["scale", "--seconds", "6"],
+    "celery": ["celery", "--rounds", "3"],
 }
 
 
@@ -36,21 +37,21 @@ def measure_all(keep: Path, again: bool, most: float, stop: threading.Event, say
     keep.mkdir(parents=True, exist_ok=True)
     best = 0.0
     for rate in (rate for rate in LADDER if rate <= most):
-        found = _keep(keep, f"ladder-{rate}", _placement(rate, ["--seconds", "20"]), again, stop, say)
+        found = _keep(keep, f"ladder-{rate}", _placement(rate, ["--seconds", "15"]), again, stop, say)
         if not found["sustained"]:
             break
         best = float(rate)
     if best:
         slots = int(best * 5 / LOADED / 2000) * 2000
         for share in (1.0, 0.8):
-            full = [*_placement(best * share, ["--seconds", "30"]), "--slots", str(slots)]
+            full = [*_placement(best * share, ["--seconds", "20"]), "--slots", str(slots)]
             _keep(keep, f"loaded-{share:g}", full, again, stop, say)
     for system in RIVALS:
-        words = [*_placement(TABLE_RATE, ["--seconds", "15"]), "--system", system, "--slots", "4000"]
+        words = [*_placement(TABLE_RATE, ["--seconds", "12"]), "--system", system, "--slots", "4000"]
         _keep(keep, f"rival-{system}", words, again, stop, say)
     for system in ("parsync", "central"):
-        words = [*_placement(TABLE_RATE, ["--seconds", "15"]), "--system", system, "--slots", "40000", "--kinds", "50"]
-        _keep(keep, f"kinds-{system}", [*words, "--node-slots", "4", "--duration", "50"], again, stop, say)
+        words = [*_placement(KINDS_RATE, ["--seconds", "20"]), "--system", system, "--slots", "40000", "--kinds", "50"]
+        _keep(keep, f"kinds-{system}", [*words, "--node-slots", "4", "--duration", "15"], again, stop, say)
     for name, words in RUNS.items():
         _keep(keep, name, words, again, stop, say)
 

@@ -1,12 +1,12 @@
-"""docs/performance.md as text, and its plots, from what the benches printed. Pure, but for the plots' files."""
+"""docs/performance.md as text, from what the benches printed. Pure, but for the files of the plots."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..simulate.plots import finish_axes, line, new_figure, save
-
-Runs = Mapping[str, Mapping[str, Any]]
+from .bars import bars
+from .markdown import Runs, cell_of, named, rungs_of, table
+from .plots import draw_plots
 
 HEAD = """\
 # Performance
@@ -29,30 +29,14 @@ the server included, are on the one machine named here, and share its cores.
 def render(runs: Runs, out: Path) -> str:
     """The document; plots are written beside it."""
     parts = [HEAD, _machine(runs)]
-    for section in (_bars, _ladder, _rivals, _kinds, _scale, _small, _celery):
+    for section in (bars, _ladder, _rivals, _kinds, _scale, _small, _celery):
         parts += section(runs)
-    plots = _plots(runs, out.parent / "performance")
+    plots = draw_plots(runs, out.parent / "performance")
     return "\n".join([*parts, *(f"![{name}](performance/{name}.svg)" for name in plots), ""])
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows), ""])
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
 
 
 def _command(run: Mapping[str, Any]) -> str:
     return f"`parsync bench {' '.join(run['command'])}`"
-
-
-def _some(runs: Runs, prefix: str) -> list[Mapping[str, Any]]:
-    return [run for name, run in runs.items() if name.startswith(prefix)]
 
 
 def _machine(runs: Runs) -> str:
@@ -75,10 +59,6 @@ def _machine(runs: Runs) -> str:
 
 def _audit(found: Mapping[str, Any]) -> int:
     return sum(value for value in found["audit"].values() if isinstance(value, int))
-
-
-def _rungs(runs: Runs) -> list[Mapping[str, Any]]:
-    return sorted(_some(runs, "ladder-"), key=lambda run: float(run["found"]["rate"]))
 
 
 _RATES = (
@@ -114,7 +94,7 @@ def _rates(run: Mapping[str, Any]) -> list[object]:
 
 
 def _ladder(runs: Runs) -> list[str]:
-    rungs = [*_rungs(runs), *_some(runs, "loaded-")]
+    rungs = [*rungs_of(runs), *named(runs, "loaded-")]
     if not rungs:
         return []
     return [
@@ -153,7 +133,7 @@ def _ladder(runs: Runs) -> list[str]:
 
 
 def _rivals(runs: Runs) -> list[str]:
-    rows = _some(runs, "rival-")
+    rows = named(runs, "rival-")
     if not rows:
         return []
     found = [run["found"] for run in rows]
@@ -200,7 +180,7 @@ def _rivals(runs: Runs) -> list[str]:
 
 
 def _kinds(runs: Runs) -> list[str]:
-    rows = _some(runs, "kinds-")
+    rows = named(runs, "kinds-")
     if not rows:
         return []
     return [
@@ -250,8 +230,8 @@ def _scale(runs: Runs) -> list[str]:
         "## What a placement costs as the cluster grows\n",
         f"CPU microseconds a placement, at {found['rate']:,.0f} tasks/s of {found['duration_s']:g} s: "
         f"{_command(runs['scale'])}. What is read and renewed whatever the rate is part of it. Redis at 200,000 "
-        f"slots / at 2,000: **{_cell(found['ratio_slots'])}** (bar 1.3); with 20 schedulers / with 1: "
-        f"**{_cell(found['ratio_schedulers'])}** (bar 1.5).\n",
+        f"slots / at 2,000: **{cell_of(found['ratio_slots'])}** (bar 1.3); with 20 schedulers / with 1: "
+        f"**{cell_of(found['ratio_schedulers'])}** (bar 1.5).\n",
         table(head, rows),
     ]
 
@@ -327,93 +307,3 @@ def _celery(runs: Runs) -> list[str]:
         plain, ours = found["start_ms"]["plain"][name], found["start_ms"]["parsync"][name]
         rows.append((f"one at a time, submit to start, {name} ms", plain, ours, ours / plain))
     return ["## Through real workers\n", f"{command}\n", table(("what", "plain Celery", "parsync", "ratio"), rows)]
-
-
-def _bars(runs: Runs) -> list[str]:
-    """What is to be reached, and what was."""
-    rows: list[Sequence[object]] = []
-    held = [run["found"] for run in _rungs(runs) if run["found"]["sustained"]]
-    if held:
-        best = held[-1]
-        share = best["placed_per_s"] / best["yardstick_claims_per_s"]
-        rows.append(
-            (
-                "placements/s, 20 schedulers, 200,000 slots",
-                "0.12 of the yardstick and 20,000",
-                f"{share:.3f} and {best['placed_per_s']:,.0f}",
-                share >= 0.12 and best["placed_per_s"] >= 20_000,
-            )
-        )
-    for name, what, bar in (("loaded-1", "conflicts, latency-first, at the highest sustained rate, load 0.9", 0.01),):
-        if name in runs:
-            seen = runs[name]["found"]["conflicts_per_claim"]
-            rows.append((what, f"< {bar:.0%}", f"{seen:.2%}", seen < bar))
-    if "loaded-0.8" in runs:
-        seen = runs["loaded-0.8"]["found"]["delay_ms"]["p99"]
-        rows.append(("delay p99 at 80 % of that rate", "250 ms", f"{seen:.0f} ms", seen <= 250))
-    for name, key, what, most in (
-        ("scale", "ratio_slots", "Redis CPU a placement, 200,000 slots / 2,000", 1.3),
-        ("scale", "ratio_schedulers", "Redis CPU a placement, 20 schedulers / 1", 1.5),
-    ):
-        if name in runs and runs[name]["found"][key] is not None:
-            rows.append((what, f"{most}", f"{runs[name]['found'][key]:.2f}", runs[name]["found"][key] <= most))
-    for name, key, what, least in (
-        ("read", "server_ratio", "HGETALL of 10,000 held / reading the partition", 30),
-        ("submit", "ratio", "submit_many / apply_async", 8),
-    ):
-        if name in runs:
-            rows.append((what, f"{least}", f"{runs[name]['found'][key]:.1f}", runs[name]["found"][key] >= least))
-    if "celery" in runs:
-        found = runs["celery"]["found"]
-        ratio = next(iter(found["drain_per_s"].values()))["ratio"]
-        late = found["start_ms"]["parsync"]["p50"] - found["start_ms"]["plain"]["p50"]
-        rows.append(("Celery no-op tasks/s, parsync / plain", "0.8", f"{ratio:.2f}", ratio >= 0.8))
-        rows.append(("one at a time, submit to start, ours minus plain, p50", "15 ms", f"{late:.1f} ms", late <= 15))
-    if "idle" in runs:
-        found = runs["idle"]["found"]
-        seen, due = found["requests_per_scheduler_and_s"], found["partitions_per_gap"]
-        rows.append(("idle: requests of a scheduler a second", f"{3 * due:g}", f"{seen:g}", seen <= 3 * due))
-    for row in runs["scale"]["found"]["by_slots"] if "scale" in runs else ():
-        if row["slots"] == 10**6:
-            memory = row["memory_mb"]
-            well = row["sustained"] and memory < 1024
-            rows.append(("1,000,000 slots: memory of the server", "1,024 MiB", f"{memory:,.0f} MiB", well))
-    shown = [(what, bar, seen, "yes" if well else "**no**") for what, bar, seen, well in rows]
-    return ["## What it is to reach\n", table(("what", "bar", "seen", "reached"), shown)] if rows else []
-
-
-def _plots(runs: Runs, folder: Path) -> list[str]:
-    """Rate and delay along the ladder; costs along the scale."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    rungs = [run["found"] for run in _rungs(runs)]
-    if rungs:
-        figure = new_figure()
-        left, right = figure.subplots(1, 2)
-        offered = [found["offered_per_s"] for found in rungs]
-        line(left, [found["placed_per_s"] for found in rungs], "placed/s", "tab:blue", "o-", offered)
-        line(left, offered, "offered/s", "tab:gray", "--", offered)
-        for name, colour in (("p50", "tab:green"), ("p99", "tab:red")):
-            line(right, [found["delay_ms"][name] for found in rungs], f"delay {name}, ms", colour, "o-", offered)
-        right.set_yscale("log")
-        for axes in (left, right):
-            axes.set_xlabel("offered, tasks/s")
-        finish_axes(left, right)
-        save(figure, "20 schedulers, 200,000 slots", folder, "rates")
-        made.append("rates")
-    if "scale" in runs:
-        figure = new_figure()
-        for axes, by in zip(figure.subplots(1, 2), ("slots", "schedulers"), strict=True):
-            rows = runs["scale"]["found"][f"by_{by}"]
-            xs = [row[by] for row in rows]
-            line(axes, [row["redis_us_per_placement"] for row in rows], "Redis", "tab:red", "o-", xs)
-            line(axes, [row["us_per_placement"]["schedulers"] for row in rows], "schedulers", "tab:blue", "o-", xs)
-            axes.set_xlabel(by)
-            axes.set_ylabel("CPU us a placement")
-            axes.set_ylim(bottom=0)
-            if by == "slots":
-                axes.set_xscale("log")
-            finish_axes(axes)
-        save(figure, "What a placement costs", folder, "scale")
-        made.append("scale")
-    return made
