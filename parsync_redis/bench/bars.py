@@ -1,0 +1,58 @@
+"""The table of docs/performance.md that says what is to be reached, and what was."""
+
+from collections.abc import Sequence
+
+from .markdown import Runs, rungs_of, table
+
+
+def bars(runs: Runs) -> list[str]:
+    """What is to be reached, and what was."""
+    rows: list[Sequence[object]] = []
+    held = [run["found"] for run in rungs_of(runs) if run["found"]["sustained"]]
+    if held:
+        best = held[-1]
+        share = best["placed_per_s"] / best["yardstick_claims_per_s"]
+        rows.append(
+            (
+                "placements/s, 20 schedulers, 200,000 slots",
+                "0.12 of the yardstick and 20,000",
+                f"{share:.3f} and {best['placed_per_s']:,.0f}",
+                share >= 0.12 and best["placed_per_s"] >= 20_000,
+            )
+        )
+    for name, what, bar in (("loaded-1", "conflicts, latency-first, at the highest sustained rate, load 0.9", 0.01),):
+        if name in runs:
+            seen = runs[name]["found"]["conflicts_per_claim"]
+            rows.append((what, f"< {bar:.0%}", f"{seen:.2%}", seen < bar))
+    if "loaded-0.8" in runs:
+        seen = runs["loaded-0.8"]["found"]["delay_ms"]["p99"]
+        rows.append(("delay p99 at 80 % of that rate", "250 ms", f"{seen:.0f} ms", seen <= 250))
+    for name, key, what, most in (
+        ("scale", "ratio_slots", "Redis CPU a placement, 200,000 slots / 2,000", 1.3),
+        ("scale", "ratio_schedulers", "Redis CPU a placement, 20 schedulers / 1", 1.5),
+    ):
+        if name in runs and runs[name]["found"][key] is not None:
+            rows.append((what, f"{most}", f"{runs[name]['found'][key]:.2f}", runs[name]["found"][key] <= most))
+    for name, key, what, least in (
+        ("read", "server_ratio", "HGETALL of 10,000 held / reading the partition", 30),
+        ("submit", "ratio", "submit_many / apply_async", 8),
+    ):
+        if name in runs:
+            rows.append((what, f"{least}", f"{runs[name]['found'][key]:.1f}", runs[name]["found"][key] >= least))
+    if "celery" in runs:
+        found = runs["celery"]["found"]
+        ratio = next(iter(found["drain_per_s"].values()))["ratio"]
+        late = found["start_ms"]["parsync"]["p50"] - found["start_ms"]["plain"]["p50"]
+        rows.append(("Celery no-op tasks/s, parsync / plain", "0.8", f"{ratio:.2f}", ratio >= 0.8))
+        rows.append(("one at a time, submit to start, ours minus plain, p50", "15 ms", f"{late:.1f} ms", late <= 15))
+    if "idle" in runs:
+        found = runs["idle"]["found"]
+        seen, due = found["requests_per_scheduler_and_s"], found["partitions_per_gap"]
+        rows.append(("idle: requests of a scheduler a second", f"{3 * due:g}", f"{seen:g}", seen <= 3 * due))
+    for row in runs["scale"]["found"]["by_slots"] if "scale" in runs else ():
+        if row["slots"] == 10**6:
+            memory = row["memory_mb"]
+            well = row["sustained"] and memory < 1024
+            rows.append(("1,000,000 slots: memory of the server", "1,024 MiB", f"{memory:,.0f} MiB", well))
+    shown = [(what, bar, seen, "yes" if well else "**no**") for what, bar, seen, well in rows]
+    return ["## What it is to reach\n", table(("what", "bar", "seen", "reached"), shown)] if rows else []

@@ -1,0 +1,30 @@
+"""What the sections of docs/performance.md share: tables in Markdown, and finding runs by name."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Runs = Mapping[str, Mapping[str, Any]]
+"""By name: the command's words, and what it printed."""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(cell_of(cell) for cell in row) + " |" for row in rows), ""])
+
+
+def cell_of(value: object) -> str:
+    """A value as it stands in a cell."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
+
+
+def named(runs: Runs, prefix: str) -> list[Mapping[str, Any]]:
+    """The runs whose names begin so."""
+    return [run for name, run in runs.items() if name.startswith(prefix)]
+
+
+def rungs_of(runs: Runs) -> list[Mapping[str, Any]]:
+    """The runs of the ladder, from the lowest rate on."""
+    return sorted(named(runs, "ladder-"), key=lambda run: float(run["found"]["rate"]))
