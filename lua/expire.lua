@@ -19,10 +19,12 @@ redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what b
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0, limit)) do
   local key, state, due = prefix .. id, nil, nil
   if redis.call('TYPE', key).ok == 'hash' then state, due = unpack(redis.call('HMGET', key, 'state', 'expires_ms')) end
-  if not tonumber(due or '') or FINAL[state] then
+  if not state or FINAL[state] then
     redis.call('ZREM', expires, id)
-  elseif state == 'placed' or state == 'running' then
+  elseif state == 'placed' or state == 'running' then -- what it has asked for its next attempt is not in the record yet
     redis.call('ZADD', expires, string.format('%.0f', now + 60000), id)
+  elseif #(due or '') > 15 or not string.match(due or '', '^%d+$') then
+    redis.call('ZREM', expires, id)
   elseif not is_past(due, now) then
     redis.call('ZADD', expires, due, id)
   else

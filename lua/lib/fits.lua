@@ -3,6 +3,7 @@
 
 -- well_formed: whether a text is one of needs, of an offer or of a ledger: words NAME=N and NAME:VALUE only.
 local function well_formed(text)
+  if string.find(text, '[^ -~]') then return false end
   for word in string.gmatch(text, '%S+') do
     local amount = string.match(word, '^%l[%l%d_]*=(%-?%d+)$')
     if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./-]+$') then return false end

@@ -245,7 +245,6 @@ class Agent:
                 self._register(store, config)
             return False
         self._moved = int(reply[1])
-        self.fences.renewed(sent_s, config.lease_s)
         if self.leaving and not self._said_leaving:
             if reply[2] != "leaving":
                 store.run(commands.set_node(self.partition, name, "leaving", self.inc))
@@ -253,6 +252,7 @@ class Agent:
         self._end([run for run in self.runs.going() if run.place.inc != self.inc])
         if reply[3] == "2":  # the deadline of its drain is over
             self._end(self.runs.going(), "recalled")
+        self.fences.renewed(sent_s, config.lease_s)  # last: it may fail, and nothing else may wait for it
         return True
 
     def _tend(self, store: Store) -> None:

@@ -69,13 +69,17 @@ class Homeward(threading.Thread):
             try:
                 self._bring_home(store, runs)
                 self._patience.well()
-                return
-            except (ParsyncError, RedisError, OSError) as error:
+                break
+            except Exception as error:
+                if not isinstance(error, ParsyncError | RedisError | OSError):
+                    log.exception("outcomes could not be brought home: unexpected")  # they wait all the same
                 tries += 1
                 pause_s = self._patience.pause_s(error)
                 if self._closing and tries >= LAST_TRIES:
                     return
                 time.sleep(pause_s)
+        for run in self._occupied:
+            self._look(run)
 
     def _bring_home(self, store: Store, runs: list[Run]) -> None:
         """Outcomes first, slots second: a slot that is free has no running task.
@@ -100,8 +104,6 @@ class Homeward(threading.Thread):
         store.run_all([commands.release(p, [r.place for r in free if r.place.partition == p]) for p in parts])
         self._runs.drop(free)
         self._occupied = [run for run in runs if all(run is not other for other in free)]
-        for run in self._occupied:
-            self._look(run)
 
     def _look(self, run: Run) -> None:
         """Tells the operator, once, that a run has ended and its slots are not free."""

@@ -58,7 +58,7 @@ def open_locks(file: Path | str, slots: Iterable[int]) -> int:
     try:
         found = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        Path(file).parent.mkdir(mode=0o700, exist_ok=True)
+        Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.utime(found)  # those who clean /tmp leave alone what is used
@@ -109,15 +109,24 @@ def hold(file: str, slots: Iterable[int], to_children: bool) -> Iterator[None]:
 
 def holders(file: Path, slots: Collection[int]) -> list[int]:
     """The processes that hold one of these slots, of those that one may look at."""
-    found, number = set(), f":{file.stat().st_ino} "
-    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
-        with suppress(OSError):
+    with suppress(OSError):
+        there = file.stat()
+        number = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+        return sorted(pid for pid in pids if _holds(pid, number, slots))
+    return []
+
+
+def _holds(pid: int, file: str, slots: Collection[int]) -> bool:
+    """Whether a process has one of these bytes of a file locked, by the lines of the kernel: '... FILE FIRST LAST'."""
+    held = False
+    with suppress(OSError):
+        for info in Path(f"/proc/{pid}/fdinfo").iterdir():
             for line in info.read_text().splitlines():
-                if line.startswith("lock:") and number in line:
-                    first, last = (int(word) for word in line.split()[-2:])
-                    if any(first <= slot <= last for slot in slots):
-                        found.add(int(info.parts[2]))
-    return sorted(found)
+                *_, where, first, last = ["", *line.split()] if line.startswith("lock:") else ["", "", ""]
+                end = int(last) if last.isdecimal() else sys.maxsize  # EOF
+                held = held or (where == file and any(int(first) <= slot <= end for slot in slots))
+    return held
 
 
 _FLOCK = "hhqqi0q"

@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
+from redis.exceptions import ResponseError
+
+from ..errors import BrokenContract
 from ..model.ids import readable
 from ..model.node import Lease, deadline_s
 from ..store.commands import MAX_BATCH, Place
@@ -63,10 +66,19 @@ class Keeper:
 
         What was read was seen when it had come, not when it was asked for: `clock` is asked after each read.
         """
-        self._nodes(clock)
-        self._schedulers(clock, members)
-        self._expire()
-        self._audit(clock)
+        self._part(self._nodes, clock)
+        self._part(self._schedulers, clock, members)
+        self._part(self._expire)
+        self._part(self._audit, clock)
+
+    def _part(self, do: Callable[..., None], *args: Any) -> None:
+        """Does a part of a pass: damage that it meets is put away, and keeps no other part from being done."""
+        try:
+            do(*args)
+        except (BrokenContract, ResponseError, ValueError) as error:
+            if isinstance(error, ResponseError) and not is_damage(error):
+                raise
+            quarantine(self.store, f"a keeper's {do.__name__.strip('_')}", str(error), b"")
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -89,19 +101,19 @@ class Keeper:
             if not all(map(_COUNTER.fullmatch, counters.values())):
                 mend_partition(store, p)
             for lost in cast(set[bytes], replies[3 * p + 1] or set()):
-                self.reclaim(p, readable(lost))
+                self._part(self.reclaim, p, readable(lost))
             for name, text in cast(dict[bytes, bytes], replies[3 * p + 2] or {}).items():
                 notes[p, readable(name)] = readable(text)
-        self._heed(now_s, notes)
+        self._part(self._heed, now_s, notes)
         up = {holder: text for holder, text in up.items() if _COUNTER.fullmatch(text.encode())}
         for holder in self.nodes.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
             inc, moved = (int(word.partition("=")[2]) for word in up[holder].split())
             log.warning("node %s stood still for a lease: it is down", node)
-            self.reclaim(p, node, inc, moved)
+            self._part(self.reclaim, p, node, inc, moved)
         for holder in self.down.look(now_s, down):
             p, node = cast(tuple[int, str], holder)
-            self._forget(p, node, int(down[holder].split()[0].partition("=")[2]))
+            self._part(self._forget, p, node, int(down[holder].split()[0].partition("=")[2]))
 
     def _readable(self, reply: Any, p: int) -> Any:
         """A reply; None for an error that says that a key of partition p is not what it must be: it is mended."""
@@ -116,8 +128,10 @@ class Keeper:
         """Marks a node down, if its counter still stands at `moved`, and mends every lease that nobody looks after."""
         call = self.store.commands.reclaim(p, node, inc, moved)
         _, leases = self.store.run(call)
-        while leases:
+        mended: list[Lease] = []
+        while leases != mended:  # a damaged lease may stay: the next pass meets it again
             mend(self.store, p, leases, f"its node {node} was lost")
+            mended = leases
             _, leases = self.store.run(self.store.commands.reclaim(p, node))
 
     def _forget(self, p: int, node: str, inc: int) -> None:
@@ -212,9 +226,9 @@ class Keeper:
             else:
                 quarantine(store, f"{store.keys.queue('placed')} {readable(task)}", "not a place", text)
                 mend_task(store, readable(task))
+        self._cursor = int(cursor)
         for at in range(0, len(places), MAX_BATCH):
             self._audit_some(places[at : at + MAX_BATCH], clock)
-        self._cursor = int(cursor)
         if not self._cursor:
             self.unstarted.forget_unseen()
 
@@ -224,9 +238,15 @@ class Keeper:
             for place in places:
                 pipe.hget(store.keys.partition(place.partition, "slots"), f"{place.node}/{place.slot}")
                 pipe.hmget(store.keys.task(place.task), "state", "attempt")
-            replies = pipe.execute()
+            replies = pipe.execute(raise_on_error=False)
         now_s, torn, late = clock(), [], dict[tuple[int, str], list[Place]]()
-        for place, text, (state, attempt) in zip(places, replies[::2], replies[1::2], strict=True):
+        for place, text, task in zip(places, replies[::2], replies[1::2], strict=True):
+            if wrong := [reply for reply in (text, task) if isinstance(reply, Exception)]:
+                if not is_damage(wrong[0]):
+                    raise wrong[0]
+                self._part(mend_task, store, place.task)
+                continue
+            state, attempt = task
             lease = _lease(place, text)
             if lease is None or (lease.task, lease.attempt, lease.inc) != (place.task, place.attempt, place.inc):
                 torn.append((place, "its lease was gone"))

@@ -108,6 +108,10 @@ class Membership(threading.Thread):
             except (ParsyncError, RedisError, OSError) as error:
                 self._doubt()
                 self._done.wait(patience.pause_s(error))
+            except Exception:
+                log.exception("membership of %s: unexpected", self.me)  # whatever it is, it goes on being renewed
+                self._doubt()
+                self._done.wait(renew_s / 2)
             wait_s = min(next_renew_s, next_tick_s if self.keeping else next_renew_s) - time.monotonic()
             self._poked.wait(max(0.0, wait_s))
 

@@ -122,7 +122,7 @@ _KEYLESS: Final[Mapping[Role, str]] = {
     Role.SCHEDULER: "script|load time",
 }
 _SCRIPT_KEYS: Final[Mapping[Role, str]] = {
-    Role.CLIENT: "q0:*", Role.WORKER: "q0:* p:* :dealt", Role.SCHEDULER: "q0:* p:* :*",
+    Role.CLIENT: "q0:*", Role.WORKER: "q0:* p:* :dealt :quarantine", Role.SCHEDULER: "q0:* p:* :*",
 }  # fmt: skip
 _READS: Final = frozenset((
     "exists", "get", "getbit", "hexists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hvals", "llen",

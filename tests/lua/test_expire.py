@@ -108,3 +108,26 @@ def test_a_revived_task_that_has_expired_is_not_placed(drive: Driver):
     assert drive.word(drive.commands.revive(["a"], "why")) == "revived"
     assert drive.take() == {}
     assert drive.state("a") == "cancelled"
+
+
+@pytest.mark.parametrize("due", ["nan", "-nan", "1e400", "1" * 20, "x", ""])
+def test_an_expiry_that_is_no_time_is_forgotten_and_keeps_no_other_from_ending(drive: Driver, due: str):
+    drive.submit("a")
+    drive.submit("b", expiry_ms=0)
+    past(drive, "a")
+    drive.store.client.hset(drive.keys.task("a"), "expires_ms", due)
+    assert drive.run(drive.commands.expire()) == ["b"]
+    assert (drive.state("a"), drive.index("expires")) == ("pending", [])
+    drive.store.client.hdel(drive.keys.task("a"), "expires_ms")
+
+
+def test_an_expiry_that_a_retry_asked_for_is_kept_though_it_comes_while_the_run_goes_on(drive: Driver):
+    drive.node()
+    place = drive.held("a", drive.taken("a"))
+    assert drive.start(place) == "ok"
+    assert drive.submit("a", after=place.attempt, expiry_ms=0) == "next"
+    assert drive.run(drive.commands.expire()) == []
+    assert drive.finish(place, "again") == "again"
+    drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1}, xx=True)  # the minute has passed
+    assert drive.run(drive.commands.expire()) == ["a"]
+    assert drive.release(place) == "freed"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from parsync_redis.errors import BrokenContract
 from parsync_redis.model.task import Submission, TaskOptions, TaskState
 from tests.lua.driver import NEVER_MS, Driver, dump
 
@@ -147,3 +148,22 @@ def test_the_first_task_after_an_empty_queue_wakes_one_scheduler(drive: Driver):
         drive.submit("b")
         assert heard.get_message(timeout=1)["data"] == b"wake 1"
         assert heard.get_message(timeout=0) is None
+
+
+@pytest.mark.parametrize("needs", ["slots=1\tgpu=1", "slots=1\n", "slots=1 gpu=\x001"])
+def test_needs_that_the_view_could_not_read_are_refused_by_the_script_too(drive: Driver, needs: str):
+    call = drive.commands.submit([Submission("a", "work", b"{}", TaskOptions.of({}))])
+    call.args[call.args.index("slots=1")] = needs
+    with pytest.raises(BrokenContract, match="needs are words"):
+        drive.unchanged_by(call)
+
+
+@pytest.mark.parametrize(
+    ("id", "name"), [("a b", "work"), ("", "work"), ("a" * 129, "work"), ("a", "no spaces"), ("a", "")]
+)
+def test_an_id_or_name_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Driver, id: str, name: str):
+    call = drive.commands.submit([Submission("a", "work", b"{}", TaskOptions.of({}))])
+    at = call.args.index("work")
+    call.args[at - 1 : at + 1] = [id, name]
+    with pytest.raises(BrokenContract, match="an id is"):
+        drive.unchanged_by(call)

@@ -1,5 +1,6 @@
 """The fences by themselves: locks that children inherit, a guard that the kernel kills, runs that die with it."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -96,6 +97,14 @@ def test_nodes_clusters_and_servers_have_files_of_their_own(tmp_path: Path) -> N
     held = [open_locks(file, (0,)) for file in files]
     for descriptor in held:
         os.close(descriptor)
+
+
+def test_a_lock_of_the_whole_file_is_one_of_every_slot(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    with file.open("a") as whole:
+        fcntl.flock(whole, fcntl.LOCK_EX)
+        assert holders(file, (7,)) == [os.getpid()]
+    assert holders(file, (7,)) == []
 
 
 def test_a_stopped_process_holds_its_slots_and_a_killed_one_does_not(file: Path) -> None:

@@ -310,10 +310,12 @@ class Queue:
         for _, id in heapq.nsmallest(int(args[1]), ((due, id) for id, due in self.expires.items() if due <= now)):
             task = self.tasks.get(id)
             del self.expires[id]
-            if task is None or task.expires_ms is None or task.state.final:
+            if task is None or task.state.final:
                 continue
             if task.state in (PLACED, RUNNING):
                 self.expires[id] = now + LOOK_AGAIN_MS
+            elif task.expires_ms is None:
+                continue
             elif not self._expired(task):
                 self.expires[id] = task.expires_ms
             else:
