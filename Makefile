@@ -26,7 +26,7 @@ demo: $(STAMP) ## a server, 3 schedulers and 4 Celery workers read the standard 
 
 test: lint ## lint, then every test: the small ones, then those that start stacks of processes (ARGS="-k fence")
 	$(PYTEST) -n $(JOBS) -m "not serial" $(ARGS) $(none_is_fine)
-	$(PYTEST) -n 3 --dist loadfile -m serial $(ARGS) $(none_is_fine)
+	$(PYTEST) -n $(JOBS) --dist loadfile -m serial $(ARGS) $(none_is_fine)
 
 unit: $(STAMP) ## the fast tests only, without a server
 	$(PYTEST) -q tests/unit $(ARGS)
