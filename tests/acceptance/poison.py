@@ -26,8 +26,8 @@ def deaf(key: str) -> None:
 
 @app.task(parsync=True)
 def chatty(key: str) -> str:
-    """Prints thousands of lines, with bytes that are no text."""
-    for _ in range(30):
+    """Prints some megabytes, with bytes that are no text."""
+    for _ in range(300):
         os.write(1, b"\xff\x00 noise\n" * 1000)
     return key
 

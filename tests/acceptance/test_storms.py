@@ -53,10 +53,6 @@ def test_poisonous_tasks_end_after_a_few_starts_and_the_others_run(rig: Rig) -> 
     assert {rig.status(id).starts for kind, id in bad.items() if kind != "leaves"} == {1}
     assert rig.counts("end") == dict.fromkeys(good, 1), "a poisonous neighbour makes nothing run twice"
     assert rig.node("n1").state == "up"
-    rig.stack.kill("n1")  # its pool has lost processes: the next test is of workers in good order
-    rig.until(lambda: rig.node("n1").state == "down", "n1 is given up")
-    rig.stack.worker(APP, "n1", pool="prefork", slots=2, labels={"kind": "rare"}, extra=("-l", "info"))
-    rig.until_up("n1")
 
 
 def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
