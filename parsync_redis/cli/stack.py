@@ -26,10 +26,19 @@ _KEPT_LINES: Final = 200
 
 
 class Process:
-    """A program that runs in a session of its own; its lines go to a sink and the newest are kept."""
+    """A program that runs in a session of its own; its lines go to a sink and a file, and the newest are kept."""
 
-    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], cwd: Path | None, sink: Sink) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path | None,
+        sink: Sink | None,
+        log: Path | None = None,
+    ) -> None:
         self.name, self._sink = name, sink
+        self._file = log.open("a", encoding="utf-8", buffering=1) if log else None
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.popen = subprocess.Popen(
             command, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -41,8 +50,14 @@ class Process:
     def _read(self) -> None:
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
-            self.lines.append(line.rstrip("\n"))
-            self._sink(self.name, line.rstrip("\n"))
+            self._say(line.rstrip("\n"))
+
+    def _say(self, line: str) -> None:
+        self.lines.append(line)
+        if self._sink is not None:
+            self._sink(self.name, line)
+        if self._file is not None:
+            self._file.write(line + "\n")
 
     @property
     def alive(self) -> bool:
@@ -64,10 +79,12 @@ class Process:
         try:
             self.popen.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self._sink(self.name, "(does not stop: killed)")
+            self._say("(does not stop: killed)")
         self.send(signal.SIGKILL)
         self.popen.wait()
         self._pump.join(timeout=5)
+        if self._file is not None and not self._pump.is_alive():
+            self._file.close()
         return self.popen.returncode
 
 
@@ -91,7 +108,7 @@ class LocalStack:
         self.cluster, self.url, self.logs, self.cwd, self.grace_s = cluster, url, logs, cwd, grace_s
         self.embedded: EmbeddedServer | None = None
         self.processes: dict[str, Process] = {}
-        self._outer_sink = sink
+        self._sink = sink
         self._env = {**os.environ, "PYTHONUNBUFFERED": "1", "PARSYNC_CLUSTER": cluster, **(env or {})}
         if url:
             self._env["PARSYNC_URL"] = url
@@ -146,15 +163,9 @@ class LocalStack:
         """Starts any program as a part of the stack; a name whose process has ended may be used again."""
         if name in self.processes and self.processes[name].alive:
             raise ValueError(f"{name} runs already")
-        self.processes[name] = Process(name, command, self._env, self.cwd, self._sink)
+        log = self.logs / f"{name}.log" if self.logs else None
+        self.processes[name] = Process(name, command, self._env, self.cwd, self._sink, log)
         return self.processes[name]
-
-    def _sink(self, name: str, line: str) -> None:
-        if self._outer_sink is not None:
-            self._outer_sink(name, line)
-        if self.logs:
-            with (self.logs / f"{name}.log").open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
 
     def alive(self) -> list[str]:
         """The names of the processes that run."""

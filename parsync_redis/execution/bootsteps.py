@@ -14,7 +14,7 @@ from ..settings import Settings
 from ..store.cluster import join_cluster
 from .agent import Agent, log
 from .fences import Fences, MachineFences
-from .inbox import Inbox
+from .inbox import Inbox, keep_handed_over
 from .locks import FENCED_HERE, lock_file, locks_folder
 from .node import FLAGS, check_broker, is_node, node_spec, place_of
 from .request import watch
@@ -73,6 +73,7 @@ class NodeStep(bootsteps.StartStopStep):
         names = sorted(worker.app.tasks)
         for name in names:
             watch(worker.app.tasks[name])
+        keep_handed_over(worker.pool, self.agent.runs)
         self.agent.spec.task_names = [name for name in names if not name.startswith("celery.") or name in _MAPS]
         self.agent.start()
 

@@ -19,7 +19,7 @@ from ..store.quarantine import quarantine
 from ..store.trouble import is_damage
 from ..wire.message import open_envelope, why_no_doorbell
 from .request import watch
-from .runs import Run
+from .runs import Run, Runs
 
 log = logging.getLogger("parsync.agent")
 
@@ -190,11 +190,52 @@ class Inbox(bootsteps.ConsumerStep):
 
 
 def _forgotten(consumer: Any, request: Any) -> bool:
-    """Whether Celery forgets a request that has not begun when its consumer closes.
+    """Whether Celery has forgotten a request that has not begun, now that its consumer closes.
 
-    A pool that can flush throws away what waits there; what waits for its rate limit is thrown away in any case.
+    A pool that can flush has thrown away what waits there (but what a process was handed: see `keep_handed_over`); what
+    waits for its rate limit is thrown away in any case.
     """
-    return bool(getattr(consumer.pool, "flush", None)) or bool(consumer.task_buckets[request.task.name])
+    if getattr(consumer.pool, "flush", None):
+        return not _in_pool(_job(request))
+    return bool(consumer.task_buckets[request.task.name])
+
+
+def keep_handed_over(pool: Any, runs: Runs) -> None:
+    """Has a pool of processes keep the runs that a process has been handed, when Celery has it thrown away what waits.
+
+    Celery calls `flush` when a consumer closes: at the end, or because its connection was lost. It forgets what no
+    process has said to have begun, but what is in a process' pipe by then runs all the same: it would run twice, and
+    the process would wait half a minute for somebody to take its result.
+    """
+    if not (celery_flush := getattr(pool, "flush", None)):
+        return
+
+    def flush() -> None:
+        jobs = [job for run in runs.going() if _in_pool(job := _job(run.request)) and _lives(job._write_to)]
+        for job in jobs:
+            job.discard = _nothing
+        try:
+            celery_flush()
+        finally:
+            for job in jobs:
+                del job.discard
+                if not _lives(job._write_to):
+                    job.discard()
+
+    pool.flush = flush
+
+
+def _job(request: Any) -> Any:
+    """What a pool of processes knows a request by; None if it has not come so far, or was thrown away."""
+    return request._apply_result and request._apply_result()
+
+
+def _in_pool(job: Any) -> bool:
+    return job is not None and job._job in job._cache
+
+
+def _lives(process: Any) -> bool:
+    return process is not None and process._is_alive()
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
