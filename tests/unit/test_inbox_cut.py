@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 import pytest
+from billiard.pool import ApplyResult
 from celery import Celery
 
 from parsync_redis import Parsync
-from parsync_redis.execution.inbox import Inbox
+from parsync_redis.execution.inbox import Inbox, keep_handed_over
 from parsync_redis.execution.runs import Run, Runs
 from parsync_redis.store.commands import Place
 
@@ -45,10 +47,19 @@ def test_a_cut_inbox_is_forgotten_so_that_it_is_consumed_again(consumer: Any) ->
     assert inbox.consumers is None
 
 
-def test_what_waited_in_the_pool_of_a_cut_node_goes_back(consumer: Any) -> None:
-    inbox, agent = Inbox(consumer), consumer.controller.parsync_agent
-    run = Run(Place("t", "1@1", 0, "n1", 0, 1, 0), request=SimpleNamespace(time_start=None))
-    assert agent.runs.enter(run)
+def test_what_waited_in_the_pool_of_a_cut_node_goes_back_and_what_a_process_was_handed_does_not(consumer: Any) -> None:
+    inbox, agent, pool = Inbox(consumer), consumer.controller.parsync_agent, {}
+    jobs = [ApplyResult(pool, None) for _ in range(3)]
+    jobs[1]._write_to = SimpleNamespace(_is_alive=lambda: True)
+    jobs[2]._write_to = SimpleNamespace(_is_alive=lambda: False)
+    for name, job in zip(("waits", "handed", "handed to the dead"), jobs, strict=True):
+        request = SimpleNamespace(time_start=None, _apply_result=ref(job))
+        assert agent.runs.enter(Run(Place(name, "1@1", 0, "n1", len(agent.runs), 1, 0), request=request))
+    consumer.pool.flush = lambda: [job.discard() for job in jobs]  # as Celery's: whatever has not said that it began
+    keep_handed_over(consumer.pool, agent.runs)
+    consumer.pool.flush()
     inbox.consumers = [Cut()]
     inbox.stop(consumer)
-    assert agent.told == [("t", "again")]
+    assert agent.told == [("waits", "again"), ("handed to the dead", "again")]
+    jobs[1].discard()
+    assert not pool, "what is kept can be thrown away later"
