@@ -37,13 +37,18 @@ class NotBegun(Exception):
     """A run that could not be fenced: its function was not called."""
 
 
+def open_tie(guard: str) -> int:
+    """The writing end of the pipe whose one reader is the guard; raises OSError where there is none."""
+    return os.open(guard, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 @contextmanager
 def tied(guard: str) -> Iterator[None]:
     """Has the kernel kill this process when the guard is gone, until the end of the block; raises OSError.
 
     `guard` is the one reader of a pipe to which this process holds the writing end, with SIGKILL as that end's signal.
     """
-    tie = os.open(guard, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    tie = open_tie(guard)
     try:
         fcntl.fcntl(tie, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(tie, fcntl.F_SETOWN, os.getpid())

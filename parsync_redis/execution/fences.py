@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -10,8 +11,8 @@ from collections.abc import Collection
 from pathlib import Path
 from struct import pack
 
-from .fence import Fence, tied
-from .locks import SlotBusy, busy_slots, holders
+from .fence import Fence, open_tie, tied
+from .locks import SlotBusy, busy_slots, holders, touch
 
 log = logging.getLogger("parsync.agent")
 
@@ -34,6 +35,9 @@ class Fences:
         """Why nothing may be started in these slots now, '' if it may."""
         return ""
 
+    def not_begun(self, slots: Collection[int], why: str) -> None:
+        """A run could not begin in these slots: nothing is started there for a lease. Any thread may call this."""
+
     def free(self, slots: Collection[int]) -> bool:
         """Whether nothing that was started in these slots lives any more."""
         return True
@@ -54,11 +58,12 @@ class MachineFences(Fences):
         self._lock_file, self._one_at_a_time = lock_file, one_at_a_time
         self._guard: subprocess.Popen[bytes] | None = None
         self._tie = ""
-        self._until_s = 0.0
+        self._until_s = self._lease_s = 0.0
+        self._shut: dict[int, tuple[float, str]] = {}
 
     def renewed(self, sent_s: float, lease_s: float) -> None:
         """Lets the guard live on; one that died, because the renewal came late, gets a successor. Raises OSError."""
-        until_s = sent_s + OF_A_LEASE * lease_s
+        until_s, self._lease_s = sent_s + OF_A_LEASE * lease_s, lease_s
         if self._guard is not None and self._guard.poll() is not None:
             log.warning("no renewal of the lease for %g s: what ran was killed, and goes back", OF_A_LEASE * lease_s)
             self._guard = None
@@ -71,14 +76,26 @@ class MachineFences(Fences):
         self._until_s = until_s
 
     def hindrance(self, slots: Collection[int]) -> str:
-        """No lease to live by, or something that lives in a slot."""
-        if now_s() >= self._until_s:
+        """No lease to live by, nothing to be fenced by, something that lives in a slot, a run that did not begin there.
+
+        What a run opens is opened here too; what only its own process can meet is known from the run that met it.
+        """
+        at_s = now_s()
+        if at_s >= self._until_s:
             return "the lease of the node was not renewed in time"
         try:
+            os.close(touch(self._lock_file))
+            os.close(open_tie(self._tie))
             busy = busy_slots(self._lock_file, slots)
         except OSError as error:
-            return f"the locks of the slots cannot be looked at: {error}"
-        return str(SlotBusy(busy[0])) if busy else ""
+            return f"no run could be fenced: {error}"
+        if busy:
+            return str(SlotBusy(busy[0]))
+        return next((why for slot in slots for until_s, why in [self._shut.get(slot, (0.0, ""))] if at_s < until_s), "")
+
+    def not_begun(self, slots: Collection[int], why: str) -> None:
+        """What stopped it may be gone, or one process' own; so slots are shut for a lease, and not for good."""
+        self._shut |= dict.fromkeys(slots, (now_s() + self._lease_s, why))
 
     def free(self, slots: Collection[int]) -> bool:
         """By the locks; where these cannot be looked at nothing is known to live."""

@@ -93,7 +93,7 @@ class Homeward(threading.Thread):
         lost = [(run.place, run.why) for run in new if run.outcome == "lost"]
         calls: list[Any] = [commands.finish(finished)] if finished else []
         calls += [commands.requeue(lost)] if lost else []
-        recalled = [(run.place, "its node is drained") for run in new if run.outcome == "recalled"]
+        recalled = [(run.place, run.why_recalled) for run in new if run.outcome == "recalled"]
         calls += [commands.requeue(recalled, "recalled")] if recalled else []
         for words in store.run_all(calls):
             if stale := words.count("stale"):

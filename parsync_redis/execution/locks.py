@@ -53,15 +53,22 @@ class SlotBusy(Exception):
         super().__init__(f"in slot {slot} a process of an earlier run still lives")
 
 
-def open_locks(file: Path | str, slots: Iterable[int]) -> int:
-    """Locks these slots, and returns the descriptor that holds them; raises SlotBusy, or OSError."""
+def touch(file: Path | str) -> int:
+    """Opens the file of locks, made if it is not there, and returns its descriptor; raises OSError."""
     try:
         found = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    with suppress(OSError):
         os.utime(found)  # those who clean /tmp leave alone what is used
+    return found
+
+
+def open_locks(file: Path | str, slots: Iterable[int]) -> int:
+    """Locks these slots, and returns the descriptor that holds them; raises SlotBusy, or OSError."""
+    found = touch(file)
+    try:
         for slot in slots:
             fcntl.fcntl(found, fcntl.F_OFD_SETLK, _lock(slot))
     except OSError as error:

@@ -110,15 +110,21 @@ def request_class(base: type) -> type:
                 task_ready(self)
                 self.send_event("task-retried", exception=repr(error), traceback="")
                 if isinstance(error, NotBegun):
-                    self._run.why = f"it could not begin: {error}"
-                    log.warning("task %s could not begin (%s): it goes back", self.id, error)
-                else:
-                    log.warning("task %s lost its process (%s): it goes back", self.id, error)
+                    return self._not_begun(self._run, error)
+                log.warning("task %s lost its process (%s): it goes back", self.id, error)
                 return self._ended("lost")
             try:
                 return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
             finally:
                 self._ended("again" if self._put_back else outcome_of(error, self._already_revoked))
+
+        def _not_begun(self, run: Run, error: NotBegun) -> None:
+            """Its function was not called: its start does not count, and its slots are shut for a while."""
+            log.warning("task %s could not begin (%s): it goes back", self.id, error)
+            run.why = f"it could not begin: {error}"
+            if self._agent is not None:
+                self._agent.fences.not_begun(run.slots, run.why)
+            self._ended("recalled")
 
         def _process_lost(self, error: BaseException) -> bool:
             lost = isinstance(error, (WorkerLostError, SystemExit, KeyboardInterrupt))

@@ -18,8 +18,8 @@ Key = tuple[str, str, int]  # task, attempt, slot
 class Run:
     """An attempt that this process has asked to start: at its place, and with Celery's request once there is one.
 
-    why: why it was lost, if it was. told: the server knows its outcome. left_s: since when it is known that it
-    has left something in its slots (monotonic seconds), and -1 once the operator was told.
+    why: why it was lost or did not begin, if so. told: the server knows its outcome. left_s: since when it is known
+    that it has left something in its slots (monotonic seconds), and -1 once the operator was told.
     """
 
     place: Place
@@ -36,6 +36,11 @@ class Run:
     def slots(self) -> frozenset[int]:
         """All slots that it runs in: its place names the first."""
         return self.more_slots | {self.place.slot}
+
+    @property
+    def why_recalled(self) -> str:
+        """Why its start does not count: by order, or because it could not begin."""
+        return "its node is drained" if self.ending == "recalled" else self.why
 
     @property
     def key(self) -> Key:

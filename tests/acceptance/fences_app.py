@@ -5,6 +5,7 @@ without the guard; with neither the tests must see what the fences are there to 
 """
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -69,6 +70,13 @@ def leaves(self: Any, name: str) -> None:
     """Leaves a program behind; its slot and its process id are in a file."""
     left = subprocess.Popen(["sleep", "60"], start_new_session=True)
     (FOLDER / name).write_text(f"{self.request.parsync['slot']} {left.pid}")
+
+
+@app.task(parsync=True)
+def uses_up_descriptors(name: str) -> None:
+    """Leaves its pool process, whose id is in a file, without a descriptor to open anything with."""
+    (FOLDER / name).write_text(str(os.getpid()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 @app.task(parsync=True)

@@ -6,6 +6,7 @@ without any shows that the tests would see it.
 """
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -179,6 +180,53 @@ def test_a_slot_in_which_a_program_lives_on_is_given_to_nobody_until_it_ends(rig
     os.kill(other, signal.SIGKILL)
     rig.until_idle()
     rig.stack.terminate("leaves")
+
+
+# -- runs that cannot begin -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bare(rig: Rig, folder: Path) -> Iterator[Path]:
+    """A worker of one process, and its folder of locks."""
+    own = folder / "own"
+    start(rig, "bare", PARSYNC_LOCK_DIR=str(own))
+    rig.until_up("bare")
+    yield own
+    rig.stack.terminate("bare")
+
+
+def test_nothing_is_started_while_the_folder_of_locks_is_gone_and_cannot_be_made(
+    rig: Rig, folder: Path, bare: Path
+) -> None:
+    shutil.rmtree(bare)
+    bare.symlink_to(folder / "nowhere")
+    id = submit(rig, "bare", "ticks", "housed")
+    rig.until(lambda: "no run could be fenced" in rig.lines("bare"), "its agent sees it")
+    assert rig.status(id).starts == 0
+    bare.unlink()
+    assert rig.until_state(id, "running").starts == 1
+    (folder / "housed.end").touch()
+    rig.until_state(id, "succeeded")
+    assert "could not begin" not in rig.lines("bare")
+    rig.until_idle()
+
+
+def test_a_run_that_could_not_begin_costs_its_task_no_start_and_its_slot_is_shut_for_a_while(
+    rig: Rig, folder: Path, bare: Path
+) -> None:
+    """The hindrance is one that only the pool process can meet."""
+    rig.until_state(submit(rig, "bare", "uses_up_descriptors", "used"), "succeeded")
+    id = submit(rig, "bare", "ticks", "begins")
+    rig.until(lambda: "node bare: it could not begin" in rig.lines("bare"), "the slot is shut")
+    found = rig.status(id)
+    assert found.starts == 0
+    assert any("could not begin: [Errno 24]" in lost.why for lost in found.story), found
+    assert rig.lines("bare").count("could not begin ([Errno 24]") == 1
+    os.kill(int((folder / "used").read_text()), signal.SIGKILL)
+    assert rig.until_state(id, "running").starts == 1
+    (folder / "begins.end").touch()
+    rig.until_state(id, "succeeded")
+    rig.until_idle()
 
 
 # -- a worker that is cut off (F15), and one that is only slow -------------------------------------------------------
