@@ -1,29 +1,39 @@
 -- start: the current attempt may start, once, at its place; the reply hands over the message that is to be run.
--- KEYS: taken placed task
--- ARGV: id attempt partition node slot inc since
--- RETURNS: {ok, message}, {yours, message} to the same place asking again, or {refused, state}
+-- KEYS: taken placed task*
+-- ARGV: count (id attempt partition node slot inc since)*
+-- RETURNS: two a task: ok and its message; yours and its message, to the same place asking again; or refused and its state
 -- ERRORS: PSARGS
 -- INVARIANT: of an attempt at most one start is accepted; only from taken or placed; only where settle put it, if it has.
--- ATOMICITY: the task leaves `taken` as it starts, so that no keeper puts a running task back.
--- COMPLEXITY: O(1)
+-- ATOMICITY: each task by itself; it leaves `taken` as it starts, so that no keeper puts a running task back.
+-- COMPLEXITY: O(count)
 --- @include arguments
 --- @include clock
-local bad = bad_count('start', 3, 7)
+local taken, placed = KEYS[1], KEYS[2]
+local count = tonumber(ARGV[1]) or 0
+local bad = bad_count('start', 2 + count, 1 + 7 * count)
 if bad then return bad end
-local taken, placed, key = unpack(KEYS)
-local id, attempt, partition, node, slot, inc, since = unpack(ARGV)
-local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'message', 'starts', 'why')
-local state, here = task[1], task[3] == node and task[4] == slot and task[5] == inc
-if not state then return {'refused', 'gone'} end
-if task[2] ~= attempt then return {'refused', state} end
-if state == 'running' and here then return {'yours', task[6] or ''} end
-if state ~= 'taken' and not (state == 'placed' and here) then return {'refused', state} end
 redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
-redis.call('HSET', key, 'state', 'running', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
-  'placed_ms', since, 'started_ms', now_ms(), 'starts', (tonumber(task[7]) or 0) + 1)
-if task[8] then redis.call('HDEL', key, 'why') end
-if state == 'taken' then
-  redis.call('HDEL', taken, id)
-  redis.call('HSET', placed, id, string.format('p%s %s/%s inc=%s attempt=%s', partition, node, slot, inc, attempt))
+
+-- started: {word, message} of one task.
+local function started(key, id, attempt, partition, node, slot, inc, since)
+  local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'message', 'starts', 'why')
+  local state, here = task[1], task[3] == node and task[4] == slot and task[5] == inc
+  if not state then return 'refused', 'gone' end
+  if task[2] ~= attempt then return 'refused', state end
+  if state == 'running' and here then return 'yours', task[6] or '' end
+  if state ~= 'taken' and not (state == 'placed' and here) then return 'refused', state end
+  redis.call('HSET', key, 'state', 'running', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
+    'placed_ms', since, 'started_ms', now_ms(), 'starts', (tonumber(task[7]) or 0) + 1)
+  if task[8] then redis.call('HDEL', key, 'why') end
+  if state == 'taken' then
+    redis.call('HDEL', taken, id)
+    redis.call('HSET', placed, id, string.format('p%s %s/%s inc=%s attempt=%s', partition, node, slot, inc, attempt))
+  end
+  return 'ok', task[6] or ''
 end
-return {'ok', task[6] or ''}
+
+local replies = {}
+for i = 1, count do
+  replies[2 * i - 1], replies[2 * i] = started(KEYS[2 + i], unpack(ARGV, 7 * i - 5, 7 * i + 1))
+end
+return replies

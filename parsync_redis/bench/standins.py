@@ -6,7 +6,6 @@ What it does not do: run anything, fence anything on the machine, compare leases
 
 import heapq
 import logging
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Final, TypeVar
 from ..model.needs import Bundle
 from ..store.commands import MAX_BATCH, Call, Place
 from ..store.store import Store
+from ..wire.doorbell import Doorbell
 from .wire import Wire, pack
 
 log = logging.getLogger("parsync.bench")
@@ -30,8 +30,6 @@ LOOK_S: Final = 1e-4
 
 AT_ONCE: Final = 100
 """The most doorbells that it takes from one inbox at a time."""
-
-BELL: Final = re.compile(rb'"id":"([^"]+)","attempt":"([^"]+)","slot":(\d+),"slots":"[\d,]+","inc":(\d+),"since":(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +122,11 @@ class StandIn:
         """Takes doorbells and asks to start each; what is refused is released."""
         places = []
         for (name, p, _), bells in zip(self._homes, self._wire.ask(self._bells, len(self._homes)), strict=True):
-            for bell in bells or ():
-                match = BELL.search(bell)
-                assert match, bell
-                id, attempt = match[1].decode(), match[2].decode()
-                places.append(Place(id, attempt, p, name, int(match[3]), int(match[4]), int(match[5])))
+            rung = map(Doorbell.of, bells or ())
+            places += [Place(bell.task, bell.attempt, p, name, bell.slots[0], bell.inc, bell.since_ms) for bell in rung]
         refused = []
         for some in batches(places):
-            words = self.store.run_all([self.store.commands.start(place) for place in some])
+            words = self.store.run(self.store.commands.start(some))
             end_s = time.monotonic() + self.duration_s
             for place, (word, _) in zip(some, words, strict=True):
                 if word == "refused":

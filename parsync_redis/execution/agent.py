@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from signal import Signals
 from typing import Any
@@ -28,6 +28,7 @@ from ..store.commands import MAX_BATCH, Place
 from ..store.quarantine import mend_partition
 from ..store.store import Store
 from ..store.trouble import Patience
+from ..wire.doorbell import Doorbell
 from .fences import Fences, now_s
 from .homeward import Homeward
 from .runs import Key, Run, Runs
@@ -66,7 +67,7 @@ class Agent:
         self.runs = Runs()
         self._seen: set[Key] = set()
         self._moved = 0
-        self._pause_s = BEFORE_CLUSTER_S
+        self._lease_s, self._pause_s = 5 * BEFORE_CLUSTER_S, BEFORE_CLUSTER_S
         self._said_leaving = False
         self._hindrances: set[str] = set()
         self._stop = threading.Event()
@@ -110,30 +111,44 @@ class Agent:
             self._give_back(self.store, self._leases(self.store), "its worker stopped")
             self.store.run(self.store.commands.reclaim(self.partition, self.spec.name, self.inc, self._moved))
 
+    def another_store(self) -> Store:
+        """The same state over connections that find out in time, for the lease, that a server is gone."""
+        store = self.store.again()
+        _hurry(store, self._lease_s)
+        return store
+
     # -- doorbells: the worker's event loop ----------------------------------------------------------------------------
 
-    def answer(self, headers: dict[str, Any]) -> tuple[Run, bytes] | None:
-        """A doorbell rang: asks to start; the run and its message, or None if there is nothing to run (again)."""
-        task, attempt, slot = str(headers["id"]), str(headers["attempt"]), int(headers["slot"])
-        inc, since_ms = int(headers["inc"]), int(headers["since"])
-        slots = frozenset(int(number) for number in str(headers.get("slots", slot)).split(","))
-        run = Run(Place(task, attempt, self.partition, self.spec.name, slot, inc, since_ms), more_slots=slots)
-        if inc != self.inc or self.leaving or not self.runs.enter(run):
-            return None
-        if self._hinders(run.slots):
-            self.runs.drop([run])
-            return None
+    def answer(self, bells: Iterable[Doorbell]) -> list[tuple[Run, bytes]]:
+        """Doorbells rang: asks to start; the runs, with their messages, of which there is anything to run (again)."""
+        runs = [run for bell in bells if (run := self._entered(bell))]
+        if runs and self._hinders(frozenset[int]().union(*(run.slots for run in runs))):
+            hindered = [run for run in runs if self._hinders(run.slots)]
+            self.runs.drop(hindered)
+            runs = [run for run in runs if run not in hindered]
+        if not runs:
+            return []
         try:
-            word, message = self.store.run(self.store.commands.start(run.place))
+            answers = self.store.run(self.store.commands.start([run.place for run in runs]))
         except (ParsyncError, RedisError, OSError) as error:
-            log.warning("task %s could not ask to start: %s; its doorbell will ring again", task, error)
-            self.runs.drop([run])
-            return None
-        if word == "refused":
-            log.info("task %s attempt %s may not start (%s)", task, attempt, message)
-            self.ended(run, "refused")
-            return None
-        return run, message
+            tasks = ", ".join(run.place.task for run in runs)
+            log.warning("task %s could not ask to start: %s; its doorbell will ring again", tasks, error)
+            self.runs.drop(runs)
+            return []
+        found = []
+        for run, (word, message) in zip(runs, answers, strict=True):
+            if word == "refused":
+                log.info("task %s attempt %s may not start (%s)", run.place.task, run.place.attempt, readable(message))
+                self.ended(run, "refused")
+            else:
+                found.append((run, message))
+        return found
+
+    def _entered(self, bell: Doorbell) -> Run | None:
+        """The run of a doorbell, in the table; None if it is not to be: it is there, or the node is not what it was."""
+        place = Place(bell.task, bell.attempt, self.partition, self.spec.name, bell.slots[0], bell.inc, bell.since_ms)
+        run = Run(place, more_slots=frozenset(bell.slots))
+        return run if bell.inc == self.inc and not self.leaving and self.runs.enter(run) else None
 
     def _hinders(self, slots: Collection[int]) -> str:
         """Why nothing may be started in these slots, '' if it may; the operator is told each reason once."""
@@ -168,7 +183,8 @@ class Agent:
             pause_s = self._pause_s
             try:
                 if config is None and (config := self._join(store)) is not None:
-                    self._pause_s = pause_s = config.lease_s / 5
+                    self._lease_s, self._pause_s = config.lease_s, config.lease_s / 5
+                    pause_s = self._pause_s
                     patience = Patience(log, f"node {self.spec.name}", pause_s / 2)
                     _hurry(store, config.lease_s)
                 if config is not None:

@@ -1,27 +1,42 @@
-"""The inbox of a node: a step of the worker's consumer that answers doorbells and hands tasks to Celery."""
+"""The inbox of a node: a step of the worker's consumer that reads doorbells and hands tasks to Celery.
+
+It has a connection of its own, on which it waits in the server (BLMPOP) for as many doorbells as there are; Celery's
+event loop says when there is an answer to read. Whatever lies in an inbox, Celery and kombu never see it.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections import deque
 from typing import Any
 
 from celery import bootsteps
 from celery.app.task import Context
 from celery.exceptions import InvalidTaskError
-from kombu import Consumer, Queue
 from kombu.exceptions import ContentDisallowed, DecodeError
 from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from ..store.quarantine import quarantine
-from ..store.trouble import is_damage
-from ..wire.message import open_envelope, why_no_doorbell
+from ..store.trouble import Patience, is_damage, translate
+from ..wire.doorbell import Doorbell
+from ..wire.message import Decoder, open_envelope
 from .request import watch
 from .runs import Run, Runs
 
 log = logging.getLogger("parsync.agent")
+
+WAIT_S = 5.0
+"""For how long the server is asked to wait for a doorbell."""
+LATE_S = 2.0
+"""A server that has not answered so long after that is asked anew, over another connection."""
+MOST = 64
+"""The most doorbells that are answered at a time."""
+HAND_OVER_S = 0.02
+"""As many are answered at a time as are handed to the pool in so long: a pool that runs each task there and then (solo)
+would else have many started that wait for a long one."""
 
 
 class Delivered(Message):
@@ -33,35 +48,8 @@ class Delivered(Message):
     reject = requeue = ack
 
 
-def only_doorbells(channel: Any, damaged: Callable[[str, bytes | None], None]) -> None:
-    """Keeps what is no doorbell from a channel that consumes inboxes only.
-
-    `damaged` is told why, and the bytes, None if it is no list.
-
-    kombu decodes what it has popped before anybody could look at it, and what it cannot decode ends the worker. So what
-    is popped is looked at here; for kombu it is then as if nothing had come.
-    """
-    client = channel.client
-    parse = client.parse_response
-
-    def parse_response(connection: Any, command: str, **options: Any) -> Any:
-        try:
-            reply = parse(connection, command, **options)
-        except ResponseError as error:
-            if not is_damage(error):
-                raise
-            damaged(f"the inbox cannot be read: {error}", None)
-            return None
-        if command != "BRPOP" or not reply or not (why := why_no_doorbell(reply[1])):
-            return reply
-        damaged(why, reply[1])
-        return None
-
-    client.parse_response = parse_response
-
-
-class Inbox(bootsteps.ConsumerStep):
-    """Consumes the node's inbox. A doorbell is not acknowledged: lost or repeated, the lease is what counts."""
+class Inbox(bootsteps.StartStopStep):
+    """Reads the node's inbox. A doorbell is not acknowledged: lost or repeated, the lease is what counts."""
 
     requires = ("celery.worker.consumer:Tasks",)
 
@@ -71,8 +59,13 @@ class Inbox(bootsteps.ConsumerStep):
         if self.enabled:  # kombu writes when it connects: what passes is no reason to end a worker, as Celery would
             consumer.connection_errors += (OutOfMemoryError, ReadOnlyError)
         self.consumer = consumer
-        self.queue = ""
-        self.consumers: Any = None
+        self._connection: Any = None
+        self._descriptor = -1
+        self._timer: Any = None
+        self._key = ""
+        self._asked_s = 0.0
+        self._at_a_time = 1
+        self._patience: Any = None
         super().__init__(consumer, **kwargs)
 
     def include_if(self, consumer: Any) -> bool:
@@ -82,61 +75,117 @@ class Inbox(bootsteps.ConsumerStep):
     # -- listening ---------------------------------------------------------------------------------------------------
 
     def start(self, consumer: Any) -> None:
-        """Consumes; before the node is registered, as soon as it is."""
+        """Listens; before the node is registered, as soon as it is."""
         events = consumer.event_dispatcher
         self.agent.send_event = events.send if events and events.enabled else None
-        self.agent.on_registered = lambda: consumer.hub.call_soon(self._listen, consumer)
+        self._patience = Patience(log, f"the inbox of node {self.agent.spec.name}")
+        self.agent.on_registered = lambda: consumer.hub.call_soon(self._listen)
         if self.agent.inc:
-            self._listen(consumer)
-
-    def _listen(self, consumer: Any) -> None:
-        """Consumes the inbox of the node's partition, once: a node that registers again keeps its consumer."""
-        wanted = self._inbox()
-        if self.consumers and wanted == self.queue:
-            return
-        if self.consumers:
-            super().stop(consumer)
-        self.queue = wanted
-        super().start(consumer)
-
-    def _inbox(self) -> str:
-        return str(self.agent.store.keys.inbox(self.agent.partition, self.agent.spec.name))
-
-    def get_consumers(self, channel: Any) -> list[Any]:
-        """One, of the inbox, without acknowledgements."""
-        only_doorbells(channel, self._on_damaged)
-        queue = Queue(self.queue, routing_key=self.queue, no_ack=True)
-        return [Consumer(channel, queues=[queue], no_ack=True, on_message=self._on_doorbell, accept=["json"])]
+            self._listen()
 
     def stop(self, consumer: Any) -> None:
-        """Stops consuming. What Celery had not begun it has thrown away by now, so that it goes back."""
-        try:
-            super().stop(consumer)
-        except Exception as error:  # the connection is gone, and with it what was to be closed; Celery makes a new one
-            log.info("the inbox of node %s was cut off: %r", self.agent.spec.name, error)
-        self.consumers = None
+        """Stops listening. What Celery had not begun it has thrown away by now, so that it goes back."""
+        self._hang_up()
+        self.agent.on_registered = lambda: None
         for run in self.agent.runs.going():
-            if not run.request.time_start and _forgotten(consumer, run.request):
+            if not run.request.time_start and forgotten(consumer, run.request):
                 self.agent.ended(run, "again")  # it never ran: no start of it was lost
+
+    def _listen(self) -> None:
+        """Waits for doorbells, over a new connection unless it does already: a node may register again."""
+        key = self.agent.store.keys.inbox(self.agent.partition, self.agent.spec.name)
+        if self._connection is not None and key == self._key:
+            return
+        self._hang_up()
+        self._key = key
+        try:
+            self._connection = self.agent.another_store().client.connection_pool.get_connection()
+            self._ask()
+            self._descriptor = self._connection._sock.fileno()
+            self.consumer.hub.add_reader(self._descriptor, self._on_answer)
+            self._timer = self.consumer.hub.call_repeatedly(LATE_S, self._look)
+        except (RedisError, OSError) as error:
+            self._again(error)
+
+    def _ask(self) -> None:
+        self._connection.send_command("BLMPOP", WAIT_S, 1, self._key, "RIGHT", "COUNT", self._at_a_time)
+        self._asked_s = time.monotonic()
+
+    def _again(self, error: Exception) -> None:
+        """Listens anew, after a while."""
+        self._hang_up()
+        pause_s = self._patience.pause_s(translate(self.agent.store.address, error))
+        self._timer = self.consumer.hub.call_later(pause_s, self._listen)
+
+    def _hang_up(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._descriptor >= 0:
+            self.consumer.hub.remove_reader(self._descriptor)
+        if self._connection is not None:
+            self._connection.disconnect()
+        self._connection, self._descriptor, self._timer = None, -1, None
+
+    def _look(self) -> None:
+        """A server that went away without a word leaves a connection that stays silent."""
+        if self._connection is None or time.monotonic() < self._asked_s + WAIT_S + LATE_S:
+            return
+        try:
+            if not self._connection.can_read(timeout=0):  # else the loop was busy, and comes to it next
+                raise TimeoutError("it is silent")
+        except (RedisError, OSError) as error:
+            self._again(error)
 
     # -- doorbells ---------------------------------------------------------------------------------------------------
 
-    def _on_doorbell(self, message: Any) -> None:
-        answer = self.agent.answer(message.headers)
+    def _on_answer(self) -> None:
+        """The server has answered: doorbells, or that there are none yet. It is asked again."""
+        try:
+            self._read()
+            self._ask()
+        except (RedisError, OSError) as error:
+            self._again(error)
+
+    def _read(self) -> None:
+        try:
+            answer = self._connection.read_response()
+        except ResponseError as error:
+            if not is_damage(error):
+                raise
+            self._on_no_list(error)
+            return
+        self._patience.well()
         if answer is not None:
-            self._deliver(message.channel, *answer)
+            self._on_bells(answer[1])
 
-    def _on_damaged(self, why: str, data: bytes | None) -> None:
-        """Something that is no doorbell was in the inbox; an inbox that is no list is deleted: leases ring again."""
-        store = self.agent.store
-        quarantine(store, self.queue, why, data or b"")
-        if data is None:
+    def _on_bells(self, rung: list[bytes]) -> None:
+        bells = []
+        for data in rung:
             try:
-                store.client.delete(self.queue)
-            except (RedisError, OSError) as error:
-                log.warning("the inbox %s cannot be deleted: %s", self.queue, error)
+                bells.append(Doorbell.of(data))
+            except ValueError as error:
+                quarantine(self.agent.store, self._key, str(error), data)
+        found, began_s = deque(self.agent.answer(bells)), time.monotonic()
+        count = len(found)
+        try:
+            while found and not self.agent.leaving:
+                self._deliver(*found.popleft())
+        finally:
+            for run, _ in found:
+                self.agent.ended(run, "again")  # the worker stops, and it has not begun
+        if count:
+            in_time = int(count * HAND_OVER_S / max(time.monotonic() - began_s, 1e-6))
+            self._at_a_time = max(1, min(in_time, 2 * self._at_a_time, MOST))
 
-    def _deliver(self, channel: Any, run: Run, message: bytes) -> None:
+    def _on_no_list(self, error: Exception) -> None:
+        """The inbox is of another type: it is deleted, and its leases ring again."""
+        quarantine(self.agent.store, self._key, f"the inbox cannot be read: {error}", b"")
+        try:
+            self.agent.store.client.delete(self._key)
+        except (RedisError, OSError) as trouble:
+            log.warning("the inbox %s cannot be deleted: %s", self._key, trouble)
+
+    def _deliver(self, run: Run, message: bytes) -> None:
         """Hands a task to Celery as if its message had come from a queue.
 
         A message that Celery cannot take ends its task as failed: whatever is wrong with it, the worker lives on.
@@ -153,7 +202,7 @@ class Inbox(bootsteps.ConsumerStep):
                 "node": place.node, "slot": place.slot, "partition": place.partition, "inc": place.inc,
             }  # fmt: skip
             accept = prepare_accept_content(consumer.app.conf.accept_content)
-            delivered = make(payload, channel=channel, accept=accept)
+            delivered = make(payload, channel=Decoder(), accept=accept)
             strategy = self._strategy(headers.get("task"))
             if strategy is None:
                 run.flaw = f"its worker knows no task {headers.get('task')!r:.80}"
@@ -189,7 +238,7 @@ class Inbox(bootsteps.ConsumerStep):
         self.agent.ended(run, "failed")
 
 
-def _forgotten(consumer: Any, request: Any) -> bool:
+def forgotten(consumer: Any, request: Any) -> bool:
     """Whether Celery has forgotten a request that has not begun, now that its consumer closes.
 
     A pool that can flush has thrown away what waits there (but what a process was handed: see `keep_handed_over`); what

@@ -18,7 +18,7 @@ from redis.exceptions import OutOfMemoryError
 from ..model.ids import readable
 from ..store.quarantine import quarantine
 from ..store.store import Store
-from ..wire.message import open_envelope
+from ..wire.message import Decoder, open_envelope
 
 log = logging.getLogger("parsync.agent")
 
@@ -108,21 +108,9 @@ def context_of(app: Celery, message: bytes) -> Context:
     """The request context of a task message, with its chord and callbacks, for a backend that needs to know of them."""
     try:
         payload = open_envelope(message)
-        opened: Any = Message(payload, channel=_Decoder(), accept=prepare_accept_content(app.conf.accept_content))
+        opened: Any = Message(payload, channel=Decoder(), accept=prepare_accept_content(app.conf.accept_content))
         _, _, embed = opened.decode()
     except Exception as error:
         log.warning("the message of a task that has ended cannot be read: %s", error)
         return Context()
     return Context(payload["headers"], **{k: embed.get(k) for k in ("chord", "chain", "callbacks", "errbacks")})
-
-
-class _Decoder:
-    """As much of a channel as kombu's Message needs to open a body."""
-
-    no_ack_consumers = None
-
-    @staticmethod
-    def decode_body(body: str, encoding: str | None = None) -> bytes:
-        import base64
-
-        return base64.b64decode(body) if encoding == "base64" else body.encode()

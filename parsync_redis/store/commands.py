@@ -120,7 +120,7 @@ _SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "nam
 _TAKE = load("take", ("meta", "pending", "later", "taken", "verdicts", "task:"))
 _UNTAKE = load("untake", ("pending", "later", "taken", "task*"))
 _SETTLE = load("settle", ("taken", "placed", "task*"))
-_START = load("start", ("taken", "placed", "task"))
+_START = load("start", ("taken", "placed", "task*"))
 _FINISH = load("finish", ("meta", "pending", "later", "placed", "verdicts", "task*"))
 _REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "verdicts", "dead", "task:", "task*"))
 _REVIVE = load("revive", ("meta", "pending", "later", "verdicts", "dead", "task*"))
@@ -143,7 +143,7 @@ _RENEW_SCHEDULER = load("renew_scheduler", ("schedulers", "keeper", "stats"))
 _NOTE_LOSS = load("note_loss", ("losses",))
 _QUARANTINE = load("quarantine", ("quarantine",))
 _DISCARD = load("discard", ("any",))
-_MEND_PARTITION = load("mend_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost"))
+_MEND_PARTITION = load("mend_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes"))
 _MEND_TASK = load("mend_task", ("pending", "later", "taken", "placed", "verdicts", "task"))
 
 ALL: Final = (
@@ -218,12 +218,13 @@ class Commands:
             args += (p.task, p.attempt, p.partition, p.node, p.slot, p.inc, p.since_ms)
         return Call(_SETTLE, self._queue("taken", "placed") + self._tasks(p.task for p in places), args, _words)
 
-    def start(self, place: Place) -> Call[tuple[str, bytes]]:
-        """(ok or yours, the message to run) or (refused, the task's state)."""
-        p = place
-        args: list[str | int] = [p.task, p.attempt, p.partition, p.node, p.slot, p.inc, p.since_ms]
-        keys = [*self._queue("taken", "placed"), self.keys.task(p.task)]
-        return Call(_START, keys, args, lambda reply: (_text(reply[0]), reply[1]))
+    def start(self, places: Sequence[Place]) -> Call[list[tuple[str, bytes]]]:
+        """(ok or yours, the message to run) or (refused, the task's state) of each task."""
+        args: list[str | int] = [len(places)]
+        for p in places:
+            args += (p.task, p.attempt, p.partition, p.node, p.slot, p.inc, p.since_ms)
+        keys = self._queue("taken", "placed") + self._tasks(p.task for p in places)
+        return Call(_START, keys, args, lambda r: [(_text(w), m) for w, m in zip(r[::2], r[1::2], strict=True)])
 
     def finish(self, outcomes: Sequence[tuple[Place, str, str]]) -> Call[list[str]]:
         """(place, outcome, why) each; a word a task: ok, again, yours, stale."""
@@ -356,7 +357,7 @@ class Commands:
         def read(reply: Reply) -> list[tuple[str, str, bytes]]:
             return [(_text(key), _text(field), text) for key, field, text in zip(*[iter(reply)] * 3, strict=True)]
 
-        kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost")
+        kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
         return Call(_MEND_PARTITION, self._partition(p, *kinds), [], read)
 
     # -- the cluster -------------------------------------------------------------------------------------------------

@@ -64,7 +64,8 @@ VIEWER: Final[Kinds] = {
 
 AUDIT: Final[Kinds] = {
     "p:alive": "hscan ttl", "p:free": "ttl", "p:inbox": "ttl", "p:left": "hscan ttl", "p:lost": "sscan ttl",
-    "p:meta": "hscan ttl", "p:nodes": "hscan ttl", "p:notes": "ttl", "p:slots": "hscan ttl", "q0:*": "ttl", ":*": "ttl",
+    "p:meta": "hscan ttl", "p:nodes": "hscan ttl", "p:notes": "hscan ttl", "p:slots": "hscan ttl",
+    "q0:*": "ttl", ":*": "ttl",
     "q0:dead": "zscan", "q0:meta": "hget", "q0:later": "zscan", "q0:pending": "zscan",
 }  # fmt: skip
 
@@ -76,9 +77,10 @@ CLIENT: Final[Kinds] = {
 
 WORKER: Final[Kinds] = {
     ":dealt": "hdel hget hincrby hincrbyfloat hmget hset", ":quarantine": "del zadd zcard zremrangebyrank",
-    "p:alive": "del hdel hget hgetall hset", "p:free": "del setbit", "p:inbox": "del llen lpush",
+    "p:alive": "del hdel hget hgetall hset", "p:free": "del setbit", "p:inbox": "blmpop del llen lpush",
     "p:left": "del hdel hget hset", "p:lost": "del sadd srem", "p:meta": "del hdel hget hincrby hset",
-    "p:nodes": "del hdel hexists hget hkeys hset", "p:notes": "hdel hget hset", "p:slots": "del hdel hget hgetall",
+    "p:nodes": "del hdel hexists hget hkeys hset", "p:notes": "del hdel hget hset",
+    "p:slots": "del hdel hget hgetall hset",
     "q0:dead": "zadd zrange zrem", "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset",
     "q0:shapes": "hdel hget hset", "q0:task": "persist", "q0:verdicts": "lrange",
 }  # fmt: skip
@@ -89,8 +91,9 @@ SCHEDULER: Final[Kinds] = {
     ":quarantine": "del zadd zcard zremrangebyrank", ":schedulers": "del hdel hexists hget hincrby hlen hset",
     ":stats": "del expire hset", "p:alive": "del hdel hget hgetall hset", "p:free": "del getbit setbit",
     "p:inbox": "del llen lpush", "p:left": "del hdel hget hset", "p:lost": "del sadd smembers srem",
-    "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset", "p:notes": "hdel hget hset",
-    "p:slots": "del hdel hget hgetall hset", "q0:dead": "zadd zrange zrem", "q0:expires": "zadd zrangebyscore zrem",
+    "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset", "p:notes": "del hdel hget hset",
+    "p:slots": "del hdel hget hgetall hset", "q0:dead": "del zadd zrange zrem",
+    "q0:expires": "del zadd zrangebyscore zrem",
     "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore", "q0:meta": "hget hmget",
     "q0:names": "del sadd", "q0:pending": "zadd zcard zpopmin zrem zscore", "q0:placed": "hdel hget hscan hset",
     "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hscan hset",
@@ -169,7 +172,7 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
         theirs = list(publisher(options.queues, options.control, options.db))
         theirs += results() if options.results else []
         if role is Role.WORKER:
-            theirs += broker(keys.pattern("p:inbox"), options.queues, options.db)
+            theirs += broker(options.queues, options.db)
         keyless += sorted({word for words, on, to in theirs if not (on or to) for word in words.split()} - set(keyless))
         found += [Grant(tuple(words.split()), tuple(on), tuple(to)) for words, on, to in theirs if on or to]
     return [Grant(tuple(keyless)), *found]

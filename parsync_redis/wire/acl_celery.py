@@ -45,11 +45,11 @@ def publisher(queues: Sequence[str], control: bool, db: int) -> list[Row]:
     return rows + ([("exists llen lpush", lists(queues), ())] if queues else [])
 
 
-def broker(inbox: str, queues: Sequence[str], db: int) -> list[Row]:
+def broker(queues: Sequence[str], db: int) -> list[Row]:
     """A worker: consuming, acknowledging, remote control, events and gossip, chords."""
     return [
         ("discard exec multi script|exists unwatch", (), ()),
-        ("brpop exists llen", (inbox, *lists(queues), f"*.{_PIDBOX}*"), ()),
+        ("brpop exists llen", (*lists(queues), f"*.{_PIDBOX}*"), ()),
         ("lpush pexpire rpush", lists(queues), ()),
         ("hdel hget hset watch", ("unacked",), ()),
         ("zadd zrange zrem", ("unacked_index",), ()),

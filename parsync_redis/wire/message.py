@@ -8,7 +8,6 @@ arguments, that code runs once a name: it makes a template, of which each messag
 """
 
 import base64
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -263,33 +262,6 @@ def _wrap(
     }
 
 
-_DOORBELL: Final = re.compile(
-    rb'\{"body":"","content-encoding":"utf-8","content-type":"application/json",'
-    rb'"headers":\{"task":"parsync.doorbell","id":"([A-Za-z0-9][A-Za-z0-9_.:@+-]{0,127})",'
-    rb'"attempt":"\d{1,9}@[\w.]{1,40}","slot":\d{1,4},"slots":"\d[\d,]*","inc":\d{1,15},"since":\d{1,15}\},'
-    rb'"properties":\{"delivery_tag":"\1","delivery_info":\{"exchange":"","routing_key":""\}\}\}'
-)
-"""A doorbell, just as lua/lib/doorbell.lua writes it."""
-
-
-def why_no_doorbell(message: bytes) -> str:
-    """What a message of an inbox is instead of a doorbell, in words for people; '' for a doorbell. Raises nothing."""
-    if _DOORBELL.fullmatch(message):
-        return ""
-    try:
-        payload: Any = json.loads(message) if len(message) <= MAX_MESSAGE else None
-    except (ValueError, RecursionError) as error:
-        return f"not a doorbell, nor JSON: {type(error).__name__} {error!s:.100}"
-    if not isinstance(payload, dict):
-        return f"not a doorbell: {type(payload).__name__} {payload!r:.60}"
-    headers, properties = payload.get("headers"), payload.get("properties")
-    if not isinstance(headers, dict) or not isinstance(properties, dict) or "delivery_tag" not in properties:
-        return "not a doorbell: a message without headers, properties or delivery_tag"
-    if headers.get("task") == "parsync.doorbell":
-        return "a doorbell as no script writes it"
-    return f"not a doorbell: a message of task {headers.get('task')!r:.80}, which nobody may send here"
-
-
 def open_envelope(message: bytes) -> dict[str, Any]:
     """The payload of which kombu makes a message: `kombu.transport.virtual.Message(payload, channel=...)`."""
     try:
@@ -299,3 +271,14 @@ def open_envelope(message: bytes) -> dict[str, Any]:
     if not isinstance(payload, dict) or not {"body", "headers", "properties"} <= payload.keys():
         raise BrokenContract(f"not a task message: {message[:80]!r}")
     return payload
+
+
+class Decoder:
+    """As much of a channel as kombu's Message needs to open a body that came from a task's record."""
+
+    no_ack_consumers = None
+
+    @staticmethod
+    def decode_body(body: str, encoding: str | None = None) -> bytes:
+        """The bytes of a body."""
+        return base64.b64decode(body) if encoding == "base64" else body.encode()

@@ -176,8 +176,8 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: R
 
 
 def blocked(rig: Rig) -> list[Any]:
-    """The connections that wait in BRPOP."""
-    return [client for client in rig.redis.client_list() if client["cmd"] == "brpop"]
+    """The connections that wait for something to come into a list."""
+    return [client for client in rig.redis.client_list() if client["cmd"] in ("brpop", "blmpop")]
 
 
 def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(rig: Rig) -> None:

@@ -196,7 +196,7 @@ def test_a_cancel_says_what_it_did(cluster):
 def test_a_cancel_of_a_running_task_asks_its_node(cluster, store):
     id = cluster.submit("proj.add")
     since_ms = int(place(store, id).verdicts[0].detail)
-    word, message = store.run(store.commands.start(Place(id, "1@1", 0, "n1", 0, 1, since_ms)))
+    ((word, message),) = store.run(store.commands.start([Place(id, "1@1", 0, "n1", 0, 1, since_ms)]))
     assert (word, open_envelope(message)["headers"]["id"]) == ("ok", id)
     assert cluster.cancel(id) == "asked"
     status = cluster.status(id)

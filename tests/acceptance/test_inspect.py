@@ -92,7 +92,9 @@ def bring_about(stack, client):
     wait_until(lambda: all(client.status(id).why for id in ("w1", "w2")))
 
     stack.processes["n3"].send(signal.SIGSTOP)
-    time.sleep(1.5)  # longer than kombu waits for one message: after that nobody reads the inbox
+    for waiting in client.store.client.client_list():  # so that nobody reads the inbox of n3; the others ask again
+        if waiting["cmd"] == "blmpop":
+            client.store.client.client_kill_filter(_id=waiting["id"])
     for id in ("d1", "d2"):
         client.submit("proj.render", [1], id=id, require={"zone": "b"})
     wait_until(lambda: states("d1", "d2") == {"placed"})

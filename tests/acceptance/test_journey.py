@@ -128,9 +128,8 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     assert run(commands.settle([place])) == ["placed"]
     here.hop("5. settle")
 
-    client_of_kombu: Any = store.client
-    assert client_of_kombu.brpop([store.keys.inbox(0, "n1")], timeout=1)
-    word, message = run(commands.start(place))
+    assert store.client.blmpop(1, 1, store.keys.inbox(0, "n1"), direction="RIGHT", count=64)
+    ((word, message),) = run(commands.start([place]))
     assert word == "ok"
     assert b'"task": "proj.render"' in message
     here.hop("6. start")
@@ -157,7 +156,7 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     (verdict,) = run(commands.commit(0, [Claim(task.id, task.attempt, 0, "n1", 1, (0, 1), task.needs)])).verdicts
     place = Place(task.id, task.attempt, 0, "n1", 0, 1, int(verdict.detail))
     run(commands.settle([place]))
-    run(commands.start(place))
+    run(commands.start([place]))
     here.hop("")
     word, leases = run(commands.reclaim(0, "n1", 1, 0))
     assert (word, [lease.task for lease in leases]) == ("down", ["b92c"])

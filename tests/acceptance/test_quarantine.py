@@ -63,7 +63,6 @@ def celery_message(task: str, body: bytes | str, content_type: str = "applicatio
 
 WHERE = "tests.acceptance.app.where"
 ARGS = '[[], {}, {"callbacks": null, "errbacks": null, "chain": null, "chord": null}]'
-DOORBELL = {"task": "parsync.doorbell", "id": "a", "attempt": "1@1", "slot": 0, "slots": "0", "inc": 1, "since": 1}
 MESSAGES = {
     "not json": b"not json",
     "a number": b"42",
@@ -80,9 +79,9 @@ MESSAGES = {
     "a foreign Celery message": celery_message(WHERE, ARGS),
     "not UTF-8": b"\xff\xfe\x00",
     "nothing": b"",
-    "a garbled doorbell": json.dumps(
-        {"body": "", "headers": {**DOORBELL, "slot": "x"}, "properties": {"delivery_tag": "a"}}
-    ).encode(),
+    "a garbled doorbell": b"a 1@1 x 1 1",
+    "half a doorbell": b"a 1@1 0",
+    "two doorbells": b"a 1@1 0 1 1\na 1@1 0 1 1",
 }  # fmt: skip
 
 

@@ -94,7 +94,9 @@ class Ghost:
             self.coverage.update(f"commit {text(word)}" for word in reply[2::2])
         elif verb in ("submit", "settle", "untake", "finish", "requeue", "release"):
             self.coverage.update(f"{verb} {text(word)}" for word in reply)
-        elif verb in ("start", "reclaim", "renew", "cancel"):
+        elif verb == "start":
+            self.coverage.update(f"start {text(word)}" for word in reply[::2])
+        elif verb in ("reclaim", "renew", "cancel"):
             self.coverage[f"{verb} {text(reply[0])}"] += 1
         else:
             self.coverage[f"{verb} {text(reply)}" if isinstance(reply, bytes) else verb] += 1
@@ -116,18 +118,19 @@ class Ghost:
             self.of(id).attempt = attempt
 
     def _start(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        id, attempt, place = args[0], args[1], tuple(args[3:6])
-        if text(reply[0]) != "ok":
-            return
-        task = self.of(id)
-        self.history(
-            attempt == task.attempt, 4, f"a stale attempt started: {attempt} of {id}, which is at {task.attempt}"
-        )
-        self.history(attempt not in task.started, 4, f"attempt {attempt} of task {id} was started twice")
-        self.history(not task.cancelled, 4, f"task {id} was started after its cancel was accepted")
-        self.history(not task.final, 4, f"task {id} was started when it was {task.final}")
-        task.started[attempt] = place
-        task.starts += 1
+        for i, word in enumerate(reply[::2]):
+            id, attempt, _, *place = args[1 + 7 * i : 7 + 7 * i]
+            if text(word) != "ok":
+                continue
+            task = self.of(id)
+            self.history(
+                attempt == task.attempt, 4, f"a stale attempt started: {attempt} of {id}, which is at {task.attempt}"
+            )
+            self.history(attempt not in task.started, 4, f"attempt {attempt} of task {id} was started twice")
+            self.history(not task.cancelled, 4, f"task {id} was started after its cancel was accepted")
+            self.history(not task.final, 4, f"task {id} was started when it was {task.final}")
+            task.started[attempt] = tuple(place)
+            task.starts += 1
 
     def _finish(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
         for i, word in enumerate(reply):

@@ -6,7 +6,6 @@ for the server, another one, or another process, may act; see World.between.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from parsync_redis.model.needs import Bundle
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import ClusterConfig
+from parsync_redis.wire.doorbell import Doorbell
 
 from .wire import CLUSTER, MAX_STARTS, WireStore
 
@@ -131,9 +131,7 @@ class AgentProcess:
 
     def answer(self, message: bytes) -> None:
         """A doorbell; the function begins as soon as the start was accepted."""
-        found = self.agent.answer(json.loads(message)["headers"])
-        if found is not None:
-            run, _ = found
+        for run, _ in self.agent.answer([Doorbell.of(message)]):
             run.request = run.place
             self.world.ghost.began(self, run)
 

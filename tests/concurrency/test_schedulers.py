@@ -104,7 +104,7 @@ class Cluster:
             place = Place(
                 lease.task, lease.attempt, self.places[lease.node], lease.node, lease.slot, lease.inc, lease.since_ms
             )
-            word, _ = self.store.run(commands.start(place))
+            ((word, _),) = self.store.run(commands.start([place]))
             self.history.append((lease.task, lease.attempt, word))
             if word == "ok":
                 finished.append(place)
@@ -218,7 +218,7 @@ def test_a_node_that_stands_still_is_down_and_its_tasks_run_elsewhere(cluster: C
     cluster.wait(lambda: len(cluster.leases()) == 4)
     for lease in cluster.leases():
         place = Place(lease.task, lease.attempt, 0, lease.node, lease.slot, lease.inc, lease.since_ms)
-        assert cluster.store.run(cluster.store.commands.start(place))[0] == "ok"
+        assert cluster.store.run(cluster.store.commands.start([place]))[0][0] == "ok"
     died_s = time.monotonic()
     del cluster.places["dies"], cluster.incs["dies"]
     cluster.node(0, "lives", 4)

@@ -62,7 +62,7 @@ class Rig:
         begun = []
         for x in self.leases():
             place = Place(x.task, x.attempt, 0, x.node, x.slot, x.inc, x.since_ms)
-            if self.store.run(self.store.commands.start(place))[0] == "ok":
+            if self.store.run(self.store.commands.start([place]))[0][0] == "ok":
                 self.started.append((x.task, x.attempt))
                 begun.append(place)
         return begun
@@ -79,7 +79,7 @@ class Rig:
             self.renew()
             for lease in self.leases():
                 place = Place(lease.task, lease.attempt, 0, lease.node, lease.slot, lease.inc, lease.since_ms)
-                if self.store.run(self.store.commands.start(place))[0] == "ok":
+                if self.store.run(self.store.commands.start([place]))[0][0] == "ok":
                     self.started.append((lease.task, lease.attempt))
                 self.end([place])
         except ServerUnfit:

@@ -24,7 +24,8 @@ from parsync_redis.simulate.trace import read_trace
 from parsync_redis.store.quarantine import Entry
 from parsync_redis.submission import ITEM_KEYS
 from parsync_redis.wire.acl import Options, Role, user_line
-from parsync_redis.wire.message import make_message, open_envelope, why_no_doorbell
+from parsync_redis.wire.doorbell import Doorbell
+from parsync_redis.wire.message import make_message, open_envelope
 
 from . import values as v
 
@@ -146,7 +147,7 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
         "make_message": Door(lambda r: [v.mostly(r, lambda: [1]), v.mostly(r, dict), v.mapping(r, ITEM_KEYS[10:])],
                                lambda x: make_message("a.b", x[0], x[1], "id", **{str(k): y for k, y in x[2].items()})),
         "open_envelope": Door(lambda r: v.mangled(r, v.MESSAGE), open_envelope),
-        "doorbell": Door(lambda r: v.mangled(r, v.DOORBELL), why_no_doorbell, ()),
+        "doorbell": Door(lambda r: v.mangled(r, v.DOORBELL), Doorbell.of, (ValueError,)),
         "stored lines": Door(lambda r: v.mangled(r, r.choice(LINES)), _lines, ()),
         "settings": Door(lambda r: v.mapping(r, tuple(Settings.model_fields)),
                            lambda x: Settings.load(**{str(k): y for k, y in x.items()}), share=5),

@@ -124,11 +124,7 @@ def mangled(rng: Random, data: bytes) -> bytes:
     return bytes(found)
 
 
-DOORBELL = (
-    b'{"body":"","content-encoding":"utf-8","content-type":"application/json","headers":{"task":"parsync.doorbell","id":"a",'
-    b'"attempt":"1@1","slot":0,"slots":"0","inc":1,"since":1},"properties":{"delivery_tag":"a","delivery_info":'
-    b'{"exchange":"","routing_key":""}}}'
-)
+DOORBELL = b"a 1@1 0,1 1 1795270000000"
 MESSAGE = json.dumps({
     "body": base64.b64encode(b"[[], {}, {}]").decode(), "content-encoding": "utf-8", "content-type": "application/json",
     "headers": {"task": "a", "id": "a"}, "properties": {"body_encoding": "base64", "delivery_tag": "a"},

@@ -96,7 +96,7 @@ class Driver:
 
     def start(self, place: Place) -> str:
         """The first word of start."""
-        return self.store.run(self.commands.start(place))[0]
+        return self.store.run(self.commands.start([place]))[0][0]
 
     def finish(self, place: Place, outcome: str = "succeeded", why: str = "") -> str:
         """The word on one outcome."""

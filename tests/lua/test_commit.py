@@ -1,11 +1,11 @@
 """commit judges each claim by itself: the first claim on a slot wins, and the loser learns why."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from parsync_redis.model.claim import Word
+from parsync_redis.wire.doorbell import Doorbell
 from tests.lua.driver import Driver
 
 
@@ -15,9 +15,7 @@ def test_a_claim_that_wins_holds_the_slot_and_rings(drive: Driver):
     assert drive.bits() == "10000000"
     assert drive.hash("left") == {"n1": "gpu=1"}
     assert drive.hash("slots") == {"n1/1": f"a attempt=1@1 inc=1 since={place.since_ms} slots=1 gpu=1"}
-    (message,) = map(json.loads, drive.inbox())
-    headers = message["headers"]
-    assert (headers["id"], headers["attempt"], headers["slot"], headers["inc"]) == ("a", "1@1", 1, 1)
+    assert [Doorbell.of(data) for data in drive.inbox()] == [Doorbell("a", "1@1", (1,), 1, place.since_ms)]
     assert drive.run(drive.commands.read_partition(0)).version == 2
 
 
@@ -127,7 +125,7 @@ def test_claims_on_several_nodes_ring_each_at_its_own_inbox(drive: Driver):
     ]
     judged = drive.run(drive.commands.commit(0, claims))
     assert all(verdict.won for verdict in judged.verdicts)
-    rung = {name: [json.loads(m)["headers"]["id"] for m in drive.inbox(name)] for name in ("n1", "n2", "n3")}
+    rung = {name: [Doorbell.of(data).task for data in drive.inbox(name)] for name in ("n1", "n2", "n3")}
     assert rung == {"n1": ["b"], "n2": ["d"], "n3": ["c", "a"]}
 
 
@@ -156,8 +154,7 @@ def test_a_doorbell_names_all_slots_of_its_lease_also_when_rung_again(drive: Dri
     place = drive.held("a", slots=(1, 2))
     for _ in range(2):
         (bell,) = drive.inbox()
-        headers = json.loads(bell)["headers"]
-        assert (headers["slot"], headers["slots"]) == (1, "1,2")
+        assert Doorbell.of(bell).slots == (1, 2)
         drive.store.client.delete(drive.keys.inbox(0, "n1"))
         drive.run(drive.commands.ring(place))
 

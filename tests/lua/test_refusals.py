@@ -20,7 +20,7 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
         "take": commands.take("s1", 1),
         "untake": commands.untake("s1", [("taken", "", "why")]),
         "settle": commands.settle([replace(place, task="taken", attempt="1@2")]),
-        "start": commands.start(replace(place, task="taken", attempt="1@2")),
+        "start": commands.start([replace(place, task="taken", attempt="1@2")]),
         "finish": commands.finish([(place, "succeeded", "")]),
         "requeue": commands.requeue([(place, "why")]),
         "revive": commands.revive(["dead"], "why"),

@@ -60,7 +60,7 @@ def test_settle_judges_each_task_by_itself(drive: Driver):
 @pytest.mark.parametrize("state", [TaskState.TAKEN, TaskState.PLACED])
 def test_start_hands_over_the_message(drive: Driver, state: TaskState):
     place = drive.bring(state)
-    assert drive.run(drive.commands.start(place)) == ("ok", b"message")
+    assert drive.run(drive.commands.start([place])) == [("ok", b"message")]
     record = drive.record("a")
     assert (record["state"], record["starts"], record["slot"]) == ("running", "1", "0")
     assert drive.index("placed") == ["a"]
@@ -76,7 +76,7 @@ def test_start_unlists_taken(drive: Driver):
 
 def test_start_is_idempotent(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
-    assert drive.unchanged_by(drive.commands.start(place)) == ("yours", b"message")
+    assert drive.unchanged_by(drive.commands.start([place])) == [("yours", b"message")]
 
 
 def test_start_needs_taken_or_placed(drive: Driver):
@@ -84,27 +84,27 @@ def test_start_needs_taken_or_placed(drive: Driver):
     place = drive.bring(TaskState.TAKEN)
     drive.run(drive.commands.untake("s1", [("a", place.attempt, "")]))
     assert drive.record("a")["attempt"] == place.attempt
-    assert drive.unchanged_by(drive.commands.start(place)) == ("refused", b"pending")
+    assert drive.unchanged_by(drive.commands.start([place])) == [("refused", b"pending")]
 
 
 @pytest.mark.parametrize("state", [s for s in TaskState if s.final or s == TaskState.GONE])
 def test_an_ended_task_does_not_start(drive: Driver, state: TaskState):
     place = drive.bring(state)
-    assert drive.unchanged_by(drive.commands.start(place)) == ("refused", state.encode())
+    assert drive.unchanged_by(drive.commands.start([place])) == [("refused", state.encode())]
 
 
 @pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
 @pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
 def test_place_fenced_start(drive: Driver, state: TaskState, other: dict[str, str | int]):
     place = drive.bring(state)
-    assert drive.unchanged_by(drive.commands.start(replace(place, **other)))[0] == "refused"
+    assert drive.unchanged_by(drive.commands.start([replace(place, **other)]))[0][0] == "refused"
 
 
 @pytest.mark.parametrize("state", [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING])
 def test_only_the_current_attempt_starts(drive: Driver, state: TaskState):
     place = drive.bring(state)
     for attempt in ("0@1", "2@1", "1@2", "1"):
-        assert drive.unchanged_by(drive.commands.start(replace(place, attempt=attempt)))[0] == "refused"
+        assert drive.unchanged_by(drive.commands.start([replace(place, attempt=attempt)]))[0][0] == "refused"
 
 
 def test_a_start_before_settle_fixes_the_place(drive: Driver):

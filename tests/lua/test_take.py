@@ -85,7 +85,7 @@ def test_an_attempt_that_was_put_back_cannot_start_or_settle(drive: Driver):
     place = drive.place("a", drive.taken("a"))
     drive.run(drive.commands.untake("s1", [("a", "", "")]))
     assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
-    assert drive.unchanged_by(drive.commands.start(place))[0] == "refused"
+    assert drive.unchanged_by(drive.commands.start([place]))[0][0] == "refused"
 
 
 def test_only_the_taken_attempt_is_noted(drive: Driver):

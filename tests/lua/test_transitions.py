@@ -20,7 +20,7 @@ VERBS: dict[str, list[Make]] = {
     "take": [lambda c, p: c.take("s1", 10)],
     "untake": [lambda c, p: c.untake("s1", [(p.task, "", "")])],
     "settle": [lambda c, p: c.settle([p])],
-    "start": [lambda c, p: c.start(p)],
+    "start": [lambda c, p: c.start([p])],
     "finish": [
         (lambda c, p, outcome=outcome: c.finish([(p, outcome, "")]))  # type: ignore[misc]
         for outcome in ("succeeded", "failed", "cancelled", "again")

@@ -1,6 +1,5 @@
 """The whole state as plain values, of a server and of the reference, without times: equal states are equal values."""
 
-import json
 import re
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ from parsync_redis.simulate.memory import MemoryStore
 from parsync_redis.simulate.memory.partition import Node, Partition, amounts_text
 from parsync_redis.simulate.memory.queue import Queue, Task
 from parsync_redis.store import Store
+from parsync_redis.wire.doorbell import Doorbell
 
 State = dict[str, Any]
 _SINCE: Final = re.compile(r"(since|until)=\d+")
@@ -63,8 +63,8 @@ def _field(name: str, value: bytes) -> Any:
 
 
 def _doorbell(message: bytes) -> str:
-    headers = json.loads(message)["headers"]
-    return f"{headers['id']} {headers['attempt']} {headers['slot']} {headers['inc']}"
+    bell = Doorbell.of(message)
+    return f"{bell.task} {bell.attempt} {bell.slots[0]} {bell.inc}"
 
 
 def state_of_reference(reference: MemoryStore) -> State:

@@ -110,7 +110,7 @@ class SideBySide(RuleBasedStateMachine):
             self.commit_where_it_fits(id, task.attempt, task.job.needs)
         elif held and task.state in ("taken", "placed"):
             late = task.state == "taken" and data.draw(st.booleans(), "the message comes late")
-            self.both(self.commands.settle([held[0]]) if late else self.commands.start(held[0]))
+            self.both(self.commands.settle([held[0]]) if late else self.commands.start([held[0]]))
         elif held and task.state == "running":
             outcome = data.draw(st.sampled_from(["succeeded", "failed", "again"]), "outcome")
             self.both(self.commands.finish([(held[0], outcome, "")]))
@@ -128,7 +128,7 @@ class SideBySide(RuleBasedStateMachine):
             place = replace(held[-1], **slip)
             call = {
                 "settle": self.commands.settle([place]),
-                "start": self.commands.start(place),
+                "start": self.commands.start([place]),
                 "finish": self.commands.finish([(place, "succeeded", "")]),
                 "requeue": self.commands.requeue([(place, "")]),
                 "release": self.commands.release(place.partition, [place]),
@@ -204,7 +204,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def start(self, data):
-        self.both(self.commands.start(self.a_place(data)))
+        self.both(self.commands.start([self.a_place(data)]))
 
     @rule(data=st.data(), outcome=st.sampled_from(["succeeded", "failed", "cancelled", "again"]), why=WHY)
     def finish(self, data, outcome, why):

@@ -48,7 +48,7 @@ def test_the_keys_of_a_call_are_of_one_tag():
     claims = [Claim("a", "1@1", 3, node, 1, (0,), "slots=1") for node in ("n1", "n2", "n1")]
     calls = [
         commands.submit([Submission("a", "f", b""), Submission("b", "f", b"")]), commands.take("s1", 1),
-        commands.untake("s1", [("a", "", "")]), commands.settle([place]), commands.start(place),
+        commands.untake("s1", [("a", "", "")]), commands.settle([place]), commands.start([place]),
         commands.finish([(place, "failed", "")]), commands.requeue([(place, "")]), commands.cancel("a"),
         commands.revive(["a", "b"], ""), commands.expire(),
         commands.note([("a", "1@1", "")]), commands.offer("n1", ""), commands.register_node(3, "n1", 0, 1.0, "slots=1"),

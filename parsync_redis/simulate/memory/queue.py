@@ -214,8 +214,8 @@ class Queue:
         return "yours" if task and task.state in (PLACED, RUNNING) and task.at(place.attempt, seat) else "stale"
 
     def start(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """The current attempt may start, once, where settle put it, if it has."""
-        return list(self.start_at(_place(*args)))
+        """Only the current attempt may start, once, where settle put it, if it has."""
+        return [word for row in rows(args, 1, 7) for word in self.start_at(_place(*row))]
 
     def start_at(self, place: Place) -> tuple[str, bytes]:
         """Start: the word, and the message or why not."""

@@ -50,7 +50,9 @@ def words_of(reply: Any) -> list[str]:
     """A word an item."""
     if isinstance(reply, Judged):
         return [str(verdict.word) for verdict in reply.verdicts]
-    return [reply[0]] if isinstance(reply, tuple) else [re.sub(r"\W.*", "", word) for word in reply]
+    if isinstance(reply, tuple):
+        return [reply[0]]
+    return [re.sub(r"\W.*", "", word[0] if isinstance(word, tuple) else word) for word in reply]
 
 
 class Recorder:

@@ -1,0 +1,172 @@
+"""The inbox of a node: it hears what rings, many at a time, and goes on hearing whatever happens to its connection."""
+
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from kombu.asynchronous import Hub
+
+from parsync_redis import Parsync
+from parsync_redis.execution import inbox as inbox_module
+from parsync_redis.execution.agent import Agent, NodeSpec
+from parsync_redis.execution.inbox import Inbox
+from parsync_redis.execution.runs import Run
+from parsync_redis.model.needs import Bundle
+from parsync_redis.settings import Settings
+from parsync_redis.store import Store
+from tests.lua.driver import Driver
+
+SLOTS = 100
+
+
+class Heard(Inbox):
+    """An inbox that tells what it would hand to Celery; `leave_after` tasks the worker begins to shut down."""
+
+    leave_after = SLOTS + 1
+
+    def _deliver(self, run: Run, message: bytes) -> None:
+        self.consumer.heard.append(run.place.task)
+        self.agent.leaving = len(self.consumer.heard) >= self.leave_after
+
+
+class Node:
+    """A node whose worker is an event loop and an inbox."""
+
+    def __init__(self, store: Store) -> None:
+        self.drive, self.store = Driver(store), store
+        self.client: Any = store.client
+        app = Celery("heard", set_as_current=False)
+        settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
+        Parsync(app, settings.url, settings.cluster)
+        self.agent = Agent(app, settings, NodeSpec("n1", Bundle.of(SLOTS), 1.0))
+        self.drive.node("n1", SLOTS)
+        self.agent.partition, self.agent.inc = 0, 1
+        self.heard: list[str] = []
+        consumer = SimpleNamespace(
+            controller=SimpleNamespace(parsync_agent=self.agent), connection_errors=(), event_dispatcher=None,
+            hub=Hub(), heard=self.heard, pool=SimpleNamespace(), task_buckets={},
+        )  # fmt: skip
+        self.consumer, self.inbox = consumer, Heard(consumer)
+
+    def place(self, *tasks: str) -> None:
+        """Tasks are placed, and ring."""
+        for task in tasks:
+            self.drive.submit(task)
+        for task, attempt in self.drive.take(limit=SLOTS).items():
+            self.drive.held(task, attempt, slots=(int(task[1:]),))
+
+    def until(self, fact: Callable[[], Any], what: str, patience_s: float = 10.0) -> None:
+        """Runs the event loop until a fact holds."""
+        deadline = time.monotonic() + patience_s
+        self.consumer.hub.call_repeatedly(0.02, lambda: None)  # so that the loop looks at facts now and then
+        while not fact():
+            assert time.monotonic() < deadline, f"not seen: {what}"
+            self.consumer.hub.run_once()
+
+    def waiting(self) -> list[Any]:
+        """The connections that wait in the server for a doorbell."""
+        return [c for c in self.client.client_list() if c["cmd"] == "blmpop" and "b" in c["flags"]]
+
+    def starts(self) -> int:
+        """How many calls of start the server has seen."""
+        return int(self.client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))
+
+
+@pytest.fixture
+def node(store: Store) -> Iterator[Node]:
+    found = Node(store)
+    yield found
+    found.inbox.stop(found.consumer)
+    found.consumer.hub.close()
+
+
+def test_what_rang_before_and_after_it_listens_is_heard_once(node: Node) -> None:
+    node.place("t0", "t1")
+    node.inbox.start(node.consumer)
+    node.until(lambda: len(node.heard) == 2, "what rang before")
+    node.until(node.waiting, "it waits in the server")
+    node.place("t2")
+    node.until(lambda: len(node.heard) == 3, "what rang after")
+    assert node.heard == ["t0", "t1", "t2"]
+    assert {node.drive.state(task) for task in node.heard} == {"running"}
+
+
+def test_many_doorbells_are_answered_in_few_calls(node: Node) -> None:
+    node.place(*(f"t{i}" for i in range(SLOTS)))
+    before = node.starts()
+    node.inbox.start(node.consumer)
+    node.until(lambda: len(node.heard) == SLOTS, "all of them")
+    assert node.starts() - before <= 8, "1, 2, 4, 8, 16, 32, 37"
+
+
+def test_a_pool_that_is_slow_to_take_gets_one_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "HAND_OVER_S", 0.0)
+    node.place(*(f"t{i}" for i in range(8)))
+    before = node.starts()
+    node.inbox.start(node.consumer)
+    node.until(lambda: len(node.heard) == 8, "all of them")
+    assert node.starts() - before == 8
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_cut_connection_is_made_anew(node: Node, times: int) -> None:
+    node.inbox.start(node.consumer)
+    for _ in range(times):
+        node.until(node.waiting, "it waits in the server")
+        node.client.client_kill_filter(_id=node.waiting()[0]["id"])
+    node.place("t0")
+    node.until(lambda: node.heard, "the doorbell")
+
+
+def test_a_server_that_went_silent_is_asked_over_another_connection(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_module, "WAIT_S", 0.1)
+    monkeypatch.setattr(inbox_module, "LATE_S", 0.1)
+    node.inbox.start(node.consumer)
+    node.inbox._connection.read_response()  # as if the answer had been lost: none will come any more
+    silent = node.inbox._connection
+    node.until(lambda: node.inbox._connection not in (silent, None), "another connection")
+    node.place("t0")
+    node.until(lambda: node.heard, "the doorbell")
+
+
+def test_what_is_no_list_is_deleted_and_what_is_no_doorbell_is_put_away(node: Node) -> None:
+    key = node.store.keys.inbox(0, "n1")
+    node.client.set(key, "x")
+    node.inbox.start(node.consumer)
+    node.until(lambda: not node.client.exists(key), "it is deleted")
+    node.client.lpush(key, "no doorbell")
+    node.place("t0")
+    node.until(lambda: node.heard, "the doorbell")
+    kept = node.client.zrange(node.store.keys.shared("quarantine"), 0, -1)
+    assert len(kept) == 2
+    assert any(b"not a doorbell: b'no doorbell'" in entry for entry in kept)
+
+
+def test_what_has_not_begun_when_the_worker_shuts_down_goes_back(node: Node) -> None:
+    node.place("t0", "t1", "t2", "t3")
+    node.inbox._at_a_time, node.inbox.leave_after = 4, 2
+    node.inbox.start(node.consumer)
+    node.until(lambda: len(node.heard) == 2, "two of four")
+    ended = [run for run in node.agent.runs._runs.values() if run.outcome]
+    assert sorted((run.place.task, run.outcome) for run in ended) == [("t2", "again"), ("t3", "again")]
+
+
+def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_stopped(node: Node) -> None:
+    node.inbox.start(node.consumer)
+    node.agent.on_registered()
+    node.until(node.waiting, "it waits in the server")
+    node.agent.on_registered()
+    node.place("t0")
+    node.until(lambda: node.heard, "the doorbell")
+    assert len(node.waiting()) <= 1
+    node.inbox.stop(node.consumer)
+    node.agent.on_registered()
+    for _ in range(3):
+        node.consumer.hub.run_once()
+    node.until(lambda: not node.waiting(), "nobody waits")
+    assert node.inbox._connection is None

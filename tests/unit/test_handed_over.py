@@ -1,0 +1,27 @@
+"""What a pool process was handed is kept when Celery throws away what waits in the pool, as its consumer closes."""
+
+from types import SimpleNamespace
+from weakref import ref
+
+from billiard.pool import ApplyResult
+
+from parsync_redis.execution.inbox import forgotten, keep_handed_over
+from parsync_redis.execution.runs import Run, Runs
+from parsync_redis.store.commands import Place
+
+
+def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not() -> None:
+    runs, cache = Runs(), {}
+    jobs = {name: ApplyResult(cache, None) for name in ("waits", "handed", "handed to the dead")}
+    jobs["handed"]._write_to = SimpleNamespace(_is_alive=lambda: True)
+    jobs["handed to the dead"]._write_to = SimpleNamespace(_is_alive=lambda: False)
+    requests = {name: SimpleNamespace(time_start=None, _apply_result=ref(job)) for name, job in jobs.items()}
+    for slot, (name, request) in enumerate(requests.items()):
+        assert runs.enter(Run(Place(name, "1@1", 0, "n1", slot, 1, 0), request=request))
+    pool = SimpleNamespace(flush=lambda: [job.discard() for job in jobs.values()])  # as Celery's: what has not begun
+    keep_handed_over(pool, runs)
+    pool.flush()
+    consumer = SimpleNamespace(pool=pool)
+    assert [name for name, r in requests.items() if forgotten(consumer, r)] == ["waits", "handed to the dead"]
+    jobs["handed"].discard()
+    assert not cache, "what is kept can be thrown away later"
