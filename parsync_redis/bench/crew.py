@@ -4,6 +4,7 @@ Linux and other systems that can fork. Ctrl-C goes to the bench alone, which the
 """
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import queue
@@ -136,6 +137,7 @@ def cpu_of(pid: int) -> float:
 def _run(job: Job, line: Any, heard: "Queue[Any]", parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.freeze()  # what came with the fork is the bench's; a process of its own would not look through it
     ended = threading.Event()
 
     def watch() -> None:

@@ -3,7 +3,6 @@
 import logging
 import os
 import random
-import re
 import socket
 import threading
 import time
@@ -24,6 +23,7 @@ from ..store.quarantine import mend_partition, quarantine
 from ..store.store import Store, explain_durability
 from ..store.trouble import Patience, is_damage
 from .core import GIVE_BACK_MS, Core, Plan
+from .ears import Ears
 from .keeper import untake
 from .membership import Membership
 
@@ -42,7 +42,7 @@ SETTLE_S: Final = 0.003
 """How long a won claim may wait to be settled along with other work."""
 
 OBSERVE_S: Final = 0.25
-"""How often a busy scheduler writes down its figures."""
+"""How often a scheduler writes down its figures, at most."""
 
 
 def own_name() -> str:
@@ -51,79 +51,9 @@ def own_name() -> str:
     return f"{host}-{os.getpid()}-{random.randrange(16**4):04x}"
 
 
-_HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}|wake \d{1,18}|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
-
-
-def understand(data: bytes, partitions: int) -> list[str]:
-    """The words of a message; none of one that no scheduler or script of ours can have sent: clients may speak here."""
-    if not _HEARD.fullmatch(data):
-        return []
-    words = data.decode().split()
-    return [] if words[0] == "freed" and int(words[1]) >= partitions else words
-
-
 def _number(value: Any) -> int:
     """A number as Redis has it; 0 where it is none."""
     return int(value) if isinstance(value, bytes) and value.isdigit() and len(value) < 16 else 0
-
-
-class Ears:
-    """What a scheduler hears over pub/sub, on a connection of its own: ticks, wake-ups, freed slots.
-
-    Nothing that is heard is needed: where that connection fails, the scheduler goes on by its own clock.
-    """
-
-    def __init__(self, store: Store, name: str, partitions: int) -> None:
-        self._store, self._channels = store, (store.keys.tick, store.keys.own_channel(name))
-        self._partitions = partitions
-        self._pubsub: Any = None
-        self._patience = Patience(log, f"scheduler {name} hears nothing")
-        self._again_s = 0.0
-
-    def listen(self) -> None:
-        """(Re-)subscribes; where that fails, `hear` tries again."""
-        self.close()
-        self._pubsub = self._store.client.pubsub(ignore_subscribe_messages=True)
-        try:
-            self._pubsub.subscribe(*self._channels)
-        except (RedisError, OSError) as error:
-            self._fall_deaf(error)
-
-    def _fall_deaf(self, error: Exception) -> None:
-        self.close()
-        self._pubsub = None
-        self._again_s = time.monotonic() + self._patience.pause_s(error)
-
-    def hear(self, timeout_s: float) -> list[list[str]]:
-        """The messages that are there, after waiting up to `timeout_s` for the first; each as its words.
-
-        `deaf` if the subscription was lost: what was said since is not known.
-        """
-        try:
-            if self._pubsub is None:
-                time.sleep(max(0.0, min(timeout_s, self._again_s - time.monotonic())))
-                if time.monotonic() < self._again_s:
-                    return []
-                self.listen()
-            return self._take_in(timeout_s) if self._pubsub is not None else []
-        except (RedisError, OSError) as error:
-            self._fall_deaf(error)
-            return [["deaf"]]
-
-    def _take_in(self, timeout_s: float) -> list[list[str]]:
-        found, wait_s = [], max(0.0, timeout_s)
-        while (message := self._pubsub.get_message(timeout=wait_s)) is not None:
-            if message["type"] == "message":
-                words = understand(message["data"], self._partitions)
-                found += [words] if words else []
-                self._patience.well()
-            wait_s = 0.0
-        return found
-
-    def close(self) -> None:
-        """Ends the subscription."""
-        if self._pubsub is not None:
-            self._pubsub.close()
 
 
 class Scheduler:
@@ -188,7 +118,7 @@ class Scheduler:
         if now_s - self._compared_s > self.config.lease_s:
             self._compared_s = now_s
             self._give_back_strays()
-        if not plan or now_s - self._observed_s > OBSERVE_S:
+        if now_s - self._observed_s > OBSERVE_S:
             self._observe(now_s)
         self._hear(0.0 if plan else self._patience_s(now_s))
 

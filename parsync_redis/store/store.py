@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+import hiredis
 import redis
 from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError, RedisError, ResponseError
@@ -63,6 +64,19 @@ def explain_durability(info: Mapping[str, Any]) -> str:
     if int(info.get("aof_enabled", 0)):
         return ""
     return "its append-only file is off: a crash loses all since its last snapshot; redis-cli CONFIG SET appendonly yes"
+
+
+def _pack(call: Call[Any]) -> bytes:
+    """The call as it is sent; hiredis takes text, bytes and numbers."""
+    words: Any = ("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+    return bytes(hiredis.pack_command(words))
+
+
+def _reply(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return error
 
 
 class Store:
@@ -175,16 +189,17 @@ class Store:
             raise translate(self.address, error) from None
 
     def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        if len(calls) == 1:
-            call = calls[0]
-            try:
-                return [self.client.evalsha(call.script.sha, len(call.keys), *call.keys, *call.args)]
-            except ResponseError as error:
-                return [error]
-        with self.client.pipeline(transaction=False) as pipe:
-            for call in calls:
-                pipe.execute_command("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
-            return pipe.execute(raise_on_error=False)
+        """The reply of each, errors of the server among them; one write, without redis-py's pipeline around it."""
+        pool = self.client.connection_pool
+        connection: Any = pool.get_connection()
+        try:
+            connection.send_packed_command([b"".join(map(_pack, calls))])
+            return [_reply(connection) for _ in calls]
+        except BaseException:
+            connection.disconnect()  # what was not read is nobody's reply
+            raise
+        finally:
+            pool.release(connection)
 
     # -- what people read --------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Bundle, parse_bundle
 from parsync_redis.model.node import Lease, Node, read_nodes
 from parsync_redis.model.task import TaskOptions, TaskStatus
-from parsync_redis.scheduler.loop import understand
+from parsync_redis.scheduler.ears import understand
 from parsync_redis.settings import Settings
 from parsync_redis.simulate.trace import read_trace
 from parsync_redis.store.quarantine import Entry

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.scheduler.loop import understand
+from parsync_redis.scheduler.ears import understand
 
 
 @pytest.mark.parametrize("data", [b"tick 7 3", b"wake 12", b"freed 0 3 16", b"freed 7 -1 0"])

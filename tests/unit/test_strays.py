@@ -12,8 +12,19 @@ from tests.lua.driver import Driver
 CONFIG = ClusterConfig(1, 0.5, 10.0)
 
 
+class Silence:
+    """Ears for a server that has no sockets."""
+
+    def hear(self, timeout_s: float) -> list[list[str]]:
+        return []
+
+    def listen(self) -> None:
+        pass
+
+
 def scheduler(store: Store) -> Scheduler:
     made = Scheduler(store, CONFIG, Settings(), "s1")
+    made._ears = Silence()  # type: ignore[assignment]
     made._enter()
     return made
 
