@@ -8,16 +8,22 @@
 -- ATOMICITY: each task by itself; what the run left for its next attempt takes effect with its outcome.
 -- COMPLEXITY: O(count * log pending)
 --- @include arguments
+--- @include batch
 --- @include clock
 --- @include queue
 local meta, pending, later, placed, verdicts = unpack(KEYS, 1, 5)
 local count, channel, retention_s = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
-local bad = bad_count('finish', 5 + count, 3 + 7 * count) or bad_retention(ARGV[3])
+local bad = bad_count('finish', 5 + count, 3 + 7 * count, 5) or bad_retention(ARGV[3])
 if bad then return bad end
 local known = {succeeded = true, failed = true, cancelled = true, again = true}
 for i = 1, count do
   if not known[ARGV[7 * i + 2]] then return redis.error_reply('PSOUTCOME unknown outcome ' .. ARGV[7 * i + 2]) end
 end
+local function read(key)
+  return redis.pcall('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'next_message')
+end
+local tasks, damage = read_tasks(5, read)
+if damage then return damage end
 
 local function next_attempt(key, id)
   local name, needs, strategy, due, expiry, message = unpack(redis.call('HMGET', key,
@@ -31,17 +37,18 @@ local function next_attempt(key, id)
   to_pending(key, id, pending, later, string.match(due or '', '^%d+$'))
 end
 
-local now, idle, again, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}
+redis.call('HDEL', placed, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
+local now, idle, again, ended, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}, {}
 for i = 1, count do
   local id, attempt, node, slot, inc, outcome, why = unpack(ARGV, 7 * i - 3, 7 * i + 3)
   local key = KEYS[5 + i]
-  local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'next_message')
+  local task = tasks[i] or read(key)
   if task[2] ~= attempt or task[3] ~= node or task[4] ~= slot or task[5] ~= inc then
     replies[i] = 'stale'
   elseif task[1] ~= 'running' then
     replies[i] = task[1] == outcome and 'yours' or 'stale'
   else
-    redis.call('HDEL', placed, id)
+    ended[#ended + 1] = id
     if (outcome == 'again' or task[7]) and outcome ~= 'cancelled' and not task[6] then
       next_attempt(key, id)
       again = true
@@ -54,5 +61,6 @@ for i = 1, count do
     end
   end
 end
+write_all('HDEL', placed, ended)
 if idle and again then wake(channel, tonumber(redis.call('HGET', meta, 'submitted') or 0)) end
 return replies

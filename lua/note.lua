@@ -7,11 +7,15 @@
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count)
 --- @include arguments
+--- @include batch
 local count, noted = tonumber(ARGV[1]) or 0, 0
-local bad = bad_count('note', count, 1 + 2 * count)
+local bad = bad_count('note', count, 1 + 2 * count, 0)
 if bad then return bad end
+local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt') end
+local tasks, damage = read_tasks(0, read)
+if damage then return damage end
 for i = 1, count do
-  local state, attempt = unpack(redis.call('HMGET', KEYS[i], 'state', 'attempt'))
+  local state, attempt = unpack(tasks[i] or read(KEYS[i]))
   if state == 'taken' and attempt == ARGV[2 * i] then
     redis.call('HDEL', KEYS[i], '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
     redis.call('HSET', KEYS[i], 'why', ARGV[2 * i + 1])

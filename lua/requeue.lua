@@ -10,13 +10,18 @@
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count * log pending)
 --- @include arguments
+--- @include batch
 --- @include clock
 --- @include queue
 local meta, pending, later, taken, placed, verdicts, dead, prefix = unpack(KEYS, 1, 8)
 local count, channel, retention_s, max_starts = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3], tonumber(ARGV[4])
-local bad = bad_count('requeue', 8 + count, 4 + 7 * count) or bad_retention(ARGV[3])
+local bad = bad_count('requeue', 8 + count, 4 + 7 * count, 8) or bad_retention(ARGV[3])
   or bad_number('max_starts', ARGV[4], 1, 1e6)
 if bad then return bad end
+local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'starts',
+  'taken_ms', 'placed_ms', 'started_ms') end
+local tasks, damage = read_tasks(8, read)
+if damage then return damage end
 local now, idle, back, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}
 
 -- tell: a line more of the task's story.
@@ -40,8 +45,7 @@ end
 for i = 1, count do
   local id, attempt, node, slot, inc, why, how = unpack(ARGV, 7 * i - 2, 7 * i + 4)
   local key = KEYS[8 + i]
-  local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'starts', 'taken_ms',
-    'placed_ms', 'started_ms')
+  local task = tasks[i] or read(key)
   local state, here = task[1], task[3] == node and task[4] == slot and task[5] == inc
   local held = task[2] == attempt and (state == 'taken' or ((state == 'placed' or state == 'running') and here))
   if not held or (how == 'unstarted' and state ~= 'placed') then

@@ -7,16 +7,20 @@
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count * log pending)
 --- @include arguments
+--- @include batch
 --- @include clock
 --- @include queue
 local meta, pending, later, verdicts, dead = unpack(KEYS, 1, 5)
 local count, channel, why = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
-local bad = bad_count('revive', 5 + count, 3 + count)
+local bad = bad_count('revive', 5 + count, 3 + count, 5)
 if bad then return bad end
+local function read(key) return redis.pcall('HMGET', key, 'state') end
+local tasks, damage = read_tasks(5, read)
+if damage then return damage end
 local idle, back, replies = redis.call('ZCARD', pending) == 0, false, {}
 for i = 1, count do
   local id, key = ARGV[3 + i], KEYS[5 + i]
-  local state = redis.call('HGET', key, 'state')
+  local state = (tasks[i] or read(key))[1]
   if state == 'dead' then
     redis.call('HSET', key, 'starts', 0, 'why', why) -- first: a full server takes no more work in, docs/decisions/0015
     redis.call('HDEL', key, 'finished_ms')

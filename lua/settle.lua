@@ -7,23 +7,29 @@
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count)
 --- @include arguments
+--- @include batch
 local taken, placed = KEYS[1], KEYS[2]
 local count = tonumber(ARGV[1]) or 0
-local bad = bad_count('settle', 2 + count, 1 + 7 * count)
+local bad = bad_count('settle', 2 + count, 1 + 7 * count, 2)
 if bad then return bad end
-local replies = {}
+local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'why') end
+local tasks, damage = read_tasks(2, read)
+if damage then return damage end
+redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
+local settled, places, replies = {}, {}, {}
 for i = 1, count do
   local id, attempt, partition, node, slot, inc, since = unpack(ARGV, 7 * i - 5, 7 * i + 1)
   local key = KEYS[2 + i]
-  local task = redis.call('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'why')
+  local task = tasks[i] or read(key)
   if task[2] ~= attempt then
     replies[i] = 'stale'
   elseif task[1] == 'taken' then
-    redis.call('HDEL', taken, id) -- first: a full server lets pass what begins so, docs/decisions/0015
     redis.call('HSET', key, 'state', 'placed', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
       'placed_ms', since)
     if task[6] then redis.call('HDEL', key, 'why') end
-    redis.call('HSET', placed, id, string.format('p%s %s/%s inc=%s attempt=%s', partition, node, slot, inc, attempt))
+    settled[#settled + 1] = id
+    places[#places + 1] = id
+    places[#places + 1] = 'p' .. partition .. ' ' .. node .. '/' .. slot .. ' inc=' .. inc .. ' attempt=' .. attempt
     replies[i] = 'placed'
   elseif (task[1] == 'placed' or task[1] == 'running') and task[3] == node and task[4] == slot and task[5] == inc then
     replies[i] = 'yours'
@@ -31,4 +37,6 @@ for i = 1, count do
     replies[i] = 'stale'
   end
 end
+write_all('HDEL', taken, settled)
+write_all('HSET', placed, places)
 return replies

@@ -8,19 +8,23 @@
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count * log pending)
 --- @include arguments
+--- @include batch
 --- @include clock
 --- @include queue
 local pending, later, taken = unpack(KEYS, 1, 3)
 local count, scheduler, delay_ms = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
-local bad = bad_count('untake', 3 + count, 3 + 3 * count)
+local bad = bad_count('untake', 3 + count, 3 + 3 * count, 3)
   or (ARGV[3] ~= '' and bad_number('delay_ms', ARGV[3], 0, 1e12))
 if bad then return bad end
+local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'scheduler') end
+local tasks, damage = read_tasks(3, read)
+if damage then return damage end
 local due = delay_ms ~= '' and string.format('%.0f', now_ms() + delay_ms) or nil
 local replies = {}
 for i = 1, count do
   local id, attempt, why = unpack(ARGV, 3 * i + 1, 3 * i + 3)
   local key = KEYS[3 + i]
-  local state, current, owner = unpack(redis.call('HMGET', key, 'state', 'attempt', 'scheduler'))
+  local state, current, owner = unpack(tasks[i] or read(key))
   if state == 'taken' and owner == scheduler and (attempt == '' or attempt == current) then
     redis.call('HDEL', taken, id)
     if why ~= '' then redis.call('HSET', key, 'why', why) end

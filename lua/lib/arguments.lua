@@ -18,14 +18,15 @@ local function bad_key(at, any)
   end
 end
 
--- bad_count: the error reply for a call that this script must not carry out, or nil.
-local function bad_count(verb, keys, argv)
+-- bad_count: the error reply for a call that this script must not carry out, or nil. It looks at the first `probed` keys, or
+-- at all; the others the script reads itself before it writes anything (lib/batch.lua), and that tells as well.
+local function bad_count(verb, keys, argv, probed)
   if #KEYS ~= keys or #ARGV ~= argv then
     return redis.error_reply(string.format('PSARGS %s takes %.0f keys and %.0f arguments, not %d and %d',
       verb, keys, argv, #KEYS, #ARGV))
   end
-  for at, any in ipairs(KEYS) do
-    local bad = bad_key(at, any)
+  for at = 1, probed or #KEYS do
+    local bad = bad_key(at, KEYS[at])
     if bad then return bad end
   end
 end

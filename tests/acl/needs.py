@@ -11,7 +11,7 @@ from parsync_redis.store.quarantine import COMES_BACK
 from parsync_redis.store.scripts import Script
 from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
 
-_CALL = re.compile(r"redis\.call\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
+_CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
 _DEFINED = re.compile(r"local function (\w+)\([^)]*\)\n(.*?)\nend\n", re.DOTALL)
 _QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "mend_task",
           "revive", "expire")  # fmt: skip
@@ -30,7 +30,8 @@ def uses(script: Script) -> set[tuple[str, str]]:
 
 
 def _uses(script: Script) -> Iterator[tuple[str, str]]:
-    for words, argument in _CALL.findall(_live(script.text)):
+    text = _live(script.text).replace("read_fields(", "redis.call('HMGET', ")
+    for words, argument in _CALL.findall(text):
         for command in re.findall(r"'(\w+)'", words):
             if argument == "any":
                 yield from ((command, kind) for kind in _any(script, command))
@@ -69,8 +70,10 @@ def _kind(script: Script, argument: str) -> str:
         return "channel"
     if argument == "inbox":
         return "p:inbox"
-    if argument in ("key", "prefix .. id") or (argument.startswith("KEYS[") and "task*" in script.keys):
+    if argument in ("key", "prefix .. id"):
         return "q0:task"
+    if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
+        return f"{where}:{script.keys[-1].rstrip('*')}"
     kind = script.keys[int(argument[5:-1]) - 1] if argument.startswith("KEYS[") else argument
     assert kind in script.keys, f"{script.verb}.lua calls a command on {argument!r}, which is none of its keys"
     return f"{where}:{kind}"
