@@ -10,37 +10,28 @@
 -- ATOMICITY: each task is judged by itself; its record and its place in the order are written together.
 -- COMPLEXITY: O(log pending) a task; O(nodes) for the first task of its kind after the nodes changed.
 --- @include arguments
+--- @include batch
 --- @include clock
---- @include fits
+--- @include feasible
 --- @include queue
 --- @include submission
 local meta, pending, later, shapes, feasible, names, expires = unpack(KEYS, 1, 7)
 local count, channel = tonumber(ARGV[1]) or 0, ARGV[2]
-local bad = bad_count('submit', 7 + count, 2 + 10 * count)
+local bad = bad_count('submit', 7 + count, 2 + 10 * count, 7)
 for at = 2, bad and 0 or 1 + 10 * count, 10 do bad = bad or bad_submission(unpack(ARGV, at + 1, at + 10)) end
 if bad then return bad end
 
-local function judge(name, needs)
-  local kind = name .. ' ' .. needs
-  if redis.call('HEXISTS', feasible, kind) == 1 then return nil end
-  if redis.call('SCARD', names) > 0 and redis.call('SISMEMBER', names, name) == 0 then return 'unknown' end
-  local offers, seen = redis.call('HVALS', shapes), {}
-  local possible = #offers == 0
-  for _, offer in ipairs(offers) do
-    if possible then break end
-    if not seen[offer] then possible, seen[offer] = fits(offer, needs), true end
-  end
-  if not possible then return 'infeasible' end
-  redis.call('HSET', feasible, kind, 'yes') -- before DEL: a full server refuses the first write, docs/decisions/0015
-  if redis.call('HLEN', feasible) > 1000 then redis.call('DEL', feasible) end
-  return nil
-end
+local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt') end
+local tasks, damage = read_tasks(7, read)
+if damage then return damage end
 
-local now, idle, added, replies, last = now_ms(), redis.call('ZCARD', pending) == 0, 0, {}, 0
+local now, idle, replies = now_ms(), redis.call('ZCARD', pending) == 0, {}
+local submitted, waiting = tonumber(redis.call('HMGET', meta, 'submitted')[1] or 0), {}
+local last = submitted
 for i = 1, count do
   local id, name, needs, strategy, priority, delay_ms, expiry_ms, wait, after, message = unpack(ARGV, 10 * i - 7, 10 * i + 2)
   local key, due, expiry = KEYS[7 + i], after_ms(now, delay_ms), after_ms(now, expiry_ms)
-  local state, attempt = unpack(redis.call('HMGET', key, 'state', 'attempt'))
+  local state, attempt = unpack(tasks[i] or read(key))
   if after ~= '' and state then
     if state == 'running' and attempt == after then
       redis.call('HDEL', key, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
@@ -54,12 +45,12 @@ for i = 1, count do
   elseif state then
     replies[i] = 'exists'
   else
-    replies[i] = wait ~= '1' and judge(name, needs) or 'submitted'
+    replies[i] = wait ~= '1' and misfit(feasible, names, shapes, name, needs) or 'submitted'
     if replies[i] == 'submitted' then
-      last = redis.call('HINCRBY', meta, 'submitted', 1)
+      last = last + 1
       local order = string.format('%.0f', (9 - priority) * 1e12 + last)
       redis.call('HSET', key, 'state', 'pending', 'name', name, 'needs', needs, 'strategy', strategy,
-        'priority', priority, 'order', order, 'attempt', '0@' .. last, 'starts', 0, 'submitted_ms', now,
+        'priority', priority, 'order', order, 'attempt', '0@' .. last, 'starts', '0', 'submitted_ms', now,
         'ready_ms', due or now, 'message', message)
       if expiry then
         redis.call('HSET', key, 'expires_ms', expiry)
@@ -68,11 +59,13 @@ for i = 1, count do
       if due then
         redis.call('ZADD', later, due, id)
       else
-        redis.call('ZADD', pending, order, id)
-        added = added + 1
+        waiting[#waiting + 1] = order
+        waiting[#waiting + 1] = id
       end
     end
   end
 end
-if idle and added > 0 then wake(channel, last) end
+if last > submitted then redis.call('HINCRBY', meta, 'submitted', last - submitted) end
+write_all('ZADD', pending, waiting)
+if idle and #waiting > 0 then wake(channel, last) end
 return replies

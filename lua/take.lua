@@ -11,6 +11,7 @@
 -- ATOMICITY: a task is taken by one scheduler only.
 -- COMPLEXITY: O(limit * log pending)
 --- @include arguments
+--- @include batch
 --- @include queue
 local bad = bad_count('take', 6, 4) or bad_number('limit', ARGV[2], 0, 1000) or bad_retention(ARGV[4])
 if bad then return bad end
@@ -26,30 +27,35 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, 
 end
 
 local popped, reply, owners = redis.call('ZPOPMIN', pending, limit), {0, now}, {}
-local function tell(...) for _, value in ipairs({...}) do reply[#reply + 1] = value end end
+local function tell(id, attempt, needs, strategy, ready)
+  local at = #reply
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] = id, attempt, needs, strategy, ready
+end
 for i = 1, #popped, 2 do
   local id, key = popped[i], prefix .. popped[i]
-  if redis.call('TYPE', key).ok == 'hash' then
-    local attempt, needs, strategy, ready, due = unpack(redis.call('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms',
-      'expires_ms'))
-    local broken = flaw(attempt, needs)
-    if broken then
-      local why = 'its record is damaged: ' .. broken
-      to_final(key, 'failed', now, why, retention_s)
-      to_verdict(verdicts, id, 'failed', why)
-      tell(id, '', why, '', now)
-    elseif is_past(due, now) then
-      to_expired(key, id, verdicts, now, retention_s)
-    else
-      local number, life = string.match(attempt, '^(%d+)@(%d+)')
-      attempt = string.format('%.0f@%s%s', number + 1, life, salt)
-      redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
-      owners[#owners + 1] = id
-      owners[#owners + 1] = scheduler
-      tell(id, attempt, needs, strategy or '', string.match(ready or '', '^%d+$') or now)
-    end
+  local task = redis.pcall('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms', 'expires_ms')
+  local attempt, needs, strategy, ready, due = unpack(task)
+  local broken = flaw(attempt, needs)
+  if broken and redis.call('TYPE', key).ok ~= 'hash' then
+    broken = nil -- no task, or none that can be read: it is in no index any more
+  elseif task.err then
+    return task
+  elseif broken then
+    local why = 'its record is damaged: ' .. broken
+    to_final(key, 'failed', now, why, retention_s)
+    to_verdict(verdicts, id, 'failed', why)
+    tell(id, '', why, '', now)
+  elseif is_past(due, now) then
+    to_expired(key, id, verdicts, now, retention_s)
+  else
+    local number, life = string.match(attempt, '^(%d+)@(%d+)')
+    attempt = string.format('%.0f@%s%s', number + 1, life, salt)
+    redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
+    owners[#owners + 1] = id
+    owners[#owners + 1] = scheduler
+    tell(id, attempt, needs, strategy or '', string.match(ready or '', '^%d+$') or now)
   end
 end
-if #owners > 0 then redis.call('HSET', taken, unpack(owners)) end
+write_all('HSET', taken, owners)
 reply[1] = redis.call('ZCARD', pending)
 return reply

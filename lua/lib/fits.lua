@@ -1,14 +1,21 @@
 -- What fits, for scripts. Needs and offers are the same text: 'slots=2 gpu=1 mem=4096 gpu_model:a100', where NAME=N is an
 -- amount and NAME:VALUE a label. placement/fits.py says the same for the view; a property test holds the two together.
 
--- well_formed: whether a text is one of needs, of an offer or of a ledger: words NAME=N and NAME:VALUE only.
-local function well_formed(text)
+local SOUND, FITTING = {}, {} -- what this call has found: most tasks of a call need the same, most nodes offer the same
+
+local function look(text)
   if string.find(text, '[^ -~]') then return false end
   for word in string.gmatch(text, '%S+') do
     local amount = string.match(word, '^%l[%l%d_]*=(%-?%d+)$')
     if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./-]+$') then return false end
   end
   return true
+end
+
+-- well_formed: whether a text is one of needs, of an offer or of a ledger: words NAME=N and NAME:VALUE only.
+local function well_formed(text)
+  if SOUND[text] == nil then SOUND[text] = look(text) end
+  return SOUND[text]
 end
 
 -- amounts: {name -> number} of the NAME=N words of a text.
@@ -26,12 +33,19 @@ local function amounts_fit(offered, asked)
   return true
 end
 
--- fits: whether a node that offers `offer` can hold a task that needs `needs`.
-local function fits(offer, needs)
+local function compare(offer, needs)
   if not amounts_fit(amounts(offer), amounts(needs)) then return false end
   local padded = ' ' .. offer .. ' '
   for label in string.gmatch(needs, '%S+:%S+') do
     if not string.find(padded, ' ' .. label .. ' ', 1, true) then return false end
   end
   return true
+end
+
+-- fits: whether a node that offers `offer` can hold a task that needs `needs`.
+local function fits(offer, needs)
+  local known = FITTING[needs] or {}
+  FITTING[needs] = known
+  if known[offer] == nil then known[offer] = compare(offer, needs) end
+  return known[offer]
 end
