@@ -12,66 +12,67 @@
 -- COMPLEXITY: O(slots claimed)
 --- @include arguments
 --- @include clock
---- @include ledger
---- @include node
---- @include lease
 --- @include doorbell
+--- @include ledger
+--- @include lease
+--- @include nodes
 local meta, slots, free, left, nodes = unpack(KEYS, 1, 5)
 local count = tonumber(ARGV[1]) or 0
 local bad = bad_count('commit', #KEYS, 1 + 7 * count)
 if bad then return bad end
+local names = {}
 for i = 1, count do -- nothing is written before every claim is well formed
   if not KEYS[5 + ARGV[7 * i - 3]] or not string.match(ARGV[7 * i], '^%d+[%d,]*$') then
     return redis.error_reply('PSARGS commit: a claim names no inbox or no slot')
   end
+  names[i] = ARGV[7 * i - 2]
 end
-local now, seen, changed = now_ms(), {}, 0
-
-local function judge(task, attempt, inbox, name, inc, wanted, needs)
-  if seen[name] == nil then seen[name] = read_node(nodes, name) or false end
-  local node = seen[name]
+local now, known = now_ms(), read_nodes(nodes, names)
+local leases, ledgers, rung, bits = {}, {}, {}, {} -- what is written at the end; judge looks here first
+local function judge(task, attempt, at, name, inc, wanted, needs)
+  local node, numbers = known[name], {}
   if not node then return 'gone', '' end
-  local numbers = {}
   for number in string.gmatch(wanted, '%d+') do numbers[#numbers + 1] = tonumber(number) end
   for _, slot in ipairs(numbers) do
-    if slot >= node.span or redis.call('GETBIT', free, node.first + slot) == 0 then
-      local lease = parse_lease(redis.call('HGET', slots, name .. '/' .. slot))
-      if lease and lease.task == task and lease.attempt == attempt and lease.inc == node.inc then
-        return 'yours', lease.since
-      end
+    local seat = name .. '/' .. slot
+    if slot >= node.span or leases[seat] or redis.call('GETBIT', free, node.first + slot) == 0 then
+      local lease = parse_lease(leases[seat] or redis.call('HGET', slots, seat))
+      local own = lease and lease.task == task and lease.attempt == attempt and lease.inc == node.inc
+      if own then return 'yours', lease.since end
       return 'conflict', lease and lease.task or ''
     end
   end
   if node.inc ~= inc then return 'changed', node.inc end
   if not fits(node.offer, needs) then return 'short', node.offer end
-  local asked = amounts(needs)
-  asked.slots = nil
-  local ledger = next(asked) and redis.call('HGET', left, name) or ''
+  local asked, asked_text = wish(needs)
+  local ledger = next(asked) and (ledgers[name] or redis.call('HGET', left, name)) or ''
   local rest = amounts(ledger)
   if not amounts_fit(rest, asked) then return 'short', ledger end
 
-  redis.call('LPUSH', inbox, doorbell(task, attempt, wanted, inc, now))
-  local lead = 'slots=' .. wanted .. (next(asked) and ' ' .. ledger_text(asked) or '')
+  rung[at] = rung[at] or {}
+  table.insert(rung[at], doorbell(task, attempt, wanted, inc, now))
+  local lead = 'slots=' .. wanted .. (next(asked) and ' ' .. asked_text or '')
   for i, slot in ipairs(numbers) do
-    redis.call('SETBIT', free, node.first + slot, 0)
-    redis.call('HSET', slots, name .. '/' .. slot,
-      lease_text(task, attempt, inc, now, i == 1 and lead or 'lead=' .. numbers[1]))
+    leases[name .. '/' .. slot] = lease_text(task, attempt, inc, now, i == 1 and lead or 'lead=' .. numbers[1])
+    bits[#bits + 1] = node.first + slot
   end
   if next(rest) then
     ledger_add(rest, asked, -1)
-    redis.call('HSET', left, name, ledger_text(rest))
+    ledgers[name] = ledger_text(rest)
   end
-  changed = changed + #numbers
   return 'held', now
 end
 
 local reply = {0, now}
 for i = 1, count do
-  local task, attempt, inbox, name, inc, wanted, needs = unpack(ARGV, 7 * i - 5, 7 * i + 1)
-  reply[2 * i + 1], reply[2 * i + 2] = judge(task, attempt, KEYS[5 + inbox], name, inc, wanted, needs)
+  reply[2 * i + 1], reply[2 * i + 2] = judge(unpack(ARGV, 7 * i - 5, 7 * i + 1))
 end
-if changed > 0 then
-  redis.call('HINCRBY', meta, 'free', -changed)
+if #bits > 0 then
+  write_all('HSET', slots, flat(leases))
+  write_all('HSET', left, flat(ledgers))
+  for _, bit in ipairs(bits) do redis.call('SETBIT', free, bit, 0) end
+  for at, bells in pairs(rung) do write_all('LPUSH', KEYS[5 + at], bells) end
+  redis.call('HINCRBY', meta, 'free', -#bits)
   redis.call('HINCRBY', meta, 'version', 1)
 end
 reply[1] = tonumber(redis.call('HGET', meta, 'version') or 0)

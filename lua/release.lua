@@ -9,46 +9,50 @@
 -- COMPLEXITY: O(slots freed)
 --- @include arguments
 --- @include ledger
---- @include node
 --- @include lease
+--- @include nodes
 local meta, slots, free, left, nodes = unpack(KEYS)
 local count, channel, partition = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
 local bad = bad_count('release', 5, 3 + 5 * count)
 if bad then return bad end
-local seen, replies, changed, freed = {}, {}, false, 0
+local seats, names = {}, {}
+for i = 1, count do
+  local name, slot = ARGV[5 * i - 1], ARGV[5 * i]
+  seats[i], names[i] = name .. '/' .. slot, name
+end
+local leases, known = read_fields(slots, seats), read_nodes(nodes, names)
+local given_back, bits, ledgers, replies = {}, {}, {}, {} -- what is written at the end, and answered
 
 local function release(name, slot, task, attempt, inc)
-  local lease = parse_lease(redis.call('HGET', slots, name .. '/' .. slot))
+  local lease, node = parse_lease(leases[name .. '/' .. slot]), known[name]
   if not lease or not lease.slots or lease.task ~= task or lease.attempt ~= attempt or lease.inc ~= inc then
     return 'none'
   end
-  seen[name] = seen[name] or read_node(nodes, name)
-  local node = seen[name]
   for number in string.gmatch(lease.slots, '%d+') do
-    redis.call('HDEL', slots, name .. '/' .. number)
-    if node and usable(node, tonumber(number)) then
-      redis.call('SETBIT', free, node.first + number, 1)
-      freed = freed + 1
-    end
+    local seat = name .. '/' .. number
+    given_back[#given_back + 1], leases[seat] = seat, nil
+    if node and usable(node, tonumber(number)) then bits[#bits + 1] = node.first + number end
   end
   if lease.asked ~= '' then
-    local ledger = redis.call('HGET', left, name)
+    local ledger = ledgers[name] or redis.call('HGET', left, name)
     if ledger then
       local rest = amounts(ledger)
       ledger_add(rest, amounts(lease.asked), 1)
-      redis.call('HSET', left, name, ledger_text(rest))
+      ledgers[name] = ledger_text(rest)
     end
   end
-  changed = true
   return 'freed'
 end
 
 for i = 1, count do replies[i] = release(unpack(ARGV, 5 * i - 1, 5 * i + 3)) end
-if changed then
-  local left_free = redis.call('HINCRBY', meta, 'free', freed)
+if #given_back > 0 then
+  write_all('HDEL', slots, given_back)
+  write_all('HSET', left, flat(ledgers))
+  for _, bit in ipairs(bits) do redis.call('SETBIT', free, bit, 1) end
+  local left_free = redis.call('HINCRBY', meta, 'free', #bits)
   redis.call('HINCRBY', meta, 'version', 1)
   local waiters, declared = unpack(redis.call('HMGET', meta, 'waiters', 'slots'))
-  if freed > 0 and waiters then
+  if #bits > 0 and waiters then
     local waiter, others = string.match(waiters, '^(%S+) ?(.*)$')
     if others == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', others) end
     redis.call('PUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', partition, left_free, declared))

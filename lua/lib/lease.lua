@@ -14,5 +14,5 @@ local function parse_lease(text)
 end
 
 local function lease_text(task, attempt, inc, since, rest)
-  return string.format('%s attempt=%s inc=%s since=%s %s', task, attempt, inc, since, rest)
+  return task .. ' attempt=' .. attempt .. ' inc=' .. inc .. ' since=' .. since .. ' ' .. rest
 end

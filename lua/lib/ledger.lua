@@ -16,3 +16,15 @@ local function ledger_add(left, asked, factor)
     if left[name] then left[name] = left[name] + factor * amount end
   end
 end
+
+local WISHES = {} -- what this call has found: most tasks of a call need the same
+
+-- wish: {name -> number} of what `needs` asks for besides slots, and how a lease says it: 'gpu=1', or ''.
+local function wish(needs)
+  if not WISHES[needs] then
+    local asked = amounts(needs)
+    asked.slots = nil
+    WISHES[needs] = {asked, ledger_text(asked)}
+  end
+  return unpack(WISHES[needs])
+end
