@@ -47,7 +47,7 @@ class Mutant:
 
 _EX, _SC = "parsync_redis.execution", "parsync_redis.scheduler"
 MUTANTS = (
-    Mutant("commit does not look at the slot", "commit", "slot >= node.span or redis.call('GETBIT', free, node.first + slot) == 0",
+    Mutant("commit does not look at the slot", "commit", "slot >= node.span or leases[seat] or redis.call('GETBIT', free, node.first + slot) == 0",
            "slot >= node.span"),
     Mutant("commit ignores the incarnation", "commit", "if node.inc ~= inc then", "if false then"),
     Mutant("commit ignores what is left", "commit", "if not amounts_fit(rest, asked) then", "if false then"),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant("start ignores the attempt", "start", "if task[2] ~= attempt then", "if false then"),
     Mutant("start of a task that went back", "start", "if state ~= 'taken' and not", "if state ~= 'taken' and state ~= 'pending' and not"),
     Mutant("start refuses its own repeat", "start", "if state == 'running' and here then", "if false then"),
-    Mutant("start leaves the task in taken", "start", "redis.call('HDEL', taken, id)", "redis.call('HGET', taken, id)"),
+    Mutant("start leaves the task in taken", "start", "write_all('HDEL', taken, begun)", ""),
     Mutant("finish ignores the attempt", "finish", "if task[2] ~= attempt or task[3]", "if task[3]"),
     Mutant("finish forgets a cancel", "finish", "and not task[6] then", "then"),
     Mutant("requeue ignores attempt and place", "requeue", "local held = task[2] == attempt and (state == 'taken' or ((state == 'placed' or state == 'running') and here))",
