@@ -136,7 +136,7 @@ def test_a_chord_over_chains_runs_through_the_workers(site: Site, tiles):
 
 def test_the_viewers_commands_list_everything_under_way(site: Site):
     with site.client() as client:
-        late = client.submit("tiles.render", [1], countdown=60)
+        late = client.submit("tiles.render", [1], countdown=3600)
         try:
             for line in ("nodes", "partitions", "schedulers", f"status {late}", "tasks --state pending"):
                 done = site.parsync(Role.VIEWER, *line.split(), "--json")

@@ -37,6 +37,7 @@ class Cluster:
         self.store = Store.from_url(url, "race")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.places: dict[str, int] = {}
+        self.offers: dict[str, tuple[int, float]] = {}
         self.incs: dict[str, int] = {}
         self.history: list[tuple[str, str, str]] = []
 
@@ -72,13 +73,17 @@ class Cluster:
         return self.store.hash(self.store.keys.shared("keeper")).get("holder", " ").split()[0]
 
     def node(self, p: int, name: str, slots: int, score: float = 1.0) -> None:
-        self.places[name] = p
-        call = self.store.commands.register_node(p, name, 0, score, Bundle.of(slots).text)
+        self.places[name], self.offers[name] = p, (slots, score)
+        call = self.store.commands.register_node(p, name, self.incs.get(name, 0), score, Bundle.of(slots).text)
         self.incs[name], _ = self.store.run(call)
 
     def renew(self) -> None:
-        commands = self.store.commands
-        self.store.run_all([commands.renew(p, name, self.incs[name]) for name, p in self.places.items()])
+        """Renews the nodes' leases; a node that was given up, as this process had no time, registers again."""
+        commands, nodes = self.store.commands, list(self.places.items())
+        replies = self.store.run_all([commands.renew(p, name, self.incs[name]) for name, p in nodes])
+        for (name, p), (word, *_) in zip(nodes, replies, strict=True):
+            if word == "lapsed":
+                self.node(p, name, *self.offers[name])
 
     def submit(self, count: int, slots: int = 1, prefix: str = "t") -> list[str]:
         options = TaskOptions.of({"slots": slots})
@@ -99,7 +104,7 @@ class Cluster:
         """Plays all agents once: starts and finishes whatever holds a slot, and releases it; how many it finished."""
         self.renew()
         self.store.client.delete(*(self.store.keys.inbox(p, name) for name, p in self.places.items()), "none")
-        commands, finished = self.store.commands, []
+        commands, finished = self.store.commands, 0
         for lease in self.leases():
             place = Place(
                 lease.task, lease.attempt, self.places[lease.node], lease.node, lease.slot, lease.inc, lease.since_ms
@@ -107,10 +112,11 @@ class Cluster:
             ((word, _),) = self.store.run(commands.start([place]))
             self.history.append((lease.task, lease.attempt, word))
             if word == "ok":
-                finished.append(place)
+                finished += 1
                 assert self.store.run(commands.finish([(place, "succeeded", "")])) == ["ok"]
             self.store.run(commands.release(place.partition, [place]))
-        return len(finished)
+            self.renew()
+        return finished
 
     def work_until_done(self, ids: list[str], timeout_s: float = 40.0) -> None:
         def done() -> bool:
