@@ -28,8 +28,8 @@ from .runs import Run, Runs
 
 log = logging.getLogger("parsync.agent")
 
-WAIT_S = 5.0
-"""For how long the server is asked to wait for a doorbell."""
+WAIT_S = 2.0
+"""For how long the server is asked to wait for a doorbell: one that it gives to a worker that was paused, or whose\nconnection a child has inherited, rings later."""
 LATE_S = 2.0
 """A server that has not answered so long after that is asked anew, over another connection."""
 MOST = 64
