@@ -29,7 +29,9 @@ from .runs import Run, Runs
 log = logging.getLogger("parsync.agent")
 
 WAIT_S = 2.0
-"""For how long the server is asked to wait for a doorbell: one that it gives to a worker that was paused, or whose\nconnection a child has inherited, rings later."""
+"""For how long the server is asked to wait for a doorbell.
+
+What it gives to a worker that was paused, or to a connection that a child of a dead one has inherited, rings later."""
 LATE_S = 2.0
 """A server that has not answered so long after that is asked anew, over another connection."""
 MOST = 64
