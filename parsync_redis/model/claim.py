@@ -1,7 +1,7 @@
 """A claim: what a scheduler asks of a partition, and the verdict on it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Word(StrEnum):
@@ -15,8 +15,7 @@ class Word(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """Slots of one node for one attempt of a task; `inc` is the node's incarnation as the scheduler saw it."""
 
     task: str
@@ -28,8 +27,7 @@ class Claim:
     needs: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The word on a claim; `detail` teaches: since when it is held, who has the slot, what is left."""
 
     word: Word

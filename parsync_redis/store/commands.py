@@ -17,6 +17,7 @@ from .scripts import Script, load
 
 T = TypeVar("T")
 _WISHES: Final = frozenset(Strategy)
+_VERDICTS: Final = {**{word.encode(): word for word in Word}, **{word: word for word in Word}}
 Reply = Any  # what a script answers: bytes, integers, lists of them
 
 Loss = Literal["", "unstarted", "recalled"]
@@ -109,7 +110,10 @@ def _text(value: bytes | str | int | None) -> str:
 
 
 def _words(reply: Reply) -> list[str]:
-    return [_text(word) for word in reply]
+    try:
+        return [word.decode() for word in reply]  # as nearly always
+    except (AttributeError, UnicodeDecodeError):
+        return [_text(word) for word in reply]
 
 
 def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
@@ -190,7 +194,7 @@ class Commands:
         """
 
         def read(reply: Reply) -> Took:
-            rows = list(zip(*[map(_text, reply[2:])] * 5, strict=True))
+            rows = list(zip(*[iter(_words(reply[2:]))] * 5, strict=True))
             tasks = [
                 Taken(id, attempt, needs, wish if wish in _WISHES else "", int(ready))
                 for id, attempt, needs, wish, ready in rows
@@ -293,7 +297,7 @@ class Commands:
             args += (c.task, c.attempt, inbox, c.node, c.inc, ",".join(map(str, c.slots)), c.needs)
 
         def read(reply: Reply) -> Judged:
-            verdicts = [Verdict(Word(_text(word)), _text(detail)) for word, detail in _pairs(reply[2:])]
+            verdicts = [Verdict(_VERDICTS[word], _text(detail)) for word, detail in _pairs(reply[2:])]
             return Judged(p, int(reply[0]), int(reply[1]), claims, verdicts)
 
         keys = self._partition(p, "meta", "slots", "free", "left", "nodes")
