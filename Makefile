@@ -5,7 +5,9 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.made
 PYTEST  := $(BIN)/python -m pytest
+# Processes at a time: of small tests, which compute; of those with a stack of processes, which mostly wait.
 JOBS    ?= 2
+STACKS  ?= 3
 ARGS    ?=
 # With ARGS, one of the two runs may have nothing to do (pytest's exit code 5).
 none_is_fine = $(if $(ARGS),|| [ $$? = 5 ])
@@ -29,7 +31,7 @@ demo: $(STAMP) ## a server, 3 schedulers and 4 Celery workers read the standard 
 
 test: lint ## lint, then every test: the small ones, then those that start stacks of processes (ARGS="-k fence")
 	$(PYTEST) -n $(JOBS) -m "not serial" $(ARGS) $(none_is_fine)
-	$(PYTEST) -n $(JOBS) --dist loadfile -m serial $(ARGS) $(none_is_fine)
+	$(PYTEST) -n $(STACKS) --dist loadfile -m serial $(ARGS) $(none_is_fine)
 
 unit: $(STAMP) ## the fast tests only, without a server
 	$(PYTEST) -q tests/unit $(ARGS)
