@@ -14,7 +14,8 @@ local any, right = KEYS[1], ARGV[1]
 local is = redis.call('TYPE', any).ok
 local good = is == 'none' or is == right
 for i = 2, is == 'hash' and #ARGV or 1 do
-  good = good and string.find(redis.call('HGET', any, ARGV[i]) or '0', '^%-?%d+$') ~= nil
+  local number = redis.call('HGET', any, ARGV[i]) or '0'
+  good = good and #number < 16 and string.find(number, '^%-?%d+$') ~= nil
 end
 if good then return 0 end
 return redis.call('DEL', any)

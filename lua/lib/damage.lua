@@ -1,15 +1,18 @@
--- What of a partition cannot be read: that which no script can have written. Needs lib/arguments, lib/bits, lib/ledger.
+-- What of a partition cannot be: that which no script can have written, by itself or beside the rest. Needs lib/arguments.
 --- @include bits
 --- @include ledger
+--- @include note
+--- @include seats
 local NAME = '^%w[%w_.@-]*$'
+local GAP = 1000000 -- bits below a node that no node has: so many slots are not forgotten
 
--- find_damage: of the keys in KEYS, whose hashes are slots, left, nodes and alive:
---   told   {key, field, text} thrice flat for each thing that cannot be read; field '' is the whole key
+-- find_damage: of the keys in KEYS, by what their hashes are:
+--   told   {key, field, text} thrice flat for each thing that cannot be; field '' is the whole key
 --   wrong  {key -> true} for those of another type
---   found  {name -> node} of records that can be read
---   need   {name -> how many slots its leases need}
-local function find_damage(slots, left, nodes, alive)
-  local told, wrong, found, need = {}, {}, {}, {}
+--   found  {name -> node} of records that can be; with `note`, and drained if the record or the note says so
+--   need   {name -> how many slots its leases need} of nodes that have no such record, but leases, a drain, or what is none
+local function find_damage(meta, slots, left, nodes, alive, notes)
+  local told, wrong, found, need, counters, said, by_bits, garbled, last = {}, {}, {}, {}, {}, {}, {}, {}, 0
   local function tell(key, field, text)
     for _, word in ipairs({key, field, text}) do told[#told + 1] = word end
   end
@@ -24,26 +27,52 @@ local function find_damage(slots, left, nodes, alive)
       tell(any, '', bad.err)
     end
   end
-  each(nodes, function(name, text)
-    local node = string.find(name, NAME) and parse_node(name, text)
-    if node and well_formed(node.offer) then found[name] = node else tell(nodes, name, text) end
+  local highest = not wrong[meta] and tonumber(redis.call('HGET', meta, 'inc') or '') or math.huge
+  each(notes, function(name, text) said[name] = text end)
+  each(alive, function(name, text)
+    local inc, moved, rest = string.match(text, '^inc=(%d+) moved=(%d+)(.*)$')
+    local ok = inc and #inc < 16 and #moved < 16 and (rest == '' or rest == ' down')
+    counters[name] = {inc = ok and inc, down = rest ~= '', text = text}
   end)
-  each(slots, function(seat, text)
-    local name, slot = string.match(seat, '^(%w[%w_.@-]*)/(%d%d?%d?%d?)$')
-    local lease = name and string.format('%d', slot) == slot and parse_lease(text)
-    if not lease or (found[name] and tonumber(slot) >= found[name].span) then
-      tell(slots, seat, text)
+  each(nodes, function(name, text)
+    local node, counter = string.find(name, NAME) and parse_node(name, text), counters[name]
+    local made_up = node and counter and counter.inc and counter.inc ~= node.inc and tonumber(node.inc) > highest
+    if not node or made_up or not string.find(node.drain, '[012]') or not well_formed(node.offer) then
+      tell(nodes, name, text)
+      garbled[name] = true
+      if string.find(name, NAME) then need[name] = 1 end -- it comes back, or is forgotten with its inbox
     else
-      if not found[name] and not need[name] then tell(nodes, name, 'no record, but leases') end
-      need[name] = math.max(need[name] or 1, slot + 1)
+      found[name], by_bits[#by_bits + 1], node.text = node, node, text
     end
   end)
-  each(alive, function(name, text)
-    local ok = string.find(text, '^inc=%d+ moved=%d+$') or string.find(text, '^inc=%d+ moved=%d+ down$')
-    if not ok then tell(alive, name, text) end
-  end)
+  judge_seats(each, slots, tell, found, need)
+  for name, note in pairs(said) do
+    if not found[name] and drain_of(note) ~= '0' and string.find(name, NAME) then need[name] = need[name] or 1 end
+    if not found[name] and not need[name] then tell(notes, name, note) end
+  end
+  for name in pairs(need) do
+    if not garbled[name] then tell(nodes, name, 'no record, but leases or a drain') end
+  end
+  for name, counter in pairs(counters) do
+    if not found[name] then tell(alive, name, counter.text) end
+  end
   each(left, function(name, text)
-    if not well_formed(text) then tell(left, name, text) end
+    if not well_formed(text) or not (found[name] or need[name]) then tell(left, name, text) end
   end)
+  table.sort(by_bits, function(a, b) return a.first < b.first end)
+  for _, node in ipairs(by_bits) do
+    local name, counter = node.name, counters[node.name]
+    local drain = math.max(node.drain, drain_of(said[name] or '')) .. ''
+    local both = drain ~= '0' and node.state == 'suspect'
+    if node.first < last or node.first > last + GAP or drain ~= node.drain or both then tell(nodes, name, node.text) end
+    last = math.max(last, node.first + node.span)
+    if not counter or counter.inc ~= node.inc or counter.down ~= (node.state == 'down') then
+      tell(alive, name, counter and counter.text or 'no counter')
+    end
+    node.drain, node.state = drain, both and 'up' or node.state
+    node.note = note_of(node, said[name] or '')
+    if node.note ~= (said[name] or '') then tell(notes, name, said[name] or 'no note') end
+    if tonumber(node.inc) > highest then tell(meta, 'inc', node.inc) end
+  end
   return told, wrong, found, need
 end

@@ -11,11 +11,21 @@ local function each_lease(slots, node, visit)
   end
 end
 
--- bad_lease: the error reply for a node that has a lease that cannot be read, or nil.
+-- bad_lease: the error reply for a node that has a lease that cannot be read, or not beside its other leases, or nil.
 local function bad_lease(slots, node)
-  local bad
+  local bad, by_slot, by_lead = nil, {}, {} -- who has a slot, by its own lease and by its lead
   each_lease(slots, node, function(slot, lease)
-    if not lease then bad = string.format('PSRECORD %s has at %s/%d what is no lease', slots, node.name, slot) end
+    if not lease or (lease.slots and tonumber(string.match(lease.slots, '^%d+')) ~= slot) then
+      bad = slot
+    else
+      by_slot[slot] = (lease.lead or slot) .. ' ' .. lease.task
+      for number in string.gmatch(lease.slots or '', '%d+') do
+        if by_lead[tonumber(number)] then bad = slot end
+        by_lead[tonumber(number)] = slot .. ' ' .. lease.task
+      end
+    end
   end)
-  return bad and redis.error_reply(bad)
+  for slot, who in pairs(by_slot) do bad = by_lead[slot] ~= who and slot or bad end
+  for slot, who in pairs(by_lead) do bad = by_slot[slot] ~= who and slot or bad end
+  return bad and redis.error_reply(string.format('PSRECORD %s has at %s/%d what is no lease', slots, node.name, bad))
 end

@@ -160,4 +160,4 @@ def _partition(store: Store, number: int, keys: Mapping[str, tuple[str, str]]) -
     inboxes = {rest[6:] for family, rest in keys.values() if family == f"p{number}" and rest.startswith("inbox:")}
     lost = {readable(name) for name in client.sscan_iter(store.keys.partition(number, "lost"), count=CHUNK)}
     return PartitionState(number, texts("meta"), nodes, leases, client.get(store.keys.partition(number, "free")) or b"",
-                          texts("left"), texts("alive"), lost, inboxes, bad)  # fmt: skip
+                          texts("left"), texts("alive"), texts("notes"), lost, inboxes, bad)  # fmt: skip

@@ -37,6 +37,7 @@ class PartitionState:
     bits: bytes
     left: Mapping[str, str]
     alive: Mapping[str, str]
+    notes: Mapping[str, str]
     lost: Set[str]
     inboxes: Set[str]
     bad: Sequence[str]
@@ -126,13 +127,20 @@ def _amounts(state: PartitionState) -> Iterator[str]:
 
 
 def _nodes(state: PartitionState) -> Iterator[str]:
-    """Every node has a counter of its incarnation, and nothing else has one."""
+    """Every node has a counter of its incarnation, and a note if it is drained or suspect; nothing else has them."""
     for name, node in state.nodes.items():
         if state.alive.get(name, "").split(" ")[0] != f"inc={node.inc}":
             yield f"node {name} is at incarnation {node.inc}, its counter says {state.alive.get(name)!r}"
+        elif state.alive[name].endswith(" down") != (node.state == "down"):
+            yield f"node {name} is {node.state}, its counter says {state.alive[name]!r}"
+        note = state.notes.get(name, "")
+        if node.draining != note.startswith("drain ") or (node.state == "suspect") > note.startswith("suspect "):
+            drained = "drained" if node.draining else "not drained"
+            yield f"node {name} is {node.state} and {drained}, its note says {note!r}"
         if node.inc > number(state.meta.get("inc", "")):
             yield f"node {name} is at incarnation {node.inc}, the partition's highest is {state.meta.get('inc')}"
-    for kind, names in (("a counter", state.alive.keys()), ("an inbox", state.inboxes)):
+    kinds = (("a counter", state.alive.keys()), ("a note", state.notes.keys()), ("an inbox", state.inboxes))
+    for kind, names in kinds:
         yield from (f"there is {kind} of {name}, which is no node" for name in sorted(names - state.nodes.keys()))
 
 

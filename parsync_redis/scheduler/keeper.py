@@ -16,6 +16,7 @@ from ..errors import BrokenContract
 from ..model.ids import readable
 from ..model.node import Lease, deadline_s
 from ..store.commands import MAX_BATCH, Place
+from ..store.quarantine import mend as mend_keys
 from ..store.quarantine import mend_partition, quarantine
 from ..store.store import Store
 from ..store.trouble import is_damage
@@ -89,20 +90,21 @@ class Keeper:
                 pipe.hgetall(keys.partition(p, "alive"))
                 pipe.smembers(keys.partition(p, "lost"))
                 pipe.hgetall(keys.partition(p, "notes"))
-            replies = [self._readable(reply, at // 3) for at, reply in enumerate(pipe.execute(raise_on_error=False))]
+                pipe.hgetall(keys.partition(p, "nodes"))
+            replies = [self._readable(reply, at // 4) for at, reply in enumerate(pipe.execute(raise_on_error=False))]
         now_s = clock()
         notes: dict[tuple[int, str], str] = {}
         up: dict[Any, str] = {}
         down: dict[Any, str] = {}
         for p in range(self.partitions):
-            counters = cast(dict[bytes, bytes], replies[3 * p] or {})
+            counters, lost_here, noted, records = cast(Any, [reply or {} for reply in replies[4 * p : 4 * p + 4]])
             for name, text in counters.items():
                 (down if text.endswith(b"down") else up)[p, readable(name)] = readable(text)
-            if not all(map(_COUNTER.fullmatch, counters.values())):
+            if not all(map(_COUNTER.fullmatch, counters.values())) or not agree(records, counters, noted):
                 mend_partition(store, p)
-            for lost in cast(set[bytes], replies[3 * p + 1] or set()):
+            for lost in lost_here:
                 self._part(self.reclaim, p, readable(lost))
-            for name, text in cast(dict[bytes, bytes], replies[3 * p + 2] or {}).items():
+            for name, text in noted.items():
                 notes[p, readable(name)] = readable(text)
         self._part(self._heed, now_s, notes)
         up = {holder: text for holder, text in up.items() if _COUNTER.fullmatch(text.encode())}
@@ -204,7 +206,11 @@ class Keeper:
     # -- what waits for too long -------------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        """Cancels what waits past its expiry, up to some thousands a pass; what is taken is judged by take as well."""
+        """Cancels what waits past its expiry, up to some thousands a pass; what is taken is judged by take as well.
+
+        Looks first at the list of the dead, which workers write, who may not delete what it must not be.
+        """
+        mend_keys(self.store, [self.store.keys.queue("dead")])
         for _ in range(10):
             if len(self.store.run(self.store.commands.expire())) < MAX_BATCH:
                 break
@@ -267,6 +273,38 @@ class Keeper:
             self._put_back(p, node, waiting, now_s)
 
 
+def agree(records: dict[bytes, bytes], counters: dict[bytes, bytes], notes: dict[bytes, bytes]) -> bool:
+    """Whether records of nodes are such as stand beside these counters and notes, and beside each other.
+
+    What of it is damaged mend_partition says; that finds nothing where one was read before a change and one after it.
+    """
+    spans = []
+    for name, record in records.items():
+        if not (match := _RECORD.fullmatch(record)):
+            return False
+        state, inc, drain, first, span = match.groups()
+        kind = {b"1": b"drain ", b"2": b"drain over "}.get(drain, b"suspect ")
+        note = notes.get(name, b"suspect " if drain == b"0" and state != b"suspect" else b"")
+        if not note.startswith(kind) or (drain == b"1" and note.startswith(b"drain over ")):
+            return False
+        if drain != b"0" and state == b"suspect":
+            return False
+        counter = counters.get(name, b"").split(b" ")
+        if counter[0] != b"inc=" + inc or (counter[-1] == b"down") != (state == b"down"):
+            return False
+        spans.append((int(first), int(span)))
+    last = 0
+    for first_bit, bits in sorted(spans):
+        if first_bit < last or first_bit > last + MOST_GAP:
+            return False
+        last = first_bit + bits
+    return records.keys() >= counters.keys() | notes.keys()
+
+
+MOST_GAP = 1_000_000
+"""Bits below those of a node that no other has, as lua/lib/damage.lua lets pass."""
+
+_RECORD = re.compile(rb"(up|suspect|leaving|down) inc=(\d{1,15}) drain=([012]) first=(\d{1,8}) span=(\d{1,5}) score=.*")
 _COUNTER = re.compile(rb"inc=\d{1,15} moved=\d{1,15}(?: down)?")
 _PLACE = re.compile(rb"p\d{1,4} [A-Za-z0-9][A-Za-z0-9_.@-]*/\d{1,4} inc=\d{1,15} attempt=[!-~]+")
 

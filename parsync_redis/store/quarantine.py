@@ -26,8 +26,12 @@ MOST: Final = 1000
 MOST_BYTES: Final = 2048
 """Bytes that are kept of one thing; its whole size is said."""
 
-COMES_BACK: Final[Sequence[str]] = ("feasible", "shapes", "names", "verdicts", "schedulers", "keeper", "dealt")
-"""Keys whose content comes back by itself, if damage must be deleted: from answers, registrations and renewals."""
+COMES_BACK: Final[Sequence[str]] = ("feasible", "shapes", "names", "verdicts", "schedulers", "keeper", "dealt",
+                                   "expires", "dead")  # fmt: skip
+"""Keys that may be deleted if they are damaged: their content comes back by itself, from answers, registrations and
+renewals, or is but a list of what records say: a task past its expiry ends when it is taken, and one that is dead stays
+so, and can be revived by its id.
+"""
 
 _REMEMBERED: Final = 10_000
 _met: dict[tuple[str, str, str], None] = {}
@@ -80,7 +84,7 @@ def mend_partition(store: Store, number: int) -> int:
     """
     told = store.run(store.commands.mend_partition(number))
     for key, field, data in told:
-        why = "it was no record, and is taken out" if field else _said(data)
+        why = "it cannot be, and is mended" if field else _said(data)
         quarantine(store, f"{key} {field}".rstrip(), why, data)
     return len(told)
 

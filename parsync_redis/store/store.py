@@ -256,9 +256,14 @@ class Store:
         return read_nodes(self._read("hgetall", self.keys.partition(partition, "nodes")))[0]
 
     def leases(self, partition: int, nodes: Iterable[Node], damaged: list[str] | None = None) -> list[Lease]:
-        """The leases of these nodes; reads only their slots' fields. What is no lease goes to `damaged` instead."""
-        found = []
+        """The leases of these nodes; reads only their slots' fields.
+
+        What is no lease goes to `damaged` instead, and a slot where lease and lead do not agree as well.
+        """
+        found: list[Lease] = []
+        damaged = [] if damaged is None else damaged
         for node in nodes:
+            before = len(found)
             fields = [f"{node.name}/{slot}" for slot in range(node.span)]
             for at in range(0, len(fields), 1000):
                 values = self._read("hmget", self.keys.partition(partition, "slots"), fields[at : at + 1000])
@@ -266,8 +271,10 @@ class Store:
                     try:
                         found += [Lease.of(node.name, at + i, readable(value))] if value is not None else []
                     except ValueError:
-                        damaged = [] if damaged is None else damaged
                         damaged.append(fields[at + i])
+            held = {(lease.task, lease.attempt, lease.slot) for lease in found[before:]}
+            named = {(lease.task, lease.attempt, slot) for lease in found[before:] for slot in lease.slots}
+            damaged += [f"{node.name}/{slot}" for _, _, slot in held ^ named]
         return found
 
     # -- the server --------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ WORKER: Final[Kinds] = {
     "p:alive": "del hdel hget hgetall hset", "p:free": "del setbit", "p:inbox": "blmpop del llen lpush",
     "p:left": "del hdel hget hset", "p:lost": "del sadd srem", "p:meta": "del hdel hget hincrby hset",
     "p:nodes": "del hdel hexists hget hkeys hmget hset", "p:notes": "del hdel hget hset",
-    "p:slots": "del hdel hget hgetall hset",
+    "p:slots": "del hdel hget hgetall",
     "q0:dead": "zadd zrange zrem", "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset",
     "q0:shapes": "hdel hget hset", "q0:task": "persist", "q0:verdicts": "lrange",
 }  # fmt: skip

@@ -16,6 +16,7 @@ import redis
 from parsync_redis.model.needs import parse_bundle
 from parsync_redis.observe.audit import audit
 from parsync_redis.store import Store
+from parsync_redis.store.quarantine import entries
 
 from .ghost import Violation
 from .player import NEEDS, NODES, Player
@@ -103,6 +104,8 @@ def heal(player: Player) -> None:
         raise Violation(1, f"tasks never end: {waiting}; {ghost.state.nodes}; leases {ghost.state.leases}")
     found = audit(Store(world.client, CLUSTER))
     ghost.check(not found, 3, "; ".join(found))
+    damaged = entries(Store(world.client, CLUSTER))
+    ghost.check(not damaged, 10, f"what scripts have written was taken for damage: {damaged}")
 
 
 def _round(player: Player, rng: Random) -> None:

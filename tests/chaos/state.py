@@ -15,19 +15,19 @@ from .processes import PARTITIONS
 from .wire import CLUSTER
 
 KEYS = Keys(CLUSTER)
-_KINDS = ("meta", "slots", "left", "nodes", "alive", "lost", "free")
+_KINDS = ("meta", "slots", "left", "nodes", "alive", "notes", "lost", "free")
 _FIELDS = ("state", "attempt", "partition", "node", "slot", "inc", "cancel", "scheduler")
 _READ = """
 local found = {}
 for p = 0, ARGV[1] - 1 do
-  local at = p * 7
+  local at = p * 8
   local rows = {}
-  for i = 1, 5 do rows[i] = redis.call('HGETALL', KEYS[at + i]) end
-  rows[6] = redis.call('SMEMBERS', KEYS[at + 6])
-  rows[7] = redis.call('GET', KEYS[at + 7]) or ''
+  for i = 1, 6 do rows[i] = redis.call('HGETALL', KEYS[at + i]) end
+  rows[7] = redis.call('SMEMBERS', KEYS[at + 7])
+  rows[8] = redis.call('GET', KEYS[at + 8]) or ''
   found[#found + 1] = rows
 end
-local at = ARGV[1] * 7
+local at = ARGV[1] * 8
 found[#found + 1] = {redis.call('ZRANGE', KEYS[at + 1], 0, -1), redis.call('ZRANGE', KEYS[at + 2], 0, -1),
   redis.call('HKEYS', KEYS[at + 3]), redis.call('HKEYS', KEYS[at + 4])}
 local tasks = {}
@@ -60,7 +60,7 @@ class State:
             self.tasks[id] = {f: v.decode() for f, v in zip(_FIELDS, row, strict=True) if v is not None}
 
     def _partition(self, number: int, rows: list[Any]) -> None:
-        meta, slots, left, nodes, alive = (_hash(row) for row in rows[:5])
+        meta, slots, left, nodes, alive, notes = (_hash(row) for row in rows[:6])
         held: dict[tuple[str, int], Held] = {}
         for seat, line in slots.items():
             name, _, slot = seat.rpartition("/")
@@ -68,8 +68,8 @@ class State:
         self.leases.update({seat: of.lease for seat, of in held.items()})
         mine = {name: Node.of(name, line) for name, line in nodes.items()}
         self.nodes.update(mine)
-        lost = {name.decode() for name in rows[5]}
-        self.partitions.append(PartitionState(number, meta, mine, held, rows[6], left, alive, lost, set(), []))
+        lost = {name.decode() for name in rows[6]}
+        self.partitions.append(PartitionState(number, meta, mine, held, rows[7], left, alive, notes, lost, set(), []))
 
     def facts(self, whole: bool) -> Iterator[tuple[int, str]]:
         """What does not hold: (promise, in words). `whole`: the server has kept all that it acknowledged."""

@@ -1,0 +1,272 @@
+"""What no script can have written is met and mended, whichever line it is and whoever meets it. Promises 3, 6, 10."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.model.node import drain_note
+from parsync_redis.model.task import TaskState
+from parsync_redis.observe.audit import audit
+from parsync_redis.scheduler.keeper import Keeper, agree
+from parsync_redis.store import quarantine
+from parsync_redis.store.quarantine import mend, mend_partition
+from tests.lua.driver import Driver
+from tests.lua.test_keeper_damage import LEASE_S, passes
+
+MANY = "9" * 16
+"""More digits than a script can count in."""
+
+
+def write(drive: Driver, kind: str, field: str, text: str) -> None:
+    drive.store.client.hset(drive.keys.partition(0, kind), field, text)
+
+
+def other_type(drive: Driver, key: str) -> None:
+    drive.store.client.delete(key)
+    drive.store.client.lpush(key, "x")
+
+
+def facts(drive: Driver) -> list[str]:
+    """What the audit says of the partition; a node without a record is at no incarnation until it registers."""
+    return [fact for fact in audit(drive.store) if fact.startswith("p0: ") and "but the node is at 0" not in fact]
+
+
+def whys(drive: Driver) -> list[str]:
+    return [f"{entry.where} {entry.why}" for entry in quarantine.entries(drive.store)]
+
+
+# -- leases of several slots -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(drive: Driver) -> Driver:
+    """A task holds slots 0 and 2 of n1 and two GPUs, another slot 1."""
+    drive.node("n1", slots=4, resources={"gpu": 4})
+    drive.held("two", slots=(0, 2), needs="slots=2 gpu=2")
+    drive.held("one", slots=(1,))
+    return drive
+
+
+def garble_the_lead(drive: Driver) -> None:
+    write(drive, "slots", "n1/0", "x")
+
+
+def take_the_lead_away(drive: Driver) -> None:
+    drive.store.client.hdel(drive.keys.partition(0, "slots"), "n1/0")
+
+
+@pytest.mark.parametrize("damage", [garble_the_lead, take_the_lead_away])
+@pytest.mark.parametrize("meet", ["its agent", "set_node", "register_node", "reclaim"])
+def test_a_slot_whose_lead_is_gone_is_free_again(pair: Driver, damage: Any, meet: str) -> None:
+    damage(pair)
+    if meet == "its agent":
+        damaged: list[str] = []
+        pair.store.leases(0, pair.store.nodes(0).values(), damaged)
+        assert damaged
+        mend_partition(pair.store, 0)
+    elif meet == "set_node":
+        pair.run(pair.commands.set_node(0, "n1", "undrain"))
+    elif meet == "register_node":
+        pair.node("n1", slots=4, resources={"gpu": 4})
+    else:
+        pair.lose("n1")
+        pair.node("n1", slots=4, resources={"gpu": 4})
+    assert list(pair.hash("slots")) == ["n1/1"]
+    assert pair.bits(4) == "1011"
+    assert pair.hash("left")["n1"] == "gpu=4"
+    assert facts(pair) == []
+
+
+@pytest.mark.parametrize(("old", "new"), [("two", ""), ("lead=0", "lead=1"), ("two", "six"), ("inc=1", "inc=0")])
+def test_slots_that_are_leased_together_are_freed_together(pair: Driver, old: str, new: str) -> None:
+    write(pair, "slots", "n1/2", pair.hash("slots")["n1/2"].replace(old, new))
+    mend_partition(pair.store, 0)
+    assert list(pair.hash("slots")) == ["n1/1"]
+    assert pair.bits(4) == "1011"
+    assert facts(pair) == []
+
+
+def test_a_lead_that_names_the_slot_of_another_frees_only_its_own(pair: Driver) -> None:
+    text = pair.hash("slots")["n1/0"]
+    write(pair, "slots", "n1/0", text.replace("slots=0,2", "slots=0,1"))
+    assert pair.release(pair.place("two")) == "freed", "as it says, before anybody has met it"
+    assert facts(pair)
+    mend_partition(pair.store, 0)
+    assert facts(pair) == []
+
+
+@pytest.mark.parametrize("slots", ["0,1", "2,0", "0,0,2", "0,02", "0,2,9", "1"])
+def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slots: str) -> None:
+    text = pair.hash("slots")["n1/0"]
+    write(pair, "slots", "n1/0", text.replace("slots=0,2", f"slots={slots}"))
+    pair.run(pair.commands.set_node(0, "n1", "undrain")) if slots != "0,02" else mend_partition(pair.store, 0)
+    assert [line.split()[0] for line in pair.hash("slots").values()] == ["one"]
+    assert facts(pair) == []
+
+
+# -- keys of another type, and numbers of too many digits --------------------------------------------------------------
+
+
+def test_notes_of_another_type_are_made_anew_and_a_drain_stays_one(drive: Driver) -> None:
+    for name in ("n1", "n2", "n3"):
+        drive.node(name)
+    drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_note(60, "a disk")))
+    drive.run(drive.commands.set_node(0, "n2", "suspect", note="why"))
+    other_type(drive, drive.keys.partition(0, "notes"))
+    Keeper(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    assert drive.hash("notes") == {"n1": "drain no deadline", "n2": "suspect what it was suspected of is lost"}
+    assert drive.store.nodes(0)["n1"].draining
+    assert facts(drive) == []
+
+
+@pytest.mark.unaudited
+def test_a_list_of_dead_tasks_of_another_type_is_deleted_by_the_keeper_and_they_can_be_revived(drive: Driver) -> None:
+    drive.node()
+    drive.bring(TaskState.DEAD, "a")
+    other_type(drive, drive.keys.queue("dead"))
+    Keeper(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    assert drive.index("dead") == []
+    assert any(drive.keys.queue("dead") in why for why in whys(drive))
+    assert drive.word(drive.commands.revive(["a"], "again")) == "revived"
+    assert drive.state("a") == "pending"
+
+
+def test_expiries_of_another_type_are_deleted_and_what_has_expired_ends_when_it_is_taken(drive: Driver) -> None:
+    drive.submit("a", expiry_ms=-1)
+    other_type(drive, drive.keys.queue("expires"))
+    assert drive.submit("b", expiry_ms=10**9) == "submitted"
+    assert drive.index("expires") == ["b"]
+    assert list(drive.take()) == ["b"]
+    assert drive.state("a") == "cancelled"
+
+
+def test_numbers_of_too_many_digits_are_made_anew(drive: Driver) -> None:
+    drive.node()
+    for field in ("version", "epoch", "slots", "free", "inc"):
+        write(drive, "meta", field, MANY)
+        drive.node()
+        assert len(drive.hash("meta")[field]) < 16
+        assert facts(drive) == []
+    drive.run(drive.commands.renew_scheduler("s1"))
+    drive.store.client.hset(drive.keys.shared("keeper"), "epoch", MANY)
+    assert drive.run(drive.commands.renew_scheduler("s1")).epoch < 10
+    assert mend(drive.store, [drive.keys.shared("keeper")]) is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "text"),
+    [("alive", "n1", f"inc=1 moved={MANY}"), ("slots", "n1/0", f"a attempt=1@1 inc={MANY} since=1 slots=0")],
+)
+def test_lines_with_numbers_of_too_many_digits_are_mended(drive: Driver, kind: str, field: str, text: str) -> None:
+    drive.node()
+    write(drive, kind, field, text)
+    assert mend_partition(drive.store, 0) == 1
+    assert mend_partition(drive.store, 0) == 0
+    assert facts(drive) == []
+
+
+# -- records of nodes that somebody made up ----------------------------------------------------------------------------
+
+
+def record(inc: int = 1, state: str = "up", drain: int = 0, first: int = 0, slots: int = 2) -> str:
+    return f"{state} inc={inc} drain={drain} first={first} span={slots} score=1.0 slots={slots}"
+
+
+MADE_UP = [
+    ("ghost", record(first=2)),
+    ("ghost", record(first=1)),
+    ("ghost", record(first=99_999_999)),
+    ("ghost", record(state="down", first=2)),
+    ("n1", record(first=99_999_999)),
+    ("n1", record(state="down")),
+    ("n1", record(state="suspect")),
+    ("n1", record(drain=1)),
+    ("n1", record(drain=2)),
+    ("n1", record(drain=7)),
+    ("n1", record(inc=99)),
+    ("n1", record(inc=0)),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), MADE_UP)
+def test_the_keeper_brings_a_made_up_record_into_line(drive: Driver, name: str, text: str) -> None:
+    drive.node()
+    write(drive, "nodes", name, text)
+    Keeper(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    assert facts(drive) == []
+    assert drive.store.client.strlen(drive.keys.partition(0, "free")) <= 1
+    assert whys(drive)
+    assert mend_partition(drive.store, 0) == 0
+
+
+def test_a_made_up_node_is_down_after_a_lease(drive: Driver) -> None:
+    write(drive, "nodes", "ghost", record())
+    passes(Keeper(drive.store, 1, LEASE_S))
+    assert drive.store.nodes(0)["ghost"].state == "down"
+
+
+def test_a_made_up_incarnation_ends_no_worker(drive: Driver) -> None:
+    inc = drive.node()
+    write(drive, "nodes", "n1", record(inc=99))
+    assert drive.run(drive.commands.renew(0, "n1", inc)) == ["lapsed"], "its agent registers anew"
+    newer = drive.node(known_inc=inc)
+    assert newer < 99
+    drive.store.client.hdel(drive.keys.partition(0, "alive"), "n1")
+    assert drive.run(drive.commands.renew(0, "n1", inc)) == ["superseded", str(newer)], (
+        "by a process that has registered"
+    )
+    assert drive.run(drive.commands.renew(0, "n1", newer))[0] == "ok"
+
+
+def test_a_drain_outlives_the_record_of_its_node(drive: Driver) -> None:
+    drive.node()
+    drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_note(60, "a disk")))
+    write(drive, "nodes", "n1", "x")
+    passes(Keeper(drive.store, 1, LEASE_S), 1)
+    assert drive.store.nodes(0)["n1"].draining
+    drive.node()
+    assert drive.store.nodes(0)["n1"].draining
+    assert drive.hash("notes") == {"n1": "drain deadline_s=60: a disk"}
+    assert facts(drive) == []
+
+
+LINES = {
+    "slots": ["x", "two attempt=1@1 inc=1 since=1 slots=0,2 gpu=2", "two attempt=1@1 inc=1 since=1 lead=0",
+              "six attempt=1@1 inc=1 since=1 slots=1,2", "six attempt=1@1 inc=9 since=1 slots=3,1",
+              f"six attempt=1@1 inc={MANY} since=1 slots=3", "six attempt=1@1 inc=1 since=1 lead=3"],
+    "nodes": ["x", *(text for _, text in MADE_UP)],
+    "alive": ["x", "inc=1 moved=0", "inc=1 moved=0 down", "inc=9 moved=1", f"inc={MANY} moved=0"],
+    "notes": ["x", "drain no deadline", "drain over no deadline", "suspect why"],
+    "left": ["x y", "gpu=9", "gpu=0"],
+    "meta": ["x", "-1", "0", MANY],
+}  # fmt: skip
+FIELDS = {"slots": ["n1/0", "n1/1", "n1/2", "n1/3", "n2/0", "n9/1", "/"], "meta": ["version", "epoch", "inc"]}
+DAMAGE = st.sampled_from([(kind, field, text) for kind, texts in LINES.items()
+                          for field in FIELDS.get(kind, ["n1", "n2", "n9", ""]) for text in texts])  # fmt: skip
+
+
+@pytest.mark.unaudited
+def test_whatever_is_damaged_together_one_mending_leaves_nothing_of_it(drive: Driver) -> None:
+    @given(st.lists(DAMAGE, min_size=1, max_size=5))
+    def one(damages: list[tuple[str, str, str]]) -> None:
+        client: Any = drive.store.client
+        client.flushall()
+        drive.node("n1", slots=4, resources={"gpu": 4})
+        drive.node("n2")
+        drive.held("two", slots=(0, 2), needs="slots=2 gpu=2")
+        drive.held("one", slots=(1,))
+        drive.run(drive.commands.set_node(0, "n2", "drain", note=drain_note(60, "a disk")))
+        for kind, field, text in damages:
+            write(drive, kind, field, text)
+        hashes = [client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")]
+        seen = agree(*hashes)
+        told = mend_partition(drive.store, 0)
+        assert told or seen, "what the keeper sees is damage"
+        if told or not all(kind in ("left", "meta") for kind, _, _ in damages):
+            assert facts(drive) == []
+        assert mend_partition(drive.store, 0) == 0
+        assert agree(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))
+
+    one()
