@@ -293,6 +293,31 @@ def test_a_guard_that_died_gets_a_successor_with_the_next_renewal(fences: Machin
         pass
 
 
+def test_slots_in_which_a_run_could_not_begin_are_shut_for_a_lease(fences: MachineFences) -> None:
+    fences.renewed(now_s(), 3600)
+    fences.not_begun((1,), "why")
+    assert [fences.hindrance(slots) for slots in ((0,), (0, 1))] == ["", "why"]
+    fences.renewed(now_s(), 0.05)
+    fences.not_begun((1,), "why")
+    fences.renewed(now_s(), 3600)
+    until(lambda: not fences.hindrance((1,)), "they are open again")
+
+
+def test_nothing_may_be_started_without_a_guard_or_a_place_for_locks(fences: MachineFences, file: Path) -> None:
+    fences.renewed(now_s(), 3600)
+    assert not fences.hindrance((0,))
+    assert file.exists(), "made as a run would make it"
+    file.unlink()
+    file.parent.rmdir()
+    file.parent.touch()
+    assert "no run could be fenced: [Errno 20]" in fences.hindrance((0,))
+    file.parent.unlink()
+    assert not fences.hindrance((0,))
+    os.kill(fences._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
+    fences._guard.wait()  # type: ignore[union-attr]
+    assert "no run could be fenced: [Errno 2]" in fences.hindrance((0,))
+
+
 def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_worker(file: Path) -> None:
     def work() -> None:
         fences = MachineFences(file, True)
