@@ -149,7 +149,7 @@ def test_a_garbled_line_of_a_partition_is_mended(rig: Rig, kind: str) -> None:
     rig.until_state(result, "succeeded")
 
 
-@pytest.mark.parametrize("kind", ["meta", "free", "left", "alive", "lost", "slots", "nodes"])
+@pytest.mark.parametrize("kind", ["meta", "free", "left", "alive", "lost", "slots", "nodes", "notes"])
 def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str) -> None:
     store, p = rig.store, rig.node("n1").partition
     key = store.keys.partition(p, kind)
