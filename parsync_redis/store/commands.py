@@ -17,7 +17,7 @@ from .scripts import Script, load
 
 T = TypeVar("T")
 _WISHES: Final = frozenset(Strategy)
-_VERDICTS: Final = {**{word.encode(): word for word in Word}, **{word: word for word in Word}}
+_VERDICTS: Final = {spelling: word for word in Word for spelling in (word, word.encode())}
 Reply = Any  # what a script answers: bytes, integers, lists of them
 
 Loss = Literal["", "unstarted", "recalled"]
