@@ -11,25 +11,25 @@
 -- ATOMICITY: a claim takes all of its slots and amounts, and rings its doorbell, or does nothing.
 -- COMPLEXITY: O(slots claimed)
 --- @include arguments
+--- @include batch
 --- @include clock
 --- @include doorbell
 --- @include ledger
 --- @include lease
---- @include nodes
+--- @include node
 local meta, slots, free, left, nodes = unpack(KEYS, 1, 5)
 local count = tonumber(ARGV[1]) or 0
 local bad = bad_count('commit', #KEYS, 1 + 7 * count)
 if bad then return bad end
-local names = {}
 for i = 1, count do -- nothing is written before every claim is well formed
   if not KEYS[5 + ARGV[7 * i - 3]] or not string.match(ARGV[7 * i], '^%d+[%d,]*$') then
     return redis.error_reply('PSARGS commit: a claim names no inbox or no slot')
   end
-  names[i] = ARGV[7 * i - 2]
 end
-local now, known = now_ms(), read_nodes(nodes, names)
+local now, known = now_ms(), {}
 local leases, ledgers, rung, bits = {}, {}, {}, {} -- what is written at the end; judge looks here first
 local function judge(task, attempt, at, name, inc, wanted, needs)
+  if known[name] == nil then known[name] = read_node(nodes, name) or false end
   local node, numbers = known[name], {}
   if not node then return 'gone', '' end
   for number in string.gmatch(wanted, '%d+') do numbers[#numbers + 1] = tonumber(number) end

@@ -8,26 +8,26 @@
 --   partition hears of it, as 'freed PARTITION FREE SLOTS'.
 -- COMPLEXITY: O(slots freed)
 --- @include arguments
+--- @include batch
 --- @include ledger
 --- @include lease
---- @include nodes
+--- @include node
 local meta, slots, free, left, nodes = unpack(KEYS)
 local count, channel, partition = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
 local bad = bad_count('release', 5, 3 + 5 * count)
 if bad then return bad end
-local seats, names = {}, {}
-for i = 1, count do
-  local name, slot = ARGV[5 * i - 1], ARGV[5 * i]
-  seats[i], names[i] = name .. '/' .. slot, name
-end
-local leases, known = read_fields(slots, seats), read_nodes(nodes, names)
+local seats, known = {}, {}
+for i = 1, count do seats[i] = ARGV[5 * i - 1] .. '/' .. ARGV[5 * i] end
+local leases = read_fields(slots, seats)
 local given_back, bits, ledgers, replies = {}, {}, {}, {} -- what is written at the end, and answered
 
 local function release(name, slot, task, attempt, inc)
-  local lease, node = parse_lease(leases[name .. '/' .. slot]), known[name]
+  local lease = parse_lease(leases[name .. '/' .. slot])
   if not lease or not lease.slots or lease.task ~= task or lease.attempt ~= attempt or lease.inc ~= inc then
     return 'none'
   end
+  known[name] = known[name] or read_node(nodes, name)
+  local node = known[name]
   for number in string.gmatch(lease.slots, '%d+') do
     local seat = name .. '/' .. number
     given_back[#given_back + 1], leases[seat] = seat, nil

@@ -1,8 +1,8 @@
 -- take: up to `limit` pending tasks become taken by this scheduler, each with its next attempt; what has expired ends.
--- KEYS: meta pending later taken verdicts task:
+-- KEYS: pending later taken verdicts task:
 -- ARGV: scheduler limit salt retention_s
 --   salt is what the taker drew: what tells its attempts from those of takes that the server lost, docs/decisions/0016
---   KEYS[6] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
+--   KEYS[5] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
 -- RETURNS: {still pending, now_ms, (id, attempt, needs, strategy, ready_ms)*}; ready_ms: since when it could be taken;
 --   attempt '' is of a task that has failed, because its record is damaged: needs says what of it
 -- ERRORS: PSARGS
@@ -13,9 +13,9 @@
 --- @include arguments
 --- @include batch
 --- @include queue
-local bad = bad_count('take', 6, 4) or bad_number('limit', ARGV[2], 0, 1000) or bad_retention(ARGV[4])
+local bad = bad_count('take', 5, 4) or bad_number('limit', ARGV[2], 0, 1000) or bad_retention(ARGV[4])
 if bad then return bad end
-local _, pending, later, taken, verdicts, prefix = unpack(KEYS)
+local pending, later, taken, verdicts, prefix = unpack(KEYS)
 local scheduler, limit, salt, retention_s = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local now = now_ms()
 redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015

@@ -1,16 +1,16 @@
 -- What every script asks before it does anything: are there as many keys and arguments as its header says, and is each
--- key what it must be? Redis does not roll back, so a key that cannot be is met before the first write. NAMES, TYPES and
--- NUMBERS are of the script's keys, in order, the last for all that follow; the loader writes them.
+-- key what it must be? Redis does not roll back, so a key that cannot be is met before the first write. TYPES and NUMBERS
+-- are of the script's keys, in order, the last for all that follow; the loader writes them.
 
 -- bad_key: the error reply for a key of another type, or with a number that is none, or nil.
 local function bad_key(at, any)
-  local i = math.min(at, #NAMES)
+  local i = math.min(at, #TYPES)
   local is = redis.call('TYPE', any).ok
   if TYPES[i] == '' or is == 'none' then return nil end
   if is ~= TYPES[i] then
     return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, is, TYPES[i]))
   end
-  if not NUMBERS[i][1] then return nil end
+  if not NUMBERS[i] then return nil end
   for at_field, value in ipairs(redis.call('HMGET', any, unpack(NUMBERS[i]))) do
     if value and not (#value < 16 and string.match(value, '^%-?%d+$')) then
       return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, NUMBERS[i][at_field]))

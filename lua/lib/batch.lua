@@ -23,13 +23,10 @@ end
 
 -- read_fields: {field -> text} of those of these fields of a hash that are there.
 local function read_fields(any, fields)
-  local found, wanted = {}, {}
-  for _, field in ipairs(fields) do
-    if found[field] == nil then wanted[#wanted + 1], found[field] = field, false end
-  end
-  for from = 0, #wanted - 1, 1000 do
-    local texts = redis.call('HMGET', any, unpack(wanted, from + 1, math.min(from + 1000, #wanted)))
-    for i, text in ipairs(texts) do found[wanted[from + i]] = text or nil end
+  local found = {}
+  for from = 0, #fields - 1, 1000 do
+    local texts = redis.call('HMGET', any, unpack(fields, from + 1, math.min(from + 1000, #fields)))
+    for i, text in ipairs(texts) do found[fields[from + i]] = text or nil end
   end
   return found
 end

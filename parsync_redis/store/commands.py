@@ -121,7 +121,7 @@ def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
 
 
 _SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "task*"))
-_TAKE = load("take", ("meta", "pending", "later", "taken", "verdicts", "task:"))
+_TAKE = load("take", ("pending", "later", "taken", "verdicts", "task:"))
 _UNTAKE = load("untake", ("pending", "later", "taken", "task*"))
 _SETTLE = load("settle", ("taken", "placed", "task*"))
 _START = load("start", ("taken", "placed", "task*"))
@@ -203,7 +203,7 @@ class Commands:
             failed = [(id, why) for id, attempt, why, *_ in rows if not attempt]
             return Took(int(reply[0]), int(reply[1]), tasks, failed)
 
-        keys = [*self._queue("meta", "pending", "later", "taken", "verdicts"), self.keys.task_prefix]
+        keys = [*self._queue("pending", "later", "taken", "verdicts"), self.keys.task_prefix]
         return Call(_TAKE, keys, [scheduler, min(limit, MAX_BATCH), salt, self.retention_s], read)
 
     def untake(

@@ -19,6 +19,7 @@ from ..wire.keys import NUMBERS, TYPES
 
 HEADER: Final = ("KEYS", "ARGV", "RETURNS", "ERRORS", "INVARIANT", "ATOMICITY", "COMPLEXITY")
 _INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +73,41 @@ def read_header(verb: str, text: str) -> dict[str, str]:
 def load(verb: str, keys: tuple[str, ...]) -> Script:
     """The script of a verb; BrokenContract unless its header names just these keys."""
     folder = lua_folder()
-    text = expand(verb, folder, [])
+    text = compose(verb, keys, folder)
     named = tuple(read_header(verb, (folder / f"{verb}.lua").read_text(encoding="utf-8"))["KEYS"].split())
     if named != keys:
         raise BrokenContract(f"lua: {verb}.lua takes the keys {' '.join(named)}, its binding gives {' '.join(keys)}")
-    text = describe(keys) + text
     return Script(verb, keys, text, hashlib.sha1(text.encode()).hexdigest())
 
 
+def compose(verb: str, keys: tuple[str, ...], folder: Path) -> str:
+    """The text of a script as it is sent: without the functions of libraries that it does not call, because Lua makes
+    each function anew in each run.
+    """
+    text = describe(keys) + expand(verb, folder, [])
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(text)}
+    called: set[str] = set()
+    unread = [_FUNCTION.sub("", text)]
+    while unread:
+        names = (_words(unread.pop()) & functions.keys()) - called
+        called |= names
+        unread += [functions[name] for name in names]
+    return _FUNCTION.sub(lambda found: found[0] if found[1] in called else "", text)
+
+
+@cache
+def _words(text: str) -> frozenset[str]:
+    """The words of Lua code, without its comments and strings."""
+    return frozenset(re.findall(r"[a-z_]\w*", re.sub(r"--.*|'[^'\n]*'", "", text)))
+
+
 def describe(keys: tuple[str, ...]) -> str:
-    """What lib/arguments.lua must know of a script's keys: their names, types, and fields that are numbers."""
+    """What lib/arguments.lua must know of a script's keys: their types, and of which of them fields are numbers."""
 
     def words(values: Iterable[str]) -> str:
         return "{" + ", ".join(values) + "}"
 
     names = [key.rstrip("*") for key in keys]
     types = [repr(TYPES.get(name, "")) for name in names]
-    numbers = [words(map(repr, NUMBERS.get(name, ()))) for name in names]
-    return f"local NAMES, TYPES, NUMBERS = {words(map(repr, names))}, {words(types)}, {words(numbers)}\n"
+    numbers = [f"[{at}] = {words(map(repr, NUMBERS[name]))}" for at, name in enumerate(names, 1) if name in NUMBERS]
+    return f"local TYPES, NUMBERS = {words(types)}, {words(numbers)}\n"

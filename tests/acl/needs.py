@@ -12,7 +12,6 @@ from parsync_redis.store.scripts import Script
 from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
-_DEFINED = re.compile(r"local function (\w+)\([^)]*\)\n(.*?)\nend\n", re.DOTALL)
 _QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "mend_task",
           "revive", "expire")  # fmt: skip
 _CLUSTER = ("configure", "deal_node", "renew_scheduler", "quarantine", "note_loss")
@@ -30,7 +29,7 @@ def uses(script: Script) -> set[tuple[str, str]]:
 
 
 def _uses(script: Script) -> Iterator[tuple[str, str]]:
-    text = _live(script.text).replace("read_fields(", "redis.call('HMGET', ")
+    text = re.sub(r"--.*", "", script.text).replace("read_fields(", "redis.call('HMGET', ")
     for words, argument in _CALL.findall(text):
         for command in re.findall(r"'(\w+)'", words):
             if argument == "any":
@@ -52,14 +51,6 @@ def _any(script: Script, command: str) -> list[str]:
     if command == "HMGET":
         return [f"{where}:{key}" for key in script.keys if key in NUMBERS]
     return [f"{where}:{kind}" for kind in (script.keys if command == "DEL" else _MENDED)]
-
-
-def _live(text: str) -> str:
-    """The text without comments, and without the library functions that it includes and does not call."""
-    text = re.sub(r"--.*", "", text)
-    while dead := [m for m in _DEFINED.finditer(text) if len(re.findall(rf"\b{m[1]}\(", text)) == 1]:
-        text = text.replace(dead[0][0], "")
-    return text
 
 
 def _kind(script: Script, argument: str) -> str:

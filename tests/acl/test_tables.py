@@ -25,7 +25,7 @@ from . import needs
 
 DIRECT = {
     Role.CLIENT: {"q0:names": "smembers", "q0:shapes": "hgetall", "q0:verdicts": "lpush lrem"},
-    Role.WORKER: {"q0:verdicts": "lrange"},
+    Role.WORKER: {"p:inbox": "blmpop", "q0:verdicts": "lrange"},
     Role.SCHEDULER: {
         "p:meta": "hget", "p:nodes": "hexists hgetall", "p:alive": "hgetall", "p:lost": "smembers", "p:slots": "hget",
         "p:inbox": "llen",

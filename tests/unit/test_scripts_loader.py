@@ -8,7 +8,7 @@ import pytest
 from parsync_redis.errors import BrokenContract
 from parsync_redis.store import scripts
 from parsync_redis.store.commands import ALL
-from parsync_redis.store.scripts import HEADER, expand, load, lua_folder, read_header
+from parsync_redis.store.scripts import HEADER, compose, expand, load, lua_folder, read_header
 
 Write = Callable[..., Path]
 HEAD = "".join(f"-- {name}: x\n" for name in HEADER)
@@ -41,6 +41,20 @@ def test_a_library_is_in_the_text_once_and_before_who_needs_it(write: Write):
 def test_a_library_that_is_named_twice_is_in_the_text_once(write: Write):
     folder = write(verb="--- @include base\n--- @include base\n", lib__base="local base\n")
     assert expand("verb", folder, []).count("local base") == 1
+
+
+def test_functions_that_nothing_calls_are_not_sent(write: Write):
+    folder = write(
+        verb="--- @include all\nlocal function read() return 1 end\nuse(read)\n",
+        lib__all="local function base()\n  if x then\n    y()\n  end\nend\nlocal function above() return base() end\n\n"
+        "-- named in a comment\nlocal function named(a, b)\n  return 'named ' .. a\nend\n\n"
+        "local function use(f)\n\n  f()\nend\n",
+    )
+    text = compose("verb", (), folder)
+    assert [line for line in text.splitlines()[1:] if line] == [
+        "-- named in a comment", "local function use(f)", "  f()", "end", "local function read() return 1 end",
+        "use(read)",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
