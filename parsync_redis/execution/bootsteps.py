@@ -16,7 +16,7 @@ from .agent import Agent, log
 from .fences import Fences, MachineFences
 from .inbox import Inbox, keep_handed_over
 from .locks import FENCED_HERE, lock_file, locks_folder
-from .node import FLAGS, is_node, node_spec, place_of
+from .node import FLAGS, check_broker, is_node, node_spec, place_of
 from .request import watch
 
 __all__ = ["Inbox", "NodeStep"]
@@ -49,6 +49,7 @@ class NodeStep(bootsteps.StartStopStep):
                 "use the pool prefork, threads or solo"
             )
         settings = app.parsync.settings()
+        check_broker(app, settings.url)
         spec = node_spec(worker, flags)
         app.parsync.check_tasks()
         agent = Agent(app, settings, spec, make_fences(worker, settings, spec.name))

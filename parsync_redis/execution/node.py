@@ -11,7 +11,9 @@ from ..errors import InvalidInput
 from ..model.ids import check_name
 from ..model.needs import Bundle
 from ..store.sentinel import SCHEME, parse_service
+from ..store.store import safe_url
 from .agent import NodeSpec
+from .app import broker_address
 
 FLAGS = ("parsync", "parsync_node", "parsync_slots", "parsync_score", "parsync_label", "parsync_resource")
 
@@ -48,6 +50,26 @@ def node_spec(worker: Any, flags: dict[str, Any]) -> NodeSpec:
     )
     name = flags.get("parsync_node")
     return NodeSpec(check_name("node name", worker.hostname if name is None else name), offer, score)
+
+
+def check_broker(app: Any, url: str) -> None:
+    """A node's doorbells come over its broker: it must be parsync's own server, and queue names must be keys."""
+    broker = broker_address(app.connection_for_read())
+    if broker is None or not same_place(broker, url):
+        raise InvalidInput(
+            "a node's Celery broker must be the Redis server and database that parsync uses: "
+            f"the broker is {safe_url(broker or str(app.conf.broker_read_url))}, parsync's server {safe_url(url)}"
+        )
+    if prefix := (app.conf.broker_transport_options or {}).get("global_keyprefix"):
+        raise InvalidInput(f"broker_transport_options global_keyprefix={prefix!r} does not go with parsync: remove it")
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two addresses mean one database of one server, or of one service of Sentinels."""
+    watched = [url.startswith(SCHEME) for url in (one, other)]
+    if all(watched):
+        return parse_service(one).same_as(parse_service(other))
+    return not any(watched) and place_of(one) == place_of(other)
 
 
 def place_of(url: str) -> tuple[Any, ...]:

@@ -243,7 +243,9 @@ def test_beat_sends_tasks_through_parsync(rig: Rig, tmp_path: Any) -> None:
 REFUSED = [
     (["--parsync-slots", "0"], {}, "slots=0 is not valid"),
     (["--parsync"], {"PARSYNC_PARTITIONS": "16"}, "runs with partitions=2 (you asked for 16)"),
-    (["--parsync"], {"PARSYNC_URL": "redis://127.0.0.1:1/0"}, "no answer from the server at 127.0.0.1:1"),
+    (["--parsync"], {"PARSYNC_URL": "redis://127.0.0.1:1/0"}, "a node's Celery broker must be the Redis server"),
+    (["--parsync"], {"PARSYNC_URL": "redis://127.0.0.1:1/0", "CELERY_BROKER_URL": "redis://127.0.0.1:1/0"},
+     "no answer from the server at 127.0.0.1:1"),
     (["--parsync"], {"TEST_BAD_TASK": "slot"}, "task tests.acceptance.app.bad: unknown parsync option 'slot'"),
 ]  # fmt: skip
 

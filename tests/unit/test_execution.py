@@ -17,7 +17,7 @@ from celery.worker.request import Request
 
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.execution.app import broker_address, redis_url, signal_name
-from parsync_redis.execution.node import is_node, node_spec, pairs, place_of
+from parsync_redis.execution.node import check_broker, is_node, node_spec, pairs, place_of, same_place
 from parsync_redis.execution.publish import delay_of
 from parsync_redis.execution.request import outcome_of, request_class
 from parsync_redis.execution.runs import Run, Runs
@@ -98,6 +98,13 @@ def test_two_addresses_are_one_place_if_server_and_database_are() -> None:
     assert place_of("unix:///tmp/a?db=0") != place_of("unix:///tmp/b?db=0")
 
 
+def test_sentinels_are_one_place_if_service_database_and_one_of_them_are() -> None:
+    mine = "sentinel://:pw@a:1,b/2?service=m"
+    assert same_place(mine, "sentinel://b:26379/2;sentinel://c/2?service=m&sentinel_password=x")
+    for other in ("sentinel://c/2?service=m", "sentinel://b/1?service=m", "sentinel://b/2?service=o", "redis://a:1/2"):
+        assert not same_place(mine, other)
+
+
 def test_a_broker_behind_sentinels_is_read_as_parsyncs_settings_say_it() -> None:
     app = Celery("behind", broker="sentinel://u:p%20w@a:1/2;sentinel://b:3/2", set_as_current=False)
     with pytest.raises(InvalidInput, match="which service is not said: set broker_transport_options"):
@@ -111,6 +118,18 @@ def test_a_broker_behind_sentinels_is_read_as_parsyncs_settings_say_it() -> None
     alone = Celery("alone", broker="sentinel://a:1/2", set_as_current=False)
     alone.conf.broker_transport_options = {"master_name": "m"}
     assert broker_address(alone.connection_for_write()) == "sentinel://a:1/2?service=m"
+
+
+def test_a_nodes_broker_must_be_parsyncs_server_and_its_queue_names_keys() -> None:
+    app = Celery("other", broker="redis://h:1/0", set_as_current=False)
+    check_broker(app, "redis://h:1/0")
+    with pytest.raises(InvalidInput, match="the broker is redis://h:1/0, parsync's server redis://h:1/5"):
+        check_broker(app, "redis://h:1/5")
+    app.conf.broker_transport_options = {"global_keyprefix": "x"}
+    with pytest.raises(InvalidInput, match="global_keyprefix='x'"):
+        check_broker(app, "redis://h:1/0")
+    with pytest.raises(InvalidInput, match="the broker is amqp"):
+        check_broker(Celery("rabbit", broker="amqp://h", set_as_current=False), "redis://h:1/0")
 
 
 @pytest.mark.parametrize(
