@@ -1,5 +1,6 @@
 """The loop of a scheduler process: hears ticks and wake-ups, asks the core for a plan, carries that out."""
 
+import gc
 import logging
 import os
 import random
@@ -302,4 +303,5 @@ def run(settings: Settings, name: str | None = None, stop: threading.Event | Non
     assert config is not None
     if danger := explain_durability(store.check_server()):
         log.warning("the server at %s: %s", store.address, danger)
+    gc.freeze()  # what was imported stays: the collector, which stops all threads, need not look through it
     Scheduler(store, config, settings, name or own_name()).run(stop or threading.Event())
