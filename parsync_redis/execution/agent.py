@@ -121,7 +121,9 @@ class Agent:
 
     def answer(self, bells: Iterable[Doorbell]) -> list[tuple[Run, bytes]]:
         """Doorbells rang: asks to start; the runs, with their messages, of which there is anything to run (again)."""
-        runs = [run for bell in bells if (run := self._entered(bell))]
+        bells = list(bells)
+        entered = [self._entered(bell) for bell in bells]
+        runs = [run for run in entered if run]
         if runs and self._hinders(frozenset[int]().union(*(run.slots for run in runs))):
             hindered = [run for run in runs if self._hinders(run.slots)]
             self.runs.drop(hindered)
@@ -135,13 +137,16 @@ class Agent:
             log.warning("task %s could not ask to start: %s; its doorbell will ring again", tasks, error)
             self.runs.drop(runs)
             return []
-        found = []
+        found, refused = [], False
         for run, (word, message) in zip(runs, answers, strict=True):
             if word == "refused":
                 log.info("task %s attempt %s may not start (%s)", run.place.task, run.place.attempt, readable(message))
                 self.ended(run, "refused")
+                refused = True
             else:
                 found.append((run, message))
+        if refused:  # who was refused kept those behind it from its slots
+            found += self.answer([bell for bell, run in zip(bells, entered, strict=True) if not run])
         return found
 
     def _entered(self, bell: Doorbell) -> Run | None:
@@ -251,12 +256,12 @@ class Agent:
         reply = store.run(commands.renew(self.partition, name, self.inc))
         if reply[0] == "superseded":
             log.critical("another worker has registered as node %s: this one stops", name)
-            self._end(self.runs.going())
+            self._end(self.runs.open())
             self.on_superseded()
             return False
         if reply[0] == "lapsed":
             log.warning("node %s was given up: what it ran is stopped, and it registers again", name)
-            self._end(self.runs.going())
+            self._end(self.runs.open())
             if not self.leaving:
                 self._register(store, config)
             return False
@@ -265,9 +270,9 @@ class Agent:
             if reply[2] != "leaving":
                 store.run(commands.set_node(self.partition, name, "leaving", self.inc))
             self._said_leaving = True
-        self._end([run for run in self.runs.going() if run.place.inc != self.inc])
+        self._end([run for run in self.runs.open() if run.place.inc != self.inc])
         if reply[3] == "2":  # the deadline of its drain is over
-            self._end(self.runs.going(), "recalled")
+            self._end(self.runs.open(), "recalled")
         self.fences.renewed(sent_s, config.lease_s)  # last: it may fail, and nothing else may wait for it
         return True
 
@@ -334,8 +339,8 @@ class Agent:
             store.run(store.commands.release(self.partition, some))
 
     def _end_cancelled(self, store: Store) -> None:
-        """Ends the runs whose tasks were cancelled, by the signal that the cancel names."""
-        runs = self.runs.going()
+        """Ends the runs whose tasks were cancelled, by the signal that the cancel names; or before they begin."""
+        runs = self.runs.open()
         if not runs:
             return
         with store.client.pipeline(transaction=False) as pipe:
@@ -343,19 +348,20 @@ class Agent:
                 pipe.hmget(store.keys.task(run.place.task), "attempt", "cancel")
             rows = pipe.execute()
         for run, (attempt, how) in zip(runs, rows, strict=True):
-            if (
-                attempt
-                and readable(attempt) == run.place.attempt
-                and how
-                and readable(how) not in ("after", run.ending)
-            ):
+            if not (attempt and readable(attempt) == run.place.attempt and how):
+                continue
+            if run.request is None:
+                run.unwanted = "cancelled"
+            elif readable(how) not in ("after", run.ending):
                 run.ending = signal if (signal := readable(how)) in Signals.__members__ else "SIGTERM"
                 self.end_run(run.request, run.ending)
 
     def _end(self, runs: list[Run], ending: str = "SIGKILL") -> None:
         """Kills runs without a word to anybody: their tasks are others', or soon will be."""
         for run in runs:
-            if not run.ending:
+            if run.request is None:
+                run.unwanted = "recalled"
+            elif not run.ending:
                 run.ending = ending
                 self.drop_run(run.request)
 

@@ -59,7 +59,7 @@ class NodeStep(bootsteps.StartStopStep):
         agent.drop_run = lambda request: drop_run(worker, request)
         agent.on_superseded = _exit
         signals.worker_shutting_down.connect(lambda **_: agent.leave(), weak=False)
-        _afterwards(worker.blueprint, agent.stop)
+        _afterwards(worker.blueprint, lambda: stop(worker.pool, agent))
 
     def include_if(self, worker: Any) -> bool:
         """Only for a node."""
@@ -108,6 +108,15 @@ def _afterwards(blueprint: Any, stop: Any) -> None:
             stop()
 
     blueprint.on_stopped = on_stopped
+
+
+def stop(pool: Any, agent: Agent) -> None:
+    """The worker's pool has ended, and with it what waited for a thread: it has not begun, and goes back."""
+    if not pool.uses_semaphore:
+        for run in agent.runs.going():
+            if not run.request.time_start:
+                agent.ended(run, "again")
+    agent.stop()
 
 
 def _exit() -> None:

@@ -7,6 +7,7 @@ event loop says when there is an answer to read. Whatever lies in an inbox, Cele
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from typing import Any
@@ -103,7 +104,9 @@ class Inbox(bootsteps.StartStopStep):
         try:
             self._connection = self.agent.another_store().client.connection_pool.get_connection()
             self._ask()
-            self._descriptor = self._connection._sock.fileno()
+            # a descriptor of our own: redis-py closes its socket by itself, and epoll would go on about a closed one
+            # that a child has inherited, by a number that is another's by then
+            self._descriptor = os.dup(self._connection._sock.fileno())
             self.consumer.hub.add_reader(self._descriptor, self._on_answer)
             self._timer = self.consumer.hub.call_repeatedly(LATE_S, self._look)
         except (RedisError, OSError) as error:
@@ -124,6 +127,7 @@ class Inbox(bootsteps.StartStopStep):
             self._timer.cancel()
         if self._descriptor >= 0:
             self.consumer.hub.remove_reader(self._descriptor)
+            os.close(self._descriptor)
         if self._connection is not None:
             self._connection.disconnect()
         self._connection, self._descriptor, self._timer = None, -1, None
@@ -171,7 +175,12 @@ class Inbox(bootsteps.StartStopStep):
         count = len(found)
         try:
             while found and not self.agent.leaving:
-                self._deliver(*found.popleft())
+                run, message = found.popleft()
+                if run.unwanted or run.place.inc != self.agent.inc:
+                    run.why = "it had not begun"
+                    self.agent.ended(run, run.unwanted or "recalled")
+                else:
+                    self._deliver(run, message)
         finally:
             for run, _ in found:
                 self.agent.ended(run, "again")  # the worker stops, and it has not begun
@@ -184,8 +193,9 @@ class Inbox(bootsteps.StartStopStep):
         quarantine(self.agent.store, self._key, f"the inbox cannot be read: {error}", b"")
         try:
             self.agent.store.client.delete(self._key)
-        except (RedisError, OSError) as trouble:
+        except ResponseError as trouble:
             log.warning("the inbox %s cannot be deleted: %s", self._key, trouble)
+            raise
 
     def _deliver(self, run: Run, message: bytes) -> None:
         """Hands a task to Celery as if its message had come from a queue.
@@ -218,7 +228,10 @@ class Inbox(bootsteps.StartStopStep):
             self._failed(run, error, message)
         except Exception as error:
             log.error("the message of task %s cannot be run: %r", place.task, error, exc_info=True)
-            self._failed(run, error, message)
+            if run.request is not None and run.request.time_start:  # it ran, in this very call: it is not its message
+                self.agent.ended(run, "failed")
+            else:
+                self._failed(run, error, message)
 
     def _strategy(self, name: Any) -> Any:
         """How Celery takes a task of that name, None if it knows none; a task may be younger than the worker."""
@@ -243,12 +256,12 @@ class Inbox(bootsteps.StartStopStep):
 def forgotten(consumer: Any, request: Any) -> bool:
     """Whether Celery has forgotten a request that has not begun, now that its consumer closes.
 
-    A pool that can flush has thrown away what waits there (but what a process was handed: see `keep_handed_over`); what
-    waits for its rate limit is thrown away in any case.
+    What has not come to the pool, because of its rate limit, is thrown away; and a pool of processes throws away what
+    waits there, but what a process was handed: see `keep_handed_over`. What waits for a thread will run.
     """
-    if getattr(consumer.pool, "flush", None):
-        return not _in_pool(_job(request))
-    return bool(consumer.task_buckets[request.task.name])
+    if request._apply_result is None:
+        return True
+    return bool(consumer.pool.uses_semaphore) and not _in_pool(_job(request))
 
 
 def keep_handed_over(pool: Any, runs: Runs) -> None:
@@ -258,8 +271,9 @@ def keep_handed_over(pool: Any, runs: Runs) -> None:
     process has said to have begun, but what is in a process' pipe by then runs all the same: it would run twice, and
     the process would wait half a minute for somebody to take its result.
     """
-    if not (celery_flush := getattr(pool, "flush", None)):
+    if not pool.uses_semaphore:
         return
+    celery_flush = pool.flush
 
     def flush() -> None:
         jobs = [job for run in runs.going() if _in_pool(job := _job(run.request)) and _lives(job._write_to)]

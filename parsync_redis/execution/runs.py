@@ -18,14 +18,17 @@ Key = tuple[str, str, int]  # task, attempt, slot
 class Run:
     """An attempt that this process has asked to start: at its place, and with Celery's request once there is one.
 
-    why: why it was lost or did not begin, if so. told: the server knows its outcome. left_s: since when it is known
-    that it has left something in its slots (monotonic seconds), and -1 once the operator was told.
+    unwanted: how it ends without beginning, if Celery has no request for it yet, cancelled or recalled: another thread
+    says so, and who would hand it to Celery reads it. why: why it was lost or did not begin, if so. told: the server
+    knows its outcome. left_s: since when it is known that it has left something in its slots (monotonic seconds), and
+    -1 once the operator was told.
     """
 
     place: Place
     request: Any = None
     outcome: str = ""
     ending: str = ""
+    unwanted: str = ""
     flaw: str = ""
     more_slots: frozenset[int] = frozenset()
     why: str = "the process that ran it was lost"
@@ -90,6 +93,11 @@ class Runs:
         """What is in the table now."""
         with self._lock:
             return set(self._runs)
+
+    def open(self) -> list[Run]:
+        """Runs that have not ended; those without a request have not begun."""
+        with self._lock:
+            return [run for run in self._runs.values() if not run.outcome]
 
     def going(self) -> list[Run]:
         """Runs that Celery has a request for and that have not ended."""

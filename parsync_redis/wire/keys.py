@@ -70,7 +70,7 @@ class Keys:
         return self.task_prefix + id
 
     def inbox(self, number: int, node: str) -> str:
-        """The list that the node's Celery worker consumes, a kombu queue of that name."""
+        """The list of the node's doorbells, which its agent reads."""
         return f"parsync:{{{self.cluster}:p{number}}}:inbox:{node}"
 
     def pattern(self, kind: str) -> str:

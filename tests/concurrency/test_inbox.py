@@ -1,5 +1,7 @@
 """The inbox of a node: it hears what rings, many at a time, and goes on hearing whatever happens to its connection."""
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -26,9 +28,11 @@ class Heard(Inbox):
     """An inbox that tells what it would hand to Celery; `leave_after` tasks the worker begins to shut down."""
 
     leave_after = SLOTS + 1
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
     def _deliver(self, run: Run, message: bytes) -> None:
         self.consumer.heard.append(run.place.task)
+        self.meanwhile()
         self.agent.leaving = len(self.consumer.heard) >= self.leave_after
 
 
@@ -170,3 +174,56 @@ def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_st
         node.consumer.hub.run_once()
     node.until(lambda: not node.waiting(), "nobody waits")
     assert node.inbox._connection is None
+
+
+def test_a_dead_connection_that_a_child_has_inherited_disturbs_nobody(node: Node) -> None:
+    """epoll goes on about a file that is open somewhere, under its old number, which is soon another file's."""
+    node.inbox.start(node.consumer)
+    node.until(node.waiting, "it waits in the server")
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        node.client.client_kill_filter(_id=node.waiting()[0]["id"])
+        node.until(node.waiting, "it waits in the server again")
+        turns = 0
+        for _ in range(5):
+            began_s = time.monotonic()
+            node.consumer.hub.run_once()
+            turns += time.monotonic() - began_s < 1e-3
+        assert turns < 5, "the loop turns without an end"
+        node.place("t0")
+        node.until(lambda: node.heard, "the doorbell")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_who_is_refused_does_not_keep_those_behind_it_from_its_slots(node: Node) -> None:
+    node.place("t0")
+    place = node.drive.place("t0", node.drive.record("t0")["attempt"])
+    node.drive.requeue(place)
+    node.drive.release(place)
+    node.drive.submit("t1")
+    node.drive.held("t1", node.drive.take()["t1"])
+    node.inbox._at_a_time = 2
+    node.inbox.start(node.consumer)
+    node.until(lambda: node.heard, "the second doorbell for one slot")
+    assert node.heard == ["t1"]
+
+
+@pytest.mark.parametrize("unwanted", ["cancelled", "recalled"])
+def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(node: Node, unwanted: str) -> None:
+    node.place("t0", "t1")
+    node.inbox._at_a_time = 2
+    if unwanted == "cancelled":
+        node.inbox.meanwhile = lambda: (node.drive.run(node.store.commands.cancel("t1")),
+                                        node.agent._end_cancelled(node.store))  # fmt: skip
+    else:
+        node.inbox.meanwhile = lambda: node.agent._end(node.agent.runs.open(), "recalled")
+    node.inbox.start(node.consumer)
+    node.until(lambda: [run for run in node.agent.runs._runs.values() if run.outcome], "one that ended")
+    assert node.heard == ["t0"]
+    ended = [(run.place.task, run.outcome) for run in node.agent.runs._runs.values() if run.outcome]
+    assert ended == [("t1", unwanted)]

@@ -18,7 +18,8 @@ def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not() -> None
     requests = {name: SimpleNamespace(time_start=None, _apply_result=ref(job)) for name, job in jobs.items()}
     for slot, (name, request) in enumerate(requests.items()):
         assert runs.enter(Run(Place(name, "1@1", 0, "n1", slot, 1, 0), request=request))
-    pool = SimpleNamespace(flush=lambda: [job.discard() for job in jobs.values()])  # as Celery's: what has not begun
+    pool = SimpleNamespace(uses_semaphore=True)
+    pool.flush = lambda: [job.discard() for job in jobs.values()]  # as Celery's: what has not begun
     keep_handed_over(pool, runs)
     pool.flush()
     consumer = SimpleNamespace(pool=pool)
