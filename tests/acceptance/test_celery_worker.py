@@ -175,6 +175,26 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: R
     assert rig.redis.llen(inbox) == 0
 
 
+@pytest.mark.parametrize("how", ["cut", "terminated"])
+def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
+    """Its node has more slots than threads. Cut off, it runs on; shut down, what has not begun goes to another."""
+    worker(how, pool="threads", concurrency=1, slots=3, labels={"kind": how}, score=2.0)
+    results = [rig.tasks.gated.apply_async((f"{how}{i}",), **on(how)) for i in range(3)]
+    rig.until(lambda: {rig.status(r).state for r in results} == {"running"}, "one runs and two wait for the thread")
+    if how == "cut":
+        for connection in blocked(rig):
+            rig.redis.client_kill_filter(_id=connection["id"])
+        rig.until(lambda: "Connection to broker lost" in rig.lines(how), "it was noticed")
+    else:
+        worker("heir", slots=1, labels={"kind": how})
+        rig.stack.processes[how].send(signal.SIGTERM)
+        rig.until(lambda: rig.node(how).state == "leaving", "it shuts down")
+    rig.open()
+    assert {result.get(timeout=GET_S) for result in results} == {f"{how}{i}" for i in range(3)}
+    assert {rig.until_state(result, "succeeded").starts for result in results} == {1}
+    assert {rig.counts("end")[f"{how}{i}"] for i in range(3)} == {1}
+
+
 def blocked(rig: Rig) -> list[Any]:
     """The connections that wait for something to come into a list."""
     return [client for client in rig.redis.client_list() if client["cmd"] in ("brpop", "blmpop")]
