@@ -59,24 +59,27 @@ def run_phases(
 
 
 def carry_out(runs: Sequence[Run], seeds: Sequence[int], jobs: int, tell: Progress) -> list[list[Found]]:
-    """What each run found with each seed; `jobs` processes at a time, by default one a core."""
-    work = [(run, seed, number) for number, run in enumerate(runs) for seed in seeds]
+    """What each run found with each seed; `jobs` processes at a time, by default one a core.
+
+    All runs have the same seeds: what is compared has the same nodes, with the same scores, and the same arrivals.
+    """
+    work = [(run, seed) for run in runs for seed in seeds]
     jobs = min(jobs or os.cpu_count() or 1, len(work))
     if jobs == 1:
         found = []
-        for at, (run, seed, number) in enumerate(work):
-            found.append(_work(run, seed, number, partial(_share_of, tell, at, len(work))))
+        for at, (run, seed) in enumerate(work):
+            found.append(_work(run, seed, partial(_share_of, tell, at, len(work))))
     else:
         found = _side_by_side(work, jobs, tell)
     return [found[at : at + len(seeds)] for at in range(0, len(found), len(seeds))]
 
 
-def _side_by_side(work: Sequence[tuple[Run, int, int]], jobs: int, tell: Progress) -> list[Found]:
+def _side_by_side(work: Sequence[tuple[Run, int]], jobs: int, tell: Progress) -> list[Found]:
     context = multiprocessing.get_context("spawn")
     shares = context.Array("d", len(work))
     with ProcessPoolExecutor(jobs, context, _share, (shares,)) as pool:
         futures: list[Future[Found]] = [
-            pool.submit(_work_and_tell, run, seed, number, at) for at, (run, seed, number) in enumerate(work)
+            pool.submit(_work_and_tell, run, seed, at) for at, (run, seed) in enumerate(work)
         ]
         left = set(futures)
         try:
@@ -98,21 +101,21 @@ def _share(shares: Any) -> None:
     _done = shares
 
 
-def _work_and_tell(run: Run, seed: int, number: int, at: int) -> Found:
+def _work_and_tell(run: Run, seed: int, at: int) -> Found:
     def tell(done: float) -> None:
         _done[at] = done
 
-    found = _work(run, seed, number, tell)
+    found = _work(run, seed, tell)
     tell(1.0)
     return found
 
 
-def _work(run: Run, seed: int, number: int, progress: Progress) -> Found:
+def _work(run: Run, seed: int, progress: Progress) -> Found:
     """One run, without the collection of cycles: it makes none, and to look through 100,000 tasks is dear."""
     enabled, begun_s = gc.isenabled(), time.process_time()
     gc.disable()
     try:
-        found = run.work(run.parameters, np.random.SeedSequence([seed, number]), progress, *run.args)
+        found = run.work(run.parameters, np.random.SeedSequence(seed), progress, *run.args)
         found.cpu_s = time.process_time() - begun_s
         return found
     finally:

@@ -3,9 +3,12 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from parsync_redis.simulate import simulation
+from parsync_redis.simulate.cluster import SimCluster
 from parsync_redis.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
 from parsync_redis.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega
 from parsync_redis.simulate.report import write_report
@@ -115,3 +118,29 @@ def test_an_experiment_leaves_its_result_its_plots_and_a_document_of_all(trace: 
 def test_every_plot_can_be_drawn(name: str, trace: Path, tmp_path: Path) -> None:
     files = draw(seen(name, trace).result, tmp_path, name)
     assert all(path.stat().st_size > 1000 for path in files)
+
+
+@pytest.mark.parametrize("name", ["strategies", "statesync", "omega", "trace"])
+def test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals(
+    name: str, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters: list[tuple[dict[str, float], list[float]]] = []
+
+    class Seen(SimCluster):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            clusters.append((self.score, []))
+
+        def submit(self, group: int, id: str, at_s: float) -> None:
+            super().submit(group, id, at_s)
+            clusters[-1][1].append(at_s)
+
+    monkeypatch.setattr(simulation, "SimCluster", Seen)
+    monkeypatch.setattr(omega, "SimCluster", Seen)
+    run(name, trace)
+    (scores, arrivals), *others = clusters
+    assert len(set(scores.values())) > 1
+    assert len(set(arrivals)) > 1
+    assert others
+    for other in others:
+        assert other == (scores, arrivals)

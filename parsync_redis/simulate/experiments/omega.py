@@ -86,8 +86,8 @@ class _Cell:
     """The cell, its schedulers, and the events ahead: (time, number, scheduler), None where a job arrives."""
 
     def __init__(self, parameters: Parameters, dice: np.random.SeedSequence, coarse: bool, whole: bool) -> None:
-        jobs, nodes, *own = (np.random.default_rng(seed) for seed in dice.spawn(2 + parameters.schedulers))
-        self.parameters, self.rng, self.coarse, self.whole = parameters, jobs, coarse, whole
+        jobs, runs, nodes, *own = (np.random.default_rng(seed) for seed in dice.spawn(3 + parameters.schedulers))
+        self.jobs_rng, self.runs_rng, self.coarse, self.whole = jobs, runs, coarse, whole
         self.cluster = SimCluster(parameters, 1, nodes)
         self.members = [_Member(make_core(f"s{i}", parameters, seed)) for i, seed in enumerate(own)]
         self._ahead: list[tuple[float, int, _Member | None]] = []
@@ -106,7 +106,7 @@ class _Cell:
             self.cluster.finish_until(now_s)
             if member is None:
                 self._arrive(now_s)
-                self._at(now_s + float(self.rng.exponential(1 / jobs_per_s)), None)
+                self._at(now_s + float(self.jobs_rng.exponential(1 / jobs_per_s)), None)
                 progress(now_s / length_s)
             else:
                 self._commit(member, now_s)
@@ -179,7 +179,7 @@ class _Cell:
         for (p, claim), held in zip(claims, held_back, strict=True):
             verdict = refused if held else cluster.commit(p, [claim], now_s)[0]
             if verdict.won:
-                cluster.start(0, claim, now_s, float(self.rng.exponential(RUNS_S)))
+                cluster.start(0, claim, now_s, float(self.runs_rng.exponential(RUNS_S)))
                 self._placed += 1
             verdicts.append(verdict)
         return verdicts
