@@ -2,7 +2,7 @@
 -- KEYS: meta pending later taken placed verdicts dead task: task*
 -- ARGV: count channel retention_s max_starts (id attempt node slot inc why how)*
 --   how: '' for a lease that is lost; 'unstarted' puts back only what is placed and has not started; 'recalled' does not
---   count the start: its run was ended by order, or did not begin. KEYS[8] is the prefix of records: which left `dead`, only that knows.
+--   count the start: ended by order, or not begun. KEYS[8] is the prefix of records: which left `dead`, only that knows.
 -- RETURNS: a word a task: pending, dead (started as often as it may), cancelled (as was asked for), none
 -- ERRORS: PSARGS
 -- INVARIANT: the task goes back before its slot is freed, and is fenced by that: pending cannot start or finish. The record
