@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 EXPERIMENTS: Final = {
     "strategies": "Experiment 1 (figure 4): latency-first, quality-first, adaptive; two groups, three phases.",
     "statesync": "Experiment 2: the strategies against StateSync, over five phases of load.",
-    "conflicts": "The formula of conflicts of schedulers that pick at random.",
+    "conflicts": "The formula of conflicts of schedulers that pick at random; some cases, or one of your own numbers.",
     "staleness": "How old the views are, what is read when, and how many bytes.",
     "extra-slots": "Figure 2: slots to spare that keep the delay unchanged, over R, G, V, P and A.",
-    "omega": "Omega's transactions: fine or coarse conflicts, incremental or all-or-nothing, 1 to 32 schedulers.",
+    "omega": "Omega's transactions: fine or coarse, incremental or all-or-nothing, 1 to 32 schedulers; no --scale.",
 }
 
 app = typer.Typer(no_args_is_help=True, help="The paper's experiments with our own schedulers, in virtual time.")

@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from .. import __version__
 from ..errors import InvalidInput
 from .claims import Check
 from .experiments import EXPERIMENTS
-from .parameters import Parameters
+from .parameters import OF_ALL, Parameters, flag_of
 from .plots import new_figure, save
 from .runs import carry_out, merge, merge_with_interval, tidy
 from .simulation import Progress
@@ -35,6 +35,9 @@ def run_experiment(
     if not 1 <= repeat <= 1000:
         raise InvalidInput(f"--repeat {repeat} is not valid: it must be a whole number from 1 to 1000")
     experiment = EXPERIMENTS[name]
+    check_used(name, given)
+    if "scale" not in experiment.USES:
+        given = {**given, "scale": 1.0}
     parameters = Parameters(**{**experiment.DEFAULTS, **given})
     runs = experiment.runs(parameters, sorted(given))
     begun_s = time.monotonic()
@@ -52,6 +55,15 @@ def run_experiment(
     every = [one for of_run in found for one in of_run]
     wall_s = max(time.monotonic() - begun_s, 1e-9)
     return Outcome(result, checks, sum(one.placements for one in every), wall_s, sum(one.cpu_s for one in every))
+
+
+def check_used(name: str, given: Iterable[str]) -> None:
+    """Raises InvalidInput for a parameter that means nothing to an experiment; scale and seed may always be given."""
+    uses = EXPERIMENTS[name].USES
+    if unused := [flag_of(one) for one in given if one not in uses | OF_ALL]:
+        meant = ", ".join(flag_of(field.name) for field in fields(Parameters) if field.name in uses - {"trace"})
+        have = "has" if len(unused) == 1 else "have"
+        raise InvalidInput(f"{', '.join(unused)} {have} no meaning for {name}: it takes {meant}")
 
 
 def write_result(outcome: Outcome, folder: Path, plots: bool = True) -> list[Path]:

@@ -1,8 +1,8 @@
 """The parameters of a simulation, checked: the paper's names, and what they are at a scale."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -14,6 +14,13 @@ NODE_SLOTS: Final = 10
 
 PAPER_SHARPNESS: Final = 0.7
 """How sharply the dice prefer good slots, where the paper's results are held against ours; see docs/decisions/0018."""
+
+OF_ALL: Final = frozenset({"scale", "seed"})
+OF_SIMULATION: Final = OF_ALL | {
+    "schedulers", "partitions", "gap_s", "slots", "rate", "duration_s", "score_mean", "score_variance", "strategy",
+    "sync", "tau_s", "ema", "amplifier", "sharpness", "length",
+}  # fmt: skip
+"""What every experiment takes, and what a run of the whole simulation (simulation.py) does."""
 
 
 class SimStrategy(StrEnum):
@@ -107,6 +114,10 @@ class Parameters:
         """The same with some other values, checked."""
         return replace(self, **changes)
 
+    def only(self, names: Container[str]) -> dict[str, Any]:
+        """The values of these parameters, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}
+
     @property
     def scaled_slots(self) -> int:
         """The slots that are simulated."""
@@ -142,6 +153,11 @@ class Group:
 
     name: str
     schedulers: int
+
+
+def flag_of(name: str) -> str:
+    """The option of the command line that sets a parameter."""
+    return "--" + name.removesuffix("_s").replace("_", "-")
 
 
 def check_groups(parameters: Parameters, groups: Iterable[Group]) -> None:

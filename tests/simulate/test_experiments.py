@@ -18,7 +18,7 @@ SMALL = {
     "statesync": {"scale": 0.01, "length": 0.004, "schedulers": 5},
     "conflicts": {"scale": 0.01},
     "staleness": {"scale": 0.005, "schedulers": 4, "partitions": 8},
-    "extra-slots": {"scale": 0.04, "schedulers": 4, "duration_s": 1.0},
+    "extra-slots": {"scale": 0.04, "schedulers": 4},
     "omega": {"length": 0.1},
     "trace": {"scale": 0.01, "length": 0.05, "schedulers": 5},
 }
@@ -144,3 +144,15 @@ def test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals(
     assert others
     for other in others:
         assert other == (scores, arrivals)
+
+
+def test_an_experiment_has_the_cases_that_were_asked_for(trace: Path) -> None:
+    few = run_experiment("staleness", {"partitions": 8, "scale": 0.005}, jobs=1).result["summary"]
+    assert list(few) == ["N=1", "N=2", "N=4", "StateSync"], "as many schedulers as partitions at most"
+    given = {"schedulers": 4, "slots": 4000, "rate": 4000.0, "amplifier": 2.0, "scale": 0.1}
+    (name,) = run_experiment("conflicts", given, jobs=1).result["summary"]
+    assert name == "N=4 K=100 S=400", "K = A R G / N, at the scale"
+    given = {"schedulers": 16, "partitions": 16, "length": 0.02, "rate": 600.0, "slots": 9000, "duration_s": 2.0}
+    summary = run_experiment("omega", given, jobs=1).result["summary"]
+    assert {name.rpartition("=")[2] for name in summary} == {"16"}
+    assert summary["fine, incremental, N=16"]["jobs"]["mean"] > 40, "ten times as many as by default"

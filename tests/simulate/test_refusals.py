@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from parsync_redis.cli import app
 from parsync_redis.errors import InvalidInput
 from parsync_redis.simulate.trace import read_trace
-from parsync_redis.simulate.whatif import Prediction, choose
 
 HEAD = "task_create_time, task_end_time, job_id, task_id,number_of_instances, status\n"
 
@@ -46,6 +45,21 @@ def refused(*words: str) -> str:
 )
 def test_a_bad_parameter_is_named_with_what_would_be_right(words: list[str], said: str) -> None:
     assert said in refused("simulate", "strategies", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["conflicts", "--sharpness", "2"], "--sharpness has no meaning for conflicts: it takes --schedulers, --part"),
+        (["omega", "--gap", "1", "--amplifier", "2"], "--gap, --amplifier have no meaning for omega: it takes --sched"),
+        (["extra-slots", "--slots", "100"], "--slots has no meaning for extra-slots: it takes --schedulers"),
+        (["staleness", "--length", "2"], "--length has no meaning for staleness"),
+        (["omega", "--schedulers", "33"], "--schedulers 33 is more than --partitions 32"),
+        (["conflicts", "--schedulers", "2", "--slots", "5000"], "--slots 5000 are too few: a scheduler claims 10000"),
+    ],
+)
+def test_an_option_that_means_nothing_to_an_experiment_is_refused(words: list[str], said: str) -> None:
+    assert said in refused("simulate", *words)
 
 
 @pytest.mark.parametrize(
@@ -94,56 +108,3 @@ def test_the_result_is_written_and_printed_alike(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refused(*words, "--no-plots", "--out", str(tmp_path / "file"))
     assert "no results in" in refused("simulate", "report", str(tmp_path / "none"), str(tmp_path / "x.md"))
-
-
-# -- whatif --------------------------------------------------------------------------------------------------------
-
-
-def test_whatif_shows_alternatives_and_marks_the_one_to_choose() -> None:
-    words = ["whatif", "--schedulers", "2", "--partitions", "4", "--gap", "0.1", "--rate", "200", "--duration", "0.5"]
-    result = CliRunner().invoke(app, [*words, "--jobs", "1", "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    names = [one["name"] for one in found["alternatives"]]
-    assert names == ["as given", "latency", "quality", "half the schedulers", "twice the schedulers", "half the gap",
-                     "twice the gap"]  # fmt: skip
-    assert found["choose"] in names
-    given = found["alternatives"][0]
-    assert given["keeps_up"]
-    assert given["staleness_mean_s"] == pytest.approx(0.05, rel=0.05)
-    assert given["reads_per_s"] == 2 * 4 / 0.1
-    assert given["oldest_s"] <= 0.1 + 0.05 + 1e-6
-    table = CliRunner().invoke(app, [*words, "--jobs", "1"], env={"COLUMNS": "250"}).stdout
-    assert f"* {found['choose']}" in table
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--rate", "0"], "--rate 0 is not valid"),
-        (
-            ["--rate", "1000", "--duration", "10", "--slots", "5000"],
-            "keep 10,000 slots busy; --slots 5,000 are too few",
-        ),
-        (["--decisions", "0"], "--decisions 0 is not valid"),
-        (["--schedulers", "9"], "--schedulers 9 is more than --partitions 8"),
-        (["--partitions", "-3"], "--partitions -3 is not valid"),
-    ],
-)
-def test_whatif_refuses_what_cannot_be(words: list[str], said: str) -> None:
-    assert said in refused("whatif", *words)
-
-
-def prediction(name: str, p99_s: float, score: float, calls: float, keeps_up: bool = True) -> Prediction:
-    return Prediction(name, 1, 1, 0.5, "latency", keeps_up, p99_s / 2, p99_s, 0.0, score, 0.25, 0.5, 1.0, 1.0, calls)
-
-
-def test_the_choice_keeps_up_then_is_fast_then_good_then_cheap() -> None:
-    slow, fast = prediction("slow", 1.0, 11.0, 1), prediction("fast", 0.1, 9.0, 50)
-    behind = prediction("behind", 0.05, 12.0, 1, keeps_up=False)
-    assert choose([slow, fast, behind])[0] is fast
-    better = prediction("better", 0.14, 9.5, 90)
-    assert choose([slow, fast, better])[0] is better
-    cheaper = prediction("cheaper", 0.12, 9.51, 10)
-    assert choose([fast, better, cheaper])[0] is cheaper
-    assert "none keeps up" in choose([behind])[1]

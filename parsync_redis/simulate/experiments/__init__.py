@@ -10,12 +10,18 @@ from . import conflicts, extra_slots, omega, staleness, statesync, strategies, t
 
 
 class Experiment(Protocol):
-    """What a module of this package has. DEFAULTS: the parameters in which it differs from `Parameters`."""
+    """What a module of this package has.
+
+    DEFAULTS: the parameters in which it differs from `Parameters`. USES: those that mean something to it.
+    """
 
     TITLE: str
 
     @property
     def DEFAULTS(self) -> Mapping[str, Any]: ...  # noqa: D102, N802
+
+    @property
+    def USES(self) -> frozenset[str]: ...  # noqa: D102, N802
 
     def runs(self, parameters: Parameters, given: Sequence[str]) -> list[Run]:
         """The runs; `given` names the parameters that the user chose."""

@@ -2,6 +2,7 @@
 
     E[conflicts] = N K - S + S (1 - K / S)^N
 
+By default in some cases; with parameters given in that case, with K = A R G / N, what a scheduler can claim in a gap.
 All slots have the same score here, so that the dice of the core are even.
 """
 
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ...errors import InvalidInput
 from ...model.task import Strategy
 from ...scheduler.core import Core
 from ...store.commands import Took
@@ -17,13 +19,14 @@ from ..claims import Check, near
 from ..cluster import SimCluster
 from ..memory.queue import Queue
 from ..modes import whole_state
-from ..parameters import Parameters
+from ..parameters import OF_ALL, Parameters
 from ..plots import bars, finish_axes
 from ..runs import Found, Run
 from ..simulation import Progress
 
 TITLE = "Conflicts of schedulers that pick at random, against the formula"
 DEFAULTS: Final[Mapping[str, Any]] = {"score_variance": 0.0}
+USES: Final = OF_ALL | {"schedulers", "partitions", "gap_s", "slots", "rate", "amplifier"}
 CASES: Final = ((1, 1000, 4000), (2, 1000, 4000), (10, 100, 4000), (20, 1000, 40_000), (20, 1000, 24_000),
                 (80, 250, 40_000))  # fmt: skip
 """N, K and S at scale 1; at others, K and S are so many times smaller (K at least 10)."""
@@ -39,13 +42,27 @@ def expected(n: int, k: int, idle: int) -> float:
 
 def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
     """A run a case."""
+    cases, partitions = list(CASES), PARTITIONS
+    if set(given) - OF_ALL:
+        cases, partitions = [own_case(parameters)], parameters.partitions
     found = []
-    for n, k, idle in CASES:
-        scale = max(parameters.scale, 10 / k)
-        case = round(n), round(k * scale), round(idle * scale)
-        fitted = parameters.with_(schedulers=1, partitions=PARTITIONS, slots=case[2], scale=1.0, score_variance=0)
+    for n, k, idle in cases:
+        scale = min(1.0, max(parameters.scale, 10 / k))
+        case = n, round(k * scale), round(idle * scale)
+        fitted = parameters.with_(schedulers=1, partitions=partitions, slots=case[2], scale=1.0)
         found.append(Run(f"N={n} K={case[1]} S={case[2]}", play, fitted, case))
     return found
+
+
+def own_case(parameters: Parameters) -> tuple[int, int, int]:
+    """N, K and S of the parameters, at scale 1; raises InvalidInput if there are too few slots for one scheduler."""
+    k = max(1, round(parameters.amplifier * parameters.rate * parameters.gap_s / parameters.schedulers))
+    if k > parameters.slots:
+        raise InvalidInput(
+            f"--slots {parameters.slots} are too few: a scheduler claims {k} of them at once (--amplifier * --rate * "
+            "--gap / --schedulers), each another one"
+        )
+    return parameters.schedulers, k, parameters.slots
 
 
 def play(

@@ -14,14 +14,19 @@ import numpy as np
 from ..claims import Check, above, below, near
 from ..cluster import SimCluster
 from ..modes import make_core
-from ..parameters import NODE_SLOTS, Parameters, SimStrategy, Sync
+from ..parameters import NODE_SLOTS, OF_ALL, Parameters, SimStrategy, Sync
 from ..plots import line
 from ..runs import Found, Run
 from ..simulation import Progress
 from .conflicts import play_round
 
 TITLE = "Extra slots that keep the delay unchanged (the paper's figure 2)"
-DEFAULTS: Final[Mapping[str, Any]] = {"amplifier": 2.0, "strategy": SimStrategy.QUALITY, "sync": Sync.STATE}
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "amplifier": 2.0, "strategy": SimStrategy.QUALITY, "sync": Sync.STATE, "slots": 10**7,
+}  # fmt: skip
+USES: Final = OF_ALL | {
+    "schedulers", "partitions", "gap_s", "rate", "score_mean", "score_variance", "amplifier", "sharpness",
+}  # fmt: skip
 SWEEPS: Final[Mapping[str, Sequence[float]]] = {
     "rate": (20_000, 40_000, 80_000, 160_000), "gap_s": (0.25, 0.5, 1.0, 2.0), "score_variance": (0, 1, 2, 4, 8),
     "partitions": (5, 10, 20, 40), "amplifier": (2, 3, 4, 8),

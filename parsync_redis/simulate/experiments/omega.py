@@ -4,7 +4,7 @@ A job is some tasks that one scheduler decides in one go: it reads the whole sta
 and commits. *fine*: a claim is lost if its slot is taken; *coarse*: if anything changed on its node since the reading.
 *incremental*: what is won stays, the rest is tried again; *all-or-nothing*: one lost claim loses the job's all. The
 jobs are dealt to the schedulers by turns; the load is such that one scheduler alone is busy for nine tenths of its
-time.
+time. The cell is a small one, and the same at every scale.
 """
 
 import heapq
@@ -22,33 +22,37 @@ from ...store.commands import Judged, Took
 from ..claims import Check, above, between
 from ..cluster import SimCluster
 from ..modes import make_core
-from ..parameters import Parameters, SimStrategy, Sync
+from ..parameters import OF_SIMULATION, Parameters, SimStrategy, Sync
 from ..plots import finish_axes, line
 from ..runs import Found, Run
 from ..simulation import Progress
 
 TITLE = "Omega: conflicts and busyness of 1 to 32 schedulers"
-DEFAULTS: Final[Mapping[str, Any]] = {"strategy": SimStrategy.QUALITY, "sync": Sync.STATE, "schedulers": 1}
 MEMBERS: Final = (1, 2, 4, 8, 16, 32)
 MODES: Final = (("fine", "incremental"), ("fine", "all-or-nothing"), ("coarse", "incremental"),
                 ("coarse", "all-or-nothing"))  # fmt: skip
 JOB_TASKS: Final = 10
 JOB_S, TASK_S = 0.1, 0.005
 BUSY_ALONE: Final = 0.9
-UTILISATION: Final = 0.7
+RATE: Final = JOB_TASKS * BUSY_ALONE / (JOB_S + JOB_TASKS * TASK_S)
 RUNS_S: Final = 30.0
+UTILISATION: Final = 0.7
 LENGTH_S: Final = 120.0
 WARM_S: Final = 45.0
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "strategy": SimStrategy.QUALITY, "sync": Sync.STATE, "schedulers": 1, "partitions": max(MEMBERS), "rate": RATE,
+    "duration_s": RUNS_S, "slots": round(RATE * RUNS_S / UTILISATION),
+}  # fmt: skip
+USES: Final = OF_SIMULATION - {"scale", "gap_s", "amplifier", "sync"}
 
 
 def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
     """A run a mode and number of schedulers."""
-    members = [parameters.schedulers] if "schedulers" in given else MEMBERS
-    jobs_per_s = BUSY_ALONE / (JOB_S + JOB_TASKS * TASK_S)
-    slots = round(jobs_per_s * JOB_TASKS * RUNS_S / UTILISATION)
-    cell = parameters.with_(partitions=max(members), slots=slots, scale=1.0, duration_s=RUNS_S)
+    members = [n for n in MEMBERS if n <= parameters.partitions]
+    if "schedulers" in given:
+        members = [parameters.schedulers]
     return [
-        Run(f"{detect}, {commit}, N={n}", play, cell.with_(schedulers=n), (detect, commit, jobs_per_s))
+        Run(f"{detect}, {commit}, N={n}", play, parameters.with_(schedulers=n), (detect, commit))
         for detect, commit in MODES for n in members
     ]  # fmt: skip
 
@@ -73,12 +77,11 @@ class _Member:
 
 
 def play(
-    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, detect: str, commit: str,
-    jobs_per_s: float,
+    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, detect: str, commit: str
 ) -> Found:  # fmt: skip
     """One cell for two minutes, of which 45 s are to settle."""
     return _Cell(parameters, dice, detect == "coarse", commit == "all-or-nothing").run(
-        jobs_per_s, LENGTH_S * parameters.length, WARM_S * parameters.length, progress
+        LENGTH_S * parameters.length, WARM_S * parameters.length, progress
     )
 
 
@@ -87,13 +90,14 @@ class _Cell:
 
     def __init__(self, parameters: Parameters, dice: np.random.SeedSequence, coarse: bool, whole: bool) -> None:
         jobs, runs, nodes, *own = (np.random.default_rng(seed) for seed in dice.spawn(3 + parameters.schedulers))
-        self.jobs_rng, self.runs_rng, self.coarse, self.whole = jobs, runs, coarse, whole
+        self.parameters, self.coarse, self.whole = parameters, coarse, whole
+        self.jobs_rng, self.runs_rng = jobs, runs
         self.cluster = SimCluster(parameters, 1, nodes)
         self.members = [_Member(make_core(f"s{i}", parameters, seed)) for i, seed in enumerate(own)]
         self._ahead: list[tuple[float, int, _Member | None]] = []
         self._number = self._jobs = self._placed = 0
 
-    def run(self, jobs_per_s: float, length_s: float, warm_s: float, progress: Progress) -> Found:
+    def run(self, length_s: float, warm_s: float, progress: Progress) -> Found:
         """Busyness and conflicts of what began after the warm-up."""
         self._at(0.0, None)
         warm = False
@@ -106,7 +110,7 @@ class _Cell:
             self.cluster.finish_until(now_s)
             if member is None:
                 self._arrive(now_s)
-                self._at(now_s + float(self.jobs_rng.exponential(1 / jobs_per_s)), None)
+                self._at(now_s + float(self.jobs_rng.exponential(JOB_TASKS / self.parameters.rate)), None)
                 progress(now_s / length_s)
             else:
                 self._commit(member, now_s)
@@ -179,7 +183,7 @@ class _Cell:
         for (p, claim), held in zip(claims, held_back, strict=True):
             verdict = refused if held else cluster.commit(p, [claim], now_s)[0]
             if verdict.won:
-                cluster.start(0, claim, now_s, float(self.runs_rng.exponential(RUNS_S)))
+                cluster.start(0, claim, now_s, float(self.runs_rng.exponential(self.parameters.duration_s)))
                 self._placed += 1
             verdicts.append(verdict)
         return verdicts

@@ -6,14 +6,15 @@ from typing import Any, Final
 import numpy as np
 
 from ..claims import Check, below, near
-from ..parameters import Group, Parameters, Sync
+from ..parameters import OF_SIMULATION, Group, Parameters, Sync
 from ..plots import finish_axes, line
 from ..runs import Found, Run
 from ..simulation import Progress, Simulation
 from ..workload import Poisson
 
 TITLE = "Staleness: mean G/2, range G(n-1)/2n to G(n+1)/2n with n rounds a gap"
-DEFAULTS: Final[Mapping[str, Any]] = {}
+DEFAULTS: Final[Mapping[str, Any]] = {"schedulers": 1}
+USES: Final = OF_SIMULATION - {"length"}
 MEMBERS: Final = (1, 2, 4, 10, 20)
 GAPS: Final = 8
 LOAD: Final = 0.5
@@ -26,7 +27,7 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
         members = [parameters.schedulers]
     found = [Run(f"N={n}", play, parameters.with_(schedulers=n)) for n in members]
     if "sync" not in given:
-        found.append(Run("StateSync", play, parameters.with_(sync=Sync.STATE)))
+        found.append(Run("StateSync", play, parameters.with_(schedulers=max(members), sync=Sync.STATE)))
     return found
 
 

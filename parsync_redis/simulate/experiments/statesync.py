@@ -9,12 +9,13 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ..claims import Check, above, mean_over, near, slope, total
-from ..parameters import Group, Parameters, Phase, SimStrategy, Sync
+from ..parameters import OF_SIMULATION, Group, Parameters, Phase, SimStrategy, Sync
 from ..plots import COLOURS, finish_axes, line
 from ..runs import Run, run_phases
 
 TITLE = "ParSync with three strategies against StateSync (the paper's experiment 2)"
 DEFAULTS: Final[Mapping[str, Any]] = {}
+USES: Final = OF_SIMULATION
 LOADS: Final = (0.5, 0.8, 0.95, 0.8, 0.5)
 GROUP: Final = "all"
 ORDER: Final = ("latency", "adaptive", "quality", "statesync")

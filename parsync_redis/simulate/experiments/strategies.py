@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..claims import Check, below, between, first_at, mean_over, near, slope, total
-from ..parameters import Group, Parameters, Phase, SimStrategy, check_groups
+from ..parameters import OF_SIMULATION, Group, Parameters, Phase, SimStrategy, check_groups
 from ..plots import COLOURS, finish_axes, line
 from ..runs import Run, run_phases
 
 TITLE = "Strategies: latency-first, quality-first and adaptive (the paper's figure 4)"
 DEFAULTS: Final[Mapping[str, Any]] = {"schedulers": 10, "partitions": 10, "rate": 36_800.0, "amplifier": 1.02}
+USES: Final = OF_SIMULATION
 PART: Final = 0.75
 SHARE_A: Final = 0.6
 WARM_S: Final = 10.0

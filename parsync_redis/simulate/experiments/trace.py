@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import InvalidInput
 from ...placement.strategy import Floats
 from ..claims import Check, above, below, total
-from ..parameters import NODE_SLOTS, Group, Parameters, Phase, SimStrategy
+from ..parameters import NODE_SLOTS, OF_SIMULATION, Group, Parameters, Phase, SimStrategy
 from ..plots import COLOURS, finish_axes, line
 from ..runs import Found, Run
 from ..simulation import Progress, Simulation
@@ -24,6 +24,7 @@ from ..workload import Arrival, Listed
 
 TITLE = "A real trace, replayed"
 DEFAULTS: Final[Mapping[str, Any]] = {}
+USES: Final = OF_SIMULATION - {"duration_s"} | {"trace", "load"}
 GROUP: Final = "all"
 LENGTH_S: Final = 60.0
 CUT: Final = 0.1
