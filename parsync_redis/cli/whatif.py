@@ -81,7 +81,7 @@ def _print(result: dict[str, Any], given: dict[str, Any]) -> None:
         ],
         "",
     )  # fmt: skip
-    print(f"\nchoose: {result['choose']} ({result['why']})")
+    print(f"\nchoose: {result['choose'] or 'none'} ({result['why']})")
     print("delays have a wait for a tick in them (GAP / N), which a scheduler that is told of tasks does not wait for")
 
 

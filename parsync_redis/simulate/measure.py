@@ -16,8 +16,9 @@ METRICS: Final = (
     "waiting", "staleness_mean_s", "staleness_min_s", "staleness_max_s", "oldest_s",
 )  # fmt: skip
 """utilisation: share of all slots that the group's tasks hold; delay: submit to commit, by the second of the commit;
-conflict_fraction: of the claims; score_mean: of the slots that were placed on; staleness: of a scheduler's view, its
-mean over partitions; oldest: the oldest copy of a partition. None where there is nothing to take a mean of."""
+placed, claims: how many, in a phase all of it; conflict_fraction: of the claims; score_mean: of the slots that were
+placed on; waiting: tasks in the queue, the mean over the ticks; staleness: of a scheduler's view, its mean over
+partitions; oldest: the oldest copy of a partition. None where there is nothing to take a mean of."""
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class _Second:
     claims: int = 0
     lost: int = 0
     held: list[int] = field(default_factory=list)
-    waiting: int = 0
+    waiting: list[int] = field(default_factory=list)
     ages: list[tuple[float, float, float, float]] = field(default_factory=list)
 
 
@@ -57,7 +58,7 @@ class Measure:
         for group, count in enumerate(held):
             second = self._at(group, now_s)
             second.held.append(count)
-            second.waiting = waiting[group]
+            second.waiting.append(waiting[group])
 
     def see_views(self, now_s: float, schedulers: "Sequence[SimScheduler]") -> None:
         """How old the schedulers' copies are."""
@@ -82,7 +83,7 @@ class Measure:
         }
 
     def summary(self, phases: Sequence[Phase]) -> dict[str, dict[str, dict[str, float | None]]]:
-        """{phase: {group: {metric: its mean over the phase}}}; shares and quantiles are those of the whole phase."""
+        """{phase: {group: {metric: its mean over the phase}}}; counts, shares and quantiles are of the whole phase."""
         found: dict[str, dict[str, dict[str, float | None]]] = {}
         begin_s = 0.0
         for phase in phases:
@@ -115,7 +116,7 @@ class Measure:
             "placed": len(delays), "claims": second.claims,
             "conflict_fraction": second.lost / second.claims if second.claims else None,
             "score_mean": second.scores / len(delays) if len(delays) else None,
-            "waiting": second.waiting,
+            "waiting": float(np.mean(second.waiting)) if second.waiting else None,
             "staleness_mean_s": float(ages[:, 0].mean()) if ages is not None else None,
             "staleness_min_s": float(ages[:, 1].min()) if ages is not None else None,
             "staleness_max_s": float(ages[:, 2].max()) if ages is not None else None,
@@ -128,9 +129,9 @@ def _merge(seconds: Sequence[_Second]) -> _Second:
     for second in seconds:
         merged.delays += second.delays
         merged.held += second.held
+        merged.waiting += second.waiting
         merged.ages += second.ages
         merged.scores += second.scores
         merged.claims += second.claims
         merged.lost += second.lost
-        merged.waiting = second.waiting
     return merged
