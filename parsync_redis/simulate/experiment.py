@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,11 @@ def run_experiment(
         run.name: merge_with_interval([one.summary for one in of_run]) for run, of_run in zip(runs, found, strict=True)
     }
     checks = experiment.checks(parameters, series, summary)
+    used = {run.name: run.parameters.only(experiment.USES) if run.used is None else dict(run.used) for run in runs}
     result = {
-        "experiment": name, "title": experiment.TITLE, "version": __version__, "parameters": asdict(parameters),
-        "seed": parameters.seed, "repeat": repeat, "series": series, "summary": summary,
+        "experiment": name, "title": experiment.TITLE, "version": __version__, "given": sorted(given),
+        "parameters": _asked(parameters, given, list(used.values())), "runs": used, "seed": parameters.seed,
+        "repeat": repeat, "series": series, "summary": summary,
         "claims": [_tidied(check.as_dict()) for check in checks],
     }  # fmt: skip
     every = [one for of_run in found for one in of_run]
@@ -64,6 +66,14 @@ def check_used(name: str, given: Iterable[str]) -> None:
         meant = ", ".join(flag_of(field.name) for field in fields(Parameters) if field.name in uses - {"trace"})
         have = "has" if len(unused) == 1 else "have"
         raise InvalidInput(f"{', '.join(unused)} {have} no meaning for {name}: it takes {meant}")
+
+
+def _asked(parameters: Parameters, given: Container[str], used: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was given, and of the others what is the same in all runs; each run's own are under `runs`."""
+    return {
+        name: value for name, value in asdict(parameters).items()
+        if name in given or all(name in run and run[name] == value for run in used)
+    }  # fmt: skip
 
 
 def write_result(outcome: Outcome, folder: Path, plots: bool = True) -> list[Path]:
@@ -87,7 +97,8 @@ def draw(result: Mapping[str, Any], folder: Path, name: str) -> list[Path]:
     """The plot of a result."""
     figure = new_figure()
     experiment = EXPERIMENTS[result["experiment"]]
-    experiment.draw(figure, Parameters(**result["parameters"]), result["series"], result["summary"])
+    parameters = Parameters(**{**experiment.DEFAULTS, **result["parameters"]})
+    experiment.draw(figure, parameters, result["series"], result["summary"])
     return save(figure, experiment.TITLE, folder, name)
 
 

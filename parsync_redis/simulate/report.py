@@ -9,6 +9,7 @@ from typing import Any, Final
 from ..errors import InvalidInput
 from .experiment import rows_of
 from .experiments import EXPERIMENTS
+from .parameters import flag_of
 
 HEAD: Final = """# Reproduction: the paper's results by our own schedulers
 
@@ -17,7 +18,8 @@ virtual time against the store in memory, which the property tests hold to the L
 and what was chosen, is in [decisions/0018](decisions/0018-simulator.md). Figures of the paper: Feng et al., "Scaling
 Large Production Clusters with Partitioned Synchronization", USENIX ATC 2021, from the authors' own article, reviews
 that quote it, and read off its plots. All claims of an experiment are of the same parameters; one that does not hold
-stays here, with the reason that was found.
+stays here, with the reason that was found. Parameters are those that the runs used, several where they differ; slots
+and rate are divided by 1 / scale.
 """
 
 NOTES: Final[Mapping[str, str]] = {
@@ -63,13 +65,7 @@ def write_report(results: Path, document: Path) -> list[str]:
 
 
 def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
-    parameters = result["parameters"]
-    command = f"`parsync simulate {name}{' FILE' if name == 'trace' else ''} --scale {parameters['scale']:g} --seed " \
-              f"{result['seed']}`"  # fmt: skip
-    said = ("schedulers", "partitions", "gap_s", "slots", "rate", "duration_s", "score_variance", "amplifier",
-            "sharpness")  # fmt: skip
-    values = ", ".join(f"{key} {parameters[key]:g}" for key in said)
-    lines = [f"## {name}", "", f"{result['title']}. {command}; at scale 1: {values}."]
+    lines = [f"## {name}", "", f"{result['title']}. `{_command(name, result)}`", "", f"Runs: {_used(result['runs'])}."]
     if name in NOTES:
         lines += ["", NOTES[name]]
     if plot:
@@ -78,6 +74,24 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
     if rows:
         lines += ["", _table(("claim", "paper", "ours", "tolerance", "holds"), rows)]
     return "\n".join(lines)
+
+
+def _command(name: str, result: Mapping[str, Any]) -> str:
+    """What gives this result again."""
+    options = [f" {flag_of(one)} {_shown(result['parameters'][one])}" for one in result["given"] if one != "trace"]
+    repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
+    return f"parsync simulate {name}{' FILE' if name == 'trace' else ''}{''.join(options)}{repeat}"
+
+
+def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """The parameters of all runs; of one that differs, each value."""
+    names = list(dict.fromkeys(name for run in runs.values() for name in run if name not in ("trace", "seed")))
+    values = {name: list(dict.fromkeys(_shown(run[name]) for run in runs.values() if name in run)) for name in names}
+    return "; ".join(f"{name} {', '.join(some)}" for name, some in values.items())
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, (str, int)) else f"{value:g}"
 
 
 def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -32,12 +32,16 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: `work(parameters, seed, progress, *args)` in a process of its own; its result goes under `name`."""
+    """One run: `work(parameters, seed, progress, *args)` in a process of its own; its result goes under `name`.
+
+    used: what it uses, for result.json, where that is not what the parameters say.
+    """
 
     name: str
     work: Callable[..., Found]
     parameters: Parameters
     args: tuple[Any, ...] = ()
+    used: Mapping[str, Any] | None = None
 
 
 def run_phases(

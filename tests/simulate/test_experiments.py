@@ -11,6 +11,7 @@ from parsync_redis.simulate import simulation
 from parsync_redis.simulate.cluster import SimCluster
 from parsync_redis.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
 from parsync_redis.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega
+from parsync_redis.simulate.parameters import SimStrategy
 from parsync_redis.simulate.report import write_report
 
 SMALL = {
@@ -67,6 +68,7 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(name: str,
     result = json.loads(first)
     assert result["experiment"] == name
     assert result["parameters"]["seed"] == result["seed"] == 1
+    assert result["runs"].keys() == result["series"].keys()
     assert {"series", "summary", "version", "repeat"} <= result.keys()
     for claim in result["claims"]:
         assert {"id", "claim", "paper", "ours", "tolerance", "holds"} <= claim.keys()
@@ -111,6 +113,9 @@ def test_an_experiment_leaves_its_result_its_plots_and_a_document_of_all(trace: 
     assert write_report(tmp_path, tmp_path / "docs" / "all.md") == ["staleness"]
     text = (tmp_path / "docs" / "all.md").read_text()
     assert "| N=4: mean staleness, s | 0.25 | 0.25 |" in text
+    assert "`parsync simulate staleness --partitions 8 --scale 0.005 --schedulers 4`" in text
+    assert "Runs: schedulers 4; partitions 8; gap_s 0.5; slots 200000; " in text
+    assert "; sync parsync, state; " in text
     assert (tmp_path / "docs" / "all" / "staleness.png").exists()
 
 
@@ -156,3 +161,24 @@ def test_an_experiment_has_the_cases_that_were_asked_for(trace: Path) -> None:
     summary = run_experiment("omega", given, jobs=1).result["summary"]
     assert {name.rpartition("=")[2] for name in summary} == {"16"}
     assert summary["fine, incremental, N=16"]["jobs"]["mean"] > 40, "ten times as many as by default"
+
+
+def test_a_result_says_what_each_run_used_and_not_what_none_did(trace: Path) -> None:
+    def used(name: str, key: str) -> list[object]:
+        return [run_[key] for run_ in seen(name, trace).result["runs"].values()]
+
+    assert used("strategies", "strategy") == ["latency", "quality", "adaptive"]
+    assert "strategy" not in seen("strategies", trace).result["parameters"]
+    one = run("strategies", trace, strategy=SimStrategy.ADAPTIVE).result
+    assert one["parameters"]["strategy"] == "adaptive"
+    assert used("statesync", "sync") == ["parsync", "parsync", "parsync", "state"]
+    assert used("conflicts", "schedulers") == [1, 2, 10, 20, 20, 80]
+    assert used("conflicts", "claims") == [10, 10, 10, 10, 10, 10]
+    assert "rate" not in seen("conflicts", trace).result["parameters"]
+    assert used("staleness", "schedulers") == [4, 4]
+    assert used("extra-slots", "amplifier") == [2, 8]
+    assert set(used("omega", "slots")) == {2571}
+    assert set(used("omega", "scale")) == {1.0}
+    assert set(used("trace", "slots")) < set(range(5000, 200_000)), "fitted to the trace's load"
+    assert "slots" not in seen("trace", trace).result["parameters"]
+    assert "duration_s" not in seen("trace", trace).result["runs"]["latency"]

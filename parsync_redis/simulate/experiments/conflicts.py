@@ -50,7 +50,8 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
         scale = min(1.0, max(parameters.scale, 10 / k))
         case = n, round(k * scale), round(idle * scale)
         fitted = parameters.with_(schedulers=1, partitions=partitions, slots=case[2], scale=1.0)
-        found.append(Run(f"N={n} K={case[1]} S={case[2]}", play, fitted, case))
+        used = {**fitted.only(OF_ALL | {"partitions", "slots"}), "schedulers": n, "claims": case[1]}
+        found.append(Run(f"N={n} K={case[1]} S={case[2]}", play, fitted, case, used))
     return found
 
 

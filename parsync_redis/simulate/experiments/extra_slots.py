@@ -41,7 +41,7 @@ MOST: Final = 8.0
 def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
     """A run a point of a sweep; points that are the same are run once for each sweep that has them."""
     return [
-        Run(f"{name}={value:g}", seek, parameters, (name, float(value)))
+        Run(f"{name}={value:g}", seek, parameters, (name, float(value)), {**parameters.only(USES), name: value})
         for name, values in SWEEPS.items() for value in values
     ]  # fmt: skip
 

@@ -22,7 +22,7 @@ from ...store.commands import Judged, Took
 from ..claims import Check, above, between
 from ..cluster import SimCluster
 from ..modes import make_core
-from ..parameters import OF_SIMULATION, Parameters, SimStrategy, Sync
+from ..parameters import OF_ALL, OF_SIMULATION, Parameters, SimStrategy, Sync
 from ..plots import finish_axes, line
 from ..runs import Found, Run
 from ..simulation import Progress
@@ -51,9 +51,11 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
     members = [n for n in MEMBERS if n <= parameters.partitions]
     if "schedulers" in given:
         members = [parameters.schedulers]
+    cells = [parameters.with_(schedulers=n) for n in members]
     return [
-        Run(f"{detect}, {commit}, N={n}", play, parameters.with_(schedulers=n), (detect, commit))
-        for detect, commit in MODES for n in members
+        Run(f"{detect}, {commit}, N={cell.schedulers}", play, cell, (detect, commit),
+            {**cell.only(USES | OF_ALL), "detect": detect, "commit": commit})
+        for detect, commit in MODES for cell in cells
     ]  # fmt: skip
 
 
