@@ -134,7 +134,7 @@ def test_a_node_that_was_paused_past_its_lease_registers_again_and_its_stale_run
         os.kill(pid, signal.SIGSTOP)
     rig.until(lambda: rig.node("paused").state == "down", "the keeper gave the node up")
     rig.until_state(result, "pending", "taken")
-    for pid in pids:
+    for pid in reversed(pids):  # the run first: it was killed by its guard, and is there until the worker takes note
         os.kill(pid, signal.SIGCONT)
     rig.until(lambda: rig.node("paused").state == "up", "it is up again")
     assert rig.node("paused").inc > before
@@ -178,17 +178,18 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: R
 @pytest.mark.parametrize("how", ["cut", "terminated"])
 def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
     """Its node has more slots than threads. Cut off, it runs on; shut down, what has not begun goes to another."""
-    worker(how, pool="threads", concurrency=1, slots=3, labels={"kind": how}, score=2.0)
-    results = [rig.tasks.gated.apply_async((f"{how}{i}",), **on(how)) for i in range(3)]
+    node = f"thread-{how}"
+    worker(node, pool="threads", concurrency=1, slots=3, labels={"kind": node}, score=2.0)
+    results = [rig.tasks.gated.apply_async((f"{how}{i}",), **on(node)) for i in range(3)]
     rig.until(lambda: {rig.status(r).state for r in results} == {"running"}, "one runs and two wait for the thread")
     if how == "cut":
         for connection in blocked(rig):
             rig.redis.client_kill_filter(_id=connection["id"])
-        rig.until(lambda: "Connection to broker lost" in rig.lines(how), "it was noticed")
+        rig.until(lambda: "Connection to broker lost" in rig.lines(node), "it was noticed")
     else:
-        worker("heir", slots=1, labels={"kind": how})
-        rig.stack.processes[how].send(signal.SIGTERM)
-        rig.until(lambda: rig.node(how).state == "leaving", "it shuts down")
+        worker("heir", slots=1, labels={"kind": node})
+        rig.stack.processes[node].send(signal.SIGTERM)
+        rig.until(lambda: rig.node(node).state == "leaving", "it shuts down")
     rig.open()
     assert {result.get(timeout=GET_S) for result in results} == {f"{how}{i}" for i in range(3)}
     assert {rig.until_state(result, "succeeded").starts for result in results} == {1}
