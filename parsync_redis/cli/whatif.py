@@ -58,11 +58,11 @@ def whatif(
 
 
 def enough_slots(given: dict[str, Any]) -> int:
-    """As many slots as the rate keeps 80 % busy, and some for each partition."""
-    from ..simulate.parameters import NODE_SLOTS
+    """As many slots as the rate keeps 80 % busy, and some for each partition; never more than there may be."""
+    from ..simulate.parameters import MOST_SLOTS, NODE_SLOTS
 
-    busy = max(0.0, min(float(given["rate"]) * float(given["duration_s"]), 1e7))
-    return max(round(busy / 0.8), NODE_SLOTS * int(given["partitions"]))
+    wanted = float(given["rate"]) * float(given["duration_s"]) / 0.8
+    return max(round(max(0.0, min(wanted, MOST_SLOTS))), NODE_SLOTS * int(given["partitions"]))
 
 
 def _print(result: dict[str, Any], given: dict[str, Any]) -> None:

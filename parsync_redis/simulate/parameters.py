@@ -12,6 +12,11 @@ from ..placement.strategy import EMA_WEIGHT
 NODE_SLOTS: Final = 10
 """Slots of a simulated node; they have one score."""
 
+MOST_SLOTS: Final = 10**7
+MOST_SCHEDULERS: Final = 1000
+LEAST_GAP_S: Final = 0.001
+MOST_GAP_S: Final = 3600.0
+
 PAPER_SHARPNESS: Final = 0.7
 """How sharply the dice prefer good slots, where the paper's results are held against ours; see docs/decisions/0018."""
 
@@ -83,10 +88,10 @@ class Parameters:
             if not (math.isfinite(value) and low <= value <= high):
                 raise InvalidInput(f"{name} {value:g} is not valid: it must be {right}")
 
-        check("--schedulers", self.schedulers, 1, 1000, "a whole number from 1 to 1000")
+        check("--schedulers", self.schedulers, 1, MOST_SCHEDULERS, "a whole number from 1 to 1000")
         check("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
-        check("--gap", self.gap_s, 0.001, 3600, "a number of seconds from 0.001 to 3600")
-        check("--slots", self.slots, 1, 10**7, "a whole number from 1 to 10,000,000")
+        check("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
+        check("--slots", self.slots, 1, MOST_SLOTS, "a whole number from 1 to 10,000,000")
         check("--rate", self.rate, 1e-3, 10**7, "more than 0 and at most 10,000,000 tasks a second")
         check("--duration", self.duration_s, 0.001, 10**6, "a number of seconds from 0.001 to 1,000,000")
         check("--score-mean", self.score_mean, -1e9, 1e9, "a number")

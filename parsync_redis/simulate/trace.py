@@ -47,9 +47,11 @@ def _opened(path: Path) -> TextIO:
 
 def _rows(lines: Iterable[list[str]], path: Path) -> Iterable[Row]:
     head = [" ".join(name.split()) for name in next(iter(lines), [])]
+    if not any(head):
+        raise InvalidInput(f"trace {path} is empty: its first line must name the columns {', '.join(COLUMNS.values())}")
     if missing := [name for name in COLUMNS.values() if name not in head]:
         raise InvalidInput(
-            f"trace {path} has no column {', '.join(missing)}; it has {', '.join(head[:12]) or 'none'}; needed are "
+            f"trace {path} has no column {', '.join(missing)}; it has {', '.join(head[:12])}; needed are "
             f"{', '.join(COLUMNS.values())}"
         )
     create, end, instances = (head.index(name) for name in COLUMNS.values())

@@ -12,13 +12,27 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..placement.strategy import SHARPNESS
-from .parameters import NODE_SLOTS, Group, Parameters, Phase, SimStrategy
+from .parameters import (
+    LEAST_GAP_S,
+    MOST_GAP_S,
+    MOST_SCHEDULERS,
+    MOST_SLOTS,
+    NODE_SLOTS,
+    Group,
+    Parameters,
+    Phase,
+    SimStrategy,
+)
 from .runs import Found, Run, carry_out, tidy
 from .simulation import Progress, Simulation
 from .workload import Poisson
 
 MOST_RATE: Final = 2000.0
-"""Tasks a second that are simulated at most; a larger cluster is scaled down."""
+SCALED_SLOTS: Final = 100_000
+"""Tasks a second and slots that are simulated at most; a larger cluster is scaled down."""
+
+MOST_WORK_S: Final = 600.0
+"""What takes longer than about this on one core is refused."""
 
 GAPS: Final = 24
 LEAST_S: Final = 4.0
@@ -71,10 +85,11 @@ def predict(
     busy = base.rate * base.duration_s
     if busy > base.slots:
         raise InvalidInput(
-            f"--rate {base.rate:g} tasks a second of --duration {base.duration_s:g} s keep {busy:,.0f} slots busy; "
-            f"--slots {base.slots:,} are too few"
+            f"--rate {base.rate:g} tasks a second of --duration {base.duration_s:g} s keep {busy:,.0f} slots busy, "
+            f"more than the {base.slots:,} of --slots, which may be {MOST_SLOTS:,} at most"
         )
     runs = [Run(name, play, _sized(one, decisions), (decisions,)) for name, one in _alternatives(base).items()]
+    _check_work([run.parameters for run in runs])
     found = carry_out(runs, [seed], jobs, tell)
     return [_prediction(run, one[0], decisions) for run, one in zip(runs, found, strict=True)]
 
@@ -102,18 +117,41 @@ def _alternatives(base: Parameters) -> dict[str, Parameters]:
             found[f"{strategy}"] = base.with_(strategy=strategy)
     if base.schedulers > 1:
         found["half the schedulers"] = base.with_(schedulers=base.schedulers // 2)
-    if 2 * base.schedulers <= base.partitions:
+    if 2 * base.schedulers <= min(base.partitions, MOST_SCHEDULERS):
         found["twice the schedulers"] = base.with_(schedulers=2 * base.schedulers)
-    found["half the gap"] = base.with_(gap_s=base.gap_s / 2)
-    found["twice the gap"] = base.with_(gap_s=base.gap_s * 2)
+    if base.gap_s / 2 >= LEAST_GAP_S:
+        found["half the gap"] = base.with_(gap_s=base.gap_s / 2)
+    if base.gap_s * 2 <= MOST_GAP_S:
+        found["twice the gap"] = base.with_(gap_s=base.gap_s * 2)
     return found
 
 
 def _sized(one: Parameters, decisions: float) -> Parameters:
     """At the scale to simulate it, with K as the amplifier says it."""
     least = one.partitions * NODE_SLOTS / one.slots
-    scale = min(1.0, max(MOST_RATE / one.rate, least))
+    scale = min(1.0, max(min(MOST_RATE / one.rate, SCALED_SLOTS / one.slots), least))
     return one.with_(scale=scale, amplifier=min(1000.0, max(0.01, decisions * one.schedulers / one.rate)))
+
+
+def _check_work(sized: Sequence[Parameters]) -> None:
+    """Raises InvalidInput if it would take too long to simulate them."""
+    schedulers_s, tasks_s = (sum(parts) for parts in zip(*map(_work_s, sized), strict=True))
+    work_s = schedulers_s + tasks_s
+    if work_s > MOST_WORK_S:
+        fewer = "fewer --schedulers or --partitions, or a longer --gap"
+        cure = fewer if schedulers_s > tasks_s else "a lower --rate or a shorter --gap"
+        raise InvalidInput(
+            f"to simulate this would take about {work_s / 60:,.0f} minutes, and {MOST_WORK_S / 60:g} are the most: "
+            f"take {cure}"
+        )
+
+
+def _work_s(one: Parameters) -> tuple[float, float]:
+    """About how many seconds a core takes for what schedulers read, and for the tasks; as measured, not played on."""
+    length_s, rate = _length_s(one), one.scaled(one.rate)
+    ticks = length_s / one.tick_s
+    ticks_s = ticks * (6e-6 * (one.schedulers + one.partitions) + 8e-8 * one.schedulers * one.partitions)
+    return ticks_s + 2e-6 * one.scaled_slots * (1 + one.schedulers), 8e-5 * rate * (length_s + one.duration_s)
 
 
 def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, decisions: float) -> Found:

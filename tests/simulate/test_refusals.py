@@ -65,7 +65,8 @@ def test_an_option_that_means_nothing_to_an_experiment_is_refused(words: list[st
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "has no column task_create_time"),
+        ("", "is empty: its first line must name the columns task_create_time, task_end_time, number_of_instances"),
+        ("\n1,2,3\n", "is empty: its first line must name the columns"),
         ("a,b,c\n1,2,3\n", "has no column task_create_time, task_end_time, number_of_instances; it has a, b, c"),
         (HEAD, "is empty: no row has a time of creation"),
         (HEAD + "9,3,1,1,5,Failed\n", "is empty"),

@@ -10,7 +10,7 @@ from parsync_redis.cli import app
 from parsync_redis.placement.strategy import SHARPNESS
 from parsync_redis.simulate.measure import Measure
 from parsync_redis.simulate.parameters import Parameters, Phase, SimStrategy
-from parsync_redis.simulate.whatif import Prediction, _sized, as_result, choose, play
+from parsync_redis.simulate.whatif import Prediction, _alternatives, _sized, as_result, choose, play
 
 from .test_refusals import refused
 
@@ -37,10 +37,12 @@ def test_whatif_shows_alternatives_and_marks_the_one_to_choose() -> None:
     ("words", "said"),
     [
         (["--rate", "0"], "--rate 0 is not valid"),
-        (
-            ["--rate", "1000", "--duration", "10", "--slots", "5000"],
-            "keep 10,000 slots busy; --slots 5,000 are too few",
-        ),
+        (["--rate", "1000", "--duration", "10", "--slots", "5000"], "keep 10,000 slots busy, more than the 5,000 of"),
+        (["--rate", "1e7"], "keep 50,000,000 slots busy, more than the 10,000,000 of --slots, which may be 10,000,000"),
+        (["--rate", "inf"], "--rate inf is not valid"),
+        (["--rate", "nan"], "--rate nan is not valid"),
+        (["--schedulers", "1000", "--partitions", "1000", "--gap", "0.001"], "take fewer --schedulers or --partitions"),
+        (["--gap", "3600"], "minutes, and 10 are the most: take a lower --rate or a shorter --gap"),
         (["--decisions", "0"], "--decisions 0 is not valid"),
         (["--schedulers", "9"], "--schedulers 9 is more than --partitions 8"),
         (["--partitions", "-3"], "--partitions -3 is not valid"),
@@ -48,6 +50,22 @@ def test_whatif_shows_alternatives_and_marks_the_one_to_choose() -> None:
 )
 def test_whatif_refuses_what_cannot_be(words: list[str], said: str) -> None:
     assert said in refused("whatif", *words)
+
+
+def test_alternatives_are_within_what_may_be_given() -> None:
+    least = _alternatives(Parameters(schedulers=1, partitions=1, gap_s=0.001))
+    assert "twice the gap" in least
+    assert "half the gap" not in least
+    most = _alternatives(Parameters(schedulers=600, partitions=1300, gap_s=3600, scale=1.0))
+    assert "half the gap" in most
+    assert not {"twice the gap", "twice the schedulers"} & most.keys()
+
+
+def test_a_large_cluster_is_scaled_down() -> None:
+    large = _sized(Parameters(rate=50.0, duration_s=10_000, slots=1_000_000, scale=1.0), 1000.0)
+    assert large.scaled_slots == 100_000
+    busy = _sized(Parameters(rate=40_000.0, slots=250_000, scale=1.0), 1000.0)
+    assert busy.scaled(busy.rate) == pytest.approx(2000.0)
 
 
 def prediction(name: str, p99_s: float, score: float, calls: float, keeps_up: bool = True) -> Prediction:
