@@ -53,6 +53,7 @@ chaos: $(STAMP) ## a stack of real processes under random faults, and its histor
 EXPERIMENTS := strategies statesync conflicts staleness extra-slots omega
 
 reproduce: $(STAMP) ## the paper's experiments in virtual time, and docs/reproduction.md (TRACE=batch_task.csv.gz)
+	@rm -rf build/reproduction
 	@for name in $(EXPERIMENTS); do \
 	  $(BIN)/parsync simulate $$name --scale 0.1 --out build/reproduction/$$name $(ARGS) || exit; \
 	done

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
+
+NOT_MEASURED: Final = "not measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +27,49 @@ class Check:
         return found
 
 
-def near(id: str, claim: str, paper: float, ours: float | None, within: float, why: str = "") -> Check:
-    """Ours is the paper's value, give or take `within`."""
+def near(
+    id: str, claim: str, paper: float, ours: float | None, within: float, if_less: str = "", if_more: str = ""
+) -> Check:  # fmt: skip
+    """Ours is the paper's value, give or take `within`; the reasons are those for less and for more."""
     holds = ours is not None and abs(ours - paper) <= within + 1e-9
-    return Check(id, claim, f"{paper:g}", ours, f"+-{within:g}", holds, why)
+    why = if_less if ours is not None and ours < paper else if_more
+    return _check(id, claim, f"{paper:g}", ours, f"+-{within:g}", holds, why)
 
 
-def between(id: str, claim: str, low: float, high: float, ours: float | None, why: str = "") -> Check:
-    """Ours is in the paper's range."""
-    return Check(id, claim, f"{low:g} to {high:g}", ours, "in it", ours is not None and low <= ours <= high, why)
+def between(id: str, claim: str, low: float, high: float, ours: float | None, if_less: str = "") -> Check:
+    """Ours is in the paper's range; `if_less` is the reason if it is below it."""
+    holds = ours is not None and low <= ours <= high
+    return _check(id, claim, f"{low:g} to {high:g}", ours, "in it", holds, if_less if (ours or low) < low else "")
 
 
 def below(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> Check:
     """Ours is at most the limit."""
-    return Check(id, claim, paper, ours, f"at most {limit:g}", ours is not None and ours <= limit, why)
+    return _check(id, claim, paper, ours, f"at most {limit:g}", ours is not None and ours <= limit, why)
 
 
 def above(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> Check:
     """Ours is at least the limit."""
-    return Check(id, claim, paper, ours, f"at least {limit:g}", ours is not None and ours >= limit, why)
+    return _check(id, claim, paper, ours, f"at least {limit:g}", ours is not None and ours >= limit, why)
+
+
+def _check(id: str, claim: str, paper: str, ours: float | None, tolerance: str, holds: bool, why: str) -> Check:
+    return Check(id, claim, paper, ours, tolerance, holds, NOT_MEASURED if ours is None else why)
+
+
+def ratio(one: float | None, other: float | None) -> float | None:
+    """One over the other; None where one of them was not measured, or nothing is to be divided by."""
+    return None if one is None or not other else one / other
+
+
+def difference(one: float | None, other: float | None) -> float | None:
+    """One less the other; None where one of them was not measured."""
+    return None if one is None or other is None else one - other
+
+
+def most(values: Sequence[float | None]) -> float | None:
+    """The largest; None where one was not measured, or there is none."""
+    measured = [value for value in values if value is not None]
+    return max(measured) if measured and len(measured) == len(values) else None
 
 
 Table = Mapping[str, Sequence[float | None]]

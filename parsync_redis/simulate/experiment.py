@@ -3,18 +3,20 @@
 import json
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .. import __version__
 from ..errors import InvalidInput
 from .claims import Check
-from .experiments import EXPERIMENTS
+from .experiments import EXPERIMENTS, Experiment
 from .parameters import OF_ALL, Parameters, flag_of
 from .plots import new_figure, save
-from .runs import carry_out, merge, merge_with_interval, tidy
+from .runs import Run, carry_out, merge, merge_with_interval, tidy
 from .simulation import Progress
+
+OTHERS: Final = "no reason was sought: other parameters, or another scale, than in docs/reproduction.md"
 
 
 @dataclass(slots=True)
@@ -47,6 +49,8 @@ def run_experiment(
         run.name: merge_with_interval([one.summary for one in of_run]) for run, of_run in zip(runs, found, strict=True)
     }
     checks = experiment.checks(parameters, series, summary)
+    if _others(experiment, parameters, runs):
+        checks = [replace(check, why=OTHERS) if check.why and check.ours is not None else check for check in checks]
     used = {run.name: run.parameters.only(experiment.USES) if run.used is None else dict(run.used) for run in runs}
     result = {
         "experiment": name, "title": experiment.TITLE, "version": __version__, "given": sorted(given),
@@ -66,6 +70,13 @@ def check_used(name: str, given: Iterable[str]) -> None:
         meant = ", ".join(flag_of(field.name) for field in fields(Parameters) if field.name in uses - {"trace"})
         have = "has" if len(unused) == 1 else "have"
         raise InvalidInput(f"{', '.join(unused)} {have} no meaning for {name}: it takes {meant}")
+
+
+def _others(experiment: Experiment, parameters: Parameters, runs: Sequence[Run]) -> bool:
+    """Whether parameters differ from those of which the reasons were found; to choose a run of them changes none."""
+    free = {"seed", "trace"} | ({"strategy"} if all(run.name == run.parameters.strategy for run in runs) else set())
+    usual = {**{field.name: field.default for field in fields(Parameters)}, **experiment.DEFAULTS}
+    return any(value != usual[name] for name, value in parameters.only(experiment.USES - free).items())
 
 
 def _asked(parameters: Parameters, given: Container[str], used: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.simulate import simulation
+from parsync_redis.simulate import experiment, simulation
 from parsync_redis.simulate.cluster import SimCluster
 from parsync_redis.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
 from parsync_redis.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega
-from parsync_redis.simulate.parameters import SimStrategy
+from parsync_redis.simulate.parameters import SimStrategy, Sync
 from parsync_redis.simulate.report import write_report
+from parsync_redis.simulate.runs import Found
 
 SMALL = {
     "strategies": {"scale": 0.01, "length": 0.03},
@@ -182,3 +183,32 @@ def test_a_result_says_what_each_run_used_and_not_what_none_did(trace: Path) -> 
     assert set(used("trace", "slots")) < set(range(5000, 200_000)), "fitted to the trace's load"
     assert "slots" not in seen("trace", trace).result["parameters"]
     assert "duration_s" not in seen("trace", trace).result["runs"]["latency"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({}, True), ({"seed": 5}, True), ({"strategy": SimStrategy.QUALITY}, True), ({"sharpness": 1.0}, False),
+     ({"scale": 0.02}, False), ({"sync": Sync.STATE}, False)],
+)  # fmt: skip
+def test_a_reason_is_given_for_the_parameters_that_it_was_found_for(
+    more: dict[str, Any], said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = {metric: [1.0] * 97 for metric in (*PLACED, "placed")}
+
+    found = Found({"A": table, "B": table}, {"p": {"A": {"conflict_fraction": 0.0}}})
+    monkeypatch.setattr(experiment, "carry_out", lambda runs, *rest: [[found] for _ in runs])
+    why = {check.id: check.why for check in run_experiment("strategies", more).checks if not check.holds}
+    assert why["quality.score1"].startswith("dice that lose as few" if said else "no reason was sought")
+    assert why["quality.partB"] == "", "what has no reason gets none"
+
+
+@pytest.mark.parametrize("name", ["strategies", "trace"])
+def test_with_nothing_measured_no_claim_holds(name: str, monkeypatch: pytest.MonkeyPatch, trace: Path) -> None:
+    table = {metric: [None] * 97 for metric in (*PLACED, "placed")}
+    none = dict.fromkeys(("conflict_fraction", "delay_mean_s", "score_mean"))
+    nothing = Found({"A": table, "B": table}, {"all": {"A": none, "B": none, "all": none}})
+    monkeypatch.setattr(experiment, "carry_out", lambda runs, *rest: [[nothing] for _ in runs])
+    given = {"trace": str(trace)} if name == "trace" else {}
+    checks = run_experiment(name, given).checks
+    assert len(checks) > 2
+    assert {(check.holds, check.why) for check in checks} == {(False, "not measured")}

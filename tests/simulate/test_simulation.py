@@ -6,7 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.scheduler.core import partitioned
-from parsync_redis.simulate.claims import above, below, between, first_at, mean_over, near, slope
+from parsync_redis.simulate.claims import (
+    Check,
+    above,
+    below,
+    between,
+    difference,
+    first_at,
+    mean_over,
+    most,
+    near,
+    ratio,
+    slope,
+)
 from parsync_redis.simulate.experiments.conflicts import expected
 from parsync_redis.simulate.modes import all_the_same, whole_state
 from parsync_redis.simulate.parameters import Group, Parameters, SimStrategy, Sync
@@ -107,7 +119,22 @@ def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
     assert below("i", "c", "p", 1.0, 1.0).holds
     assert not above("i", "c", "p", 1.0, 0.9).holds
     assert "why" not in near("i", "c", 1.0, 1.0, 0.1, "because").as_dict()
-    assert near("i", "c", 1.0, 2.0, 0.1, "because").as_dict()["why"] == "because"
+    assert near("i", "c", 1.0, 2.0, 0.1, "less", "more").as_dict()["why"] == "more"
+    assert near("i", "c", 1.0, 0.2, 0.1, "less", "more").as_dict()["why"] == "less"
+    assert between("i", "c", 1.0, 2.0, 0.5, "less").why == "less"
+    assert between("i", "c", 1.0, 2.0, 2.5, "less").why == "", "a reason for less is none for more"
+
+
+@pytest.mark.parametrize("check", [
+    near("i", "c", 1.0, None, 9.0, "because"), between("i", "c", 0.0, 9.0, None), below("i", "c", "p", 9.0, None),
+    above("i", "c", "p", 0.0, None), below("i", "c", "p", 1.0, ratio(0.0, 0.0)),
+    below("i", "c", "p", 1.0, ratio(None, 1.0)),
+    above("i", "c", "p", 0.0, difference(1.0, None)), below("i", "c", "p", 1.0, most([0.0, None])),
+    below("i", "c", "p", 1.0, most([])),
+])  # fmt: skip
+def test_what_was_not_measured_does_not_hold(check: Check) -> None:
+    assert not check.holds
+    assert check.as_dict()["why"] == "not measured"
 
 
 def test_means_slopes_and_first_times_skip_what_is_not_there() -> None:

@@ -19,7 +19,7 @@ from ...model.claim import Claim, Verdict, Word
 from ...model.task import Taken
 from ...scheduler.core import Core, Plan
 from ...store.commands import Judged, Took
-from ..claims import Check, above, between
+from ..claims import Check, above, between, difference, ratio
 from ..cluster import SimCluster
 from ..modes import make_core
 from ..parameters import OF_ALL, OF_SIMULATION, Parameters, SimStrategy, Sync
@@ -119,7 +119,7 @@ class _Cell:
         measured_s = length_s - warm_s
         commits = sum(one.commits for one in self.members)
         busyness = sum(min(one.busy_s, measured_s) for one in self.members) / measured_s / len(self.members)
-        fraction = sum(one.conflicts for one in self.members) / max(commits, 1)
+        fraction = sum(one.conflicts for one in self.members) / commits if commits else None
         waiting = sum(len(one.jobs) for one in self.members)
         summary = {"n": len(self.members), "busyness": busyness, "conflict_fraction": fraction, "jobs": commits,
                    "waiting": waiting}  # fmt: skip
@@ -197,26 +197,26 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     if f"fine, incremental, N={most}" not in summary:
         return []
 
-    def of(detect: str, commit: str, what: str, n: int = most) -> float:
-        return float(summary[f"{detect}, {commit}, N={n}"][what]["mean"])
+    def of(detect: str, commit: str, what: str, n: int = most) -> float | None:
+        value: float | None = summary[f"{detect}, {commit}, N={n}"][what]["mean"]
+        return value
 
-    def ratio(above_it: tuple[str, str], below_it: tuple[str, str], what: str) -> float | None:
-        return of(*above_it, what) / of(*below_it, what) if of(*below_it, what) else None
+    def to_base(detect: str, commit: str, what: str) -> float | None:
+        return ratio(of(detect, commit, what), of("fine", "incremental", what))
 
     found = []
     for what, said in (("conflict_fraction", "conflicts"), ("busyness", "busyness")):
         why = WHY[what]
         found.append(between(f"coarse.{what}", f"{said} of coarse / of fine (incremental, N={most})", 2.0, 3.0,
-                             ratio(("coarse", "incremental"), ("fine", "incremental"), what), why))  # fmt: skip
+                             to_base("coarse", "incremental", what), why))  # fmt: skip
         found.append(between(f"whole.{what}", f"{said} of all-or-nothing / of incremental (fine, N={most})", 1.5, 2.5,
-                             ratio(("fine", "all-or-nothing"), ("fine", "incremental"), what), why))  # fmt: skip
+                             to_base("fine", "all-or-nothing", what), why))  # fmt: skip
     rising = [of("fine", "incremental", "conflict_fraction", n) for n in MEMBERS]
     found.append(above("rising", "conflict fraction at N=32 less that at N=1 (fine, incremental)", "rises", 0.01,
-                       rising[-1] - rising[0]))  # fmt: skip
+                       difference(rising[-1], rising[0])))  # fmt: skip
     falling = [of("fine", "incremental", "busyness", n) for n in MEMBERS]
-    found.append(
-        above("falling", "busyness at N=1 / at N=32 (fine, incremental)", "falls", 2.0, falling[0] / falling[-1])
-    )
+    found.append(above("falling", "busyness at N=1 / at N=32 (fine, incremental)", "falls", 2.0,
+                       ratio(falling[0], falling[-1])))  # fmt: skip
     return found
 
 

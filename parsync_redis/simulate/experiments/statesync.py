@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from ..claims import Check, above, mean_over, near, slope, total
+from ..claims import Check, above, difference, mean_over, near, ratio, slope, total
 from ..parameters import OF_SIMULATION, Group, Parameters, Phase, SimStrategy, Sync
 from ..plots import COLOURS, finish_axes, line
 from ..runs import Run, run_phases
@@ -43,31 +43,24 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     length_s = 60 * parameters.length
     delay = {name: mean_over(groups[GROUP], "delay_mean_s", 0, 5 * length_s) for name, groups in series.items()}
     found = []
-    for less, more in pairwise(ORDER):
-        small, large = delay[less], delay[more]
-        ratio = large / small if small and large else None
-        found.append(above(f"order.{less}", f"mean delay of {more} / that of {less}", "more than 1", 1.0, ratio))
+    for faster, slower in pairwise(ORDER):
+        times = ratio(delay[slower], delay[faster])
+        found.append(above(f"order.{faster}", f"mean delay of {slower} / that of {faster}", "more than 1", 1.0, times))
     growth = slope(series["statesync"][GROUP], "delay_p50_s", 2 * length_s, 3 * length_s)
     found.append(above("statesync.growth", "StateSync at 95 % load: growth of the delay, s/s", "out of control", 0.05,
                        growth))  # fmt: skip
     score = {name: [_score(series[name], i, length_s) for i in range(len(LOADS))] for name in ORDER}
     for name in ("latency", "adaptive"):
-        fall = _difference(score[name][0], score[name][2])
+        fall = difference(score[name][0], score[name][2])
         found.append(above(f"score.{name}", f"mean score of {name} falls from 50 % to 95 % load by", "visibly", 0.2,
                            fall))  # fmt: skip
-    difference = _difference(score["quality"][2], score["statesync"][2])
-    found.append(
-        near("score.quality", "mean score of quality less that of StateSync at 95 % load", 0.0, difference, 0.1)
-    )
+    less = difference(score["quality"][2], score["statesync"][2])
+    found.append(near("score.quality", "mean score of quality less that of StateSync at 95 % load", 0.0, less, 0.1))
     return found
 
 
 def _score(groups: Mapping[str, Any], phase: int, length_s: float) -> float | None:
     return mean_over(groups[GROUP], "score_mean", (phase + 0.25) * length_s, (phase + 1) * length_s)
-
-
-def _difference(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other
 
 
 def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:

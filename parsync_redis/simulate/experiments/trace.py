@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...placement.strategy import Floats
-from ..claims import Check, above, below, total
+from ..claims import Check, above, below, difference, ratio, total
 from ..parameters import NODE_SLOTS, OF_SIMULATION, Group, Parameters, Phase, SimStrategy
 from ..plots import COLOURS, finish_axes, line
 from ..runs import Found, Run
@@ -95,16 +95,17 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     if not {"latency", "quality"} <= set(series):
         return []
 
-    def of(name: str, metric: str) -> float:
-        return float(summary[name]["all"][GROUP][metric]["mean"] or 0.0)
+    def of(name: str, metric: str) -> float | None:
+        value: float | None = summary[name]["all"][GROUP][metric]["mean"]
+        return value
 
     return [
         below("trace.conflicts", "latency-first / quality-first: conflicts of the claims", "less than 1", 1.0,
-              of("latency", "conflict_fraction") / max(of("quality", "conflict_fraction"), 1e-9)),
+              ratio(of("latency", "conflict_fraction"), of("quality", "conflict_fraction"))),
         below("trace.delay", "latency-first / quality-first: mean delay", "less than 1", 1.0,
-              of("latency", "delay_mean_s") / max(of("quality", "delay_mean_s"), 1e-9)),
+              ratio(of("latency", "delay_mean_s"), of("quality", "delay_mean_s"))),
         above("trace.score", "quality-first less latency-first: mean score", "more than 0", 0.0,
-              of("quality", "score_mean") - of("latency", "score_mean")),
+              difference(of("quality", "score_mean"), of("latency", "score_mean"))),
     ]  # fmt: skip
 
 
