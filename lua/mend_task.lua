@@ -1,8 +1,9 @@
 -- mend_task: a task whose record and indexes do not say the same, which no script can have brought about, is mended.
 -- KEYS: pending later taken placed verdicts task
 -- ARGV: id retention_s why
--- RETURNS: sound (they say the same: nothing was changed), gone (no record), taken, placed or running (its index says it
---   again), pending (it has no place that can be read), failed (its record cannot be run), or the final state that it has
+-- RETURNS: sound (they say the same: nothing was changed), gone (it was listed, and has no record), taken, placed or running
+--   (its index says it again), pending (it has no place that can be read), failed (its record cannot be run), or the final
+--   state that it has
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: after it the task is in the indexes that its state names, and in no others.
 -- ATOMICITY: whole; pending is a fence, so that what still runs of it changes nothing.
@@ -21,13 +22,13 @@ local at = string.format('p%s %s/%s inc=%s attempt=%s', p or '', node or '', slo
 local home = {pending = waits, taken = owner and owner == scheduler, placed = place == at, running = place == at}
 local lists = (waits and 1 or 0) + (owner and 1 or 0) + (place and 1 or 0)
 local broken = flaw(attempt, needs)
-if FINAL[state] and lists == 0 or not broken and home[state] and lists == 1 then return 'sound' end
+local ended = FINAL[state] or redis.call('EXISTS', key) == 0
+if lists == 0 and ended or not broken and home[state] and lists == 1 then return 'sound' end
 redis.call('HDEL', taken, id)
 redis.call('HDEL', placed, id)
 redis.call('ZREM', pending, id)
 redis.call('ZREM', later, id)
-if redis.call('EXISTS', key) == 0 then return 'gone' end
-if FINAL[state] then return state end
+if ended then return FINAL[state] and state or 'gone' end
 if broken then
   to_final(key, 'failed', now_ms(), why .. ': ' .. broken, retention_s)
   to_verdict(verdicts, id, 'failed', why .. ': ' .. broken)

@@ -270,3 +270,11 @@ def test_whatever_is_damaged_together_one_mending_leaves_nothing_of_it(drive: Dr
         assert agree(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))
 
     one()
+
+
+def test_a_task_whose_record_has_expired_and_that_is_listed_nowhere_is_sound(drive: Driver) -> None:
+    """A keeper may look at a task that ended, and whose record has expired since it was read as placed."""
+    assert drive.unchanged_by(drive.commands.mend_task("a", "why")) == "sound"
+    drive.store.client.hset(drive.keys.queue("placed"), "a", "p0 n1/0 inc=1 attempt=1@1")
+    assert drive.run(drive.commands.mend_task("a", "why")) == "gone"
+    assert drive.store.client.hgetall(drive.keys.queue("placed")) == {}
