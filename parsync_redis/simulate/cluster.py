@@ -73,8 +73,10 @@ class SimCluster:
         self._started += 1
         heapq.heappush(self._running, (now_s + runs_s, self._started, group, place))
 
-    def fill(self, count: int, duration_s: float, rng: np.random.Generator) -> None:
-        """So many slots are busy, drawn evenly, each with what is left of a task of that duration."""
+    def fill(self, count: int, duration_s: float, rng: np.random.Generator, equal: bool = True) -> None:
+        """So many slots are busy, drawn evenly, each with what is left of a task: all run that long, or, unless they
+        are `equal`, so long in the mean, with exponential running times.
+        """
         seats = [(p, node, slot) for p, nodes in enumerate(self.nodes) for node in nodes
                  for slot in range(node.offer.slots)]  # fmt: skip
         for number, i in enumerate(rng.permutation(len(seats))[:count].tolist()):
@@ -83,7 +85,8 @@ class SimCluster:
             (task,) = self.queues[0].take_tasks("fill", 1)
             claim = Claim(task.id, task.attempt, p, node.name, node.inc, (slot,), task.needs)
             self.commit(p, [claim], 0.0)
-            self.start(0, claim, 0.0, float(rng.uniform(0, duration_s)))
+            left_s = rng.uniform(0, duration_s) if equal else rng.exponential(duration_s)
+            self.start(0, claim, 0.0, float(left_s))
 
     def settle(self, group: int, places: Sequence[Place]) -> None:
         """What a scheduler won is settled; mostly it runs already."""

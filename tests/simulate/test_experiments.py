@@ -117,6 +117,7 @@ def test_an_experiment_leaves_its_result_its_plots_and_a_document_of_all(trace: 
     assert "`parsync simulate staleness --partitions 8 --scale 0.005 --schedulers 4`" in text
     assert "Runs: schedulers 4; partitions 8; gap_s 0.5; slots 200000; " in text
     assert "; sync parsync, state; " in text
+    assert "a wall second, which this run missed in: staleness." in text
     assert (tmp_path / "docs" / "all" / "staleness.png").exists()
 
 

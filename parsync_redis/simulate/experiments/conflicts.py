@@ -81,10 +81,11 @@ def play(
     ]
     lost = []
     for number in range(ROUNDS):
-        lost.append(play_round(cluster, cores, k, rng) / (n * k))
+        lost.append(play_round(cluster, cores, k, rng))
         progress((number + 1) / ROUNDS)
-    summary = {"requests": n * k, "conflict_fraction": float(np.mean(lost)), "formula": expected(n, k, idle)}
-    return Found({"conflict_fraction": lost}, summary, n * k * ROUNDS)
+    fraction = [count / (n * k) for count in lost]
+    summary = {"requests": n * k, "conflict_fraction": float(np.mean(fraction)), "formula": expected(n, k, idle)}
+    return Found({"conflict_fraction": fraction}, summary, n * k * ROUNDS - sum(lost))
 
 
 def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.random.Generator) -> int:

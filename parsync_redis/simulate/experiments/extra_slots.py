@@ -54,16 +54,16 @@ def seek(
     point = parameters if name == "partitions" else parameters.with_(**{name: value})
     needed = max(1.0, point.scaled(point.rate) * point.gap_s / partitions)  # claims that must win in a round
     claims = max(1, round(point.amplifier * needed / point.schedulers))  # of each scheduler
-    low, high, requests = 0.0, MOST, 0
+    low, high, placements = 0.0, MOST, 0
     for step in range(STEPS):
         middle = (low + high) / 2
         idle = max(NODE_SLOTS, claims, round(middle * needed))
         won = _won(point, idle, claims, np.random.SeedSequence(dice.entropy, spawn_key=dice.spawn_key))
-        requests += ROUNDS * claims * point.schedulers
+        placements += round(won * ROUNDS)
         low, high = (low, middle) if won >= needed else (middle, high)
         progress((step + 1) / STEPS)
     extra = high * point.rate * point.gap_s
-    return Found({"x": value, "extra": extra}, {"x": value, "extra": extra}, requests)
+    return Found({"x": value, "extra": extra}, {"x": value, "extra": extra}, placements)
 
 
 def _won(point: Parameters, idle: int, claims: int, dice: np.random.SeedSequence) -> float:
@@ -78,8 +78,8 @@ def _won(point: Parameters, idle: int, claims: int, dice: np.random.SeedSequence
 
 
 SHARPNESS_WHY: Final = (
-    "how sharply the paper's schedulers prefer good slots, and so how often they collide, is not known; with dice twice "
-    "as sharp it is 5.0, 3.1 and 2.3 at A = 2, 4 and 8 (scale 0.02)"
+    "how sharply the paper's schedulers prefer good slots, and so how often they collide, is not known; with dice "
+    "twice as sharp it is 5.0, 3.1 and 2.3 at A = 2, 4 and 8 (scale 0.02)"
 )
 V_WHY: Final = (
     "by design: our dice weigh a score in standard deviations from the mean, so that only whether scores differ counts"
