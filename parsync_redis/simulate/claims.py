@@ -5,6 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 NOT_MEASURED: Final = "not measured"
+READ: Final = 0.1
+"""The tolerance of a figure that was read off a plot or derived from one, as a share of it; see docs/decisions/0018."""
+
+SCORE_READ: Final = 0.15
+"""That of a score: about twice what it can be read to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ def test_a_reason_is_given_for_the_parameters_that_it_was_found_for(
     monkeypatch.setattr(experiment, "carry_out", lambda runs, *rest: [[found] for _ in runs])
     why = {check.id: check.why for check in run_experiment("strategies", more).checks if not check.holds}
     assert why["quality.score1"].startswith("dice that lose as few" if said else "no reason was sought")
-    assert why["quality.partB"] == "", "what has no reason gets none"
+    assert why["quality.slope2A"] == "", "what has no reason gets none"
 
 
 @pytest.mark.parametrize("name", ["strategies", "trace"])

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..claims import Check, above, below, near
+from ..claims import READ, Check, above, below, near
 from ..cluster import SimCluster
 from ..modes import make_core
 from ..parameters import NODE_SLOTS, OF_ALL, Parameters, SimStrategy, Sync
@@ -92,7 +92,7 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
         return []
     extra = {name: one["extra"]["mean"] for name, one in summary.items()}
     found = [
-        near(f"A{value}", f"extra slots x 10,000 at A={value}", paper, extra[f"amplifier={value}"] / 1e4, 0.3 * paper,
+        near(f"A{value}", f"extra slots x 10,000 at A={value}", paper, extra[f"amplifier={value}"] / 1e4, READ * paper,
              if_less=SHARPNESS_WHY)
         for value, paper in ((2, 3.9), (4, 2.4), (8, 2.2))
     ]  # fmt: skip
