@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parsync_redis.model.task import Strategy
 from parsync_redis.scheduler.core import partitioned
 from parsync_redis.simulate.claims import (
     Check,
@@ -154,3 +155,25 @@ def test_merging_takes_means_and_says_how_sure_they_are() -> None:
     several = merge_with_interval([{"a": value} for value in (1.0, 2.0, 3.0)])
     assert several["a"]["mean"] == 2.0
     assert several["a"]["ci95"] == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+
+
+def test_adaptive_is_latency_first_while_delays_are_above_tau_and_quality_first_else() -> None:
+    parameters = Parameters(schedulers=4, partitions=4, slots=2000, rate=1000.0, duration_s=1.0, scale=1.0, gap_s=0.2,
+                            amplifier=1.0, sharpness=4.0, tau_s=0.3, strategy=SimStrategy.ADAPTIVE)  # fmt: skip
+    load = Poisson(np.random.default_rng(3), [(0.0, 100.0), (2.0, 950.0), (8.0, 100.0)], parameters.duration_s)
+    simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
+    chosen: list[set[Strategy]] = []
+    tick = 0
+    for end_s in (2.0, 8.0, 12.0):
+        while (tick + 1) * parameters.tick_s <= end_s:
+            tick += 1
+            simulation.tick(tick)
+        chosen.append({one.core.mood.resolve("") for one in simulation.schedulers})
+    series = simulation.measure.series()["all"]
+    conflicts, delays = series["conflict_fraction"], series["delay_p50_s"]
+    assert chosen[0] == chosen[2] == {Strategy.QUALITY}
+    assert Strategy.LATENCY in chosen[1]
+    assert conflicts[2] > 0.2, "quality-first, overloaded"
+    assert min(conflicts[3:8]) == 0.0, "latency-first"
+    assert 0.25 < delays[7] < 0.35, "about tau"
+    assert delays[11] < 0.1
