@@ -19,7 +19,7 @@ and what was chosen, is in [decisions/0018](decisions/0018-simulator.md). Figure
 Large Production Clusters with Partitioned Synchronization", USENIX ATC 2021, from the authors' own article, reviews
 that quote it, and read off its plots. All claims of an experiment are of the same parameters; one that does not hold
 stays here, with the reason that was found. Parameters are those that the runs used, several where they differ; slots
-and rate are divided by 1 / scale.
+and rate are those at scale 1.
 """
 
 AIM: Final = 25_000
