@@ -178,6 +178,8 @@ def test_an_experiment_has_the_cases_that_were_asked_for(trace: Path) -> None:
     given = {"schedulers": 16, "partitions": 16, "length": 0.02, "rate": 600.0, "slots": 9000, "duration_s": 2.0}
     summary = run_experiment("omega", given, jobs=1).result["summary"]
     assert {name.rpartition("=")[2] for name in summary} == {"16"}
+    most = run_experiment("omega", {"schedulers": max(omega.MEMBERS), "length": 0.02}, jobs=1)
+    assert {check.id.partition(".")[0] for check in most.checks} == {"coarse", "whole"}, "there is no N=1 to compare"
     assert summary["fine, incremental, N=16"]["jobs"]["mean"] > 40, "ten times as many as by default"
 
 
