@@ -28,7 +28,7 @@ if damage then return damage end
 local function next_attempt(key, id)
   local name, needs, strategy, due, expiry, message = unpack(redis.call('HMGET', key,
     'next_name', 'next_needs', 'next_strategy', 'next_due_ms', 'next_expires_ms', 'next_message'))
-  if message then
+  if message and name and needs and strategy then -- else its record is damaged, and it runs again as it was
     redis.call('HSET', key, 'name', name, 'needs', needs, 'strategy', strategy, 'message', message)
     redis.call('HDEL', key, 'expires_ms')
     if expiry and expiry ~= '' then redis.call('HSET', key, 'expires_ms', expiry) end

@@ -46,7 +46,7 @@ each_lease(slots, old or node, function(slot, lease)
   if lease.slots then ledger_add(capacity, amounts(lease.asked), -1) end
 end)
 
-local inc = tonumber(redis.call('HGET', meta, 'inc') or 0)
+local inc = tonumber(redis.call('HGET', meta, 'inc') or old and old.inc or 0)
 node.inc = string.format('%.0f', math.max(inc, known_inc) + 1)
 redis.call('HSET', meta, 'inc', node.inc)
 if old then

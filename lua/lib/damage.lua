@@ -62,7 +62,7 @@ local function find_damage(meta, slots, left, nodes, alive, notes)
   table.sort(by_bits, function(a, b) return a.first < b.first end)
   for _, node in ipairs(by_bits) do
     local name, counter = node.name, counters[node.name]
-    local drain = math.max(node.drain, drain_of(said[name] or '')) .. ''
+    local drain = math.max(node.drain, math.min(drain_of(said[name] or ''), 1)) .. '' -- a note by itself ends nothing
     local both = drain ~= '0' and node.state == 'suspect'
     if node.first < last or node.first > last + GAP or drain ~= node.drain or both then tell(nodes, name, node.text) end
     last = math.max(last, node.first + node.span)

@@ -125,7 +125,7 @@ class TaskOptions:
         if expires is not None and not is_seconds(expires):
             raise InvalidInput(f"expires={shown(expires)} is not valid: it must be a number of seconds above 0")
         needs = Bundle.of(options.get("slots", 1), options.get("resources"), options.get("require"))
-        return cls(needs, priority, str(strategy or ""), wait, expires)
+        return cls(needs, int(priority), str(strategy or ""), wait, expires)
 
 
 def is_seconds(value: object) -> bool:

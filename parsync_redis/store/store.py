@@ -66,6 +66,10 @@ def explain_durability(info: Mapping[str, Any]) -> str:
     return "its append-only file is off: a crash loses all since its last snapshot; redis-cli CONFIG SET appendonly yes"
 
 
+_PIECE = 1 << 16
+"""Bytes that are sent at a time: each piece may take as long as the connection's time-out."""
+
+
 def _pack(call: Call[Any]) -> bytes:
     """The call as it is sent; hiredis takes text, bytes and numbers."""
     words: Any = ("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
@@ -193,7 +197,8 @@ class Store:
         pool = self.client.connection_pool
         connection: Any = pool.get_connection()
         try:
-            connection.send_packed_command([b"".join(map(_pack, calls))])
+            data = b"".join(map(_pack, calls))
+            connection.send_packed_command([data[at : at + _PIECE] for at in range(0, len(data), _PIECE)])
             return [_reply(connection) for _ in calls]
         except BaseException:
             connection.disconnect()  # what was not read is nobody's reply
@@ -264,14 +269,13 @@ class Store:
         damaged = [] if damaged is None else damaged
         for node in nodes:
             before = len(found)
-            fields = [f"{node.name}/{slot}" for slot in range(node.span)]
-            for at in range(0, len(fields), 1000):
-                values = self._read("hmget", self.keys.partition(partition, "slots"), fields[at : at + 1000])
-                for i, value in enumerate(values):
-                    try:
-                        found += [Lease.of(node.name, at + i, readable(value))] if value is not None else []
-                    except ValueError:
-                        damaged.append(fields[at + i])
+            fields = [f"{node.name}/{slot}" for slot in range(node.span)]  # MAX_SLOTS at most, read at one moment
+            values = self._read("hmget", self.keys.partition(partition, "slots"), fields) if fields else []
+            for slot, value in enumerate(values):
+                try:
+                    found += [Lease.of(node.name, slot, readable(value))] if value is not None else []
+                except ValueError:
+                    damaged.append(fields[slot])
             held = {(lease.task, lease.attempt, lease.slot) for lease in found[before:]}
             named = {(lease.task, lease.attempt, slot) for lease in found[before:] for slot in lease.slots}
             damaged += [f"{node.name}/{slot}" for _, _, slot in held ^ named]

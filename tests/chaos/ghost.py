@@ -181,6 +181,8 @@ class Ghost:
                 self.coverage["schedulers lost"] += 1
         if args[2]:
             self.alive_s[args[0]] = self.world.clock.now_s
+        else:  # it left
+            self.alive_s.pop(args[0], None)
 
     def _judged(self, process: Process, holder: str, what: str) -> None:
         """A lease was judged to have lapsed: for a whole lease its holder was silent, and the server was there.

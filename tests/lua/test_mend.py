@@ -278,3 +278,27 @@ def test_a_task_whose_record_has_expired_and_that_is_listed_nowhere_is_sound(dri
     drive.store.client.hset(drive.keys.queue("placed"), "a", "p0 n1/0 inc=1 attempt=1@1")
     assert drive.run(drive.commands.mend_task("a", "why")) == "gone"
     assert drive.store.client.hgetall(drive.keys.queue("placed")) == {}
+
+
+def test_a_note_by_itself_ends_nothing_that_runs(drive: Driver) -> None:
+    inc = drive.node()
+    drive.held("a", drive.taken())
+    write(drive, "notes", "n1", "drain over deadline_s=60: a disk")
+    passes(Keeper(drive.store, 1, LEASE_S), 1)
+    assert drive.run(drive.commands.renew(0, "n1", inc))[3] == "1", "no new claims, and what runs goes on"
+    assert facts(drive) == []
+
+
+def test_an_incarnation_is_never_given_out_again_though_the_highest_was_lost(drive: Driver) -> None:
+    for _ in range(3):
+        inc = drive.node(known_inc=0)
+    drive.store.client.hdel(drive.keys.partition(0, "meta"), "inc")
+    assert drive.node(known_inc=0) == inc + 1
+
+
+def test_half_a_next_attempt_holds_up_no_outcome(drive: Driver) -> None:
+    drive.node(slots=2)
+    places = [drive.bring(TaskState.RUNNING, id) for id in ("a", "b")]
+    drive.store.client.hset(drive.keys.task("b"), "next_message", "half of it")
+    assert drive.run(drive.commands.finish([(place, "succeeded", "") for place in places])) == ["ok", "again"]
+    assert drive.index("placed") == []
