@@ -180,6 +180,7 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
     """Its node has more slots than threads. Cut off, it runs on; shut down, what has not begun goes to another."""
     node = f"thread-{how}"
     worker(node, pool="threads", concurrency=1, slots=3, labels={"kind": node}, score=2.0)
+    pid = str(rig.pid(node))
     results = [rig.tasks.gated.apply_async((f"{how}{i}",), **on(node)) for i in range(3)]
     rig.until(lambda: {rig.status(r).state for r in results} == {"running"}, "one runs and two wait for the thread")
     if how == "cut":
@@ -188,12 +189,18 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
         rig.until(lambda: "Connection to broker lost" in rig.lines(node), "it was noticed")
     else:
         worker("heir", slots=1, labels={"kind": node})
+        rig.until(lambda: len(blocked(rig)) == 6, "each of three workers waits for its inbox and for plain tasks")
         rig.stack.processes[node].send(signal.SIGTERM)
-        rig.until(lambda: rig.node(node).state == "leaving", "it shuts down")
+        rig.until(lambda: len(blocked(rig)) == 5, "it has closed its inbox, and next what waits for its thread goes")
+        # would the one that runs end before they went, they would begin here; a task's whole way takes far longer
+        assert rig.tasks.where.apply_async(**on(node)).get(timeout=GET_S)["node"] == "heir"
+        assert rig.counts("held").total() == 1, "the two others have not begun"
     rig.open()
     assert {result.get(timeout=GET_S) for result in results} == {f"{how}{i}" for i in range(3)}
     assert {rig.until_state(result, "succeeded").starts for result in results} == {1}
-    assert {rig.counts("end")[f"{how}{i}"] for i in range(3)} == {1}
+    assert rig.counts("end") == rig.counts("held") == {f"{how}{i}": 1 for i in range(3)}
+    there = sum(mark[2] == pid for mark in rig.marks("end"))
+    assert there == (3 if how == "cut" else 1), "of a node that shuts down only what had begun"
 
 
 def blocked(rig: Rig) -> list[Any]:
