@@ -62,5 +62,5 @@ for i = 1, count do
   end
 end
 write_all('HDEL', placed, ended)
-if idle and again then wake(channel, tonumber(redis.call('HGET', meta, 'submitted') or 0)) end
+if idle and again then wake(channel, meta) end
 return replies

@@ -74,5 +74,5 @@ for i = 1, count do
     end
   end
 end
-if idle and back then wake(channel, tonumber(redis.call('HGET', meta, 'submitted') or 0)) end
+if idle and back then wake(channel, meta) end
 return replies

@@ -33,5 +33,5 @@ for i = 1, count do
     replies[i] = state or 'gone'
   end
 end
-if idle and back then wake(channel, tonumber(redis.call('HGET', meta, 'submitted') or 0)) end
+if idle and back then wake(channel, meta) end
 return replies

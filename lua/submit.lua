@@ -67,5 +67,5 @@ for i = 1, count do
 end
 if last > submitted then redis.call('HINCRBY', meta, 'submitted', last - submitted) end
 write_all('ZADD', pending, waiting)
-if idle and #waiting > 0 then wake(channel, last) end
+if idle and #waiting > 0 then wake(channel, meta) end
 return replies

@@ -1,8 +1,9 @@
 -- take: up to `limit` pending tasks become taken by this scheduler, each with its next attempt; what has expired ends.
--- KEYS: pending later taken verdicts task:
--- ARGV: scheduler limit salt retention_s
+-- KEYS: meta pending later taken verdicts task:
+-- ARGV: scheduler limit salt retention_s channel waits
 --   salt is what the taker drew: what tells its attempts from those of takes that the server lost, docs/decisions/0016
---   KEYS[5] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
+--   KEYS[6] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
+--   waits '1': if there is none, it wants to be woken by the next; if it leaves some, another one that waits is woken
 -- RETURNS: {still pending, now_ms, (id, attempt, needs, strategy, ready_ms)*}; ready_ms: since when it could be taken;
 --   attempt '' is of a task that has failed, because its record is damaged: needs says what of it
 -- ERRORS: PSARGS
@@ -13,9 +14,9 @@
 --- @include arguments
 --- @include batch
 --- @include queue
-local bad = bad_count('take', 5, 4) or bad_number('limit', ARGV[2], 0, 1000) or bad_retention(ARGV[4])
+local bad = bad_count('take', 6, 6) or bad_number('limit', ARGV[2], 0, 1000) or bad_retention(ARGV[4])
 if bad then return bad end
-local pending, later, taken, verdicts, prefix = unpack(KEYS)
+local meta, pending, later, taken, verdicts, prefix = unpack(KEYS)
 local scheduler, limit, salt, retention_s = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local now = now_ms()
 redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015
@@ -58,4 +59,6 @@ for i = 1, #popped, 2 do
 end
 write_all('HSET', taken, owners)
 reply[1] = redis.call('ZCARD', pending)
+if ARGV[6] == '1' and reply[1] > 0 then wake(ARGV[5], meta) end
+if ARGV[6] == '1' and reply[1] == 0 and #reply == 2 then wait_in(meta, scheduler) end
 return reply

@@ -44,9 +44,28 @@ local function to_expired(key, id, verdicts, now, retention_s)
   to_verdict(verdicts, id, 'cancelled', 'expired')
 end
 
--- wake: tells one scheduler that tasks wait where none waited; by the ordinal (number mod N) just one acts at once.
-local function wake(channel, number)
-  redis.call('PUBLISH', channel, 'wake ' .. string.format('%.0f', number))
+-- wait_in: the scheduler waits to be woken, as the last; the field is bounded: who falls out asks again at its next turn.
+local function wait_in(meta, scheduler)
+  local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
+  if string.find(' ' .. waiters .. ' ', ' ' .. scheduler .. ' ', 1, true) then return end
+  local all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
+  redis.call('HSET', meta, 'waiters', #all > 8000 and string.match(all, ' (.*)$') or all)
+end
+
+-- wake: tells the scheduler that began to wait last that there are tasks; where nobody hears that, the one before.
+local function wake(channel, meta)
+  local waiters = redis.call('HMGET', meta, 'waiters')[1]
+  local rest, heard = waiters or '', 0
+  while heard == 0 and rest ~= '' do
+    local others, last = string.match(rest, '^(.-) ?([^ ]+)$')
+    rest = others or ''
+    if last then heard = redis.call('PUBLISH', channel .. ':' .. last, 'wake') end
+  end
+  if rest ~= '' and heard > 0 then
+    redis.call('HSET', meta, 'waiters', rest)
+  elseif waiters then
+    redis.call('HDEL', meta, 'waiters')
+  end
 end
 
 local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}

@@ -154,7 +154,9 @@ def _scheduler(settings: Settings, name: str, system: str) -> Callable[[Event, C
         assert config is not None
         one = Scheduler(store, config, settings, name)
         if system == System.STATE:
-            one.core = Core(name, config.partitions, settings.strategy, settings.tau_s, one.core.rng, turns=whole_state)
+            one.core = Core(
+                name, config.partitions, settings.strategy, settings.tau_s, one.core.rng, turns=whole_state, asks=False
+            )
         one.run(stop)
         return asdict(one.core.counters)
 

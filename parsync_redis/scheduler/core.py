@@ -3,7 +3,7 @@
 The loop (loop.py) feeds it what it hears and what Redis answered, asks for a `Plan`, and carries it out in one round
 trip; the simulator does the same in virtual time. A task is in one of these hands here, all of them *taken* in Redis:
 
-    took -> backlog -> (place) claimed -> judged: won -> to settle -> gone
+    took -> backlog -> (place) claimed -> judged: won -> to settle, unless started -> gone
                  ^                          lost -> backlog again
                  `-- no seat: blocked until the view changes; noted why; too many blocked: given back
 """
@@ -28,6 +28,9 @@ HOLD: Final = 256
 
 AHEAD: Final = 16
 """Tasks that it takes beyond the seats that it sees, while more wait, so that a freed slot need not wait for a take."""
+
+FRESH: Final = 1
+"""Ticks after its turn at which a partition still counts as this scheduler's, for tasks that are not to wait."""
 
 GIVE_BACK_MS: Final = 1000
 
@@ -110,7 +113,8 @@ class Core:
     """The state of one scheduler and its decisions.
 
     turns: which partitions are due at a tick; orders: in which groups a strategy tries partitions; asks: whether it
-    wants to hear of freed slots. A scheduler process has the defaults; experiments compare them with others.
+    reads more than what is due, and wants to hear of freed slots. A scheduler process has the defaults; experiments
+    compare them with others.
     """
 
     def __init__(
@@ -128,10 +132,12 @@ class Core:
         self._kinds: dict[tuple[str, str], _Kind] = {}
         self._claimed: dict[str, Taken] = {}
         self._to_settle: list[Place] = []
+        self._ripe = 0  # how many of them were won before the last look at them
         self._waiting = 0  # tasks that waited when it last took some
         self._asked: set[int] = set()  # partitions that will tell it of a freed slot; asked anew once a gap
         self._to_explain = False  # once a gap
         self._to_read: set[int] = set(range(partitions))
+        self._fetched: set[int] = set()  # of these, those that are read because what is fresh has not enough seats
         self._nodes_due: set[int] = set(range(partitions))
         self._to_rescale = False  # nodes changed since the last plan
 
@@ -153,10 +159,9 @@ class Core:
             self._asked.clear()
             self._to_explain = True
 
-    def on_wake(self, number: int) -> None:
-        """Tasks wait where none waited; whose turn the number is acts at once, the others at their tick."""
-        if number % self.members == self.ordinal:
-            self.hungry = True
+    def on_wake(self) -> None:
+        """Tasks may wait."""
+        self.hungry = True
 
     def on_freed(self, partition: int) -> None:
         """A slot was freed in a partition that this scheduler asked to hear of."""
@@ -183,6 +188,9 @@ class Core:
             self._nodes_due.add(snapshot.partition)
             return
         partition.read_s, partition.turn = now_s, partition.due
+        if snapshot.partition in self._fetched:
+            self._fetched.discard(snapshot.partition)
+            partition.turn = self.counters.ticks
         if snapshot.bits is not None:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
             self.view.changes += 1
@@ -211,9 +219,9 @@ class Core:
                     self.mood.observe(max(0, since_ms - task.ready_ms) / 1000)
                 continue
             self.counters.conflicts += 1
-            if verdict.word is not Word.CONFLICT:
+            if self._asks or verdict.word is not Word.CONFLICT:
                 self._to_read.add(judged.partition)
-                if verdict.word is not Word.SHORT:
+                if verdict.word not in (Word.CONFLICT, Word.SHORT):
                     self._nodes_due.add(judged.partition)
             if task is not None:
                 self._backlog(task, front=True)
@@ -224,6 +232,7 @@ class Core:
         self._kinds.clear()
         self._claimed.clear()
         self._to_settle.clear()
+        self._ripe = 0
         self.on_stale()
 
     # -- decisions ---------------------------------------------------------------------------------------------------
@@ -234,14 +243,14 @@ class Core:
         return sum(len(kind.tasks) for kind in self._kinds.values())
 
     @property
+    def at_rest(self) -> bool:
+        """Whether it neither has tasks nor looks for any: nothing rests on its view until it does."""
+        return not (self.hungry or self._claimed or self.in_hand)
+
+    @property
     def due(self) -> bool:
         """Whether partitions are to be read: what was freshest until now may be another's, so that it reads first."""
         return bool(self._to_read)
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether there are won claims that are not settled."""
-        return bool(self._to_settle)
 
     @property
     def hands(self) -> set[str]:
@@ -249,11 +258,18 @@ class Core:
         waiting = {task.id for kind in self._kinds.values() for task in kind.tasks}
         return waiting | self._claimed.keys() | {place.task for place in self._to_settle}
 
-    def plan(self, patient: bool = False, place: bool = True) -> Plan:
+    def ripe(self) -> list[Place]:
+        """The won claims that had been won when this was asked last; they leave this scheduler's hands."""
+        found = self._to_settle[: self._ripe]
+        del self._to_settle[: self._ripe]
+        self._ripe = len(self._to_settle)
+        return found
+
+    def plan(self, place: bool = True, settle: bool = True) -> Plan:
         """What to do next. Empty if there is nothing to do until the next event.
 
-        With `patient`, won claims are settled only along with other work: a task may start before it is settled.
-        Without `place` no claims are made: what is due is read first.
+        Without `place` no claims are made: what is due is read first. Without `settle` won claims stay in hand: a task
+        may start before it is settled, and need not be settled then.
         """
         plan = Plan(read_nodes=sorted(self._nodes_due))
         if self._to_rescale:
@@ -273,9 +289,10 @@ class Core:
         plan.read = sorted(self._to_read - self._nodes_due)
         self._to_read.clear()
         self._nodes_due = set()
-        if plan or not patient:
+        if settle:
             plan.settle = self._to_settle[:MAX_BATCH]
             del self._to_settle[:MAX_BATCH]
+            self._ripe = max(0, self._ripe - MAX_BATCH)
         return plan
 
     def _ask(self, plan: Plan, blocked: bool) -> None:
@@ -312,7 +329,7 @@ class Core:
             if self._blocked(kind) or not room:
                 continue
             room -= self._place_kind(plan, kind, min(room, len(kind.tasks)))
-            if kind.tasks and room:
+            if kind.tasks and room and not self._fetch(kind):
                 kind.blocked_at = self.view.changes
 
     def _place_kind(self, plan: Plan, kind: _Kind, count: int) -> int:
@@ -328,7 +345,32 @@ class Core:
 
     def _order(self, kind: _Kind) -> Sequence[Sequence[PartitionView]]:
         """Groups of partitions, to be tried one after the other; within a group the score decides."""
-        return self._orders[self.mood.resolve(kind.wish)]([p for p in self.view.partitions if p.free_count])
+        known = [p for p in self.view.partitions if p.free_count and not self._is_stale(p, kind)]
+        return self._orders[self.mood.resolve(kind.wish)](known)
+
+    def _is_stale(self, partition: PartitionView, kind: _Kind) -> bool:
+        """Whether a task that is not to wait for a lost claim must not be placed there before it is read anew.
+
+        Another scheduler's turn has come since: it places there now.
+        """
+        latency = self._asks and self.mood.resolve(kind.wish) is Strategy.LATENCY
+        return latency and self.counters.ticks - partition.turn > FRESH
+
+    def _fetch(self, kind: _Kind) -> bool:
+        """Has stale partitions read that had seats for what is left of a kind, more likely those that had many.
+
+        Whether there are any.
+        """
+        stale = [p for p in self.view.partitions if p.free_count and self._is_stale(p, kind)]
+        seats = np.array([len(p.seats(kind.needs).leads) for p in stale], dtype=float)
+        wanted, found = len(kind.tasks), 0
+        for i in sample(self.rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
+            if found >= wanted or not seats[i]:
+                break
+            self._fetched.add(stale[i].number)
+            found += int(seats[i])
+        self._to_read |= self._fetched
+        return found > 0
 
     def _claim(self, plan: Plan, kind: _Kind, seats: list[Seats], count: int) -> int:
         paces = np.concatenate([found.paces for found in seats])

@@ -1,13 +1,13 @@
-"""What a scheduler hears over pub/sub, on a connection of its own: ticks, wake-ups, freed slots.
+"""What a scheduler hears over pub/sub: ticks, and on a channel of its own that tasks came and that slots were freed.
 
 Twenty schedulers hear forty ticks a second each, and a turn of the loop takes hardly longer than redis-py takes to
-hand over one message. So the socket is redis-py's, with its address, login and TLS; what comes is read here.
+hand over one message. So the sockets are redis-py's, with its address, login and TLS; what comes is read here. Each
+channel has a connection, so that who has nothing to do need not be woken by each tick.
 """
 
 import logging
 import re
 import select
-import ssl
 import time
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from ..store.trouble import Patience
 
 log = logging.getLogger("parsync.scheduler")
 
-_HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}|wake \d{1,18}|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
+_HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
 _SOME: Final = 1 << 16
 
 
@@ -32,8 +32,47 @@ def understand(data: bytes, partitions: int) -> list[str]:
     return [] if words[0] == "freed" and int(words[1]) >= partitions else words
 
 
+class _Ear:
+    """A subscription to one channel, on a connection of its own. Raises RedisError and OSError."""
+
+    def __init__(self, store: Store, channel: str) -> None:
+        self._pool = store.client.connection_pool
+        self._connection: Any = self._pool.get_connection()
+        self.socket: Any = None
+        self._reader = hiredis.Reader(protocolError=Disconnected, replyError=ResponseError)
+        try:
+            self._connection.send_command("SUBSCRIBE", channel)
+            self.socket = self._connection._get_socket()  # redis-py reads nothing more from it
+            self.socket.setblocking(False)
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self) -> list[bytes]:
+        """The messages that are there."""
+        more = True
+        while more:
+            data = self.socket.recv(_SOME)
+            if not data:
+                raise Disconnected("the server closed the connection")
+            self._reader.feed(data)
+            more = bool(getattr(self.socket, "pending", int)())  # of TLS: read, and not handed over
+        found = []
+        while (reply := self._reader.gets()) is not False:
+            if isinstance(reply, ResponseError):
+                raise reply
+            if reply[0] == b"message":
+                found.append(reply[2])
+        return found
+
+    def close(self) -> None:
+        """Ends the subscription."""
+        self._connection.disconnect()
+        self._pool.release(self._connection)
+
+
 class Ears:
-    """A subscription to the ticks and to the scheduler's own channel.
+    """A subscription to the ticks and one to the scheduler's own channel.
 
     Nothing that is heard is needed: where that connection fails, the scheduler goes on by its own clock.
     """
@@ -41,22 +80,21 @@ class Ears:
     def __init__(self, store: Store, name: str, partitions: int) -> None:
         self._store, self._channels = store, (store.keys.tick, store.keys.own_channel(name))
         self._partitions = partitions
-        self._connection: Any = None
-        self._socket: Any = None
+        self._ears: dict[int, _Ear] = {}
+        self._all, self._own = select.poll(), select.poll()
         self._patience = Patience(log, f"scheduler {name} hears nothing")
         self._again_s = 0.0
 
     def listen(self) -> None:
         """(Re-)subscribes; where that fails, `hear` tries again."""
         self.close()
+        self._all, self._own = select.poll(), select.poll()
         try:
-            self._connection = self._store.client.connection_pool.get_connection()
-            self._connection.send_command("SUBSCRIBE", *self._channels)
-            self._socket = self._connection._get_socket()  # redis-py reads nothing more from it
-            self._socket.setblocking(False)
-            self._poll = select.poll()
-            self._poll.register(self._socket, select.POLLIN)
-            self._reader = hiredis.Reader(protocolError=Disconnected, replyError=ResponseError)
+            for channel in self._channels:
+                ear = _Ear(self._store, channel)
+                self._ears[ear.socket.fileno()] = ear
+                self._all.register(ear.socket, select.POLLIN)
+            self._own.register(ear.socket, select.POLLIN)
         except (RedisError, OSError) as error:
             self._fall_deaf(error)
 
@@ -64,55 +102,34 @@ class Ears:
         self.close()
         self._again_s = time.monotonic() + self._patience.pause_s(error)
 
-    def hear(self, timeout_s: float) -> list[list[str]]:
+    def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
         """The messages that are there, after waiting up to `timeout_s` for the first; each as its words.
 
-        `deaf` if the subscription was lost: what was said since is not known.
+        Without `ticks` it does not wait for one. `deaf` if a subscription was lost: what was said since is not known.
         """
         try:
-            if self._socket is None:
+            if not self._ears:
                 time.sleep(max(0.0, min(timeout_s, self._again_s - time.monotonic())))
                 if time.monotonic() < self._again_s:
                     return []
                 self.listen()
-            return self._take_in(timeout_s) if self._socket is not None else []
+            return self._take_in(timeout_s, ticks)
         except (RedisError, OSError) as error:
             self._fall_deaf(error)
             return [["deaf"]]
 
-    def _take_in(self, timeout_s: float) -> list[list[str]]:
-        self._receive()
-        found = self._messages()
-        if not found and timeout_s > 0 and self._poll.poll(timeout_s * 1000):
-            self._receive()
-            found = self._messages()
-        return found
-
-    def _receive(self) -> None:
-        """Feeds the reader with what is there."""
-        while True:
-            try:
-                data = self._socket.recv(_SOME)
-            except (BlockingIOError, ssl.SSLWantReadError):
-                return
-            if not data:
-                raise Disconnected("the server closed the connection")
-            self._reader.feed(data)
-
-    def _messages(self) -> list[list[str]]:
+    def _take_in(self, timeout_s: float, ticks: bool) -> list[list[str]]:
+        if not ticks and timeout_s > 0:
+            self._own.poll(timeout_s * 1000)
+            timeout_s = 0.0
         found = []
-        while (reply := self._reader.gets()) is not False:
-            if isinstance(reply, ResponseError):
-                raise reply
-            if reply[0] == b"message":
-                words = understand(reply[2], self._partitions)
-                found += [words] if words else []
-                self._patience.well()
+        for socket, _ in self._all.poll(max(0.0, timeout_s * 1000)):
+            found += [words for data in self._ears[socket].receive() if (words := understand(data, self._partitions))]
+            self._patience.well()
         return found
 
     def close(self) -> None:
-        """Ends the subscription."""
-        if self._connection is not None:
-            self._connection.disconnect()
-            self._store.client.connection_pool.release(self._connection)
-        self._connection = self._socket = None
+        """Ends the subscriptions."""
+        for ear in self._ears.values():
+            ear.close()
+        self._ears = {}

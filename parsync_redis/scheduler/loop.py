@@ -19,7 +19,7 @@ from ..model.node import read_nodes
 from ..model.task import Strategy
 from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
-from ..store.commands import Call, Judged, Snapshot, Took
+from ..store.commands import MAX_BATCH, Call, Judged, Snapshot, Took
 from ..store.quarantine import mend_partition, quarantine
 from ..store.store import Store, explain_durability
 from ..store.trouble import Patience, is_damage
@@ -36,11 +36,14 @@ SILENCE: Final = 3
 LINGER_S: Final = 0.02
 """How long it listens on after it heard that a few slots of a full partition were freed: more will be, for one turn."""
 
+RESTS: Final = 4
+"""How often in a gap a scheduler with nothing to do takes in the ticks that came; a wake-up ends its rest at once."""
+
 FEW: Final = 4
 """Fewer than one in so many slots are few."""
 
-SETTLE_S: Final = 0.003
-"""How long a won claim may wait to be settled along with other work."""
+SETTLE_S: Final = 0.25
+"""How long a worker has to start what was placed with it; what it has not started by then is settled."""
 
 OBSERVE_S: Final = 0.25
 """How often a scheduler writes down its figures, at most."""
@@ -74,6 +77,7 @@ class Scheduler:
         self._only_read = False
         self._observed_s = 0.0
         self._compared_s = float("-inf")
+        self._settled_s = float("-inf")
         self._heard_s = time.monotonic()
         self._next_own_s = float("inf")
         self._patience = Patience(log, f"scheduler {self.name}")
@@ -109,13 +113,13 @@ class Scheduler:
         """Carries out what is to do and hears what came meanwhile; with nothing to do, waits for something to hear."""
         # Never twice in a row: ticks may come faster than turns.
         self._only_read = self.core.due and not self._only_read
-        plan = self.core.plan(patient=True, place=not self._only_read)
-        if not plan and self.core.unsettled:
-            self._hear(SETTLE_S)
-            plan = self.core.plan()
+        plan = self.core.plan(place=not self._only_read, settle=False)
         if plan:
             self._carry_out(plan)
         now_s = time.monotonic()
+        if now_s - self._settled_s > SETTLE_S:
+            self._settled_s = now_s
+            self._settle_late()
         if now_s - self._compared_s > self.config.lease_s:
             self._compared_s = now_s
             self._give_back_strays()
@@ -124,9 +128,14 @@ class Scheduler:
         self._hear(0.0 if plan else self._patience_s(now_s))
 
     def _patience_s(self, now_s: float) -> float:
-        """How long to wait for something to hear: until this scheduler's own clock is due, at most half a second."""
-        own_clock = self._next_own_s < float("inf")
-        due_s = self._next_own_s if own_clock else self._heard_s + SILENCE * self._interval_s
+        """How long to wait for something to hear, at most half a second: until this scheduler's own clock is due, or
+        until it takes in the ticks that came while it had nothing to do.
+        """
+        due_s = self._heard_s + SILENCE * self._interval_s
+        if self._next_own_s < float("inf"):
+            due_s = self._next_own_s
+        elif self.core.at_rest:
+            due_s = now_s + self.config.gap_s / min(self._rank.members, RESTS)
         return max(0.0, min(due_s - now_s, 0.5))
 
     @property
@@ -136,7 +145,7 @@ class Scheduler:
     def _hear(self, timeout_s: float) -> None:
         """Takes in what is there to hear; ticks by its own clock when the keeper's do not come."""
         due_s = 0.0
-        while words_heard := self._ears.hear(timeout_s):
+        while words_heard := self._ears.hear(timeout_s, ticks=not self.core.at_rest):
             now_s = time.monotonic()
             for words in words_heard:
                 if words[0] == "tick":
@@ -144,7 +153,7 @@ class Scheduler:
                 elif words[0] == "deaf":
                     self._heard_s = float("-inf")
                 elif words[0] == "wake":
-                    self.core.on_wake(int(words[1]))
+                    self.core.on_wake()
                 elif words[0] == "freed":
                     self.core.on_freed(int(words[1]))
                     few = FEW * int(words[2]) < int(words[3])
@@ -200,7 +209,7 @@ class Scheduler:
             waiter = self.name if p in plan.ask else ""
             calls.append(commands.read_partition(p, self.core.view.partitions[p].version, waiter))
         if plan.take:
-            calls.append(commands.take(self.name, plan.take, f".{self.core.rng.integers(10**6)}"))
+            calls.append(commands.take(self.name, plan.take, f".{self.core.rng.integers(10**6)}", waits=True))
         replies = self.store.run_all(calls)
         if plan.take or plan.commit:
             self._patience.well()  # a full server lets other things pass
@@ -214,8 +223,20 @@ class Scheduler:
                     mend_partition(self.store, reply.partition)
             elif isinstance(reply, Took):
                 self.core.on_took(reply)
+                if reply.tasks:
+                    self.core.on_wake()  # more may have come; the take that finds none asks to be woken
                 for task, why in reply.failed:
                     quarantine(self.store, self.store.keys.task(task), why, b"")
+
+    def _settle_late(self) -> None:
+        """Settles what was placed a while ago and has not started: start takes a task out of `taken` as settle does."""
+        places, taken = self.core.ripe(), self.store.keys.queue("taken")
+        for at in range(0, len(places), MAX_BATCH):
+            some = places[at : at + MAX_BATCH]
+            owners = self.store.client.hmget(taken, [place.task for place in some])
+            late = [place for place, owner in zip(some, owners, strict=True) if owner == self.name.encode()]
+            if late:
+                self.store.run(self.store.commands.settle(late))
 
     def _read_nodes(self, partitions: list[int]) -> None:
         """Reads the epoch before the nodes, so that what it has is never older than the epoch says.

@@ -79,7 +79,7 @@ class Simulation:
             one = self.schedulers[i]
             one.core.on_tick(number)
             if self.cluster.waiting(one.group):
-                one.core.on_wake(one.core.ordinal)
+                one.core.on_wake()
             room = self.parameters.decisions * tick_s
             one.budget = min(one.budget + room, room + 1)
             self._look(one, now_s)

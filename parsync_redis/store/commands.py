@@ -121,7 +121,7 @@ def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
 
 
 _SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "task*"))
-_TAKE = load("take", ("pending", "later", "taken", "verdicts", "task:"))
+_TAKE = load("take", ("meta", "pending", "later", "taken", "verdicts", "task:"))
 _UNTAKE = load("untake", ("pending", "later", "taken", "task*"))
 _SETTLE = load("settle", ("taken", "placed", "task*"))
 _START = load("start", ("taken", "placed", "task*"))
@@ -187,10 +187,11 @@ class Commands:
         keys = self._queue("meta", "pending", "later", "shapes", "feasible", "names", "expires")
         return Call(_SUBMIT, keys + self._tasks(t.id for t in tasks), args, _words)
 
-    def take(self, scheduler: str, limit: int, salt: str = "") -> Call[Took]:
+    def take(self, scheduler: str, limit: int, salt: str = "", waits: bool = False) -> Call[Took]:
         """Up to `limit` (at most MAX_BATCH) pending tasks become this scheduler's; those that have expired end.
 
-        `salt` ends their attempts, '.482913': what hardly another take has.
+        `salt` ends their attempts, '.482913': what hardly another take has. If the scheduler `waits` and there is none,
+        the next task that comes wakes it; if it leaves some, another scheduler that waits is woken.
         """
 
         def read(reply: Reply) -> Took:
@@ -203,8 +204,9 @@ class Commands:
             failed = [(id, why) for id, attempt, why, *_ in rows if not attempt]
             return Took(int(reply[0]), int(reply[1]), tasks, failed)
 
-        keys = [*self._queue("pending", "later", "taken", "verdicts"), self.keys.task_prefix]
-        return Call(_TAKE, keys, [scheduler, min(limit, MAX_BATCH), salt, self.retention_s], read)
+        keys = [*self._queue("meta", "pending", "later", "taken", "verdicts"), self.keys.task_prefix]
+        args: list[str | int] = [scheduler, min(limit, MAX_BATCH), salt, self.retention_s, self.keys.tick, int(waits)]
+        return Call(_TAKE, keys, args, read)
 
     def untake(
         self, scheduler: str, tasks: Sequence[tuple[str, str, str]], delay_ms: int | None = None

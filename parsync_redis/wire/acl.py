@@ -70,8 +70,9 @@ AUDIT: Final[Kinds] = {
 }  # fmt: skip
 
 CLIENT: Final[Kinds] = {
-    "q0:expires": "zadd", "q0:feasible": "del hexists hlen hset", "q0:later": "zadd zrem", "q0:meta": "hincrby hmget",
-    "q0:names": "scard sismember smembers", "q0:pending": "zadd zcard zrem", "q0:placed": "hdel",
+    "q0:expires": "zadd", "q0:feasible": "del hexists hlen hset", "q0:later": "zadd zrem",
+    "q0:meta": "hdel hincrby hmget hset", "q0:names": "scard sismember smembers", "q0:pending": "zadd zcard zrem",
+    "q0:placed": "hdel",
     "q0:shapes": "hgetall hvals", "q0:taken": "hdel", "q0:task": "expire hdel hset", "q0:verdicts": "lpush lrem ltrim",
 }  # fmt: skip
 
@@ -81,7 +82,7 @@ WORKER: Final[Kinds] = {
     "p:left": "del hdel hget hset", "p:lost": "del sadd srem", "p:meta": "del hdel hget hincrby hset",
     "p:nodes": "del hdel hexists hget hkeys hset", "p:notes": "del hdel hget hset",
     "p:slots": "del hdel hget hgetall",
-    "q0:dead": "zadd zrange zrem", "q0:meta": "hget", "q0:names": "sadd", "q0:placed": "hset",
+    "q0:dead": "zadd zrange zrem", "q0:names": "sadd", "q0:placed": "hset",
     "q0:shapes": "hdel hget hset", "q0:task": "persist", "q0:verdicts": "lrange",
 }  # fmt: skip
 
@@ -94,9 +95,9 @@ SCHEDULER: Final[Kinds] = {
     "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset",
     "p:notes": "del hdel hget hset", "p:slots": "del hdel hget hgetall hset", "q0:dead": "del zadd zrange zrem",
     "q0:expires": "del zadd zrangebyscore zrem",
-    "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore", "q0:meta": "hget hmget",
+    "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore", "q0:meta": "hdel hget hmget hset",
     "q0:names": "del sadd", "q0:pending": "zadd zcard zpopmin zrem zscore", "q0:placed": "hdel hget hscan hset",
-    "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hscan hset",
+    "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hmget hscan hset",
     "q0:task": "del exists expire hdel hset persist type", "q0:verdicts": "del lpush ltrim",
 }  # fmt: skip
 
@@ -162,10 +163,8 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
     if role in _SCRIPT_KEYS:
         found.append(Grant(("evalsha", "type"), tuple(keys.pattern(kind) for kind in _SCRIPT_KEYS[role].split())))
     own = f"{keys.tick}:*"
-    if role is Role.CLIENT:
-        found.append(Grant(("publish",), (), (keys.tick,)))
-    elif role is Role.WORKER:
-        found.append(Grant(("publish",), (), (keys.tick, own)))
+    if role in (Role.CLIENT, Role.WORKER):
+        found.append(Grant(("publish",), (), (own,)))
     elif role is Role.SCHEDULER:
         found.append(Grant(("publish", "subscribe", "unsubscribe"), (), (keys.tick, own)))
     if role in (Role.CLIENT, Role.WORKER):

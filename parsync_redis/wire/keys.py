@@ -28,7 +28,7 @@ class Keys:
     """The keys of one cluster.
 
     queue(kind), partition(p, kind), shared(kind) name the families; task, inbox, stats have one key an id; `tick` is
-    the channel on which schedulers hear ticks and wake-ups.
+    the channel on which schedulers hear ticks.
     """
 
     def __init__(self, cluster: str) -> None:
@@ -84,7 +84,7 @@ class Keys:
         return f"parsync:{{{tag}}}:{wanted}"
 
     def own_channel(self, scheduler: str) -> str:
-        """The channel on which one scheduler hears that a slot was freed where it waits."""
+        """The channel on which one scheduler hears that a slot was freed where it waits, or that tasks came."""
         return f"{self.tick}:{scheduler}"
 
     def stats(self, scheduler: str) -> str:

@@ -207,10 +207,13 @@ def test_after_the_server_forgot_the_scripts_a_client_waits_for_a_scheduler_to_l
     site.guarded.admin.execute_command("ACL LOG RESET")
 
 
-def test_rubbish_that_a_client_publishes_on_the_tick_channel_ends_no_scheduler(site: Site):
+def test_rubbish_that_a_client_publishes_to_a_scheduler_ends_none(site: Site):
     with site.client() as client:
+        names = site.guarded.admin.hkeys(client.store.keys.shared("schedulers"))
+        assert names
         for data in (b"tick a b", b"", b"\xff", b"tick 1", b"wake x", b"freed 99 1 1", b"tick " + b"9" * 9000 + b" 0"):
-            client.store.client.publish(client.store.keys.tick, data)
+            for name in names:
+                client.store.client.publish(client.store.keys.own_channel(name.decode()), data)
         id = client.submit("tiles.render", [5])
         assert client.wait([id], PATIENCE_S)[id].state == "succeeded"
     assert "scheduler-1" in site.stack.alive()

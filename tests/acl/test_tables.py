@@ -29,7 +29,7 @@ DIRECT = {
     Role.SCHEDULER: {
         "p:meta": "hget", "p:nodes": "hexists hgetall", "p:alive": "hgetall", "p:lost": "smembers", "p:slots": "hget",
         "p:inbox": "llen",
-        "q0:taken": "hscan", "q0:placed": "hscan",
+        "q0:meta": "hget", "q0:taken": "hmget hscan", "q0:placed": "hscan",
     },
 }  # fmt: skip
 """What Python itself does, besides VIEW and MEMBERS."""

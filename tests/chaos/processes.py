@@ -39,8 +39,8 @@ class Ears:
         """Subscribed anew: what was under way is lost."""
         self.heard.clear()
 
-    def hear(self, timeout_s: float) -> list[list[str]]:
-        """What is there."""
+    def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
+        """What is there, ticks or not."""
         self.world.spread_rumours()
         heard, self.heard = self.heard, []
         return heard

@@ -47,7 +47,7 @@ LINES = (
     b"up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100",
     b"a81f attempt=1@17 inc=3 since=17 slots=3,4 gpu=1",
     b"a81f attempt=1@17 inc=3 since=17 lead=3", b"host:1 parsync:{c}:x 3 why\nabc", b"slots=2 gpu=1 gpu_model:a100",
-    b"tick 1 2", b"freed 1 2 3", b"wake 7",
+    b"tick 1 2", b"freed 1 2 3", b"wake",
 )  # fmt: skip
 
 

@@ -88,8 +88,9 @@ def test_finish_judges_each_task_by_itself(drive: Driver):
 
 def test_a_task_that_waits_again_wakes_one_scheduler(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
+    drive.run(drive.commands.take("s1", 1, waits=True))
     with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.subscribe(drive.keys.tick)
+        heard.subscribe(drive.keys.own_channel("s1"))
         heard.get_message(timeout=1)
         drive.finish(place, "again")
-        assert heard.get_message(timeout=1)["data"] == b"wake 1"
+        assert heard.get_message(timeout=1)["data"] == b"wake"

@@ -242,6 +242,9 @@ LINES = {
     "left": ["x y", "gpu=9", "gpu=0"],
     "meta": ["x", "-1", "0", MANY],
 }  # fmt: skip
+SOUND = [("slots", "n1/0", LINES["slots"][1]), ("slots", "n1/2", LINES["slots"][2])]
+"""Leases such as are there. A number that is wrong beside them, of `left` or `meta`, is by itself not seen."""
+
 FIELDS = {"slots": ["n1/0", "n1/1", "n1/2", "n1/3", "n2/0", "n9/1", "/"], "meta": ["version", "epoch", "inc"]}
 DAMAGE = st.sampled_from([(kind, field, text) for kind, texts in LINES.items()
                           for field in FIELDS.get(kind, ["n1", "n2", "n9", ""]) for text in texts])  # fmt: skip
@@ -264,7 +267,7 @@ def test_whatever_is_damaged_together_one_mending_leaves_nothing_of_it(drive: Dr
         seen = agree(*hashes)
         told = mend_partition(drive.store, 0)
         assert told or seen, "what the keeper sees is damage"
-        if told or not all(kind in ("left", "meta") for kind, _, _ in damages):
+        if told or not all(kind in ("left", "meta") or damage in SOUND for damage in damages for kind in damage[:1]):
             assert facts(drive) == []
         assert mend_partition(drive.store, 0) == 0
         assert agree(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))

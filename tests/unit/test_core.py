@@ -112,7 +112,90 @@ def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
     for p in (1, 2):
         core.on_snapshot(Snapshot(p, 2, 1, bitmap(2), {}), 5.0)
     core.on_took(Took(0, 0, tasks(5)))
-    assert [claim.partition for claims in core.plan().commit.values() for claim in claims] == [2, 2, 1, 1, 0]
+    plan = core.plan()
+    assert [claim.partition for claims in plan.commit.values() for claim in claims] == [2, 2, 1, 1]
+    assert plan.read == [0], "another's turn has come there: it is read anew before anything is placed in it"
+    core.on_snapshot(Snapshot(0, 2, 1, bitmap(2), {}), 6.0)
+    assert [claim.partition for claim in core.plan().commit[0]] == [0]
+
+
+def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
+    core = make(2, Strategy.LATENCY)
+    core.on_members(0, 2)
+    for p in range(2):
+        see(core, p, [node("n", 2)], 2)
+    for tick in (2, 4, 6):
+        core.on_tick(tick)
+        core.on_snapshot(Snapshot(0, tick, 1, bitmap(0), {}), tick)
+    core.plan(place=False)
+    core.on_took(Took(0, 0, tasks(3)))
+    assert core.plan().read == [1]
+    core.on_snapshot(Snapshot(1, 2, 1, bitmap(0), {}), 7.0)
+    plan = core.plan()
+    assert not plan.commit
+    assert plan.ask == {0, 1}, "now they wait until a slot is freed"
+    assert not core.plan()
+
+
+def test_a_stale_copy_that_is_still_right_is_fresh_once_that_is_known() -> None:
+    core = make(2, Strategy.LATENCY)
+    core.on_members(0, 2)
+    for p in range(2):
+        see(core, p, [node("n", 2)], 2)
+    for tick in (2, 4, 6):
+        core.on_tick(tick)
+        core.on_snapshot(Snapshot(0, tick, 1, bitmap(0), {}), tick)
+    core.plan(place=False)
+    core.on_took(Took(0, 0, tasks(2)))
+    assert core.plan().read == [1]
+    core.on_snapshot(Snapshot(1, 1, 1, None, {}), 7.0)
+    assert len(core.plan().commit[1]) == 2
+
+
+@pytest.mark.parametrize("strategy", [Strategy.LATENCY, Strategy.QUALITY])
+def test_after_a_lost_claim_a_partition_is_read_before_the_next_claim_there(strategy: Strategy) -> None:
+    core = make(1, strategy)
+    see(core, 0, [node("n", 4)], 4)
+    core.on_took(Took(0, 0, tasks(1)))
+    (claims,) = core.plan().commit.values()
+    core.on_judged(Judged(0, 2, 0, claims, [Verdict(Word.CONFLICT, "other")]))
+    assert core.due
+    assert core.plan(place=False).read == [0]
+
+
+def test_won_claims_that_nobody_has_started_for_a_while_are_ripe_to_be_settled() -> None:
+    core = make()
+    see(core, 0, [node("n", 4)], 4)
+
+    def win(id: int) -> None:
+        core.on_took(Took(0, 0, [Taken(f"t{id}", f"1@{id}", "slots=1", "", 0)]))
+        (claims,) = core.plan(settle=False).commit.values()
+        core.on_judged(Judged(0, 2, 0, claims, [Verdict(Word.HELD, "7") for _ in claims]))
+
+    win(1)
+    assert core.ripe() == []
+    win(2)
+    assert core.hands == {"t1", "t2"}
+    assert [place.task for place in core.ripe()] == ["t1"]
+    assert core.hands == {"t2"}
+    assert [place.task for place in core.plan().settle] == ["t2"], "who leaves settles everything"
+    assert core.ripe() == []
+
+
+def test_a_scheduler_is_at_rest_while_it_neither_has_tasks_nor_looks_for_any() -> None:
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    assert not core.at_rest, "it has not looked yet"
+    core.on_took(Took(0, 0, []))
+    assert core.at_rest
+    core.on_wake()
+    assert not core.at_rest
+    core.on_took(Took(0, 0, tasks(1)))
+    assert not core.at_rest
+    (claims,) = core.plan().commit.values()
+    assert not core.at_rest, "its claim is not judged"
+    core.on_judged(Judged(0, 2, 0, claims, [Verdict(Word.HELD, "7")]))
+    assert core.at_rest
 
 
 def test_quality_first_takes_the_best_slots_whatever_their_age() -> None:
@@ -230,14 +313,15 @@ def test_a_snapshot_of_another_epoch_is_not_believed() -> None:
     assert core.plan().read_nodes == [0]
 
 
-def test_a_wake_up_is_for_one_scheduler_and_a_turn_for_one_a_tick() -> None:
+def test_who_is_woken_looks_for_tasks_and_a_turn_is_for_one_a_tick() -> None:
     cores = [make() for _ in range(4)]
     for ordinal, core in enumerate(cores):
         core.on_members(ordinal, 4)
         see(core, 0, [node("n", 2)], 2)
         core.on_took(Took(0, 0, []))
         core.plan()
-        core.on_wake(6)
+        assert core.at_rest
+    cores[2].on_wake()
     assert [core.plan().take > 0 for core in cores] == [False, False, True, False]
     for core in cores:
         core.on_took(Took(0, 0, []))

@@ -15,7 +15,7 @@ CONFIG = ClusterConfig(1, 0.5, 10.0)
 class Silence:
     """Ears for a server that has no sockets."""
 
-    def hear(self, timeout_s: float) -> list[list[str]]:
+    def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
         return []
 
     def listen(self) -> None:

@@ -26,8 +26,8 @@ class World(Protocol):
 
     now_ms: int
 
-    def publish(self, channel: str, text: str) -> None:
-        """Sends a text to who listens."""
+    def publish(self, channel: str, text: str) -> int:
+        """Sends a text to who listens; how many do."""
 
 
 class Seat(NamedTuple):
@@ -104,6 +104,7 @@ class Queue:
         self.shapes: dict[str, str] = {}
         self.names: set[str] = set()
         self.submitted = 0
+        self.waiters: list[str] = []
 
     def purge(self, id: str) -> None:
         """The record of an ended task expires."""
@@ -121,7 +122,7 @@ class Queue:
             due, expiry = (None if ms == "" else self.world.now_ms + int(ms) for ms in (delay_ms, expiry_ms))
             replies.append(self.admit(id, job, priority, due, wait == "1", after, expiry))
         if idle and len(self.pending) > before:
-            self.world.publish(args[1], f"wake {self.submitted}")
+            self._wake(args[1])
         return replies
 
     def admit(
@@ -160,6 +161,10 @@ class Queue:
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
         """The first pending tasks become one scheduler's, each with its next attempt; what has expired ends."""
         taken = self.take_tasks(args[0], int(args[1]), args[3], args[2])
+        if args[5] == "1" and self.pending:
+            self._wake(args[4])
+        elif args[5] == "1" and not taken and args[0] not in self.waiters:
+            self.waiters.append(args[0])
         reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms))]
         return [len(self.pending), str(self.world.now_ms), *reply]
 
@@ -239,7 +244,7 @@ class Queue:
             for id, attempt, node, slot, inc, outcome, why in rows(args, 3, 7)
         ]
         if idle and "again" in replies:
-            self.world.publish(args[1], f"wake {self.submitted}")
+            self._wake(args[1])
         return replies
 
     def finish_at(self, place: Place, outcome: str, why: str = "", retention_s: str = "1") -> str:
@@ -283,7 +288,7 @@ class Queue:
                 back = True
                 replies.append("pending")
         if idle and back:
-            self.world.publish(args[1], f"wake {self.submitted}")
+            self._wake(args[1])
         return replies
 
     def revive(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -301,7 +306,7 @@ class Queue:
             self._verdict(id, "pending", args[2])
             replies.append("revived")
         if idle and self.pending:
-            self.world.publish(args[1], f"wake {self.submitted}")
+            self._wake(args[1])
         return replies
 
     def expire(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -358,6 +363,11 @@ class Queue:
         return int(before != (self.shapes, len(self.names)))
 
     # -- what they share ---------------------------------------------------------------------------------------------
+
+    def _wake(self, channel: str) -> None:
+        """Tells the scheduler that began to wait last; where nobody hears that, the one before."""
+        while self.waiters and not self.world.publish(f"{channel}:{self.waiters.pop()}", "wake"):
+            pass
 
     def _seat(self, task: Task, state: TaskState, place: Place, seat: Seat) -> None:
         task.state, task.partition, task.seat, task.why = state, place.partition, seat, None

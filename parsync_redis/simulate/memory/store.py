@@ -50,9 +50,10 @@ class MemoryStore:
         """Executes calls in order."""
         return [self.run(call) for call in calls]
 
-    def publish(self, channel: str, text: str) -> None:
-        """What a server would send to who listens."""
+    def publish(self, channel: str, text: str) -> int:
+        """What a server would send to who listens; nobody does."""
         self.published.append((channel, text))
+        return 0
 
     def partition(self, number: int) -> Partition:
         """A partition; an empty one where nothing is yet."""
