@@ -71,7 +71,7 @@ def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[st
         for pace in paces:
             crew.start("generators", generator(one.connect(), pace, begin_s))
         begin_ms = watch.server_ms(begin_s)
-        warm_s = min(asked.duration_s, asked.seconds / 3)
+        warm_s = min(asked.duration_s, asked.seconds / 2)
         watch.until(begin_s + warm_s, say)
         before = watch.look()
         watch.until(begin_s + asked.seconds, say)
@@ -90,7 +90,7 @@ def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[st
             "load": round(asked.load, 4),
             **_rates(history, due_ms, window, asked),
             "late_s": round(max(one.late_s for one in sent), 3),
-            "conflicts_per_claim": ratio(counts.get("conflicts", 0), counts.get("claims", 0)),
+            "conflicts_per_claim": ratio(after["conflicts"] - before["conflicts"], after["claims"] - before["claims"]),
             "yardstick_claims_per_s": yardstick[0],
             "yardstick_claims_per_cpu_s": yardstick[1],
             **_costs(before, after, history, window),
@@ -202,6 +202,7 @@ class _Watch:
     def look(self) -> dict[str, Any]:
         """What was used until now."""
         info = self.client.info("everything")
+        rows = self.one.stats()
         calls = [info[name] for name in ("cmdstat_evalsha", "cmdstat_eval") if name in info]
         return {
             "at_s": time.monotonic(),
@@ -212,6 +213,7 @@ class _Watch:
             "bytes": info["total_net_input_bytes"] + info["total_net_output_bytes"],
             "memory": info["used_memory"],
             "cpu": self.crew.cpu_s(),
+            **{name: sum(int(row.get(name, 0)) for row in rows) for name in ("claims", "conflicts")},
         }
 
     def staleness(self) -> dict[str, float]:
