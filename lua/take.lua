@@ -10,7 +10,7 @@
 -- INVARIANT: a taken task is in `taken` and not in `pending`; its attempt is one that was never given out before; it has
 --   not expired, by the server's clock: a promise about lateness, not a lease.
 -- ATOMICITY: a task is taken by one scheduler only.
--- COMPLEXITY: O(limit * log pending)
+-- COMPLEXITY: O(limit * log pending + waiting schedulers)
 --- @include arguments
 --- @include batch
 --- @include queue
@@ -59,6 +59,6 @@ for i = 1, #popped, 2 do
 end
 write_all('HSET', taken, owners)
 reply[1] = redis.call('ZCARD', pending)
-if ARGV[6] == '1' and reply[1] > 0 then wake(ARGV[5], meta) end
-if ARGV[6] == '1' and reply[1] == 0 and #reply == 2 then wait_in(meta, scheduler) end
+if ARGV[6] == '1' and reply[1] > 0 then wake(ARGV[5], meta, scheduler) end
+if ARGV[6] == '1' and reply[1] == 0 and #owners == 0 then wait_in(meta, scheduler) end
 return reply

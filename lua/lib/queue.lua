@@ -44,26 +44,28 @@ local function to_expired(key, id, verdicts, now, retention_s)
   to_verdict(verdicts, id, 'cancelled', 'expired')
 end
 
--- wait_in: the scheduler waits to be woken, as the last; the field is bounded: who falls out asks again at its next turn.
+-- wait_in: the scheduler waits to be woken, as the last. Names of those that are gone lead the list: at 4,000 bytes they leave.
 local function wait_in(meta, scheduler)
   local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
   if string.find(' ' .. waiters .. ' ', ' ' .. scheduler .. ' ', 1, true) then return end
   local all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
-  redis.call('HSET', meta, 'waiters', #all > 8000 and string.match(all, ' (.*)$') or all)
+  while #all > 4000 do all = string.match(all, ' (.*)$') or scheduler end
+  redis.call('HSET', meta, 'waiters', all)
 end
 
--- wake: tells the scheduler that began to wait last that there are tasks; where nobody hears that, the one before.
-local function wake(channel, meta)
-  local waiters = redis.call('HMGET', meta, 'waiters')[1]
-  local rest, heard = waiters or '', 0
-  while heard == 0 and rest ~= '' do
-    local others, last = string.match(rest, '^(.-) ?([^ ]+)$')
-    rest = others or ''
-    if last then heard = redis.call('PUBLISH', channel .. ':' .. last, 'wake') end
+-- wake: tells the scheduler that began to wait last that there are tasks, but not `me`; where nobody hears that, the one
+-- before, and so on, a few.
+local function wake(channel, meta, me)
+  local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
+  local rest, heard, tries = #waiters < 8000 and waiters or '', 0, 0
+  while heard == 0 and rest ~= '' and tries < 16 do
+    local others, last = string.match(rest, '^(.*) (%S+)$')
+    if (last or rest) ~= me then heard = redis.call('PUBLISH', channel .. ':' .. (last or rest), 'wake') end
+    rest, tries = others or '', tries + 1
   end
-  if rest ~= '' and heard > 0 then
+  if rest ~= '' then
     redis.call('HSET', meta, 'waiters', rest)
-  elseif waiters then
+  elseif waiters ~= '' then
     redis.call('HDEL', meta, 'waiters')
   end
 end

@@ -71,7 +71,7 @@ def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[st
         for pace in paces:
             crew.start("generators", generator(one.connect(), pace, begin_s))
         begin_ms = watch.server_ms(begin_s)
-        warm_s = min(asked.duration_s, asked.seconds / 2)
+        warm_s = min(asked.duration_s, max(asked.seconds / 2, asked.seconds - 15))
         watch.until(begin_s + warm_s, say)
         before = watch.look()
         watch.until(begin_s + asked.seconds, say)

@@ -14,7 +14,7 @@ from ..errors import ServerUnreachable
 from .placement import Say
 from .tables import render
 
-LADDER: Final = (6_000, 8_000, 10_000, 12_000, 14_000, 16_000, 18_000, 20_000, 24_000, 30_000, 38_000)
+LADDER: Final = (8_000, 10_000, 12_000, 14_000, 16_000, 18_000, 20_000, 24_000, 30_000, 38_000)
 """Rates that are tried one after the other, until one is not sustained, twice: others have the machine as well."""
 
 TRIES: Final = ("", "-again")
@@ -63,7 +63,8 @@ def _placement(rate: float, more: Sequence[str]) -> list[str]:
 
 
 def _full(rate: float) -> list[str]:
-    return _placement(rate, ["--seconds", "30", "--duration", f"{LOAD * SLOTS / rate:.4g}"])
+    duration_s = LOAD * SLOTS / rate
+    return _placement(rate, ["--seconds", f"{max(30, duration_s + 15):.4g}", "--duration", f"{duration_s:.4g}"])
 
 
 def _keep(keep: Path, name: str, words: list[str], again: bool, stop: threading.Event, say: Say) -> dict[str, Any]:

@@ -99,10 +99,10 @@ def _ladder(runs: Runs) -> list[str]:
         return []
     return [
         "## How many placements a second\n",
-        "20 schedulers, latency-first, 200,000 slots, for 30 s. Tasks hold their slots for so long that the load is "
-        "0.95 in the end. The rates grow until one is not sustained, in two runs, for others have the machine as well. "
-        "Then 80 % of the highest rate that was, and that with a million slots. Figures are of the time after the "
-        "first tasks ended, or of the second half.\n",
+        "20 schedulers, latency-first, 200,000 slots. Tasks hold their slots for so long that the load is 0.95 once "
+        "the first of them end; figures are of the time from then on, conflicts as schedulers tell of them about once "
+        "a second. The rates grow until one is not sustained, in two runs, for others have the machine as well. Then "
+        "80 % of the highest rate that was, and that with a million slots, few of them held.\n",
         table(_RATES, map(_rates, rungs)),
         "Cores used, by kind of process:\n",
         table(

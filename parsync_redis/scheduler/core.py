@@ -133,11 +133,11 @@ class Core:
         self._claimed: dict[str, Taken] = {}
         self._to_settle: list[Place] = []
         self._ripe = 0  # how many of them were won before the last look at them
+        self._passes = 0  # how often it has made claims, or could have
         self._waiting = 0  # tasks that waited when it last took some
         self._asked: set[int] = set()  # partitions that will tell it of a freed slot; asked anew once a gap
         self._to_explain = False  # once a gap
         self._to_read: set[int] = set(range(partitions))
-        self._fetched: set[int] = set()  # of these, those that are read because what is fresh has not enough seats
         self._nodes_due: set[int] = set(range(partitions))
         self._to_rescale = False  # nodes changed since the last plan
 
@@ -187,10 +187,7 @@ class Core:
         if snapshot.epoch != partition.epoch:
             self._nodes_due.add(snapshot.partition)
             return
-        partition.read_s, partition.turn = now_s, partition.due
-        if snapshot.partition in self._fetched:
-            self._fetched.discard(snapshot.partition)
-            partition.turn = self.counters.ticks
+        partition.read_s, partition.turn, partition.read_pass = now_s, partition.due, self._passes
         if snapshot.bits is not None:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
             self.view.changes += 1
@@ -253,6 +250,11 @@ class Core:
         return bool(self._to_read)
 
     @property
+    def unsettled(self) -> list[Place]:
+        """Won claims that are in this scheduler's hands yet."""
+        return list(self._to_settle)
+
+    @property
     def hands(self) -> set[str]:
         """The tasks that are this scheduler's and not settled, as far as it knows."""
         waiting = {task.id for kind in self._kinds.values() for task in kind.tasks}
@@ -277,6 +279,7 @@ class Core:
             self._to_rescale = False
         if place:
             self._place(plan)
+            self._passes += 1
         if self.hungry:
             seated = sum(len(kind.tasks) for kind in self._kinds.values() if not self._blocked(kind))
             in_hand = self.in_hand
@@ -351,10 +354,11 @@ class Core:
     def _is_stale(self, partition: PartitionView, kind: _Kind) -> bool:
         """Whether a task that is not to wait for a lost claim must not be placed there before it is read anew.
 
-        Another scheduler's turn has come since: it places there now.
+        Another scheduler's turn has come since: it places there now. What was read since the last pass is never stale,
+        however many ticks came meanwhile: passes may be slower than ticks.
         """
         latency = self._asks and self.mood.resolve(kind.wish) is Strategy.LATENCY
-        return latency and self.counters.ticks - partition.turn > FRESH
+        return latency and partition.read_pass < self._passes and self.counters.ticks - partition.turn > FRESH
 
     def _fetch(self, kind: _Kind) -> bool:
         """Has stale partitions read that had seats for what is left of a kind, more likely those that had many.
@@ -367,9 +371,8 @@ class Core:
         for i in sample(self.rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
             if found >= wanted or not seats[i]:
                 break
-            self._fetched.add(stale[i].number)
+            self._to_read.add(stale[i].number)
             found += int(seats[i])
-        self._to_read |= self._fetched
         return found > 0
 
     def _claim(self, plan: Plan, kind: _Kind, seats: list[Seats], count: int) -> int:

@@ -8,7 +8,9 @@ channel has a connection, so that who has nothing to do need not be woken by eac
 import logging
 import re
 import select
+import ssl
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 import hiredis
@@ -24,18 +26,25 @@ _HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}|wake|freed \d{1,9} -?\d{1,1
 _SOME: Final = 1 << 16
 
 
-def understand(data: bytes, partitions: int) -> list[str]:
-    """The words of a message; none of one that no scheduler or script of ours can have sent: clients may speak here."""
+_TICKS, _OWN = ("tick",), ("wake", "freed")
+
+
+def understand(data: bytes, partitions: int, known: Sequence[str] = (*_TICKS, *_OWN)) -> list[str]:
+    """The words of a message; none of one that no scheduler or script of ours can have sent to who hears the `known`.
+
+    Clients may speak on the channels of schedulers.
+    """
     if not _HEARD.fullmatch(data):
         return []
     words = data.decode().split()
-    return [] if words[0] == "freed" and int(words[1]) >= partitions else words
+    return [] if words[0] not in known or (words[0] == "freed" and int(words[1]) >= partitions) else words
 
 
 class _Ear:
     """A subscription to one channel, on a connection of its own. Raises RedisError and OSError."""
 
-    def __init__(self, store: Store, channel: str) -> None:
+    def __init__(self, store: Store, channel: str, known: Sequence[str]) -> None:
+        self.known = known
         self._pool = store.client.connection_pool
         self._connection: Any = self._pool.get_connection()
         self.socket: Any = None
@@ -52,7 +61,10 @@ class _Ear:
         """The messages that are there."""
         more = True
         while more:
-            data = self.socket.recv(_SOME)
+            try:
+                data = self.socket.recv(_SOME)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                break  # it was readable, but no message: of TLS, a part of one
             if not data:
                 raise Disconnected("the server closed the connection")
             self._reader.feed(data)
@@ -78,7 +90,8 @@ class Ears:
     """
 
     def __init__(self, store: Store, name: str, partitions: int) -> None:
-        self._store, self._channels = store, (store.keys.tick, store.keys.own_channel(name))
+        self._store = store
+        self._channels = {store.keys.tick: _TICKS, store.keys.own_channel(name): _OWN}
         self._partitions = partitions
         self._ears: dict[int, _Ear] = {}
         self._all, self._own = select.poll(), select.poll()
@@ -90,8 +103,8 @@ class Ears:
         self.close()
         self._all, self._own = select.poll(), select.poll()
         try:
-            for channel in self._channels:
-                ear = _Ear(self._store, channel)
+            for channel, known in self._channels.items():
+                ear = _Ear(self._store, channel, known)
                 self._ears[ear.socket.fileno()] = ear
                 self._all.register(ear.socket, select.POLLIN)
             self._own.register(ear.socket, select.POLLIN)
@@ -124,7 +137,8 @@ class Ears:
             timeout_s = 0.0
         found = []
         for socket, _ in self._all.poll(max(0.0, timeout_s * 1000)):
-            found += [words for data in self._ears[socket].receive() if (words := understand(data, self._partitions))]
+            ear = self._ears[socket]
+            found += [w for data in ear.receive() if (w := understand(data, self._partitions, ear.known))]
             self._patience.well()
         return found
 

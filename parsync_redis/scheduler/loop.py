@@ -7,6 +7,7 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from ..model.node import read_nodes
 from ..model.task import Strategy
 from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
-from ..store.commands import MAX_BATCH, Call, Judged, Snapshot, Took
+from ..store.commands import MAX_BATCH, Call, Judged, Place, Snapshot, Took
 from ..store.quarantine import mend_partition, quarantine
 from ..store.store import Store, explain_durability
 from ..store.trouble import Patience, is_damage
@@ -134,9 +135,14 @@ class Scheduler:
         due_s = self._heard_s + SILENCE * self._interval_s
         if self._next_own_s < float("inf"):
             due_s = self._next_own_s
-        elif self.core.at_rest:
-            due_s = now_s + self.config.gap_s / min(self._rank.members, RESTS)
+        elif self._rests:
+            due_s = now_s + self.config.gap_s / RESTS
         return max(0.0, min(due_s - now_s, 0.5))
+
+    @property
+    def _rests(self) -> bool:
+        """Whether it lets ticks wait: it has nothing to do, and ticks come more often than it would look for them."""
+        return self.core.at_rest and self._rank.members > RESTS
 
     @property
     def _interval_s(self) -> float:
@@ -145,7 +151,7 @@ class Scheduler:
     def _hear(self, timeout_s: float) -> None:
         """Takes in what is there to hear; ticks by its own clock when the keeper's do not come."""
         due_s = 0.0
-        while words_heard := self._ears.hear(timeout_s, ticks=not self.core.at_rest):
+        while words_heard := self._ears.hear(timeout_s, ticks=not self._rests):
             now_s = time.monotonic()
             for words in words_heard:
                 if words[0] == "tick":
@@ -230,7 +236,10 @@ class Scheduler:
 
     def _settle_late(self) -> None:
         """Settles what was placed a while ago and has not started: start takes a task out of `taken` as settle does."""
-        places, taken = self.core.ripe(), self.store.keys.queue("taken")
+        self._settle(self.core.ripe())
+
+    def _settle(self, places: Sequence[Place]) -> None:
+        taken = self.store.keys.queue("taken")
         for at in range(0, len(places), MAX_BATCH):
             some = places[at : at + MAX_BATCH]
             owners = self.store.client.hmget(taken, [place.task for place in some])
@@ -260,9 +269,14 @@ class Scheduler:
             self.core.on_nodes(p, nodes.values(), _number(epoch))
 
     def _recover(self) -> None:
-        """After an outage nothing in hand is certain: everything taken goes back, everything is read again."""
+        """After an outage only what was won is certain: everything else taken goes back, everything is read again.
+
+        Another server may not know of what was won.
+        """
         self._run_id = self.store.run_id()
         self._ears.listen()
+        if self._run_id == self._rank.server:
+            self._settle(self.core.unsettled)
         self._give_back_all()
 
     def _mine(self) -> list[str]:

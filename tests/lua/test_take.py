@@ -96,3 +96,51 @@ def test_only_the_taken_attempt_is_noted(drive: Driver):
     drive.start(drive.place("a", attempt))
     assert "why" not in drive.record("a")
     assert drive.unchanged_by(drive.commands.note([("a", attempt, "x")])) == 0
+
+
+def waiters(drive: Driver) -> str:
+    return (drive.store.client.hget(drive.keys.queue("meta"), "waiters") or b"").decode()
+
+
+def wait(drive: Driver, *names: str) -> None:
+    for name in names:
+        assert drive.run(drive.commands.take(name, 1, waits=True)).tasks == []
+
+
+def test_who_finds_nothing_waits_once_and_in_the_order_in_which_it_began(drive: Driver):
+    wait(drive, "s1", "s2", "s1")
+    assert waiters(drive) == "s1 s2"
+    assert drive.unchanged_by(drive.commands.take("s2", 1, waits=True)).tasks == []
+
+
+def test_who_does_not_want_to_wait_changes_nothing(drive: Driver):
+    assert drive.unchanged_by(drive.commands.take("s1", 1)).tasks == []
+
+
+def test_a_take_that_leaves_some_wakes_another_and_not_itself(drive: Driver):
+    wait(drive, "s1", "s2", "s3")
+    with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(drive.keys.own_channel("s1"), drive.keys.own_channel("s2"), drive.keys.own_channel("s3"))
+        for id in "abc":
+            drive.submit(id)
+        drive.run(drive.commands.take("s2", 1, waits=True))
+        said = [message for _ in range(6) if (message := heard.get_message(timeout=0.1))]
+    assert [message["channel"].decode().rpartition(":")[2] for message in said] == ["s3", "s1"], "a submit, a take"
+    assert waiters(drive) == "", "s2 was passed over, and will ask anew"
+
+
+def test_the_dead_among_those_who_wait_cost_a_wake_up_little_and_leave(drive: Driver):
+    wait(drive, *(f"dead-{number:03d}" for number in range(40)))
+    drive.submit("a")
+    assert waiters(drive).split() == [f"dead-{number:03d}" for number in range(24)], "nobody heard: 16 at a time leave"
+
+
+def test_the_list_of_those_who_wait_is_bounded_and_the_oldest_leave(drive: Driver):
+    names = [f"{'x' * 90}-{number}" for number in range(60)]
+    wait(drive, *names)
+    left = waiters(drive).split()
+    assert left == names[-len(left) :]
+    assert 3800 < len(" ".join(left)) <= 4000
+    drive.store.client.hset(drive.keys.queue("meta"), "waiters", "a " * 20_000)
+    drive.submit("a")
+    assert waiters(drive) == "", "no script has written that"

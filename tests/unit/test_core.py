@@ -377,3 +377,43 @@ def test_after_an_outage_it_reads_everything_and_has_nothing_in_hand() -> None:
     plan = core.plan()
     assert core.in_hand == 0
     assert plan.read_nodes == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("members", "ticks_a_pass"), [(8, 2), (20, 3), (50, 3), (4, 7)])
+def test_a_scheduler_whose_passes_are_slower_than_ticks_places_all_the_same(members: int, ticks_a_pass: int) -> None:
+    core = make(members, Strategy.LATENCY)
+    core.on_members(0, members)
+    for p in range(members):
+        see(core, p, [node("n", 4)], 4)
+    core.on_took(Took(0, 0, tasks(3)))
+    placed, only_read = 0, False
+    for tick in range(members):
+        core.on_tick(tick)
+    for _ in range(12):  # passes, as the loop makes them
+        only_read = core.due and not only_read
+        plan = core.plan(place=not only_read, settle=False)
+        for p, claims in plan.commit.items():
+            placed += len(claims)
+            core.on_judged(Judged(p, 2, 1, claims, [Verdict(Word.HELD, "1")] * len(claims)))
+        for p in plan.read:
+            core.on_snapshot(Snapshot(p, 2, 1, bitmap(4), {}), 1.0)
+        for _ in range(ticks_a_pass):
+            tick += 1
+            core.on_tick(tick)
+    assert placed == 3
+
+
+def test_what_was_freed_is_claimed_as_soon_as_it_is_read_and_behind_what_is_ones_own() -> None:
+    core = make(4, Strategy.LATENCY)
+    core.on_members(0, 4)
+    for p in range(4):
+        see(core, p, [node("n", 4)], 4)
+    for tick in (1, 2, 3, 4):  # its turns are 1, 2, 3, 0
+        core.on_tick(tick)
+        (due,) = core.plan(place=False).read
+        core.on_snapshot(Snapshot(due, 1 + tick, 1, bitmap(1 if due == 0 else 0), {}), float(tick))
+    core.on_freed(2)
+    core.plan(place=False)
+    core.on_snapshot(Snapshot(2, 9, 1, bitmap(1), {}), 9.0)
+    core.on_took(Took(0, 0, tasks(2)))
+    assert [claim.partition for claims in core.plan().commit.values() for claim in claims] == [0, 2]

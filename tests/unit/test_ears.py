@@ -1,10 +1,16 @@
 """What a scheduler hears is understood or passed over: every client may publish on its channel."""
 
+import ssl
+import time
+from typing import Any
+
+import hiredis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.scheduler.ears import understand
+from parsync_redis.scheduler.ears import Ears, _Ear, understand
+from parsync_redis.store import Store
 
 
 @pytest.mark.parametrize("data", [b"tick 7 3", b"wake", b"freed 0 3 16", b"freed 7 -1 0"])
@@ -24,3 +30,66 @@ def test_what_else_is_said_is_passed_over(data):
 @given(st.binary(max_size=60))
 def test_no_bytes_raise(data):
     understand(data, 8)
+
+
+def test_each_word_is_understood_on_its_own_channel_only():
+    assert understand(b"tick 7 3", 8, ("wake", "freed")) == []
+    assert understand(b"wake", 8, ("tick",)) == []
+
+
+class Pieces:
+    """A socket whose reads end in these ways; of TLS it may be readable without a message."""
+
+    def __init__(self, *ends: Any) -> None:
+        self.ends = list(ends)
+
+    def recv(self, most: int) -> bytes:
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        return bytes(end)
+
+    def pending(self) -> int:
+        return len(self.ends)
+
+
+MESSAGE = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$4\r\nwake\r\n"
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [([ssl.SSLWantReadError()], []), ([BlockingIOError()], []), ([MESSAGE], [b"wake"]), ([MESSAGE[:9]], []),
+     ([MESSAGE[:9], MESSAGE[9:] + MESSAGE], [b"wake"] * 2), ([MESSAGE, ssl.SSLWantReadError()], [b"wake"])],
+)  # fmt: skip
+def test_a_readable_socket_without_a_whole_message_is_no_error(ends, said):
+    ear = _Ear.__new__(_Ear)
+    ear._reader, ear.socket = hiredis.Reader(), Pieces(*ends)
+    assert ear.receive() == said
+
+
+def test_who_does_not_wait_for_ticks_hears_them_with_the_next_thing(store: Store) -> None:
+    client: Any = store.client
+    tick, own = store.keys.tick, store.keys.own_channel("s1")
+    ears = Ears(store.again(), "s1", 1)
+    try:
+        ears.listen()
+        while min(count for _, count in client.pubsub_numsub(tick, own)) < 1:
+            pass
+        for _ in range(2):
+            assert ears.hear(0.1) == [], "what the server says of the subscriptions"
+        client.publish(tick, "tick 1 1")
+        began_s = time.monotonic()
+        assert ears.hear(0.2, ticks=False) == [["tick", "1", "1"]]
+        assert time.monotonic() - began_s >= 0.2, "a tick did not end its rest"
+        client.publish(own, "wake")
+        assert ears.hear(10.0, ticks=False) == [["wake"]]
+        client.publish(own, "tick 2 1")
+        client.publish(own, "freed 0 1 1")
+        client.publish(tick, "tick 3 1")
+        words: list[list[str]] = []
+        deadline = time.monotonic() + 10.0
+        while len(words) < 2 and time.monotonic() < deadline:
+            words += ears.hear(0.05)
+        assert sorted(words) == [["freed", "0", "1", "1"], ["tick", "3", "1"]], "a tick is none on one's own channel"
+    finally:
+        ears.close()

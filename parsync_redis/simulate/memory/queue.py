@@ -162,7 +162,7 @@ class Queue:
         """The first pending tasks become one scheduler's, each with its next attempt; what has expired ends."""
         taken = self.take_tasks(args[0], int(args[1]), args[3], args[2])
         if args[5] == "1" and self.pending:
-            self._wake(args[4])
+            self._wake(args[4], args[0])
         elif args[5] == "1" and not taken and args[0] not in self.waiters:
             self.waiters.append(args[0])
         reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms))]
@@ -364,10 +364,12 @@ class Queue:
 
     # -- what they share ---------------------------------------------------------------------------------------------
 
-    def _wake(self, channel: str) -> None:
-        """Tells the scheduler that began to wait last; where nobody hears that, the one before."""
-        while self.waiters and not self.world.publish(f"{channel}:{self.waiters.pop()}", "wake"):
-            pass
+    def _wake(self, channel: str, me: str = "") -> None:
+        """Tells the scheduler that began to wait last, but not `me`; where nobody hears that, the one before; a few."""
+        heard, tries = 0, 0
+        while self.waiters and not heard and tries < 16:
+            name, tries = self.waiters.pop(), tries + 1
+            heard = 0 if name == me else self.world.publish(f"{channel}:{name}", "wake")
 
     def _seat(self, task: Task, state: TaskState, place: Place, seat: Seat) -> None:
         task.state, task.partition, task.seat, task.why = state, place.partition, seat, None

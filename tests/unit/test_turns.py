@@ -1,0 +1,95 @@
+"""The turns of the loop: what it settles, what it keeps after an error, when it rests. On fakeredis, no sockets."""
+
+from dataclasses import replace
+
+import pytest
+from redis.exceptions import ConnectionError as Disconnected
+
+from parsync_redis.model.task import Taken
+from parsync_redis.scheduler.loop import RESTS, Scheduler
+from parsync_redis.store import Store
+from parsync_redis.store.commands import Place, Took
+from tests.lua.driver import Driver
+
+from .test_strays import scheduler
+
+
+def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
+    """The scheduler places these tasks; where."""
+    for id in ids:
+        drive.submit(id)
+    for _ in range(6):
+        made.core.on_wake()
+        made._turn()
+    assert not made.core.in_hand
+    return {place.task: place for place in made.core.unsettled}
+
+
+def test_what_has_not_started_after_a_while_is_settled_and_what_has_is_left_alone(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.node("n1", slots=4)
+    places = placed(drive, made, "a", "b")
+    assert drive.start(places["a"]) == "ok"
+    for _ in range(2):
+        assert drive.state("b") == "taken"
+        made._settled_s = float("-inf")
+        made._turn()
+    assert (drive.state("a"), drive.state("b")) == ("running", "placed")
+    assert made.core.unsettled == []
+
+
+def test_after_an_error_what_was_won_is_settled_and_the_rest_goes_back(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.node("n1", slots=1)
+    placed(drive, made, "a")
+    made._rank = replace(made._rank, server="same")
+    made.store.run_id = lambda: "same"  # type: ignore[method-assign]
+    made.core.on_took(Took(0, 0, [Taken("b", drive.taken("b"), "slots=1", "", 0)]))
+    assert (drive.state("a"), drive.state("b")) == ("taken", "taken")
+    made._recover()
+    assert (drive.state("a"), drive.state("b")) == ("placed", "pending")
+
+
+def test_another_server_may_not_know_of_what_was_won(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.node("n1", slots=1)
+    placed(drive, made, "a")
+    made._rank = replace(made._rank, server="another")
+    made.store.run_id = lambda: "same"  # type: ignore[method-assign]
+    made._recover()
+    assert drive.state("a") == "pending"
+
+
+def test_what_could_not_be_settled_for_an_error_is_not_lost(fake_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.node("n1", slots=1)
+    placed(drive, made, "a")
+
+    def cut(*_: object) -> None:
+        raise Disconnected("cut")
+
+    made._settled_s = float("-inf")
+    made._turn()
+    monkeypatch.setattr(made.store.client, "hmget", cut)
+    made._settled_s = float("-inf")
+    with pytest.raises(Disconnected):
+        made._turn()
+    monkeypatch.undo()
+    made.store.run_id = lambda: "same"  # type: ignore[method-assign]
+    made._recover()
+    assert drive.state("a") == "pending", "it left the hands, and goes back"
+
+
+def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: Store) -> None:
+    made = scheduler(fake_store)
+    Driver(fake_store).node("n1", slots=1)
+    for _ in range(4):
+        made._turn()
+    assert made.core.at_rest
+    made._rank = replace(made._rank, members=RESTS)
+    assert not made._rests, "each tick is as far away as a rest would be"
+    made._rank = replace(made._rank, members=RESTS + 1)
+    assert made._rests
+    assert made._patience_s(made._heard_s) == pytest.approx(made.config.gap_s / RESTS)
+    made.core.on_wake()
+    assert not made._rests
