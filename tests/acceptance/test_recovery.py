@@ -74,7 +74,7 @@ def test_a_dead_task_tells_its_story_and_runs_again_when_it_is_requeued(rig: Rig
     assert parsync(rig, "dead", "requeue", result.id, code=1).startswith(f"{result.id} is ")
     for node in ("n1", "n2"):
         rig.client.undrain(node)
-    # Not get(): a client that heard of the death twice, by looking and by a message, keeps the message for the next get.
+    # Not get(): a client that heard of the death by looking keeps the message that tells of it too, for the next get.
     rig.until(lambda: fresh(rig, result).state == "SUCCESS", "it runs")
     assert fresh(rig, result).result == "poison"
     status = rig.until_state(result, "succeeded")
