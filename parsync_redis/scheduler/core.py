@@ -133,6 +133,7 @@ class Core:
         self._claimed: dict[str, Taken] = {}
         self._to_settle: list[Place] = []
         self._ripe = 0  # how many of them were won before the last look at them
+        self._fetched: set[int] = set()  # of those to be read, those that are read out of turn to place something there
         self._passes = 0  # how often it has made claims, or could have
         self._waiting = 0  # tasks that waited when it last took some
         self._asked: set[int] = set()  # partitions that will tell it of a freed slot; asked anew once a gap
@@ -167,6 +168,7 @@ class Core:
         """A slot was freed in a partition that this scheduler asked to hear of."""
         self._asked.discard(partition)
         self._to_read.add(partition)
+        self._fetched.add(partition)
 
     def on_stale(self) -> None:
         """Whatever the view says may be old (the connection was lost): read everything."""
@@ -187,7 +189,10 @@ class Core:
         if snapshot.epoch != partition.epoch:
             self._nodes_due.add(snapshot.partition)
             return
-        partition.read_s, partition.turn, partition.read_pass = now_s, partition.due, self._passes
+        partition.read_s, partition.turn = now_s, partition.due
+        if snapshot.partition in self._fetched:
+            self._fetched.discard(snapshot.partition)
+            partition.fetched_pass = self._passes
         if snapshot.bits is not None:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
             self.view.changes += 1
@@ -354,11 +359,11 @@ class Core:
     def _is_stale(self, partition: PartitionView, kind: _Kind) -> bool:
         """Whether a task that is not to wait for a lost claim must not be placed there before it is read anew.
 
-        Another scheduler's turn has come since: it places there now. What was read since the last pass is never stale,
-        however many ticks came meanwhile: passes may be slower than ticks.
+        Another scheduler's turn has come since: it places there now. What was fetched since the last pass is never
+        stale, however many ticks came meanwhile: passes may be slower than ticks.
         """
         latency = self._asks and self.mood.resolve(kind.wish) is Strategy.LATENCY
-        return latency and partition.read_pass < self._passes and self.counters.ticks - partition.turn > FRESH
+        return latency and partition.fetched_pass < self._passes and self.counters.ticks - partition.turn > FRESH
 
     def _fetch(self, kind: _Kind) -> bool:
         """Has stale partitions read that had seats for what is left of a kind, more likely those that had many.
@@ -371,8 +376,9 @@ class Core:
         for i in sample(self.rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
             if found >= wanted or not seats[i]:
                 break
-            self._to_read.add(stale[i].number)
+            self._fetched.add(stale[i].number)
             found += int(seats[i])
+        self._to_read |= self._fetched
         return found > 0
 
     def _claim(self, plan: Plan, kind: _Kind, seats: list[Seats], count: int) -> int:

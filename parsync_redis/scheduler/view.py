@@ -36,14 +36,15 @@ class PartitionView:
     """What a scheduler knows of one partition; `read_s` is when it was read, on the scheduler's monotonic clock.
 
     due: the last of its scheduler's ticks at which it was its turn to read it; turn: the same, as it was last read.
-    read_pass: how often its scheduler had made claims by then.
+    fetched_pass: how often its scheduler had made claims when it was last read out of turn.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.version, self.epoch = -1, -1
         self.read_s = float("-inf")
-        self.due = self.turn = self.read_pass = 0
+        self.due = self.turn = 0
+        self.fetched_pass = -1
         self.nodes: list[Node] = []
         self.free = np.zeros(0, dtype=bool)
         self.free_count = 0
