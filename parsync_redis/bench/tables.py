@@ -50,7 +50,7 @@ def _machine(runs: Runs) -> str:
         + ", ".join(f"{n} {one[n]}" for n in names if n in one)
         + f".\\\nLoad average when the runs began: {min(loads):g} to {max(loads):g}"
         + (
-            ": **other work went on meanwhile**, so that rates are too low and delays too long; ratios suffer less.\n"
+            ": the run before had just ended, or **other work went on**; then rates are too low and delays too long.\n"
             if max(loads) > 3
             else ".\n"
         )
