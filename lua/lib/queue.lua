@@ -49,7 +49,7 @@ local function wait_in(meta, scheduler)
   local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
   if string.find(' ' .. waiters .. ' ', ' ' .. scheduler .. ' ', 1, true) then return end
   local all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
-  while #all > 4000 do all = string.match(all, ' (.*)$') or scheduler end
+  if #all > 4000 then all = string.match(string.sub(all, -4000), ' (.*)$') or scheduler end
   redis.call('HSET', meta, 'waiters', all)
 end
 

@@ -265,12 +265,15 @@ class Core:
         waiting = {task.id for kind in self._kinds.values() for task in kind.tasks}
         return waiting | self._claimed.keys() | {place.task for place in self._to_settle}
 
+    @property
     def ripe(self) -> list[Place]:
-        """The won claims that had been won when this was asked last; they leave this scheduler's hands."""
-        found = self._to_settle[: self._ripe]
-        del self._to_settle[: self._ripe]
+        """The won claims that had been won when `settled` was called last."""
+        return self._to_settle[: self._ripe]
+
+    def settled(self, count: int) -> None:
+        """The first so many won claims leave this scheduler's hands; the others are ripe the next time."""
+        del self._to_settle[:count]
         self._ripe = len(self._to_settle)
-        return found
 
     def plan(self, place: bool = True, settle: bool = True) -> Plan:
         """What to do next. Empty if there is nothing to do until the next event.

@@ -236,7 +236,9 @@ class Scheduler:
 
     def _settle_late(self) -> None:
         """Settles what was placed a while ago and has not started: start takes a task out of `taken` as settle does."""
-        self._settle(self.core.ripe())
+        places = self.core.ripe
+        self._settle(places)
+        self.core.settled(len(places))
 
     def _settle(self, places: Sequence[Place]) -> None:
         taken = self.store.keys.queue("taken")
@@ -275,7 +277,7 @@ class Scheduler:
         """
         self._run_id = self.store.run_id()
         self._ears.listen()
-        if self._run_id == self._rank.server:
+        if self._run_id and self._run_id == self._rank.server:
             self._settle(self.core.unsettled)
         self._give_back_all()
 

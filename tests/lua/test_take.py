@@ -141,6 +141,18 @@ def test_the_list_of_those_who_wait_is_bounded_and_the_oldest_leave(drive: Drive
     left = waiters(drive).split()
     assert left == names[-len(left) :]
     assert 3800 < len(" ".join(left)) <= 4000
-    drive.store.client.hset(drive.keys.queue("meta"), "waiters", "a " * 20_000)
+    drive.store.client.hset(drive.keys.queue("meta"), "waiters", " ".join(["a"] * 20_000))
     drive.submit("a")
     assert waiters(drive) == "", "no script has written that"
+    drive.take()
+    wait(drive, "y" * 5000)
+    assert waiters(drive) == "y" * 5000, "no name is that long: but no script may run for ever"
+
+
+def test_who_finds_only_what_has_ended_waits(drive: Driver):
+    drive.submit("a", expiry_ms=0)
+    drive.submit("b")
+    drive.store.client.hset(drive.keys.task("b"), "needs", "x")
+    assert drive.run(drive.commands.take("s1", 10, waits=True)).tasks == []
+    assert (drive.state("a"), drive.state("b")) == ("cancelled", "failed")
+    assert waiters(drive) == "s1"

@@ -173,13 +173,15 @@ def test_won_claims_that_nobody_has_started_for_a_while_are_ripe_to_be_settled()
         core.on_judged(Judged(0, 2, 0, claims, [Verdict(Word.HELD, "7") for _ in claims]))
 
     win(1)
-    assert core.ripe() == []
+    assert core.ripe == []
+    core.settled(0)
     win(2)
-    assert core.hands == {"t1", "t2"}
-    assert [place.task for place in core.ripe()] == ["t1"]
+    assert [place.task for place in core.ripe] == ["t1"]
+    assert core.hands == {"t1", "t2"}, "until that is done"
+    core.settled(1)
     assert core.hands == {"t2"}
     assert [place.task for place in core.plan().settle] == ["t2"], "who leaves settles everything"
-    assert core.ripe() == []
+    assert core.ripe == []
 
 
 def test_a_scheduler_is_at_rest_while_it_neither_has_tasks_nor_looks_for_any() -> None:
@@ -417,3 +419,22 @@ def test_what_was_freed_is_claimed_as_soon_as_it_is_read_and_behind_what_is_ones
     core.on_snapshot(Snapshot(2, 9, 1, bitmap(1), {}), 9.0)
     core.on_took(Took(0, 0, tasks(2)))
     assert [claim.partition for claims in core.plan().commit.values() for claim in claims] == [0, 2]
+
+
+def test_what_was_fetched_is_fresh_for_one_pass() -> None:
+    core = make(4, Strategy.LATENCY)
+    core.on_members(0, 4)
+    for p in range(4):
+        see(core, p, [node("n", 4)], 0 if p != 2 else 4)
+    for tick in (2, 3, 4):  # turns of 2, 3, 0
+        core.on_tick(tick)
+    core.plan(place=False)
+    core.on_snapshot(Snapshot(2, 2, 1, bitmap(4), {}), 1.0)
+    for some in ([Taken("a", "1@1", "slots=1", "", 0)], [Taken("b", "1@2", "slots=1", "", 0)]):
+        core.on_took(Took(0, 0, some))
+        plan = core.plan(settle=False)
+        assert not plan.commit, "it was read at its turn, or for the task before: others place there now"
+        assert plan.read == [2]
+        core.on_snapshot(Snapshot(2, 3, 1, bitmap(4), {}), 2.0)
+        (claims,) = core.plan(settle=False).commit.values()
+        core.on_judged(Judged(2, 4, 1, claims, [Verdict(Word.HELD, "1")]))

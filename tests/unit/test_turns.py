@@ -18,6 +18,7 @@ def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
     """The scheduler places these tasks; where."""
     for id in ids:
         drive.submit(id)
+    made._settled_s = float("inf")
     for _ in range(6):
         made.core.on_wake()
         made._turn()
@@ -75,9 +76,20 @@ def test_what_could_not_be_settled_for_an_error_is_not_lost(fake_store: Store, m
     with pytest.raises(Disconnected):
         made._turn()
     monkeypatch.undo()
+    made._rank = replace(made._rank, server="same")
     made.store.run_id = lambda: "same"  # type: ignore[method-assign]
     made._recover()
-    assert drive.state("a") == "pending", "it left the hands, and goes back"
+    assert drive.state("a") == "placed"
+
+
+def test_a_server_that_does_not_tell_its_run_id_may_be_another(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.node("n1", slots=1)
+    placed(drive, made, "a")
+    made._rank = replace(made._rank, server="")
+    made.store.run_id = lambda: ""  # type: ignore[method-assign]
+    made._recover()
+    assert drive.state("a") == "pending"
 
 
 def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: Store) -> None:
