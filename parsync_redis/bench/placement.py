@@ -106,6 +106,10 @@ def _rates(history: History, due_ms: Floats, window: tuple[float, float], asked:
     delays = (history.placed_ms - due_ms)[inside]
     delays = np.maximum(delays[~np.isnan(delays)], 0.0)
     placed = rate_within(history.placed_ms, *window)
+    all_delays = (history.placed_ms - due_ms)[due_ms < window[1]]
+    growing = grows(
+        all_delays[~np.isnan(all_delays)]
+    )  # of the whole run: what piled up before the window is growth too
     return {
         "offered_per_s": asked.rate,
         "submitted_per_s": None if np.isnan(history.submitted_ms).all() else rate_within(history.submitted_ms, *window),
@@ -114,8 +118,8 @@ def _rates(history: History, due_ms: Floats, window: tuple[float, float], asked:
         "finished_per_s": rate_within(history.finished_ms, *window),
         "tasks": len(due_ms),
         "delay_ms": quantiles(delays),
-        "delay_grows": grows(delays),
-        "sustained": placed >= 0.98 * asked.rate and not grows(delays),
+        "delay_grows": growing,
+        "sustained": placed >= 0.98 * asked.rate and not growing,
     }
 
 

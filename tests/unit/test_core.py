@@ -119,7 +119,8 @@ def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
     assert [claim.partition for claim in core.plan().commit[0]] == [0]
 
 
-def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
+def fetching(count: int) -> Core:
+    """One of two schedulers with so many tasks: its own partition is full, the other's is read out of turn."""
     core = make(2, Strategy.LATENCY)
     core.on_members(0, 2)
     for p in range(2):
@@ -128,8 +129,13 @@ def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
         core.on_tick(tick)
         core.on_snapshot(Snapshot(0, tick, 1, bitmap(0), {}), tick)
     core.plan(place=False)
-    core.on_took(Took(0, 0, tasks(3)))
+    core.on_took(Took(0, 0, tasks(count)))
     assert core.plan().read == [1]
+    return core
+
+
+def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
+    core = fetching(3)
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(0), {}), 7.0)
     plan = core.plan()
     assert not plan.commit
@@ -138,16 +144,7 @@ def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
 
 
 def test_a_stale_copy_that_is_still_right_is_fresh_once_that_is_known() -> None:
-    core = make(2, Strategy.LATENCY)
-    core.on_members(0, 2)
-    for p in range(2):
-        see(core, p, [node("n", 2)], 2)
-    for tick in (2, 4, 6):
-        core.on_tick(tick)
-        core.on_snapshot(Snapshot(0, tick, 1, bitmap(0), {}), tick)
-    core.plan(place=False)
-    core.on_took(Took(0, 0, tasks(2)))
-    assert core.plan().read == [1]
+    core = fetching(2)
     core.on_snapshot(Snapshot(1, 1, 1, None, {}), 7.0)
     assert len(core.plan().commit[1]) == 2
 

@@ -26,6 +26,17 @@ def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
     return {place.task: place for place in made.core.unsettled}
 
 
+@pytest.fixture
+def won(fake_store: Store) -> tuple[Driver, Scheduler]:
+    """A scheduler on server `same` that has won a claim for task a, on the only slot, and not settled it."""
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.node("n1", slots=1)
+    placed(drive, made, "a")
+    made._rank = made.membership.rank = replace(made._rank, server="same")
+    made.store.run_id = lambda: "same"  # type: ignore[method-assign]
+    return drive, made
+
+
 def test_what_has_not_started_after_a_while_is_settled_and_what_has_is_left_alone(fake_store: Store) -> None:
     drive, made = Driver(fake_store), scheduler(fake_store)
     drive.node("n1", slots=4)
@@ -39,32 +50,25 @@ def test_what_has_not_started_after_a_while_is_settled_and_what_has_is_left_alon
     assert made.core.unsettled == []
 
 
-def test_after_an_error_what_was_won_is_settled_and_the_rest_goes_back(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
-    drive.node("n1", slots=1)
-    placed(drive, made, "a")
-    made._rank = replace(made._rank, server="same")
-    made.store.run_id = lambda: "same"  # type: ignore[method-assign]
+def test_after_an_error_what_was_won_is_settled_and_the_rest_goes_back(won: tuple[Driver, Scheduler]) -> None:
+    drive, made = won
     made.core.on_took(Took(0, 0, [Taken("b", drive.taken("b"), "slots=1", "", 0)]))
     assert (drive.state("a"), drive.state("b")) == ("taken", "taken")
     made._recover()
     assert (drive.state("a"), drive.state("b")) == ("placed", "pending")
 
 
-def test_another_server_may_not_know_of_what_was_won(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
-    drive.node("n1", slots=1)
-    placed(drive, made, "a")
+def test_another_server_may_not_know_of_what_was_won(won: tuple[Driver, Scheduler]) -> None:
+    drive, made = won
     made._rank = replace(made._rank, server="another")
-    made.store.run_id = lambda: "same"  # type: ignore[method-assign]
     made._recover()
     assert drive.state("a") == "pending"
 
 
-def test_what_could_not_be_settled_for_an_error_is_not_lost(fake_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
-    drive.node("n1", slots=1)
-    placed(drive, made, "a")
+def test_what_could_not_be_settled_for_an_error_is_not_lost(
+    won: tuple[Driver, Scheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive, made = won
 
     def cut(*_: object) -> None:
         raise Disconnected("cut")
@@ -76,16 +80,12 @@ def test_what_could_not_be_settled_for_an_error_is_not_lost(fake_store: Store, m
     with pytest.raises(Disconnected):
         made._turn()
     monkeypatch.undo()
-    made._rank = replace(made._rank, server="same")
-    made.store.run_id = lambda: "same"  # type: ignore[method-assign]
     made._recover()
     assert drive.state("a") == "placed"
 
 
-def test_a_server_that_does_not_tell_its_run_id_may_be_another(fake_store: Store) -> None:
-    drive, made = Driver(fake_store), scheduler(fake_store)
-    drive.node("n1", slots=1)
-    placed(drive, made, "a")
+def test_a_server_that_does_not_tell_its_run_id_may_be_another(won: tuple[Driver, Scheduler]) -> None:
+    drive, made = won
     made._rank = replace(made._rank, server="")
     made.store.run_id = lambda: ""  # type: ignore[method-assign]
     made._recover()
