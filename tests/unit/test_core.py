@@ -435,3 +435,18 @@ def test_what_was_fetched_is_fresh_for_one_pass() -> None:
         core.on_snapshot(Snapshot(2, 3, 1, bitmap(4), {}), 2.0)
         (claims,) = core.plan(settle=False).commit.values()
         core.on_judged(Judged(2, 4, 1, claims, [Verdict(Word.HELD, "1")]))
+
+
+def test_no_more_is_fetched_than_what_is_left_needs() -> None:
+    core = make(4, Strategy.LATENCY)
+    core.on_members(0, 4)
+    for p in range(4):
+        see(core, p, [node("n", 4)], 0 if p == 0 else 4)
+    for tick in (5, 6, 7, 8):
+        core.on_tick(tick)
+        core.counters.ticks += 2  # as if others' turns had come since
+    core.plan(place=False)
+    core.on_took(Took(0, 0, tasks(3)))
+    assert len(core.plan().read) == 1, "four seats for three tasks"
+    core.on_took(Took(0, 0, [Taken(f"u{i}", f"1@9{i}", "slots=1", "", 0) for i in range(3)]))
+    assert len(core.plan().read) == 2
