@@ -1,7 +1,8 @@
 -- cancel: a task that does not run yet is cancelled; of one that runs it is noted, and its agent ends it.
 -- KEYS: pending later taken placed verdicts task
 -- ARGV: id retention_s why how
---   how: 'after' lets a running task end its run, but it does not run again; else the signal to end it with, SIGTERM
+--   how: 'after' lets a running task end its run, but it does not run again; else the signal to end it with, SIGTERM;
+--   'waiting' leaves a task alone that has a place
 -- RETURNS: {cancelled}, {asked} or {none, state}; state is gone for an id that is not known
 -- ERRORS: PSARGS
 -- INVARIANT: a cancelled task never starts; a cancel that was asked for survives the task's return to pending.
@@ -17,6 +18,7 @@ local id, retention_s, why, how = unpack(ARGV)
 local state, asked = unpack(redis.call('HMGET', key, 'state', 'cancel'))
 if not state then return {'none', 'gone'} end
 if FINAL[state] then return {'none', state} end
+if how == 'waiting' and (state == 'placed' or state == 'running') then return {'none', state} end
 redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 if state == 'running' then
   if not asked or how ~= 'after' then redis.call('HSET', key, 'cancel', how) end

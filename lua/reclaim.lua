@@ -9,6 +9,7 @@
 -- COMPLEXITY: O(span)
 --- @include arguments
 --- @include bits
+--- @include clock
 local bad = bad_count('reclaim', 6, 4) or bad_number('limit', ARGV[4], 0, 10000)
 if bad then return bad end
 local meta, slots, free, nodes, alive, lost = unpack(KEYS)
@@ -28,7 +29,7 @@ if moved ~= '' then
     word, node.state = 'down', 'down'
     write_node(nodes, node)
     write_bits(meta, slots, free, node)
-    redis.call('HSET', alive, name, 'inc=' .. inc .. ' moved=' .. moved .. ' down')
+    redis.call('HSET', alive, name, 'inc=' .. inc .. ' moved=' .. moved .. ' since=' .. now_ms() .. ' down')
     changed_nodes(meta)
   else
     word = 'moved'

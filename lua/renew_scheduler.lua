@@ -1,8 +1,9 @@
 -- renew_scheduler: a scheduler moves its counter, which keeps its membership, and the keeper's lease if it has that.
 -- KEYS: schedulers keeper stats
--- ARGV: scheduler seen_keeper stay lost (name value)*
+-- ARGV: scheduler seen_keeper stay lost at_most (name value)*
 --   seen_keeper is '' or the keeper's text as the caller saw it stand still for one lease: then the caller takes over;
---   stay '' leaves the cluster; lost is '' or 'NAME COUNTER' of a member seen to stand still
+--   stay '' leaves the cluster; lost is '' or 'NAME COUNTER' of a member seen to stand still; at_most 0 joins in any case,
+--   else only while there are fewer members than that: a scheduler that is not among the members of the reply stands by
 -- RETURNS: {keeper text, members' epoch, (scheduler, counter)*}
 -- ERRORS: PSARGS
 -- INVARIANT: the members' epoch grows when one joins, leaves or is lost; two keepers at once are harmless; a member's
@@ -10,7 +11,8 @@
 -- ATOMICITY: membership and keeper change together.
 -- COMPLEXITY: O(schedulers)
 --- @include arguments
-local bad = bad_count('renew_scheduler', 3, 4 + 2 * math.max(0, math.ceil(#ARGV / 2) - 2))
+local bad = bad_count('renew_scheduler', 3, 5 + 2 * math.max(0, math.ceil((#ARGV - 5) / 2)))
+  or bad_number('at_most', ARGV[5], 0, 10000)
 if bad then return bad end
 local schedulers, keeper, stats = unpack(KEYS)
 local me, seen, stay, lost = ARGV[1], ARGV[2], ARGV[3] ~= '', ARGV[4]
@@ -28,8 +30,10 @@ if lost_name and redis.call('HGET', schedulers, lost_name) == lost_counter then
 end
 local text = redis.call('HGET', keeper, 'holder') or ''
 local holder, moved = string.match(text, '^(%S+) moved=(%d+)$')
-if stay then
-  if redis.call('HEXISTS', schedulers, me) == 0 then
+local member = redis.call('HEXISTS', schedulers, me) == 1
+local at_most = tonumber(ARGV[5])
+if stay and (member or at_most == 0 or redis.call('HLEN', schedulers) < at_most) then
+  if not member then
     changed = true
     local life = tonumber(redis.call('HGET', keeper, 'epoch') or 0) + 1
     redis.call('HSET', schedulers, me, string.format('%.0f', life * 1e8))
@@ -39,11 +43,11 @@ if stay then
     text = string.format('%s moved=%.0f', me, holder == me and moved + 1 or 1)
     redis.call('HSET', keeper, 'holder', text)
   end
-  if #ARGV > 4 then
-    redis.call('HSET', stats, unpack(ARGV, 5))
+  if #ARGV > 5 then
+    redis.call('HSET', stats, unpack(ARGV, 6))
     redis.call('EXPIRE', stats, 3600)
   end
-else
+elseif not stay then
   changed = redis.call('HDEL', schedulers, me) == 1 or changed
   if holder == me then redis.call('HDEL', keeper, 'holder') end
   redis.call('DEL', stats)

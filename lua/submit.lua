@@ -1,12 +1,15 @@
 -- submit: makes each task exist once, pending; or says why it cannot.
--- KEYS: meta pending later shapes feasible names expires task*
--- ARGV: count channel (id name needs strategy priority delay_ms expiry_ms wait after message)*
+-- KEYS: meta pending later shapes feasible names expires dead task*
+-- ARGV: count channel (id name needs strategy priority delay_ms expiry_ms wait after max_starts publication message)*
 --   delay_ms is '' or how long the task must not be taken, expiry_ms '' or after how long it is not taken any more;
---   wait '1' lets it wait for capacity that no node has yet;
---   after is '' or the attempt that submits, while it runs, what the same id shall do next (Celery's retry and replace).
+--   wait '1' lets it wait for capacity that no node has yet; max_starts is '' for the cluster's;
+--   after is '' or the attempt that submits, while it runs, what the same id shall do next (Celery's retry and replace);
+--   publication is '' for an id that is one task for ever; else it tells one publish of the id from the next: another
+--   publish begins a new life of a task that has ended, and is what a task does next that runs, or has run and waits again.
 -- RETURNS: a word a task: submitted, exists, infeasible, unknown (no node knows that name), next, stale
 -- ERRORS: PSARGS
--- INVARIANT: an id is one task however often it is submitted; a task is pending exactly when it is in pending or later.
+-- INVARIANT: a publication is one task however often it is submitted; a task is pending exactly when it is in pending or
+--   later.
 -- ATOMICITY: each task is judged by itself; its record and its place in the order are written together.
 -- COMPLEXITY: O(log pending) a task; O(nodes) for the first task of its kind after the nodes changed.
 --- @include arguments
@@ -15,54 +18,53 @@
 --- @include feasible
 --- @include queue
 --- @include submission
-local meta, pending, later, shapes, feasible, names, expires = unpack(KEYS, 1, 7)
+local meta, pending, later, shapes, feasible, names, expires, dead = unpack(KEYS, 1, 8)
 local count, channel = tonumber(ARGV[1]) or 0, ARGV[2]
-local bad = bad_count('submit', 7 + count, 2 + 10 * count, 7)
-for at = 2, bad and 0 or 1 + 10 * count, 10 do bad = bad or bad_submission(unpack(ARGV, at + 1, at + 10)) end
+local bad = bad_count('submit', 8 + count, 2 + 12 * count, 8)
+for at = 2, bad and 0 or 1 + 12 * count, 12 do bad = bad or bad_submission(unpack(ARGV, at + 1, at + 12)) end
 if bad then return bad end
 
-local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt') end
-local tasks, damage = read_tasks(7, read)
+local function read(key)
+  return redis.pcall('HMGET', key, 'state', 'attempt', 'publication', 'next_publication', 'started_ms')
+end
+local tasks, damage = read_tasks(8, read)
 if damage then return damage end
 
 local now, idle, replies = now_ms(), redis.call('ZCARD', pending) == 0, {}
 local submitted, waiting = tonumber(redis.call('HMGET', meta, 'submitted')[1] or 0), {}
 local last = submitted
 for i = 1, count do
-  local id, name, needs, strategy, priority, delay_ms, expiry_ms, wait, after, message = unpack(ARGV, 10 * i - 7, 10 * i + 2)
-  local key, due, expiry = KEYS[7 + i], after_ms(now, delay_ms), after_ms(now, expiry_ms)
-  local state, attempt = unpack(tasks[i] or read(key))
-  if after ~= '' and state then
-    if state == 'running' and attempt == after then
-      redis.call('HDEL', key, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
-      redis.call('HSET', key, 'next_message', message, 'next_name', name, 'next_needs', needs, 'next_strategy', strategy,
-        'next_due_ms', due or '', 'next_expires_ms', expiry or '')
-      if expiry then redis.call('ZADD', expires, expiry, id) end
-      replies[i] = 'next'
-    else
-      replies[i] = 'stale'
-    end
-  elseif state then
+  local task, key = read_submission(12 * i - 10, now), KEYS[8 + i]
+  local state, attempt, publication, next_publication, started = unpack(tasks[i] or read(key))
+  local anew = task.publication ~= '' and task.publication ~= publication and task.publication ~= next_publication
+  local mine = state == 'running' and task.after == attempt
+  if mine or (state and task.after == '' and anew and started and not FINAL[state]) then
+    if not mine or (next_publication or '') == '' then write_next(key, task) end -- what others published goes before a retry
+    replies[i] = 'next'
+  elseif state and task.after ~= '' then
+    replies[i] = 'stale'
+  elseif state and not (anew and FINAL[state] and not is_revoked(state, task.publication)) then
     replies[i] = 'exists'
   else
-    replies[i] = wait ~= '1' and misfit(feasible, names, shapes, name, needs) or 'submitted'
+    replies[i] = task.wait ~= '1' and misfit(feasible, names, shapes, task.name, task.needs) or 'submitted'
     if replies[i] == 'submitted' then
-      last = last + 1
-      local order = string.format('%.0f', (9 - priority) * 1e12 + last)
-      redis.call('HSET', key, 'state', 'pending', 'name', name, 'needs', needs, 'strategy', strategy,
-        'priority', priority, 'order', order, 'attempt', '0@' .. last, 'starts', '0', 'submitted_ms', now,
-        'ready_ms', due or now, 'message', message)
-      if expiry then
-        redis.call('HSET', key, 'expires_ms', expiry)
-        redis.call('ZADD', expires, expiry, id)
+      if state then
+        redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015
+        redis.call('DEL', key)
+        redis.call('ZREM', dead, task.id)
       end
-      if due then
-        redis.call('ZADD', later, due, id)
+      last = last + 1
+      task.order = string.format('%.0f', (9 - task.priority) * 1e12 + last)
+      write_task(key, task, last, now)
+      if task.due then
+        redis.call('ZADD', later, task.due, task.id)
       else
-        waiting[#waiting + 1] = order
-        waiting[#waiting + 1] = id
+        waiting[#waiting + 1], waiting[#waiting + 2] = task.order, task.id
       end
     end
+  end
+  if task.expiry and (replies[i] == 'submitted' or replies[i] == 'next') then
+    redis.call('ZADD', expires, task.expiry, task.id)
   end
 end
 if last > submitted then redis.call('HINCRBY', meta, 'submitted', last - submitted) end

@@ -4,8 +4,9 @@
 --   salt is what the taker drew: what tells its attempts from those of takes that the server lost, docs/decisions/0016
 --   KEYS[6] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
 --   waits '1': if there is none, it wants to be woken by the next; if it leaves some, another one that waits is woken
--- RETURNS: {still pending, now_ms, (id, attempt, needs, strategy, ready_ms)*}; ready_ms: since when it could be taken;
---   attempt '' is of a task that has failed, because its record is damaged: needs says what of it
+-- RETURNS: {still pending, now_ms, due_ms, (id, attempt, needs, strategy, ready_ms, name)*}; ready_ms: since when it could
+--   be taken; attempt '' is of a task that has failed, because its record is damaged: needs says what of it;
+--   due_ms: when the next task in `later` is due, '' if there is none
 -- ERRORS: PSARGS
 -- INVARIANT: a taken task is in `taken` and not in `pending`; its attempt is one that was never given out before; it has
 --   not expired, by the server's clock: a promise about lateness, not a lease.
@@ -27,15 +28,15 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, 
   if redis.call('TYPE', key).ok == 'hash' then redis.call('ZADD', pending, order_of(key), id) end
 end
 
-local popped, reply, owners = redis.call('ZPOPMIN', pending, limit), {0, now}, {}
-local function tell(id, attempt, needs, strategy, ready)
-  local at = #reply
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5] = id, attempt, needs, strategy, ready
+local due = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
+local popped, reply, owners = redis.call('ZPOPMIN', pending, limit), {0, now, due}, {}
+local function tell(...)
+  for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
 for i = 1, #popped, 2 do
   local id, key = popped[i], prefix .. popped[i]
-  local task = redis.pcall('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms', 'expires_ms')
-  local attempt, needs, strategy, ready, due = unpack(task)
+  local task = redis.pcall('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms', 'expires_ms', 'name')
+  local attempt, needs, strategy, ready, due, name = unpack(task)
   local broken = flaw(attempt, needs)
   if broken and redis.call('TYPE', key).ok ~= 'hash' then
     broken = nil -- no task, or none that can be read: it is in no index any more
@@ -45,7 +46,7 @@ for i = 1, #popped, 2 do
     local why = 'its record is damaged: ' .. broken
     to_final(key, 'failed', now, why, retention_s)
     to_verdict(verdicts, id, 'failed', why)
-    tell(id, '', why, '', now)
+    tell(id, '', why, '', now, '')
   elseif is_past(due, now) then
     to_expired(key, id, verdicts, now, retention_s)
   else
@@ -54,7 +55,7 @@ for i = 1, #popped, 2 do
     redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
     owners[#owners + 1] = id
     owners[#owners + 1] = scheduler
-    tell(id, attempt, needs, strategy or '', string.match(ready or '', '^%d+$') or now)
+    tell(id, attempt, needs, strategy or '', string.match(ready or '', '^%d+$') or now, name or '')
   end
 end
 write_all('HSET', taken, owners)

@@ -16,26 +16,35 @@ if TYPE_CHECKING:
         AccessDenied,
         BrokenContract,
         ClusterMismatch,
+        DamagedState,
         Infeasible,
         InvalidInput,
         ParsyncError,
+        ServerFull,
+        ServerReadOnly,
         ServerUnfit,
         ServerUnreachable,
         UnknownTask,
     )
     from .execution.app import Parsync
     from .model.task import TaskState, TaskStatus
+    from .model.views import NodeView, PartitionView
     from .settings import Settings
 
 __all__ = [
     "AccessDenied",
     "BrokenContract",
     "ClusterMismatch",
+    "DamagedState",
     "Infeasible",
     "InvalidInput",
+    "NodeView",
     "Parsync",
     "ParsyncClient",
     "ParsyncError",
+    "PartitionView",
+    "ServerFull",
+    "ServerReadOnly",
     "ServerUnfit",
     "ServerUnreachable",
     "Settings",
@@ -46,8 +55,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "NodeView": "model.views",
     "Parsync": "execution.app",
     "ParsyncClient": "client",
+    "PartitionView": "model.views",
     "Settings": "settings",
     "TaskState": "model.task",
     "TaskStatus": "model.task",

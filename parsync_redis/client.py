@@ -2,13 +2,14 @@
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from .errors import InvalidInput, ServerReadOnly, ServerUnreachable
-from .model.ids import check_name, shown
+from .model.ids import check_name, decode_id, encode_id, shown
 from .model.node import drain_note
 from .model.task import FINAL, Submission, TaskState, TaskStatus
 from .model.views import Evenness, NodeView, PartitionView, measure_evenness
@@ -17,8 +18,8 @@ from .store.cluster import join_cluster
 from .store.commands import MAX_BATCH
 from .store.store import Store
 from .store.tasks import list_tasks
-from .store.views import find_node, read_views
-from .submission import Item, explain_refusal, make_submission, parse_item, split_by_size
+from .store.views import Directory, find_node, read_views
+from .submission import Declared, Item, explain_refusal, make_submission, parse_item, split_by_size, with_declared
 
 T = TypeVar("T")
 
@@ -44,7 +45,8 @@ class ParsyncClient:
             self.settings.url, self.settings.cluster, self.settings.retention_s, self.settings.max_starts
         )
         self.patience_s = patience_s
-        self._checked = False
+        self._checked = self._looked = False
+        self._directory = Directory(self.store)
 
     @classmethod
     def from_url(cls, url: str, cluster: str = "parsync", **settings: Any) -> "ParsyncClient":
@@ -70,18 +72,22 @@ class ParsyncClient:
     ) -> str:
         """Submits one task and returns its id; the same id twice is one task.
 
+        Options that the task's app declares hold where this call says nothing, once a worker that knows it has joined.
+
         countdown: seconds from now before which it does not start. expires: seconds from now, or a datetime, after
-        which it is not started. options: slots, resources, require, priority, strategy, wait_for_capacity (see
-        model/task.py), and time_limit, soft_time_limit, ignore_result, link, headers, ... as in Celery.
+        which it is not started. queue: only nodes whose workers consume it are candidates. options: slots, resources,
+        require, priority, strategy, wait_for_capacity, max_starts (see model/task.py), and time_limit,
+        soft_time_limit, ignore_result, link, headers, ... as in Celery.
 
         Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the largest there is, if
         none could ever hold it. A cluster without nodes accepts any task, which then waits for one.
         """
         when = {"countdown": countdown, "expires": expires}
-        task = make_submission({"name": name, "args": args, "kwargs": kwargs, "id": id, **when, **options})
+        item = {"name": name, "args": args, "kwargs": kwargs, "id": id, **when, **options}
+        task = self._declared([item], [make_submission(item)])[0]
         if refusal := explain_refusal(self.store, task, self.send([task])[0]):
             raise refusal
-        return task.id
+        return decode_id(task.id)
 
     def submit_many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
         """Submits tasks, each (name, args, kwargs) or a mapping with the arguments of `submit`; returns their ids.
@@ -96,29 +102,56 @@ class ParsyncClient:
         ids: list[str] = []
         rest = iter(tasks)
         while batch := list(islice(rest, MAX_BATCH)):
-            made: list[Submission] = []
+            items: list[Item] = []
             for item in batch:
-                try:
-                    made.append(make_submission(parse_item(item)))
-                except InvalidInput as error:
-                    raise type(error)(f"task {len(ids) + len(made)}: {error}") from None
+                with _numbered(len(ids) + len(items)):
+                    items.append(parse_item(item))
+            made: list[Submission] = []
+            for item in items:
+                with _numbered(len(ids) + len(made)):
+                    made.append(make_submission(item))
+            made = self._declared(items, made)
             for i, word in enumerate(self.send(made)):
                 if refusal := explain_refusal(self.store, made[i], word):
                     raise type(refusal)(f"task {len(ids) + i}: {refusal}")
-            ids += [task.id for task in made]
+            ids += [decode_id(task.id) for task in made]
         return ids
 
-    def send(self, tasks: Sequence[Submission]) -> list[str]:
-        """The word of each task; asked again where no answer came, which is safe because an id is one task."""
+    def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
+        """Reads the options that the workers' apps declare for these task names; raises ServerUnreachable.
+
+        pauses: as for `send`.
+        """
+        return self._persist(lambda: self._directory.declared(names), pauses)
+
+    def _declared(self, items: Sequence[Item], made: Sequence[Submission]) -> list[Submission]:
+        """The submissions of some items, made anew where the task's app declares something or is not known yet."""
+        declared = self.declared({task.name for task in made})
+        return [
+            with_declared({**item, "id": decode_id(task.id)}, task, declared)
+            if declared.get(task.name, ()) is not None
+            else task
+            for item, task in zip(items, made, strict=True)
+        ]
+
+    def send(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None) -> list[str]:
+        """The word of each task; asked again where no answer came, which is safe because an id is one task.
+
+        pauses: seconds to wait before each further try; the default tries for `patience_s` seconds.
+        """
         words: list[str] = []
         for some in split_by_size(tasks):
-            words += self._persist(lambda some=some: self.store.run(self.store.commands.submit(some)))  # type: ignore[misc]
+            words += self._persist(lambda some=some: self.store.run(self.store.commands.submit(some)), pauses)  # type: ignore[misc]
+        if not self._looked:
+            self._looked = True
+            from .observe.outlook import warn_once  # who only looks does without
+
+            warn_once(self.store)
         return words
 
-    def _persist(self, request: Callable[[], T]) -> T:
-        """What the request answers; repeats it while the server cannot be reached, with jittered growing pauses."""
-        deadline = time.monotonic() + self.patience_s
-        pause_s = 0.05
+    def _persist(self, request: Callable[[], T], pauses: Iterator[float] | None = None) -> T:
+        """Returns the request's answer; repeats it while the server cannot be reached, after each of the pauses."""
+        pauses = _patience(time.monotonic() + self.patience_s) if pauses is None else pauses
         while True:
             try:
                 if not self._checked:
@@ -126,10 +159,9 @@ class ParsyncClient:
                     self._checked = True
                 return request()
             except (ServerUnreachable, ServerReadOnly):  # a failover, perhaps: a replica becomes primary
-                if time.monotonic() + pause_s > deadline:
+                if (pause_s := next(pauses, None)) is None:
                     raise
-            time.sleep(random.uniform(0.5, 1.0) * pause_s)
-            pause_s = min(2 * pause_s, 1.0)
+            time.sleep(pause_s)
 
     # -- ask ---------------------------------------------------------------------------------------------------------
 
@@ -139,18 +171,27 @@ class ParsyncClient:
 
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
         """What is known of each task, in order; one round trip for every 500."""
-        rest = iter([check_name("task id", id) for id in ids])
+        rest = iter([encode_id(id) for id in ids])
         found: list[TaskStatus] = []
         while batch := list(islice(rest, MAX_BATCH)):
             found += self._persist(lambda batch=batch: self.store.statuses(batch))  # type: ignore[misc]
         return found
+
+    def explain(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+        """The same tasks; those that wait say in `why` what keeps them now, and who holds what they need.
+
+        `why` of `status` is what a scheduler noted last, which may be old. This reads all nodes, so do not poll it.
+        """
+        from .observe.waiting import explain_tasks  # few who submit look at nodes
+
+        return self._persist(lambda: explain_tasks(self.store, tasks))
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> dict[str, TaskStatus]:
         """Waits until every task is final (or gone: nothing is known of it) and returns what is known of each by id.
 
         timeout: seconds, None for ever. Raises TimeoutError naming how many are not final.
         """
-        names = list(dict.fromkeys(check_name("task id", id) for id in ids))
+        names = list(dict.fromkeys(encode_id(id) for id in ids))
         deadline = None if timeout is None else time.monotonic() + timeout
         pause_s = _FIRST_PAUSE_S
         waiting = names
@@ -163,12 +204,13 @@ class ParsyncClient:
                 continue
             if deadline is not None and time.monotonic() >= deadline:
                 if late := head + self._not_final(tail):
-                    shown = ", ".join(late[:3]) + (", ..." if len(late) > 3 else "")
+                    shown = ", ".join(map(decode_id, late[:3])) + (", ..." if len(late) > 3 else "")
                     raise TimeoutError(f"{len(late)} of {len(names)} tasks are not final after {timeout:g} s: {shown}")
                 break
             time.sleep(pause_s)
             pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
-        return dict(zip(names, self.statuses(names), strict=True))
+        plain = [decode_id(id) for id in names]
+        return dict(zip(plain, self.statuses(plain), strict=True))
 
     def _not_final(self, ids: list[str]) -> list[str]:
         late: list[str] = []
@@ -183,27 +225,38 @@ class ParsyncClient:
 
         That state is succeeded, failed, cancelled, dead or gone: nothing was changed.
         """
-        check_name("task id", id)
-        word, *state = self._persist(lambda: self.store.run(self.store.commands.cancel(id)))
+        key = encode_id(id)
+        word, *state = self._persist(lambda: self.store.run(self.store.commands.cancel(key)))
         return state[0] if word == "none" else word
 
     # -- dead tasks --------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100) -> list[TaskStatus]:
         """Dead tasks, the latest first, each with its story; the newest 10,000 are kept until they are requeued."""
-        return self._persist(lambda: list_tasks(self.store, TaskState.DEAD, limit))
+        return self._persist(lambda: list_tasks(self.store, {TaskState.DEAD}, limit))
 
     def requeue_dead(self, ids: Iterable[str]) -> dict[str, str]:
         """Lets dead tasks run again: by id `revived`, or the state that it is in (`gone`: nothing is known of it).
 
         Its starts are counted anew; its attempts go on. An AsyncResult that has heard of the death hears RETRY.
         """
-        names = list(dict.fromkeys(check_name("task id", id) for id in ids))
+        names = list(dict.fromkeys(encode_id(id) for id in ids))
         words: list[str] = []
         for at in range(0, len(names), MAX_BATCH):
             call = self.store.commands.revive(names[at : at + MAX_BATCH], "was dead, and is requeued by an operator")
             words += self._persist(lambda call=call: self.store.run(call))  # type: ignore[misc]
-        return dict(zip(names, words, strict=True))
+        return dict(zip(map(decode_id, names), words, strict=True))
+
+    def purge(self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0) -> int:
+        """Cancels tasks that wait, or deletes the records of tasks that have ended; says how many.
+
+        state: waiting, succeeded, failed, cancelled or dead. name: a pattern, 'proj.*'. older_than_s: only those that
+        were submitted, or have ended, so long ago. A task that is placed or runs is never touched. Raises InvalidInput.
+        """
+        from .store.purge import find_purgeable, purge_tasks
+
+        found = self._persist(lambda: find_purgeable(self.store, state, name, older_than_s))
+        return self._persist(lambda: purge_tasks(self.store, found))
 
     # -- the cluster -------------------------------------------------------------------------------------------------
 
@@ -258,3 +311,20 @@ class ParsyncClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def _numbered(index: int) -> Iterator[None]:
+    """Has an InvalidInput say which of many tasks it is about."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise type(error)(f"task {index}: {error}") from None
+
+
+def _patience(deadline_s: float) -> Iterator[float]:
+    """Growing pauses with jitter, until a moment of the monotonic clock."""
+    pause_s = 0.05
+    while time.monotonic() + pause_s <= deadline_s:
+        yield random.uniform(0.5, 1.0) * pause_s
+        pause_s = min(2 * pause_s, 1.0)

@@ -9,6 +9,7 @@ A password is best in a file that `password_file` names: `url` is then complete 
 
 import os
 import tomllib
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -24,15 +25,18 @@ from pydantic_settings import (
 
 from .errors import InvalidInput
 from .model.ids import check_name, shown
-from .model.task import Strategy
+from .model.task import Strategy, TaskOptions
 from .store.sentinel import SCHEME, parse_service
-from .store.store import safe_url
+from .store.store import as_redis, safe_url
 
 CONFIG_VARIABLE: Final = "PARSYNC_CONFIG"
+RULES: Final = "place"
+"""The table of the TOML file that is no setting: which tasks are placed, see `load_rules`."""
 _from_file: ContextVar[dict[str, Any] | None] = ContextVar("_from_file", default=None)
 
 _RIGHT: Final = {
-    "url": "redis://HOST:PORT/DB, rediss://HOST:PORT/DB, unix:///PATH or sentinel://HOST:PORT,HOST:PORT/DB?service=NAME",
+    "url": "redis://HOST:PORT/DB or valkey://, rediss:// or valkeys:// with TLS, unix:///PATH, or "
+    "sentinel://HOST:PORT,HOST:PORT/DB?service=NAME",
     "cluster": "1 to 64 letters, digits or _.-",
     "partitions": "a whole number from 1 to 4096",
     "gap_s": "a number of seconds from 0.01 to 60",
@@ -51,6 +55,7 @@ def _check_url(url: str) -> str:
     if url.startswith(SCHEME):
         parse_service(url)
         return url
+    url = as_redis(url)
     if not url.startswith(("redis://", "rediss://", "unix://")) or len(url.split("://", 1)[1].strip("/")) == 0:
         raise ValueError("not a server address")
     return url
@@ -130,7 +135,8 @@ class Settings(BaseSettings):
             if name not in _RIGHT:
                 raise InvalidInput(f"unknown setting {name!r}: known are {', '.join(_RIGHT)}")
         path = _config_path(config)
-        token = _from_file.set(_read_toml(path) if path else {})
+        found = _read_toml(path) if path else {}
+        token = _from_file.set({name: value for name, value in found.items() if name != RULES})
         try:
             return cls(**given)
         except ValidationError as error:
@@ -168,9 +174,79 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise InvalidInput(f"settings file {path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise InvalidInput(f"settings file {path} is not TOML: {error}") from None
-    if unknown := [name for name in found if name not in _RIGHT]:
-        raise InvalidInput(f"unknown setting {unknown[0]!r} in {path}: known are {', '.join(_RIGHT)}")
+    if unknown := [name for name in found if name not in (*_RIGHT, RULES)]:
+        raise InvalidInput(f"unknown setting {unknown[0]!r} in {path}: known are {', '.join(_RIGHT)}, and [{RULES}]")
     return found
+
+
+def load_rules(config: Path | str | None = None) -> dict[str, Any]:
+    """The rules [place] of the TOML file, by name or pattern of tasks: options, True or False; raises InvalidInput."""
+    path = _config_path(config)
+    rules = _read_toml(path).get(RULES, {}) if path else {}
+    if not isinstance(rules, dict):
+        raise InvalidInput(f"[{RULES}] in {path} is not valid: it must be a table, with a rule for each task name")
+    for name, rule in rules.items():
+        try:
+            if not isinstance(rule, bool):
+                TaskOptions.of(rule)
+        except InvalidInput as error:
+            raise InvalidInput(f'the rule [{RULES}."{name}"] in {path}: {error}') from None
+    return rules
+
+
+_NODE: Final = {
+    "parsync": "PARSYNC_NODE", "parsync_only": "PARSYNC_NODE_ONLY", "parsync_node": "PARSYNC_NODE_NAME",
+    "parsync_slots": "PARSYNC_NODE_SLOTS", "parsync_score": "PARSYNC_NODE_SCORE",
+    "parsync_label": "PARSYNC_NODE_LABELS", "parsync_resource": "PARSYNC_NODE_RESOURCES",
+}  # fmt: skip
+"""The worker's options that make it a node, and the variables that say the same."""
+WITH_SCHEDULER: Final = "PARSYNC_NODE_WITH_SCHEDULER"
+"""The variable that says the same as --parsync-with-scheduler. It makes no worker a node."""
+_YES_OR_NO: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def node_options(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """A worker's node options by flag, else by environment; and by what each was said. Raises InvalidInput.
+
+    Without flags, PARSYNC_NODE=0 means that the worker is no node, whatever the other variables say.
+    """
+    found = {name: value for name, value in flags.items() if value is not None and value is not False and value != ()}
+    said = {name: f"--{name.replace('_', '-')}" for name in found}
+    given = {name: os.environ.get(variable, "") for name, variable in _NODE.items()}
+    if not found and given["parsync"] and _node_value("parsync", given["parsync"]) is False:
+        return {}, {}
+    for name, text in given.items():
+        if text and name not in found:
+            value = _node_value(name, text)
+            if value is not False:
+                found[name], said[name] = value, _NODE[name]
+    return found, said
+
+
+def wants_scheduler(flag: Any) -> bool:
+    """Whether a worker runs a scheduler beside it, by flag, else by environment. Raises InvalidInput."""
+    text = os.environ.get(WITH_SCHEDULER, "")
+    if flag or not text:
+        return bool(flag)
+    if text.lower() not in _YES_OR_NO:
+        raise InvalidInput(f"{WITH_SCHEDULER}={shown(text)} is not valid: it must be 1 or 0")
+    return _YES_OR_NO[text.lower()]
+
+
+def _node_value(name: str, text: str) -> Any:
+    """What the text of a variable means, as Celery would give it for the flag; raises InvalidInput."""
+    kinds: dict[str, tuple[Callable[[str], Any], str]] = {
+        "parsync": (lambda word: _YES_OR_NO[word.lower()], "1 or 0"),
+        "parsync_only": (lambda word: _YES_OR_NO[word.lower()], "1 or 0"),
+        "parsync_node": (str, "a name"),
+        "parsync_slots": (int, "a whole number"),
+        "parsync_score": (float, "a number"),
+    }
+    convert, right = kinds.get(name, (lambda words: tuple(word.strip() for word in words.split(",")), ""))
+    try:
+        return convert(text)
+    except (ValueError, KeyError):
+        raise InvalidInput(f"{_NODE[name]}={shown(text)} is not valid: it must be {right}") from None
 
 
 def _sentence(error: dict[str, Any], flags: dict[str, Any], path: Path | None) -> str:

@@ -1,24 +1,30 @@
 """From what a caller asks to a submission, and from a refusal to the error that says why."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 from uuid import uuid4
 
 from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, UnknownTask
-from .model.ids import check_name, shown
+from .model.apps import digest_of
+from .model.ids import check_name, encode_id, shown
 from .model.limits import MAX_BATCH_BYTES
-from .model.task import CELERY_OPTIONS, DEFAULT_OPTIONS, Submission, TaskOptions
+from .model.needs import RESERVED, Bundle
+from .model.task import CELERY_OPTIONS, DEFAULT_OPTIONS, MAX_SECONDS, Submission, TaskOptions
 from .placement.infeasible import explain_infeasible
 from .store.store import Store
-from .store.views import read_names, read_offers
+from .store.views import Directory, read_names, read_offers
 
 Item = Mapping[str, Any]
 """The arguments of `ParsyncClient.submit` by name."""
 
-TASK_OPTIONS: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity")
-ITEM_KEYS: Final = ("name", "args", "kwargs", "id", "countdown", *TASK_OPTIONS, *CELERY_OPTIONS)
+TASK_OPTIONS: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity", "max_starts")
+ITEM_KEYS: Final = ("name", "args", "kwargs", "id", "countdown", "queue", *TASK_OPTIONS, *CELERY_OPTIONS)
+Declared = Mapping[str, Mapping[str, Any] | None]
+"""Task name -> the options that its worker's app declares, None for none; names that no worker knows are left out."""
+
 _SHOWN: Final = 8
 
 
@@ -31,26 +37,71 @@ def parse_item(item: Item | Sequence[Any]) -> Item:
     raise InvalidInput(f"{shown(item)} is not a task: it must be (name, args, kwargs) or a mapping with these keys")
 
 
-def make_submission(item: Item) -> Submission:
-    """Checks everything about a task and makes its message; raises InvalidInput. An id is made up if none is given."""
+def make_submission(item: Item, declared: Declared | None = None) -> Submission:
+    """Checks everything about a task and makes its message; raises InvalidInput. An id is made up if none is given.
+
+    What the task's app declares holds where the caller says nothing. If no worker knows the task yet, its message says
+    what the caller asked for, so that the worker that gets it can add what its app declares. None: it declares nothing.
+    """
     from .wire.message import make_message  # with it comes Celery, which a client that only looks does without
 
     rest = dict(item)
     name = check_name("task name", rest.pop("name", None))
     args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
     given = rest.pop("id", None)
-    id = str(uuid4()) if given is None else check_name("task id", given)
-    if not rest:
-        return Submission(id, name, make_message(name, args, kwargs, id))
+    id = str(uuid4()) if given is None else given
+    key = encode_id(id)
+    known, unknown = (declared or {}).get(name), declared is not None and name not in declared
+    if not rest and not known and not unknown:
+        return Submission(key, name, make_message(name, args, kwargs, id))
     delay_ms = _delay_ms(rest.pop("countdown", None))
     task_options: dict[str, Any] = {option: rest.pop(option) for option in TASK_OPTIONS if option in rest}
+    queue = check_queue(rest.pop("queue", None))
     for option in rest:
         if option not in CELERY_OPTIONS:
             raise InvalidInput(f"unknown option {shown(option)}: known are {', '.join(ITEM_KEYS[3:])}")
-    options = TaskOptions.of(task_options) if task_options else DEFAULT_OPTIONS
     celery_options = {option: value for option, value in rest.items() if value is not None}
-    message = make_message(name, args, kwargs, id, **celery_options)
-    return Submission(id, name, message, options, delay_ms, expiry_ms=_expiry_ms(celery_options.get("expires")))
+    if unknown:
+        said = {**task_options, **({"queue": queue} if queue else {})}
+        carried = {"parsync": {"options": said, "undeclared": True}}
+        celery_options["headers"] = {**_headers(celery_options.get("headers")), **carried}
+    if known:
+        task_options = {**known, **task_options}
+        queue = queue or str(task_options.pop("queue", ""))
+        celery_options.setdefault("expires", task_options.pop("expires", None))
+        task_options = {option: value for option, value in task_options.items() if option in TASK_OPTIONS}
+        if celery_options["expires"] is None:
+            del celery_options["expires"]
+    options = TaskOptions.of(task_options, queue) if task_options or queue else DEFAULT_OPTIONS
+    message = make_message(name, args, kwargs, id, queue=queue, **celery_options)
+    return Submission(key, name, message, options, delay_ms, expiry_ms=_expiry_ms(celery_options.get("expires")))
+
+
+def with_declared(item: Item, task: Submission, declared: Declared) -> Submission:
+    """A submission that was made without what the task's app declares, with that. Its message stays where it can."""
+    known = declared.get(task.name)
+    if known is None or "queue" in known or "expires" in known:
+        return make_submission(item, declared)
+    wanted = {option: value for option, value in known.items() if option in TASK_OPTIONS}
+    if not wanted:
+        return task
+    given = {option: item[option] for option in TASK_OPTIONS if option in item}
+    return replace(task, options=TaskOptions.of({**wanted, **given}, check_queue(item.get("queue"))))
+
+
+def check_queue(queue: object) -> str:
+    """The name of a Celery queue, '' for None; raises InvalidInput."""
+    if queue is None or (isinstance(queue, str) and 0 < len(queue) <= 255 and queue.isprintable()):
+        return queue or ""
+    raise InvalidInput(
+        f"queue={shown(queue)} is not valid: it must be the name of a queue, 1 to 255 printable characters"
+    )
+
+
+def _headers(headers: object) -> Mapping[str, Any]:
+    if headers is None or isinstance(headers, Mapping):
+        return headers or {}
+    raise InvalidInput(f"headers={shown(headers)} is not valid: it must be a mapping")
 
 
 def _expiry_ms(expires: float | datetime | None) -> int | None:
@@ -65,8 +116,10 @@ def _expiry_ms(expires: float | datetime | None) -> int | None:
 def _delay_ms(countdown: object) -> int | None:
     if countdown is None:
         return None
-    if not isinstance(countdown, (int, float)) or isinstance(countdown, bool) or not 0 <= countdown <= 1e9:
-        raise InvalidInput(f"countdown={shown(countdown)} is not valid: it must be a number of seconds from 0 to 1e9")
+    if not isinstance(countdown, (int, float)) or isinstance(countdown, bool) or not 0 <= countdown < MAX_SECONDS:
+        raise InvalidInput(
+            f"countdown={shown(countdown)} is not valid: it must be a number of seconds from 0 to {MAX_SECONDS:.0e}"
+        )
     return round(countdown * 1000) or None
 
 
@@ -88,9 +141,18 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
     if word == "unknown":
         return UnknownTask(explain_unknown(task.name, read_names(store)))
     if word == "infeasible":
-        why = explain_infeasible(task.options.needs, read_offers(store))
+        why = explain_infeasible(*_judged(store, task))
         return Infeasible(f"{why} (task {task.name}; wait_for_capacity=True would let it wait)")
     return BrokenContract(f"submit: answered {shown(word)} for task {task.id}")
+
+
+def _judged(store: Store, task: Submission) -> tuple[Bundle, Mapping[str, Bundle]]:
+    """What submit compared: the needs without a queue, and the offers of the nodes that know the task's name."""
+    needs = task.options.needs
+    knowing = {app.digest for app in Directory(store).newest_first() if task.name in app.declared}
+    offers = {node: offer for node, offer in read_offers(store).items() if digest_of(offer) in ("", *knowing)}
+    labels = {name: value for name, value in needs.labels if not name.startswith(RESERVED)}
+    return Bundle.of(needs.slots, dict(needs.resources), labels), offers
 
 
 def explain_unknown(name: str, known: Sequence[str]) -> str:

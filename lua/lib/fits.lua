@@ -7,7 +7,7 @@ local function look(text)
   if string.find(text, '[^ -~]') then return false end
   for word in string.gmatch(text, '%S+') do
     local amount = string.match(word, '^%l[%l%d_]*=%-?(%d+)$')
-    if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./-]+$') then return false end
+    if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then return false end
   end
   return true
 end

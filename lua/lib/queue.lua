@@ -2,15 +2,18 @@
 --- @include clock
 --- @include record
 
--- What a run left for its next attempt. A run that was lost left nothing: else a later run's success would be taken for a
--- wish to run again.
-local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_due_ms', 'next_expires_ms'}
+-- What the running attempt does next. A successor that the attempt submitted is lost with its run: else a later run's
+-- success would be taken for a wish to run again.
+local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_due_ms', 'next_expires_ms', 'next_priority',
+  'next_max_starts', 'next_publication'}
 
--- to_pending: the task waits again, at its old place in the order, or until `due` (ms) if that is given.
+-- to_pending: the task waits again, at its old place in the order, or until `due` (ms) if that is given. A successor
+-- that others published stays.
 local function to_pending(key, id, pending, later, due)
+  local keep = (redis.call('HGET', key, 'next_publication') or '') ~= ''
   local order = order_of(key)
   redis.call('HSET', key, 'state', 'pending', 'order', order, 'ready_ms', due or now_ms())
-  redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(NEXT))
+  redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(keep and {} or NEXT))
   if due then
     redis.call('ZADD', later, due, id)
   else

@@ -9,7 +9,9 @@ from typing import Any, Final
 from ..client import ParsyncClient
 from ..demo.driver import Stopped
 from ..errors import ServerUnfit
+from ..model.apps import KnownTasks, offer_with
 from ..model.claim import Claim
+from ..model.needs import Bundle
 from ..store.commands import MAX_BATCH
 from ..store.embedded import EmbeddedServer, find_wheel
 from ..store.store import Store
@@ -85,7 +87,8 @@ def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict
     with EmbeddedServer() as server:
         store = Store.from_url(server.url, CLUSTER)
         set_up(store, Parameters(schedulers=1, partitions=1))
-        store.run(store.commands.offer("n1", "slots=4", [TASK, plain.PLACED]))
+        known = KnownTasks.of({TASK: None, plain.PLACED: None})
+        store.run(store.commands.offer("n1", offer_with(Bundle.of(4), known).text, known))
         celery = plain.make_app(server.url, CLUSTER)
         rates: dict[str, list[float]] = {"submit_many": [], "apply_async": []}
         with ParsyncClient.from_url(server.url, CLUSTER) as client:

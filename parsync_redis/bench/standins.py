@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final, TypeVar
 
+from ..model.apps import KnownTasks, offer_with
 from ..model.needs import Bundle
 from ..store.commands import MAX_BATCH, Call, Place
 from ..store.store import Store
@@ -80,16 +81,17 @@ class StandIn:
 
     def register(self, partitions: int, task_name: str) -> None:
         """Registers all nodes, as an agent does: dealt to a partition, made known, registered."""
-        commands = self.store.commands
+        commands, tasks = self.store.commands, KnownTasks.of({task_name: None})
+        offers = {n.name: offer_with(n.offer, tasks).text for n in self.plans}
         for some in batches(self.plans, 100):
             dealt = self.store.run_all([
                 commands.deal_node(n.name, partitions, " ".join(f"{k}:{v}" for k, v in n.offer.labels), n.offer.slots,
                                    n.score)
                 for n in some
             ])  # fmt: skip
-            self.store.run_all([commands.offer(n.name, n.offer.text, [task_name]) for n in some])
+            self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in some])
             rows = list(zip(some, dealt, strict=True))
-            found = self.store.run_all([commands.register_node(p, n.name, 0, n.score, n.offer.text) for n, p in rows])
+            found = self.store.run_all([commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows])
             self._homes += [(n.name, p, inc) for (n, p), (inc, _) in zip(rows, found, strict=True)]
         keys = [self.store.keys.inbox(p, name) for name, p, _ in self._homes]
         self._bells = pack([("RPOP", key, AT_ONCE) for key in keys])

@@ -23,12 +23,12 @@ def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
         print_json(found)
         return
     print_table(
-        ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "LEFT", "LABELS", "NOTE"),
+        ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "LEFT", "QUEUES", "LABELS", "NOTE"),
         (
             (
                 n.name, _state(n), n.partition, n.score, n.slots, n.free, n.held,
                 " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
-                words(n.labels, ":"), n.note,
+                " ".join(n.queues), words(n.labels, ":"), n.note,
             )
             for n in found
         ),
@@ -70,7 +70,7 @@ def _percent(value: float | None) -> str:
 
 
 def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lists schedulers: which is keeper, and what each says of itself."""
+    """Lists schedulers: which is keeper, which is alive, and what each says of itself."""
     with make_client(url, cluster, config) as client:
         client.check()
         found = read_schedulers(client.store)
@@ -79,9 +79,17 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
         return
     known = sorted({name for s in found for name in s.stats})
     print_table(
-        ("SCHEDULER", "ORDINAL", "KEEPER", "COUNTER", *(name.upper() for name in known)),
+        ("SCHEDULER", "ORDINAL", "KEEPER", "ALIVE", "RENEWED", "COUNTER", *(name.upper() for name in known)),
         (
-            (s.name, s.ordinal, "yes" if s.keeper else "", s.counter, *(s.stats.get(n, "") for n in known))
+            (
+                s.name,
+                s.ordinal,
+                "yes" if s.keeper else "",
+                "yes" if s.alive else "NO",
+                "over 1 h ago" if s.silent_s is None else f"{s.silent_s:.1f} s ago",
+                s.counter,
+                *(s.stats.get(n, "") for n in known),
+            )
             for s in found
         ),
         "no schedulers: start one: parsync scheduler",

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput
+from ..model.task import TaskStatus
 from ..settings import Settings
 
 Url = Annotated[
@@ -47,6 +48,8 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, TaskStatus):
+        return {**dataclasses.asdict(value), "phase": value.phase}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"no JSON for {type(value).__name__}")

@@ -1,6 +1,7 @@
 """Commands that run: scheduler, dev."""
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -59,11 +60,15 @@ def scheduler(
     max_starts: Annotated[int | None, typer.Option(help="Lost starts after which a task is dead (3).")] = None,
     password_file: Annotated[Path | None, typer.Option(help="A file with the password of the address.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    at_most: Annotated[
+        int, typer.Option(min=0, max=1000, help="Stand by while the cluster has so many schedulers (0: never).")
+    ] = 0,
+    parent: Annotated[int, typer.Option(hidden=True, help="Stop when this process, which started it, is gone.")] = 0,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Runs a scheduler until SIGTERM or Ctrl-C; the first of a cluster sets it up."""
+    """Runs a scheduler until SIGTERM or Ctrl-C; the first of a cluster sets it up. Waits for a server that is away."""
     if name is not None:
         check_name("scheduler name", name)
     if log_level not in ("debug", "info", "warning", "error"):
@@ -76,8 +81,18 @@ def scheduler(
 
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     with stop_by_signal() as (stop, came):
-        run(settings, name=name, stop=stop)
+        if parent:
+            threading.Thread(target=_stop_with, args=(parent, stop), name="parent", daemon=True).start()
+        run(settings, name=name, stop=stop, at_most=at_most)
     raise typer.Exit(130 if signal.SIGINT in came else 0)
+
+
+def _stop_with(parent: int, stop: threading.Event) -> None:
+    """Sets `stop` when the parent is gone, however it ended: a process whose parent dies is given another one."""
+    while os.getppid() == parent:
+        if stop.wait(0.5):
+            return
+    stop.set()
 
 
 def dev(

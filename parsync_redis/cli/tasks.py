@@ -1,19 +1,32 @@
 """Commands about tasks: submit, status, tasks, cancel."""
 
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import InvalidInput
-from ..model.task import TaskState, TaskStatus
-from ..store.tasks import list_tasks
-from .common import Cluster, Config, Json, Url, make_client, parse_pairs, print_json, print_table, show_time
+from ..model.task import WAITING, TaskState, TaskStatus
+from ..store.purge import find_purgeable, purge_tasks
+from ..store.tasks import ANY, WAITING_STATES, list_tasks
+from .common import (
+    Cluster,
+    Config,
+    Json,
+    Url,
+    make_client,
+    parse_pairs,
+    parse_seconds,
+    print_json,
+    print_table,
+    show_time,
+)
 
 
 def register(app: typer.Typer) -> None:
     """Adds these commands to the app."""
-    for command in (submit, status, tasks, cancel):
+    for command in (submit, status, tasks, cancel, purge):
         app.command()(command)
 
 
@@ -23,12 +36,18 @@ def submit(
         list[str] | None, typer.Argument(help="Its arguments, each as JSON: 7 '\"text\"' '[1, 2]'.")
     ] = None,
     kwargs: Annotated[str, typer.Option(help="Its keyword arguments, a JSON object.")] = "{}",
-    slots: Annotated[int, typer.Option(help="Slots of one node that it holds.")] = 1,
+    slots: Annotated[int | None, typer.Option(help="Slots of one node that it holds (1).")] = None,
     resource: Annotated[list[str] | None, typer.Option(help="An amount that it holds: mem=4GiB (repeat).")] = None,
     require: Annotated[list[str] | None, typer.Option(help="A label that it needs: gpu_model=a100 (repeat).")] = None,
-    priority: Annotated[int, typer.Option(help="0 to 9, larger first.")] = 0,
-    strategy: Annotated[str, typer.Option(help="latency, quality or adaptive; else the schedulers' own.")] = "",
-    wait_for_capacity: Annotated[bool, typer.Option(help="Wait for a node that could hold it.")] = False,
+    priority: Annotated[int | None, typer.Option(help="0 to 9, larger first (0).")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="latency, quality or adaptive; else the schedulers' own.")
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Only nodes that consume this Celery queue.", metavar="NAME")
+    ] = None,
+    max_starts: Annotated[int | None, typer.Option(help="Lost starts after which it is dead; 1: at most once.")] = None,
+    wait_for_capacity: Annotated[bool, typer.Option("--wait-for-capacity", help="Wait for a node that fits.")] = False,
     id: Annotated[str | None, typer.Option("--id", help="Its id; the same id twice is one task.")] = None,
     countdown: Annotated[float | None, typer.Option(help="Seconds before which it does not start.")] = None,
     expires: Annotated[float | None, typer.Option(help="Seconds after which it is not started.")] = None,
@@ -39,11 +58,13 @@ def submit(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Submits a task and prints its id."""
-    options: dict[str, Any] = {
-        "slots": slots, "priority": priority, "strategy": strategy, "wait_for_capacity": wait_for_capacity,
-        "resources": parse_pairs("--resource", resource), "require": parse_pairs("--require", require),
+    """Submits a task and prints its id. Its app's options hold where no flag says otherwise."""
+    asked: dict[str, Any] = {
+        "slots": slots, "priority": priority, "strategy": strategy, "wait_for_capacity": wait_for_capacity or None,
+        "resources": parse_pairs("--resource", resource) or None, "require": parse_pairs("--require", require) or None,
+        "queue": queue, "max_starts": max_starts,
     }  # fmt: skip
+    options = {name: value for name, value in asked.items() if value is not None}
     values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
     named = _from_json("--kwargs", kwargs)
     with make_client(url, cluster, config, patience_s=5) as client:
@@ -75,7 +96,7 @@ def status(
 ) -> None:
     """Shows a task: its state, where it is, why it waits, and the time of each step. Exit 1 if it is gone."""
     with make_client(url, cluster, config) as client:
-        found = client.status(id)
+        found = client.explain([client.status(id)])[0]
     print_json(found) if as_json else print_status(found)
     raise typer.Exit(1 if found.state is TaskState.GONE else 0)
 
@@ -88,7 +109,7 @@ def print_status(task: TaskStatus) -> None:
         return
     start = task.times.get("submitted")
     facts: list[tuple[str, object]] = [
-        ("task", task.id), ("name", task.name), ("state", task.state.value), ("why", task.why or None),
+        ("task", task.id), ("name", task.name), ("state", task.phase), ("why", task.why or None),
         ("place", _place(task)), ("attempt", task.attempt), ("starts", task.starts), ("needs", task.needs),
         ("priority", task.priority), ("strategy", task.strategy or None), ("scheduler", task.scheduler),
         ("cancel asked", "yes" if task.cancel_asked else None),
@@ -114,7 +135,7 @@ def _place(task: TaskStatus) -> str | None:
 
 def tasks(
     state: Annotated[
-        str | None, typer.Option(help="Only those: pending, taken, placed, running, succeeded, ...")
+        str | None, typer.Option(help="Only those: waiting, placed, running, succeeded, failed, cancelled, dead.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
     as_json: Json = False,
@@ -122,13 +143,11 @@ def tasks(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Lists tasks: those under way first, then final ones."""
-    known = [s.value for s in TaskState if s is not TaskState.GONE]
-    if state is not None and state not in known:
-        raise InvalidInput(f"--state {state!r} is not known: known are {', '.join(known)}")
+    """Lists tasks: those under way first, then final ones. WHY says why a task waits, as it is now."""
+    states = parse_states(state) if state is not None else ANY
     with make_client(url, cluster, config) as client:
         client.check()
-        found = list_tasks(client.store, TaskState(state) if state else None, limit)
+        found = client.explain(list_tasks(client.store, states, limit))
     if as_json:
         print_json(found)
         return
@@ -136,13 +155,49 @@ def tasks(
         ("ID", "NAME", "STATE", "PLACE", "ATTEMPT", "NEEDS", "SUBMITTED", "WHY"),
         (
             (
-                t.id, t.name, t.state.value, f"{t.node}/{t.slot}" if t.node else None, t.attempt, t.needs,
+                t.id, t.name, t.phase, f"{t.node}/{t.slot}" if t.node else None, t.attempt, t.needs,
                 show_time(t.times.get("submitted")), t.why,
             )
             for t in found
         ),
         "no tasks",
     )  # fmt: skip
+
+
+def parse_states(word: str) -> frozenset[TaskState]:
+    """The states that people mean by a word: waiting is pending and taken; raises InvalidInput."""
+    known = [WAITING, *(s.value for s in TaskState if s is not TaskState.GONE)]
+    if word not in known:
+        raise InvalidInput(f"--state {word!r} is not known: known are {', '.join(known)}")
+    return WAITING_STATES if word == WAITING else frozenset((TaskState(word),))
+
+
+def purge(
+    state: Annotated[str, typer.Option(help="Which: waiting, succeeded, failed, cancelled or dead.")] = WAITING,
+    name: Annotated[str, typer.Option(help="Only tasks of names that match a pattern: 'proj.*'.")] = "*",
+    older_than: Annotated[
+        str, typer.Option(help="Only those that were submitted, or have ended, so long ago: 90s 10m 2h.")
+    ] = "0s",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Cancels tasks that wait, or deletes the records of tasks that have ended. It asks first, with their number."""
+    age_s = parse_seconds("--older-than", older_than)
+    with make_client(url, cluster, config) as client:
+        client.check()
+        found = find_purgeable(client.store, state, name, age_s)
+        if found and not yes:
+            what = "cancel" if state == WAITING else "delete the records of"
+            if not sys.stdin.isatty():
+                raise InvalidInput(f"this would {what} {len(found)} {state} tasks: say so with --yes")
+            typer.confirm(
+                f"{what} {len(found)} {state} tasks of cluster {client.settings.cluster}?", abort=True, err=True
+            )
+        done = purge_tasks(client.store, found)
+    print_json({"purged": done}) if as_json else print(f"{done} {state} tasks purged")
 
 
 def cancel(

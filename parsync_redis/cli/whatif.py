@@ -41,7 +41,7 @@ def whatif(
     score_variance: ScoreVariance = None, strategy: StrategyOption = "adaptive", tau_s: Tau = None,
     decisions: Decisions = 1000.0, seed: Seed = 1, jobs: Jobs = 0, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Predicts delays, conflicts, staleness and the load of Redis for your numbers and some alternatives."""
+    """Predicts delays, conflicts and the load of Redis for your numbers. Its delays were 3 to 40 times off: measure."""
     from ..simulate.whatif import as_result, predict
 
     given = checked({
@@ -66,6 +66,7 @@ def enough_slots(given: dict[str, Any]) -> int:
 
 
 def _print(result: dict[str, Any], given: dict[str, Any]) -> None:
+    print(f"caution: {result['caution']}\n")
     print(f"{given['rate']:g} tasks/s of {given['duration_s']:g} s on {given['slots']:,} slots\n")
     print_table(
         ("ALTERNATIVE", "N", "P", "GAP", "STRATEGY", "KEEPS UP", "DELAY P50", "P99", "CONFLICTS", "SCORE", "STALENESS",

@@ -10,24 +10,28 @@ they share. What keeps a run to its slots and to the lease on this machine are t
 from __future__ import annotations
 
 import logging
+import sys
+import sysconfig
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from signal import Signals
 from typing import Any
 
 from redis.exceptions import RedisError
 
-from ..errors import ParsyncError
+from ..errors import ParsyncError, ServerUnreachable
+from ..model.apps import TASKS_LABEL, KnownTasks, offer_with
 from ..model.ids import readable
 from ..model.needs import Bundle
-from ..model.node import Lease
+from ..model.node import STANDS_STILL, Lease
 from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
 from ..store.commands import MAX_BATCH, Place
 from ..store.quarantine import mend_partition
 from ..store.store import Store
-from ..store.trouble import Patience
+from ..store.trouble import Patience, is_damage
 from ..wire.doorbell import Doorbell
 from .fences import Fences, now_s
 from .homeward import Homeward
@@ -38,6 +42,10 @@ log = logging.getLogger("parsync.agent")
 
 BEFORE_CLUSTER_S = 1.0
 """How often a node asks whether its cluster exists by now."""
+BEAT_S = 0.2
+"""How often the event loop says that it turns."""
+SAY_S = 3.0
+"""How often a node says what it waits for before it is up."""
 
 
 @dataclass(slots=True)
@@ -47,7 +55,11 @@ class NodeSpec:
     name: str
     offer: Bundle
     score: float
-    task_names: list[str] = field(default_factory=list)
+    tasks: KnownTasks | None = None
+
+    def know(self, tasks: KnownTasks, queues: Iterable[str]) -> None:
+        """Adds to the offer what its worker knows: the tasks of its app, and the queues that it consumes."""
+        self.tasks, self.offer = tasks, offer_with(self.offer, tasks, queues)
 
 
 class Agent:
@@ -61,6 +73,8 @@ class Agent:
         self.leaving = False
         self.on_registered: Callable[[], None] = lambda: None
         self.on_superseded: Callable[[], None] = lambda: None
+        self.on_unfit: Callable[[], None] = lambda: None
+        self.at_work: Callable[[], bool] = lambda: False
         self.end_run: Callable[[Any, str], None] = lambda request, signal: None
         self.drop_run: Callable[[Any], None] = lambda request: None
         self.send_event: Callable[..., Any] | None = None
@@ -70,6 +84,8 @@ class Agent:
         self._lease_s, self._pause_s = 5 * BEFORE_CLUSTER_S, BEFORE_CLUSTER_S
         self._said_leaving = False
         self._hindrances: set[str] = set()
+        self._turned_s, self._began_s = 0.0, time.monotonic()
+        self._deaf = ""
         self._stop = threading.Event()
         self._poke = threading.Event()
         self._home = Homeward(self.store, self.runs, self.fences)
@@ -110,12 +126,17 @@ class Agent:
         if self.inc:
             self._give_back(self.store, self._leases(self.store), "its worker stopped")
             self.store.run(self.store.commands.reclaim(self.partition, self.spec.name, self.inc, self._moved))
+            log.info("node %s has left", self.spec.name)
 
     def another_store(self) -> Store:
         """The same state over connections that find out in time, for the lease, that a server is gone."""
         store = self.store.again()
         _hurry(store, self._lease_s)
         return store
+
+    def turned(self) -> None:
+        """The worker's event loop turns: it says so every BEAT_S."""
+        self._turned_s = time.monotonic()
 
     # -- doorbells: the worker's event loop ----------------------------------------------------------------------------
 
@@ -182,14 +203,17 @@ class Agent:
     # -- the threads that renew and tend -----------------------------------------------------------------------------
 
     def _renewing(self) -> None:
+        if not self._wait_for_loop():
+            return
         store, config = self.store.again(), None
-        patience = Patience(log, f"node {self.spec.name}", self._pause_s / 2)
+        patience = Patience(log, f"node {self.spec.name}", self._pause_s / 2, SAY_S)
         while not self._stop.is_set():
             pause_s = self._pause_s
             try:
                 if config is None and (config := self._join(store)) is not None:
                     self._lease_s, self._pause_s = config.lease_s, config.lease_s / 5
                     pause_s = self._pause_s
+                    patience.well()
                     patience = Patience(log, f"node {self.spec.name}", pause_s / 2)
                     _hurry(store, config.lease_s)
                 if config is not None:
@@ -199,9 +223,24 @@ class Agent:
                 patience.well()
             except (ParsyncError, RedisError, OSError) as error:
                 pause_s = patience.pause_s(error)
+                if config is None and isinstance(error, ParsyncError) and not isinstance(error, ServerUnreachable):
+                    log.critical("node %s stops: %s", self.spec.name, error)
+                    self.on_unfit()
+                    return
             except Exception:
                 log.exception("node %s: unexpected", self.spec.name)  # whatever it is, the lease goes on being renewed
             self._rest(pause_s)
+
+    def _wait_for_loop(self) -> bool:
+        """Waits until the event loop has turned for the first time: a node that cannot answer a doorbell is not up."""
+        said_s = self._began_s
+        while not self._turned_s:
+            if self._stop.wait(BEAT_S / 4) or self.leaving:
+                return False
+            if time.monotonic() - said_s > SAY_S:
+                said_s = time.monotonic()
+                log.warning("node %s is not up yet: its event loop does not turn; %s", self.spec.name, _whereabouts())
+        return True
 
     def _tending(self) -> None:
         store, patience = self.store.again(), Patience(log, f"node {self.spec.name}")
@@ -231,13 +270,13 @@ class Agent:
 
     def _register(self, store: Store, config: ClusterConfig) -> None:
         spec, commands = self.spec, store.commands
-        labels = " ".join(f"{name}:{value}" for name, value in spec.offer.labels)
+        labels = " ".join(f"{name}:{value}" for name, value in spec.offer.labels if name != TASKS_LABEL)
         deal = commands.deal_node(spec.name, config.partitions, labels, spec.offer.slots, spec.score)
         partition = store.run(deal)
-        store.run(commands.offer(spec.name, spec.offer.text, spec.task_names))  # first, so that no submit is refused
+        store.run(commands.offer(spec.name, spec.offer.text, spec.tasks))  # first, so that no submit is refused
         sent_s = now_s()
         inc, _ = store.run(commands.register_node(partition, spec.name, self.inc, spec.score, spec.offer.text))
-        self.partition, self.inc, self._moved = partition, inc, 0
+        self.partition, self.inc, self._moved, self._deaf = partition, inc, 0, ""
         log.info("node %s is up: %s, score %g, partition p%d, incarnation %d",
                  spec.name, spec.offer.text, spec.score, self.partition, self.inc)  # fmt: skip
         try:
@@ -270,11 +309,31 @@ class Agent:
             if reply[2] != "leaving":
                 store.run(commands.set_node(self.partition, name, "leaving", self.inc))
             self._said_leaving = True
+        self._hearken(store, reply[2])
         self._end([run for run in self.runs.open() if run.place.inc != self.inc])
         if reply[3] == "2":  # the deadline of its drain is over
             self._end(self.runs.open(), "recalled")
         self.fences.renewed(sent_s, config.lease_s)  # last: it may fail, and nothing else may wait for it
         return True
+
+    def _hearken(self, store: Store, state: str) -> None:
+        """The node is suspect while its event loop stands still, and gets tasks again when that turns.
+
+        A pool that runs a task in the event loop itself (solo) is at work then, not deaf.
+        """
+        still_s, name = time.monotonic() - self._turned_s, self.spec.name
+        if still_s > self._lease_s / 2 and not self.at_work() and not self.leaving:
+            why = self._deaf or f"{STANDS_STILL}; {_whereabouts()}"
+            if not self._deaf:
+                log.warning("node %s is suspect, and gives back what has not begun: %s", name, why)
+            self._deaf = why
+            if state == "up":
+                store.run(store.commands.set_node(self.partition, name, "suspect", self.inc, why))
+        elif self._deaf:
+            if state == "suspect":
+                store.run(store.commands.set_node(self.partition, name, "trust", self.inc))
+            self._deaf = ""
+            log.warning("node %s gets tasks again: its event loop turns", name)
 
     def _tend(self, store: Store) -> None:
         """Compares leases with runs, ends what was cancelled, and announces verdicts; a node that leaves gives back."""
@@ -282,9 +341,31 @@ class Agent:
             if self._said_leaving:
                 self._give_back(store, self._unknown(store), "its worker shuts down")
             return
-        self._compare(store)
+        if self._deaf:
+            self._give_back_unrung(store, self._unknown(store), self._deaf)
+        else:
+            self._compare(store)
         self._end_cancelled(store)
+        self._keep_known(store)
         announce(store, self.app, self.send_event)
+
+    def _keep_known(self, store: Store) -> None:
+        """Registers the tasks of this worker's app again if the server has lost them.
+
+        What is damaged the leader deletes first.
+        """
+        spec = self.spec
+        if spec.tasks is None:
+            return
+        with store.client.pipeline(transaction=False) as pipe:
+            pipe.hexists(store.keys.queue("names"), spec.tasks.digest)
+            pipe.zscore(store.keys.queue("apps"), spec.tasks.digest)
+            known = pipe.execute(raise_on_error=False)
+        if wrong := [reply for reply in known if isinstance(reply, Exception)]:
+            if not is_damage(wrong[0]):
+                raise wrong[0]
+        elif not known[0] or known[1] is None:
+            store.run(store.commands.offer(spec.name, spec.offer.text, spec.tasks))
 
     def _leases(self, store: Store) -> list[Lease]:
         """The leads of what this incarnation holds, as Redis has it."""
@@ -320,15 +401,19 @@ class Agent:
                 log.info("rang again for task %s on slot %s/%d", lease.task, lease.node, lease.slot)
 
     def _given_back(self, store: Store, lease: Lease) -> bool:
-        """Gives a lease back if nothing may be started in its slots; the table keeps its doorbells off meanwhile."""
-        run = Run(_place(self.partition, lease), more_slots=frozenset(lease.slots))
-        if not (hindrance := self._hinders(run.slots)) or not self.runs.enter(run):
-            return False
+        """Gives a lease back if nothing may be started in its slots."""
+        hindrance = self._hinders(lease.slots)
+        return bool(hindrance) and self._give_back_unrung(store, [lease], hindrance)
+
+    def _give_back_unrung(self, store: Store, leases: list[Lease], why: str) -> bool:
+        """Gives leases back of which this process runs nothing; the table keeps their doorbells off meanwhile."""
+        held = [(Run(_place(self.partition, lease), more_slots=frozenset(lease.slots)), lease) for lease in leases]
+        held = [(run, lease) for run, lease in held if self.runs.enter(run)]
         try:
-            self._give_back(store, [lease], hindrance)
+            self._give_back(store, [lease for _, lease in held], why)
         finally:
-            self.runs.drop([run])
-        return True
+            self.runs.drop([run for run, _ in held])
+        return bool(held)
 
     def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
         """Tasks back to pending, then their slots free."""
@@ -372,6 +457,20 @@ def _hurry(store: Store, lease_s: float) -> None:
     pool = store.client.connection_pool
     pool.connection_kwargs.update(socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
     pool.disconnect()
+
+
+def _whereabouts() -> str:
+    """Where the thread of the event loop is, for people: the innermost function that is not Python's own."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_back is not None and _is_pythons(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return "it has ended"
+    return f"it waits in {frame.f_globals.get('__name__')}.{frame.f_code.co_name}"
+
+
+def _is_pythons(file: str) -> bool:
+    return file.startswith(("<", sysconfig.get_path("stdlib"))) and "site-packages" not in file
 
 
 def _place(partition: int, lease: Lease) -> Place:

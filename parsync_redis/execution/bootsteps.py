@@ -6,18 +6,25 @@ import sys
 from typing import Any
 
 from celery import bootsteps, signals
+from celery.concurrency.prefork import TaskPool as PreforkPool
+from celery.concurrency.solo import TaskPool as SoloPool
 from celery.concurrency.thread import TaskPool as ThreadPool
+from celery.utils.imports import symbol_by_name
 from celery.worker import state
+from kombu.utils.compat import detect_environment
 
-from ..errors import InvalidInput, ParsyncError
-from ..settings import Settings
+from ..errors import InvalidInput, ParsyncError, ServerUnreachable
+from ..settings import Settings, node_options
 from ..store.cluster import join_cluster
-from .agent import Agent, log
+from .agent import BEAT_S, Agent, log
+from .consumer import node_consumer, register_once
 from .fences import Fences, MachineFences
 from .inbox import Inbox, keep_handed_over
 from .locks import FENCED_HERE, lock_file, locks_folder
-from .node import FLAGS, check_broker, is_node, node_spec, place_of
+from .node import FLAGS, node_spec, place_of
+from .panel import extend_panel
 from .request import watch
+from .transport import connection_to_nothing
 
 __all__ = ["Inbox", "NodeStep"]
 
@@ -28,38 +35,37 @@ class NodeStep(bootsteps.StartStopStep):
     requires = ("celery.worker.components:Pool",)
 
     def __init__(self, worker: Any, **kwargs: Any) -> None:
-        flags = {name: kwargs.get(name) for name in FLAGS}
         self.agent: Any = None
         worker.parsync_agent = None
-        self.enabled = is_node(flags)
         super().__init__(worker, **kwargs)
-        if not self.enabled:
-            return
         try:
-            self._make(worker, flags)
+            flags, said = node_options({name: kwargs.get(name) for name in FLAGS})
+            self.enabled = bool(flags)
+            if self.enabled:
+                self._make(worker, flags, said)
         except ParsyncError as error:
             sys.stderr.write(f"error: {error}\n")
             raise SystemExit(2) from None
 
-    def _make(self, worker: Any, flags: dict[str, Any]) -> None:
+    def _make(self, worker: Any, flags: dict[str, Any], said: dict[str, str]) -> None:
         app = worker.app
-        if not worker.use_eventloop:
-            raise InvalidInput(
-                f"a node needs Celery's event loop, which pool {worker.pool_cls.__module__} or this broker lacks: "
-                "use the pool prefork, threads or solo"
-            )
+        prepare_loop(worker, bool(flags.get("parsync_only")))
         settings = app.parsync.settings()
-        check_broker(app, settings.url)
-        spec = node_spec(worker, flags)
+        spec = node_spec(worker, flags, said)
         app.parsync.check_tasks()
         agent = Agent(app, settings, spec, make_fences(worker, settings, spec.name))
-        join_cluster(agent.store, settings, create=False)
+        try:
+            join_cluster(agent.store, settings, create=False)
+        except ServerUnreachable as error:
+            log.warning("node %s: %s; it waits until that is over", spec.name, error)
         worker.parsync_agent = self.agent = app.parsync.agent = agent
         agent.end_run = lambda request, signal: end_run(worker, request, signal)
         agent.drop_run = lambda request: drop_run(worker, request)
-        agent.on_superseded = _exit
+        agent.on_superseded, agent.on_unfit = _exit, _exit_with_error
+        if issubclass(worker.pool_cls, SoloPool):
+            agent.at_work = lambda: bool(len(state.active_requests))
         signals.worker_shutting_down.connect(lambda **_: agent.leave(), weak=False)
-        _afterwards(worker.blueprint, lambda: stop(worker.pool, agent))
+        afterwards(worker.blueprint, lambda: stop(worker.pool, agent))
 
     def include_if(self, worker: Any) -> bool:
         """Only for a node."""
@@ -74,12 +80,37 @@ class NodeStep(bootsteps.StartStopStep):
         for name in names:
             watch(worker.app.tasks[name])
         keep_handed_over(worker.pool, self.agent.runs)
-        self.agent.spec.task_names = [name for name in names if not name.startswith("celery.") or name in _MAPS]
+        self.agent.spec.know(worker.app.parsync.known_tasks(), worker.app.amqp.queues.consume_from)
+        extend_panel()
         self.agent.start()
+        worker.hub.call_soon(self.agent.turned)
+        worker.hub.call_repeatedly(BEAT_S, self.agent.turned)
 
     def close(self, worker: Any) -> None:
         """Any shutdown, also one that no signal announced: no new claims."""
         self.agent.leave()
+
+
+def prepare_loop(worker: Any, placed_only: bool) -> None:
+    """Gives the worker the event loop of a node, before Celery makes its pool and its consumer; raises InvalidInput.
+
+    A node of placed tasks only consumes from no broker. What needs one is off: gossip, mingle, heartbeats, events.
+    """
+    transport = worker._conninfo.transport
+    if detect_environment() != "default" or not issubclass(worker.pool_cls, (PreforkPool, ThreadPool, SoloPool)):
+        raise InvalidInput(f"a node cannot use the pool {worker.pool_cls.__module__}: use prefork, threads or solo")
+    if placed_only:
+        if worker.task_events:
+            log.warning("--parsync-only: -E is ignored, this worker sends no events")
+        worker.task_events, worker.use_eventloop, worker._conninfo = False, True, connection_to_nothing()
+        worker.options.update(without_gossip=True, without_mingle=True, without_heartbeat=True)
+    elif not worker.use_eventloop:
+        raise InvalidInput(
+            f"a node needs Celery's event loop, which the transport {transport.driver_type} of the app's broker lacks: "
+            "add --parsync-only, and the worker consumes no queue and runs placed tasks only"
+        )
+    worker.consumer_cls = node_consumer(symbol_by_name(worker.consumer_cls), placed_only)
+    register_once(worker)
 
 
 def make_fences(worker: Any, settings: Settings, node: str) -> Fences:
@@ -92,12 +123,11 @@ def make_fences(worker: Any, settings: Settings, node: str) -> Fences:
     return MachineFences(file, one_at_a_time=not issubclass(worker.pool_cls, ThreadPool))
 
 
-_MAPS = ("celery.map", "celery.starmap", "celery.chunks")
-"""Celery's own tasks that run a user's: they can be asked to go through parsync."""
+def afterwards(blueprint: Any, stop: Any) -> None:
+    """Has `stop` called when every step of the worker has stopped, its pool included, warm or cold.
 
-
-def _afterwards(blueprint: Any, stop: Any) -> None:
-    """Has `stop` called when every step of the worker has stopped, its pool included, warm or cold."""
+    Of several, the one that was given first is called first.
+    """
     before = blueprint.on_stopped
 
     def on_stopped() -> None:
@@ -121,6 +151,10 @@ def stop(pool: Any, agent: Agent) -> None:
 
 def _exit() -> None:
     state.should_terminate = 1
+
+
+def _exit_with_error() -> None:
+    state.should_stop = 2
 
 
 def end_run(worker: Any, request: Any, signal: str) -> None:

@@ -7,12 +7,14 @@ them as what they are derived from, and gets its Parsync anew where it is unpick
 from __future__ import annotations
 
 import copyreg
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.utils.imports import symbol_by_name
 
-from .publish import Capture
+from ..errors import InvalidInput, ParsyncError
+from .publish import Capture, operational
 
 if TYPE_CHECKING:
     from .app import Parsync
@@ -27,16 +29,21 @@ def extend(app: Celery, name: str, address: Address) -> None:
     if name in app.__dict__:
         component = app.__dict__[name]
         component.__class__ = derive(name, type(component), address)
+        component.__dict__.pop("_parsync_sender", None)  # of the Parsync that a loader had made
 
 
 class Derived(type):
     """The class of a derived class: it is pickled as a call of `derive`, because no module has it by a name."""
 
+    parsync_of: tuple[str, type, Address]
+
 
 def derive(name: str, base: type, address: Address) -> type:
-    """The class of the component `name`, derived from the app's own; once only."""
+    """The class of the component `name`, derived from the app's own, not from what was derived before."""
     if isinstance(base, Derived):
-        return base
+        if base.parsync_of[2] == address:
+            return base
+        base = base.parsync_of[1]
     body = _AMQP if name == "amqp" else _Control
     members = {"__module__": base.__module__, "__doc__": base.__doc__, "parsync_of": (name, base, address)}
     return Derived(base.__name__, (body, base), members)
@@ -94,7 +101,30 @@ class _Control:
     def revoke(
         self, task_id: Any, destination: Any = None, terminate: bool = False, signal: Any = "SIGTERM", **kwargs: Any
     ) -> Any:
-        """Cancels in the queue first, so that what waits cannot start meanwhile; then as ever."""
-        parsync(self).revoke(task_id, terminate, signal)
+        """Cancels in the queue first, so that what waits cannot start meanwhile; then as ever.
+
+        If parsync's server does not do it, the workers are told all the same: the task may be an ordinary one.
+        """
+        found = parsync(self)
         celery: Any = super()
-        return celery.revoke(task_id, destination=destination, terminate=terminate, signal=signal, **kwargs)
+        broadcast = partial(
+            celery.revoke, task_id, destination=destination, terminate=terminate, signal=signal, **kwargs
+        )
+        try:
+            ours = found.revoke(task_id, terminate, signal)
+        except InvalidInput:
+            raise
+        except ParsyncError as error:
+            broadcast()
+            raise operational(error) from None
+        if not ours or kwargs.get("reply"):
+            return broadcast()
+        return found.background.do(broadcast)  # they are cancelled, whatever the broker does
+
+    def purge(self: Any, connection: Any = None) -> int:
+        """Discards what waits: in the broker's queues as ever, and in parsync's the tasks that this app knows."""
+        celery: Any = super()
+        discarded: int = celery.purge(connection=connection)
+        return discarded + parsync(self).purge()
+
+    discard_all = purge

@@ -2,7 +2,8 @@
 
 The process that runs a task's function holds the locks of its slots (locks.py) and is tied to the worker's guard
 (guard.py), from before the first instruction of the function until after the last. What is here: the tie, and the
-function that a pool process runs in place of Celery's.
+function that a pool runs in place of Celery's. That function also turns an exit that the task asked for into a failure
+of the task, because no pool but prefork survives one.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import fcntl
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from billiard import common
 from billiard.einfo import ExceptionInfo
+from billiard.exceptions import WorkerLostError
+from celery.exceptions import WorkerShutdown, WorkerTerminate
 
 from .locks import SlotBusy, hold
 
@@ -63,24 +68,58 @@ def tied(guard: str) -> Iterator[None]:
         os.close(tie)
 
 
-def run_fenced(fence: Fence, trace: Callable[..., Any], *args: Any) -> Any:
-    """Runs a task by Celery's `trace`, fenced; if that cannot be, the run failed with NotBegun, as Celery has it."""
+def run_fenced(fence: Fence | None, trace: Callable[..., Any], *args: Any) -> Any:
+    """Runs a task by Celery's `trace`, inside its fence if there is one.
+
+    If the fence cannot be set up, the run fails with NotBegun. If `trace` raises, the run fails with that error:
+    sys.exit, asyncio.CancelledError, a result that cannot be stored. No pool but prefork would say so.
+    """
     with ExitStack() as held:
-        try:
-            held.enter_context(hold(fence.lock_file, fence.slots, fence.one_at_a_time))
-            held.enter_context(tied(fence.guard))
-        except (SlotBusy, OSError) as error:
+        if fence is not None:
             try:
-                raise NotBegun(str(error)) from None
-            except NotBegun:
-                return 1, ExceptionInfo(), 0.0
-        return trace(*args)
+                held.enter_context(hold(fence.lock_file, fence.slots, fence.one_at_a_time))
+                held.enter_context(tied(fence.guard))
+            except (SlotBusy, OSError) as error:
+                return _failed(NotBegun(str(error)))
+        try:
+            return trace(*args)
+        except BaseException as error:
+            if _shuts_down(error):
+                raise
+            return _failed(exit_of_task(error) if isinstance(error, SystemExit | KeyboardInterrupt) else error)
+
+
+def exit_of_task(error: SystemExit | KeyboardInterrupt) -> WorkerLostError:
+    """The error with which a task fails that has asked its process to exit; Celery's words for such an exit."""
+    code = error.code if isinstance(error, SystemExit) else None
+    status = 0 if code is None else code & 0xFF if isinstance(code, int) else 1
+    lost = WorkerLostError(
+        f"Worker exited prematurely: {f'exitcode {status}' if isinstance(error, SystemExit) else 'KeyboardInterrupt'}."
+    )
+    lost.by_task = True  # travels with the error from the pool's process: see `ended_by_task`
+    return lost
+
+
+def _shuts_down(error: BaseException) -> bool:
+    """Whether this process shuts down: a signal has told it to, or Celery ends the worker from its main thread."""
+    if common._should_have_exited[0]:
+        return True
+    return isinstance(error, WorkerShutdown | WorkerTerminate) and threading.current_thread() is threading.main_thread()
+
+
+def _failed(error: BaseException) -> tuple[int, ExceptionInfo, float]:
+    """What Celery's trace returns for a run that failed with this error; but no trace has stored it as the result."""
+    error.unstored = True  # type: ignore[attr-defined] # travels with the error from the pool's process
+    try:
+        raise error
+    except BaseException:
+        return 1, ExceptionInfo(), 0.0
 
 
 class FencedPool:
-    """A worker's pool, for one run: what Celery has it run is fenced."""
+    """A worker's pool, for one run: what Celery has it run goes through `run_fenced`."""
 
-    def __init__(self, pool: Any, fence: Fence) -> None:
+    def __init__(self, pool: Any, fence: Fence | None) -> None:
         self._pool, self._fence = pool, fence
 
     def apply_async(self, target: Callable[..., Any], args: tuple[Any, ...], **options: Any) -> Any:

@@ -93,8 +93,9 @@ class Homeward(threading.Thread):
         lost = [(run.place, run.why) for run in new if run.outcome == "lost"]
         calls: list[Any] = [commands.finish(finished)] if finished else []
         calls += [commands.requeue(lost)] if lost else []
-        recalled = [(run.place, run.why_recalled) for run in new if run.outcome == "recalled"]
-        calls += [commands.requeue(recalled, "recalled")] if recalled else []
+        recalled = [run for run in new if run.outcome == "recalled"]
+        places, delays_ms = [(run.place, run.why_recalled) for run in recalled], [run.delay_ms for run in recalled]
+        calls += [commands.requeue(places, "recalled", delays_ms)] if recalled else []
         for words in store.run_all(calls):
             if stale := words.count("stale"):
                 log.warning("%d outcomes came too late: their tasks were given to others", stale)

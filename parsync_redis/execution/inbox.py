@@ -20,10 +20,14 @@ from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
+from ..errors import ParsyncError
+from ..model.ids import decode_id
+from ..model.task import Submission, TaskOptions
 from ..store.quarantine import quarantine
 from ..store.trouble import Patience, is_damage, translate
 from ..wire.doorbell import Doorbell
-from ..wire.message import Decoder, open_envelope
+from ..wire.message import Decoder, open_envelope, pack_envelope
+from .rate_limits import RateLimits, without_bucket
 from .request import watch
 from .runs import Run, Runs
 
@@ -40,6 +44,10 @@ MOST = 64
 HAND_OVER_S = 0.02
 """As many are answered at a time as are handed to the pool in so long: a pool that runs each task there and then (solo)
 would else have many started that wait for a long one."""
+
+
+AGAIN_S = 1.0
+"""For how long a task goes back that the server's trouble kept from being run."""
 
 
 class Delivered(Message):
@@ -62,13 +70,16 @@ class Inbox(bootsteps.StartStopStep):
         if self.enabled:  # kombu writes when it connects: what passes is no reason to end a worker, as Celery would
             consumer.connection_errors += (OutOfMemoryError, ReadOnlyError)
         self.consumer = consumer
+        consumer.parsync_inbox = self
         self._connection: Any = None
         self._descriptor = -1
         self._timer: Any = None
         self._key = ""
         self._asked_s = 0.0
         self._at_a_time = 1
-        self._patience: Any = None
+        self._limits = RateLimits()
+        name = self.agent.spec.name if self.agent else ""
+        self._patience = Patience(log, f"the inbox of node {name}")
         super().__init__(consumer, **kwargs)
 
     def include_if(self, consumer: Any) -> bool:
@@ -78,10 +89,13 @@ class Inbox(bootsteps.StartStopStep):
     # -- listening ---------------------------------------------------------------------------------------------------
 
     def start(self, consumer: Any) -> None:
-        """Listens; before the node is registered, as soon as it is."""
+        """Listens, and sends the events of verdicts."""
         events = consumer.event_dispatcher
         self.agent.send_event = events.send if events and events.enabled else None
-        self._patience = Patience(log, f"the inbox of node {self.agent.spec.name}")
+        self.listen(consumer)
+
+    def listen(self, consumer: Any) -> None:
+        """Listens; before the node is registered, as soon as it is."""
         self.agent.on_registered = lambda: consumer.hub.call_soon(self._listen)
         if self.agent.inc:
             self._listen()
@@ -215,13 +229,20 @@ class Inbox(bootsteps.StartStopStep):
             }  # fmt: skip
             accept = prepare_accept_content(consumer.app.conf.accept_content)
             delivered = make(payload, channel=Decoder(), accept=accept)
-            strategy = self._strategy(headers.get("task"))
-            if strategy is None:
-                run.flaw = f"its worker knows no task {headers.get('task')!r:.80}"
-                consumer.on_unknown_task(None, delivered, KeyError(headers.get("task")))
+            name = headers.get("task")
+            strategy = self._strategy(name)
+            if strategy is None:  # not the name in its record, which the node knows: its message is damaged
+                run.flaw = f"its worker knows no task {name!r:.80}"
+                consumer.on_unknown_task(None, delivered, KeyError(name))
                 self.agent.ended(run, "failed")
                 return
-            strategy(delivered, None, _nothing, _nothing, consumer.on_task_message)
+            if self._declares_more(name, carried, payload, run):
+                return
+            if (hold_s := self._limits.hold_s(name, place.task, consumer)) > 0:
+                self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)
+                return
+            with without_bucket(name, consumer):
+                strategy(delivered, None, _nothing, _nothing, consumer.on_task_message)
         except (InvalidTaskError, ContentDisallowed, DecodeError) as error:
             if delivered is not None:
                 consumer.on_invalid_task(None, delivered, error)
@@ -232,6 +253,38 @@ class Inbox(bootsteps.StartStopStep):
                 self.agent.ended(run, "failed")
             else:
                 self._failed(run, error, message)
+
+    def _give_back(self, run: Run, why: str, hold_s: float) -> None:
+        """Frees the slot of a run that has not begun; its task may be placed again after `hold_s` seconds."""
+        run.why, run.delay_ms = why, max(1, round(hold_s * 1000))
+        self.agent.ended(run, "recalled")
+
+    def _declares_more(self, name: str, carried: Any, payload: Any, run: Run) -> bool:
+        """True if the task's app declares options that were not known when it was submitted by name.
+
+        The attempt that runs here then submits the task anew, with those options, and ends without having begun. If the
+        task is another attempt's by now, its end counts as little as its submit. If the server does not take that
+        submit, the task goes back as it is.
+        """
+        if not isinstance(carried, dict) or not carried.get("undeclared"):
+            return False
+        parsync = self.consumer.app.parsync
+        found = parsync.as_declared(name, carried.get("options") or {})
+        if found is None:
+            return False
+        options, queue = found
+        payload["headers"]["parsync"] = {"options": options}
+        payload["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
+        task, message = run.place.task, pack_envelope(payload)
+        next_run = Submission(task, name, message, TaskOptions.of(options, queue), after=run.place.attempt)
+        try:
+            self.agent.store.run(self.agent.store.commands.submit([next_run]))
+        except (ParsyncError, RedisError, OSError) as error:
+            log.warning("task %s goes back, with the options that its app declares not submitted: %s", task, error)
+            self._give_back(run, str(error), AGAIN_S)
+            return True
+        self.agent.ended(run, "again")
+        return True
 
     def _strategy(self, name: Any) -> Any:
         """How Celery takes a task of that name, None if it knows none; a task may be younger than the worker."""
@@ -246,7 +299,7 @@ class Inbox(bootsteps.StartStopStep):
         run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
         quarantine(self.agent.store, self.agent.store.keys.task(run.place.task), run.flaw, message)
         try:
-            id = run.place.task
+            id = decode_id(run.place.task)
             self.consumer.app.backend.mark_as_failure(id, InvalidTaskError(str(error)), request=Context(id=id))
         except Exception as trouble:
             log.error("the result of task %s could not be stored: %r", run.place.task, trouble)

@@ -11,20 +11,16 @@ from ..errors import InvalidInput
 from ..model.ids import check_name
 from ..model.needs import Bundle
 from ..store.sentinel import SCHEME, parse_service
-from ..store.store import safe_url
+from ..store.store import as_redis
 from .agent import NodeSpec
-from .app import broker_address
 
-FLAGS = ("parsync", "parsync_node", "parsync_slots", "parsync_score", "parsync_label", "parsync_resource")
-
-
-def is_node(flags: dict[str, Any]) -> bool:
-    """Whether any flag was given; a number may be 0, which is refused later, not ignored."""
-    return any(value is not None and value is not False and value != () for value in flags.values())
+FLAGS = (
+    "parsync", "parsync_only", "parsync_node", "parsync_slots", "parsync_score", "parsync_label", "parsync_resource",
+)  # fmt: skip
 
 
 def pairs(flag: str, words: Any) -> dict[str, str]:
-    """NAME=VALUE words of a repeatable flag; raises InvalidInput."""
+    """NAME=VALUE words of a repeatable flag, or of its variable; raises InvalidInput."""
     found: dict[str, str] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
@@ -36,40 +32,29 @@ def pairs(flag: str, words: Any) -> dict[str, str]:
     return found
 
 
-def node_spec(worker: Any, flags: dict[str, Any]) -> NodeSpec:
-    """What the worker offers, by its flags; raises InvalidInput."""
+def node_spec(worker: Any, flags: dict[str, Any], said: dict[str, str]) -> NodeSpec:
+    """What the worker offers, by its flags, or the variables by which they were `said`; raises InvalidInput."""
     score = 1.0 if flags.get("parsync_score") is None else float(flags["parsync_score"])
     if not -1e9 < score < 1e9:
-        raise InvalidInput(f"--parsync-score {score} is not valid: it must be a number between -1e9 and 1e9")
+        raise InvalidInput(f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and 1e9")
     concurrency = 1 if issubclass(worker.pool_cls, SoloPool) else worker.max_concurrency or worker.concurrency
     slots = concurrency if flags.get("parsync_slots") is None else flags["parsync_slots"]
-    offer = Bundle.of(
-        slots,
-        pairs("--parsync-resource", flags.get("parsync_resource")),
-        pairs("--parsync-label", flags.get("parsync_label")),
-    )
+    resources = pairs(said.get("parsync_resource", ""), flags.get("parsync_resource"))
+    labels = pairs(said.get("parsync_label", ""), flags.get("parsync_label"))
+    _check("parsync_slots", said, slots)
+    _check("parsync_resource", said, 1, resources)
+    _check("parsync_label", said, 1, None, labels)
+    offer = Bundle.of(slots, resources, labels)
     name = flags.get("parsync_node")
     return NodeSpec(check_name("node name", worker.hostname if name is None else name), offer, score)
 
 
-def check_broker(app: Any, url: str) -> None:
-    """A node's doorbells come over its broker: it must be parsync's own server, and queue names must be keys."""
-    broker = broker_address(app.connection_for_read())
-    if broker is None or not same_place(broker, url):
-        raise InvalidInput(
-            "a node's Celery broker must be the Redis server and database that parsync uses: "
-            f"the broker is {safe_url(broker or str(app.conf.broker_read_url))}, parsync's server {safe_url(url)}"
-        )
-    if prefix := (app.conf.broker_transport_options or {}).get("global_keyprefix"):
-        raise InvalidInput(f"broker_transport_options global_keyprefix={prefix!r} does not go with parsync: remove it")
-
-
-def same_place(one: str, other: str) -> bool:
-    """Whether two addresses mean one database of one server, or of one service of Sentinels."""
-    watched = [url.startswith(SCHEME) for url in (one, other)]
-    if all(watched):
-        return parse_service(one).same_as(parse_service(other))
-    return not any(watched) and place_of(one) == place_of(other)
+def _check(flag: str, said: dict[str, str], *offer: Any) -> None:
+    """Checks a part of the offer; raises InvalidInput that says by which flag or variable it came."""
+    try:
+        Bundle.of(*offer)
+    except InvalidInput as error:
+        raise InvalidInput(f"{said[flag]}: {error}" if flag in said else str(error)) from None
 
 
 def place_of(url: str) -> tuple[Any, ...]:
@@ -77,6 +62,6 @@ def place_of(url: str) -> tuple[Any, ...]:
     if url.startswith(SCHEME):
         service = parse_service(url)
         return service.name, ",".join(sorted(f"{host}:{port}" for host, port in service.sentinels)), service.db
-    kwargs = parse_url(url)
+    kwargs = parse_url(as_redis(url))
     host = {"localhost": "127.0.0.1", "": "127.0.0.1"}.get(str(kwargs.get("host") or ""), kwargs.get("host"))
     return kwargs.get("path"), host, int(kwargs.get("port") or 6379), int(kwargs.get("db") or 0)

@@ -6,7 +6,9 @@ All pools call these in the worker's main process, also for a run whose pool pro
 from __future__ import annotations
 
 import logging
+import re
 from functools import cache
+from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionWithTraceback
@@ -71,8 +73,7 @@ def request_class(base: type) -> type:
         def _fenced(self, pool: Any) -> Any:
             assert self._agent is not None
             assert self._run is not None
-            fence = self._agent.fences.of(self._run.slots)
-            return pool if fence is None else FencedPool(pool, fence)
+            return FencedPool(pool, self._agent.fences.of(self._run.slots))
 
         def _ended(self, outcome: str) -> None:
             if self._run is not None and self._agent is not None:
@@ -99,7 +100,8 @@ def request_class(base: type) -> type:
         def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
             """Called for whatever is not a success.
 
-            A process that was lost, or killed by a cold shutdown, is no failure of the task: it goes back.
+            A process that was lost, or killed by a cold shutdown, is no failure of the task: it goes back. A process
+            that the task itself ended is one.
             """
             error = exc_info.exception
             error = error.exc if isinstance(error, ExceptionWithTraceback) else error
@@ -113,10 +115,17 @@ def request_class(base: type) -> type:
                     return self._not_begun(self._run, error)
                 log.warning("task %s lost its process (%s): it goes back", self.id, error)
                 return self._ended("lost")
+            return_ok = return_ok and not getattr(error, "unstored", False)
             try:
                 return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
             finally:
-                self._ended("again" if self._put_back else outcome_of(error, self._already_revoked))
+                self._ended(self._outcome(error))
+
+        def _outcome(self, error: BaseException) -> str:
+            by_task = ended_by_task(error)
+            if self._put_back:  # a task that ends its process and wants to be run again then: its starts are bounded
+                return "lost" if by_task else "again"
+            return "failed" if by_task else outcome_of(error, self._already_revoked)
 
         def _not_begun(self, run: Run, error: NotBegun) -> None:
             """Its function was not called: its start does not count, and its slots are shut for a while."""
@@ -127,8 +136,11 @@ def request_class(base: type) -> type:
             self._ended("recalled")
 
         def _process_lost(self, error: BaseException) -> bool:
-            lost = isinstance(error, (WorkerLostError, SystemExit, KeyboardInterrupt))
-            return lost and not self._already_revoked and not self._success_was_stored()
+            if not isinstance(error, (WorkerLostError, SystemExit, KeyboardInterrupt)):
+                return False
+            if ended_by_task(error) and (state.should_terminate is None or state.should_terminate is False):
+                return False
+            return not self._already_revoked and not self._success_was_stored()
 
         def on_timeout(self, soft: bool, timeout: float) -> Any:
             """A hard time limit ends the run as failed; in a cold shutdown it does not count: it goes back."""
@@ -146,6 +158,19 @@ def request_class(base: type) -> type:
             return revoked
 
     return ParsyncRequest
+
+
+_EXITED = re.compile(r"exitcode (\d+)")
+_NOT_BY_TASK = (int(SIGTERM), 155)
+"""Exit codes of pool processes that were told to end: by SIGTERM, or by their limit of tasks (EX_RECYCLE)."""
+
+
+def ended_by_task(error: BaseException) -> bool:
+    """Whether a run ended because its task ended the process (sys.exit, os._exit); a signal is not the task's doing."""
+    if not isinstance(error, WorkerLostError):
+        return False
+    exited = _EXITED.search(str(error))
+    return getattr(error, "by_task", False) or (exited is not None and int(exited[1]) not in _NOT_BY_TASK)
 
 
 def outcome_of(error: BaseException, revoked: bool) -> str:

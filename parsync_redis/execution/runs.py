@@ -19,9 +19,9 @@ class Run:
     """An attempt that this process has asked to start: at its place, and with Celery's request once there is one.
 
     unwanted: how it ends without beginning, if Celery has no request for it yet, cancelled or recalled: another thread
-    says so, and who would hand it to Celery reads it. why: why it was lost or did not begin, if so. told: the server
-    knows its outcome. left_s: since when it is known that it has left something in its slots (monotonic seconds), and
-    -1 once the operator was told.
+    says so, and who would hand it to Celery reads it. why: why it was lost or did not begin, if so. delay_ms: for how
+    long a recalled task must not be taken again. told: the server knows its outcome. left_s: since when it is known
+    that it has left something in its slots (monotonic seconds), and -1 once the operator was told.
     """
 
     place: Place
@@ -33,6 +33,7 @@ class Run:
     more_slots: frozenset[int] = frozenset()
     why: str = "the process that ran it was lost"
     told: bool = False
+    delay_ms: int | None = None
     left_s: float = 0.0
 
     @property

@@ -15,7 +15,7 @@ from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
 from redis.exceptions import OutOfMemoryError
 
-from ..model.ids import readable
+from ..model.ids import decode_id, readable
 from ..store.quarantine import quarantine
 from ..store.store import Store
 from ..wire.message import Decoder, open_envelope
@@ -24,7 +24,7 @@ log = logging.getLogger("parsync.agent")
 
 MOST = 100
 
-_VERDICT = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,127} (?:cancelled|dead|failed|pending)(?: [ -~]*)?")
+_VERDICT = re.compile(rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?")
 
 SendEvent = Callable[..., Any]
 """Sends an event of Celery: its type, then its fields."""
@@ -59,7 +59,7 @@ def announce_these(store: Store, app: Celery, entries: Iterable[bytes], send_eve
         told = False
         try:
             if name is None or readable(name) in app.tasks:
-                _tell(app, entry.decode(), message, readable(state or b"dead"), send_event)
+                _tell(app, entry.decode(), message, readable(state or b""), send_event)
                 told = True
                 done += 1
         except Exception as error:
@@ -75,8 +75,14 @@ def can_announce(app: Celery) -> bool:
 
 
 def _tell(app: Celery, entry: str, message: bytes | None, now: str, send_event: SendEvent | None) -> None:
-    """Tells of one verdict; `now` is the task's state: of a death that an operator has undone by now nobody is told."""
-    id, state, why = (*entry.split(" ", 2), "", "")[:3]
+    """Tells the backend of one verdict, unless the task's state `now` is another; '' if its record has expired.
+
+    An operator may have undone its death, or its id was published again.
+    """
+    key, state, why = (*entry.split(" ", 2), "", "")[:3]
+    id = decode_id(key)
+    if state != "pending" and now not in ("", state):
+        return
     context = context_of(app, message) if message else Context(id=id)
     if state == "cancelled":
         app.backend.mark_as_revoked(id, why or "cancelled", request=context, store_result=not context.ignore_result)
@@ -88,7 +94,7 @@ def _tell(app: Celery, entry: str, message: bytes | None, now: str, send_event: 
             app.backend.mark_as_retry(id, error, request=context, store_result=not context.ignore_result)
             if send_event:
                 send_event("task-retried", uuid=id, exception=repr(error), traceback="")
-    elif now == "dead":
+    else:
         error = WorkerLostError(why)
         app.backend.mark_as_failure(id, error, request=context, store_result=not context.ignore_result)
         if send_event:

@@ -1,12 +1,16 @@
-"""Names and ids: what they may look like, checked where they enter, so that no text built from them needs escapes."""
+"""Names and ids: what they may look like, checked where they enter, so that no text built from them needs escapes.
+
+A task id may be any text that Celery takes. Keys, indexes and doorbells hold its encoded form (`encode_id`), which has
+no spaces and no signs that mean something there.
+"""
 
 import re
 from typing import Final
+from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
 
 _RULES: Final = {
-    "task id": (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,127}"), "1 to 128 letters, digits or _.:@+-"),
     "task name": (re.compile(r"[!-~]{1,255}"), "1 to 255 printable ASCII characters without spaces"),
     "node name": (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}"), "1 to 128 letters, digits or _.@-"),
     "cluster name": (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"), "1 to 64 letters, digits or _.-"),
@@ -32,9 +36,56 @@ def shown(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
+def is_name(kind: str, value: str) -> bool:
+    """True if a text is a well-formed name of that kind."""
+    return _RULES[kind][0].fullmatch(value) is not None
+
+
 def check_name(kind: str, value: object) -> str:
     """Returns `value` if it is a well-formed name of that kind; raises InvalidInput saying what would be."""
     pattern, rule = _RULES[kind]
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise InvalidInput(f"{kind} {shown(value)} is not valid: it must be {rule}")
     return value
+
+
+MAX_ID: Final = 255
+"""Characters of a task id, as in Celery's result backends."""
+
+MAX_ENCODED_ID: Final = MAX_ID * 4 * 3
+"""Bytes of an encoded id: a character has up to 4 bytes of UTF-8, and each may become %XX."""
+
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,254}")
+_ID_SIGNS: Final = "_.:@+-"
+
+
+def encode_id(id: object) -> str:
+    """The form of a task id in keys and records: what is no letter, digit or _.:@+- becomes %XX; raises InvalidInput.
+
+    An id begins with a letter, a digit or %XX. Most ids are their own form.
+    """
+    if isinstance(id, str):
+        if _PLAIN_ID.fullmatch(id):
+            return id
+        if is_id(id):
+            encoded = quote(id, safe=_ID_SIGNS).replace("~", "%7E")
+            return encoded if encoded[0] not in _ID_SIGNS else f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    raise InvalidInput(f"task id {shown(id)} is not valid: it must be a text of 1 to {MAX_ID} characters")
+
+
+def is_id(text: str) -> bool:
+    """True if a text can be a task's id."""
+    return 1 <= len(text) <= MAX_ID and _is_unicode(text)
+
+
+def decode_id(encoded: str) -> str:
+    """The task id that an encoded form stands for."""
+    return unquote(encoded) if "%" in encoded else encoded
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True

@@ -2,22 +2,31 @@
 
     slots=2 gpu=1 mem=4294967296 gpu_model:a100
 
-`slots` first, then the amounts by name, then the labels by name. The text is what Redis stores and what scripts compare
-(lua/lib/fits.lua); placement/fits.py says when an offer fits a need.
+`slots` first, then the amounts by name, then the labels by name. Labels whose names begin with `celery.` are reserved:
+they say what a node's worker knows and consumes. A node may have several values of one (`celery.queue`). The text is
+what Redis stores and what scripts compare (lua/lib/fits.lua); placement/fits.py says when an offer fits a need.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
+from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
 from .ids import check_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
 
 MAX_AMOUNT: Final = 2**53 - 1
+
+RESERVED: Final = "celery."
+"""How the names of labels begin that a user cannot set."""
+
+QUEUE_LABEL: Final = "celery.queue"
+"""The label of a node for each queue that its worker consumes, and of a task that was routed to one."""
+
 _UNITS: Final = {
     "": 1,
     "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -66,8 +75,12 @@ class Bundle:
         slots: object = 1,
         resources: Mapping[str, object] | None = None,
         labels: Mapping[str, object] | None = None,
+        reserved: Iterable[tuple[str, str]] = (),
     ) -> "Bundle":
-        """Checks and normalises: names are well formed, amounts whole; raises InvalidInput."""
+        """Checks and normalises: names are well formed, amounts whole; raises InvalidInput.
+
+        reserved: further labels, which no user may set.
+        """
         count = check_slots(slots)
         if (size := len(resources or {}) + len(labels or {})) > MAX_WORDS:
             raise InvalidInput(f"{size} resources and labels are too many: there may be {MAX_WORDS}")
@@ -80,15 +93,27 @@ class Bundle:
             if name == "slots":
                 raise InvalidInput("resource name 'slots' is taken: use slots=N")
             amounts.append((name, parse_amount(name, value)))
+        if taken := next((name for name in labels or () if str(name).startswith(RESERVED)), None):
+            raise InvalidInput(f"label name {shown(taken)} is reserved: names of labels do not begin with {RESERVED!r}")
         marks = [
-            (check_name("label name", name), check_name("label value", value))
-            for name, value in sorted((labels or {}).items())
+            (check_name("label name", name), check_name("label value", value)) for name, value in (labels or {}).items()
         ]
+        marks = sorted([*marks, *reserved])
         words = [f"slots={count}", *(f"{n}={a}" for n, a in amounts), *(f"{n}:{v}" for n, v in marks)]
         return cls(count, tuple(amounts), tuple(marks), " ".join(words))
 
 
-_WORDS: Final = re.compile(r"(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\w./-]+| )*", re.ASCII)
+def queue_label(queue: str) -> tuple[str, str]:
+    """The reserved label of a Celery queue; what a label's value may not have becomes %XX."""
+    return QUEUE_LABEL, quote(queue, safe="").replace("~", "%7E")
+
+
+def queues_of(bundle: Bundle) -> list[str]:
+    """The Celery queues that a node consumes, or that a task was routed to."""
+    return [unquote(value) for name, value in bundle.labels if name == QUEUE_LABEL]
+
+
+_WORDS: Final = re.compile(r"(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\w./%-]+| )*", re.ASCII)
 
 
 @lru_cache(maxsize=4096)

@@ -17,6 +17,10 @@ _DEADLINE: Final = re.compile(r"drain deadline_s=(\d{1,9}(?:\.\d{1,9})?)(?::|$)"
 _LEASE: Final = re.compile(r"(\S+) attempt=(\S+) inc=(\d{1,15}) since=(\d{1,15}) (slots=\d[\d,]*.*|lead=\d+)", re.ASCII)
 
 
+STANDS_STILL: Final = "its event loop stands still"
+"""How a node's agent begins the reason for which the node is suspect; the agent itself ends that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
@@ -80,7 +84,10 @@ def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who holds a slot, since when (ms, server time). `slots`: all slots of the task, in its lead's lease only."""
+    """Who holds a slot, since when (ms, server time).
+
+    slots: all slots of the task, and asked: the amounts that it holds ('gpu=1'), both in its lead's lease only.
+    """
 
     node: str
     slot: int
@@ -89,6 +96,7 @@ class Lease:
     inc: int
     since_ms: int
     slots: tuple[int, ...]
+    asked: str = ""
 
     @classmethod
     def of(cls, node: str, slot: int, record: str) -> "Lease":
@@ -97,6 +105,6 @@ class Lease:
         if not match:
             raise ValueError(f"slot {node}/{slot}: not a lease: {record!r}")
         task, attempt, inc, since, rest = match.groups()
-        word = rest.partition(" ")[0]
+        word, _, asked = rest.partition(" ")
         slots = tuple(int(n) for n in word[6:].split(",") if n) if word.startswith("slots=") else ()
-        return cls(node, slot, task, attempt, int(inc), int(since), slots)
+        return cls(node, slot, task, attempt, int(inc), int(since), slots, asked)

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
-from .ids import shown
-from .needs import Bundle
+from .ids import decode_id, shown
+from .needs import Bundle, queue_label
 
 
 class TaskState(StrEnum):
@@ -30,10 +30,14 @@ class TaskState(StrEnum):
         return self in FINAL
 
 
+WAITING: Final = "waiting"
+"""What people call a task that is pending or taken: it has no place yet."""
+
 FINAL: Final = frozenset((TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD))
 
 TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
     (TaskState.GONE, "submit"): frozenset((TaskState.PENDING,)),
+    **{(state, "submit"): frozenset((TaskState.PENDING,)) for state in FINAL},  # Celery publishes the id again
     (TaskState.PENDING, "take"): frozenset((TaskState.TAKEN, TaskState.CANCELLED)),
     (TaskState.TAKEN, "untake"): frozenset((TaskState.PENDING,)),
     (TaskState.TAKEN, "settle"): frozenset((TaskState.PLACED,)),
@@ -68,13 +72,16 @@ class Strategy(StrEnum):
 
 ONE_SLOT: Final = Bundle.of()
 
+MAX_SECONDS: Final = 3e11
+"""Seconds beyond which no countdown or expiry reaches: some 9,500 years, where Celery's datetimes end."""
+
 CELERY_OPTIONS: Final = (
     "expires", "time_limit", "soft_time_limit", "ignore_result", "shadow", "serializer", "headers", "link",
     "link_error", "reply_to", "root_id", "parent_id",
 )  # fmt: skip
 """The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""
 
-_KNOWN: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity", "expires")
+_KNOWN: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity", "max_starts", "expires")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,7 @@ class TaskOptions:
     priority: 0 to 9; larger goes first; default 0.
     strategy: "latency", "quality" or "adaptive" for this task, instead of the schedulers' own.
     wait_for_capacity: wait for a node that could hold it, instead of being refused when none is known.
+    max_starts: lost starts after which the task is dead (1 to 1,000); 1 starts it at most once; default the cluster's.
     expires: seconds after which it is not placed any more, but cancelled; only for a Celery task's own options:
     everybody else says `expires` as Celery does.
     """
@@ -96,12 +104,17 @@ class TaskOptions:
     strategy: str = ""
     wait_for_capacity: bool = False
     expires_s: float | None = None
+    max_starts: int | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, Any] | None) -> "TaskOptions":
-        """Checks a mapping of options; raises InvalidInput naming what is known."""
-        if not options:
+    def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":
+        """Checks a mapping of options; raises InvalidInput naming what is known.
+
+        queue: the Celery queue that the task was routed to; only nodes that consume it are candidates.
+        """
+        if not options and not queue:
             return DEFAULT_OPTIONS
+        options = options or {}
         if not isinstance(options, Mapping):
             raise InvalidInput(f"parsync options must be a mapping, not {type(options).__name__}")
         for name in options:
@@ -124,13 +137,17 @@ class TaskOptions:
         expires = options.get("expires")
         if expires is not None and not is_seconds(expires):
             raise InvalidInput(f"expires={shown(expires)} is not valid: it must be a number of seconds above 0")
-        needs = Bundle.of(options.get("slots", 1), options.get("resources"), options.get("require"))
-        return cls(needs, int(priority), str(strategy or ""), wait, expires)
+        max_starts = options.get("max_starts")
+        if max_starts is not None and (type(max_starts) is not int or not 1 <= max_starts <= 1000):
+            raise InvalidInput(f"max_starts={shown(max_starts)} is not valid: it must be a whole number from 1 to 1000")
+        reserved = [queue_label(queue)] if queue else []
+        needs = Bundle.of(options.get("slots", 1), options.get("resources"), options.get("require"), reserved)
+        return cls(needs, int(priority), str(strategy or ""), wait, expires, max_starts)
 
 
 def is_seconds(value: object) -> bool:
-    """Whether a value is a number of seconds above 0, at most 1e9."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e9
+    """True if a value is a number of seconds above 0 and below MAX_SECONDS."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < MAX_SECONDS
 
 
 DEFAULT_OPTIONS: Final = TaskOptions()
@@ -142,6 +159,7 @@ class Submission:
     """One task as `submit` takes it; `message` is the Celery message as kombu would put it on a list.
 
     From the submit on: delay_ms, how long it must not be taken; expiry_ms, after how long it is not taken any more.
+    publication: '' if the id is a task once, for ever; else what tells one publish of the id from the next.
     """
 
     id: str
@@ -151,6 +169,7 @@ class Submission:
     delay_ms: int | None = None
     after: str = ""
     expiry_ms: int | None = None
+    publication: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +184,7 @@ class Taken:
     needs: str
     strategy: str
     ready_ms: int
+    name: str = ""
 
 
 _SETBACK: Final = re.compile(
@@ -220,13 +240,20 @@ class TaskStatus:
     times: Mapping[str, int | None] = field(default_factory=dict)
     expires_ms: int | None = None
     story: tuple[Setback, ...] = ()
+    max_starts: int | None = None
+
+    @property
+    def phase(self) -> str:
+        """The state as people say it: waiting (pending or taken), else its name."""
+        return WAITING if self.state in (TaskState.PENDING, TaskState.TAKEN) else self.state.value
 
     @classmethod
     def of(cls, id: str, record: Mapping[str, str]) -> "TaskStatus":
-        """Reads a task record; an empty one is a task that is gone. So is one whose state cannot be read, and
-        says why; other fields that cannot be read are None or 0.
+        """Reads the record of a task by its encoded id; an empty one is a task that is gone.
+
+        So is one whose state cannot be read, and it says why; other fields that cannot be read are None or 0.
         """
-        state = record.get("state")
+        id, state = decode_id(id), record.get("state")
         if not state:
             return cls(id, TaskState.GONE, times={})
         if state not in _STATES:
@@ -245,4 +272,5 @@ class TaskStatus:
             "cancel" in record,
             {step: number(f"{step}_ms") for step in ("submitted", "ready", "taken", "placed", "started", "finished")},
             number("expires_ms"), tuple(Setback.read(record.get("story", ""))),
+            number("max_starts"),
         )  # fmt: skip

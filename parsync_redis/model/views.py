@@ -9,7 +9,8 @@ class NodeView:
     """A node: `slots` that it declares, `free` that may be claimed now, `held` that have a lease.
 
     state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left
-    what is not held of it. note: of its drain (deadline and reason), or why it is suspect.
+    what is not held of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
+    that its worker consumes. down_ms: when it was found to be down (server time), None for a node that is not down.
     """
 
     name: str
@@ -25,6 +26,8 @@ class NodeView:
     left: Mapping[str, int]
     labels: Mapping[str, str]
     note: str = ""
+    queues: tuple[str, ...] = ()
+    down_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from .partition_audit import Held, PartitionState, audit_partition, number
 
 CHUNK: Final = 500
 _LEFT_OVER: Final = ("next_message", "next_name", "next_needs", "next_strategy", "next_due_ms", "next_expires_ms",
-                   "cancel")  # fmt: skip
+                   "next_priority", "next_max_starts", "next_publication", "cancel")  # fmt: skip
 _FIELDS: Final = ("state", "attempt", "order", "scheduler", "partition", "node", "slot", "inc", *_LEFT_OVER)
 _STATES: Final = frozenset(TaskState) - {TaskState.GONE}
 _ATTEMPT: Final = re.compile(r"(\d+)@(\d+)(?:\.\d+)?")
@@ -43,7 +43,7 @@ def audit(store: Store) -> list[str]:
 
 def _keys(store: Store) -> dict[str, tuple[str, str]]:
     """Every key of the cluster -> its family ('q0', 'p3', '' for the cluster as a whole) and the rest of its name."""
-    head = store.keys.tick.removesuffix("}:tick")
+    head = store.keys.tick.partition("}:tick")[0]
     form = re.compile(re.escape(head) + r"(?::(q0|p\d+))?\}:(.*)", re.DOTALL)
     names = [name.decode(errors="replace") for name in store.client.scan_iter(match=head + "*", count=CHUNK)]
     return {name: (match[1] or "", match[2]) for name in sorted(names) if (match := form.fullmatch(name))}
@@ -131,7 +131,9 @@ def _attempt(id: str, state: str, task: Record, submitted: int) -> Iterator[str]
     damaged = not match and state == TaskState.FAILED  # which is why it failed
     if not damaged and (not match or not 1 <= int(match[2]) <= submitted):
         yield f"task {id} has an attempt that was never given out: {task.get('attempt')!r} of {submitted} submissions"
-    if state != TaskState.RUNNING and (left := [field for field in _LEFT_OVER if field in task]):
+    published = bool(task.get("next_publication")) and state not in FINAL  # by others: that outlives its run
+    left = [field for field in _LEFT_OVER if field in task and (field == "cancel" or not published)]
+    if state != TaskState.RUNNING and left:
         yield f"task {id} is {state}, but keeps {', '.join(left)} of a run"
     if state in (TaskState.PENDING, TaskState.TAKEN) and "node" in task:
         yield f"task {id} is {state}, but has a place"

@@ -1,9 +1,8 @@
 """The check-up behind `parsync doctor`: facts of the server and the cluster, each judged by a small function."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
@@ -13,13 +12,12 @@ from ..settings import Settings
 from ..store import commands
 from ..store.cluster import join_cluster
 from ..store.losses import KEEP_S, Loss, read_losses
-from ..store.members import read_schedulers
+from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers, start_one
 from ..store.store import Store
 from ..store.views import pipe, read_views
 from .audit import audit
 
 Level = Literal["ok", "warn", "fail"]
-LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Check:
 
 
 def check_up(store: Store, settings: Settings, with_audit: bool = False) -> list[Check]:
-    """Looks at everything; watches counters for up to one lease. An unreachable server is a failed check too."""
+    """Looks at everything, once, and waits for nothing. An unreachable server is a failed check too."""
     found: list[Check] = []
     try:
         found += _checks(store, settings, with_audit)
@@ -63,16 +61,16 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
         yield Check("cluster", "fail", str(error))
         return
     if config is None:
-        yield Check("cluster", "warn", f"no scheduler has joined {settings.cluster!r} yet", "parsync scheduler")
+        yield Check("cluster", "fail", explain_no_scheduler(store, ()), start_one(store))
         return
     yield Check(
         "cluster", "ok",
         f"{settings.cluster}: partitions={config.partitions} gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
     )  # fmt: skip
-    alive, still = _watch(lambda: _counters(store), config.lease_s)
-    yield from judge_schedulers(alive, still, _keeper(store))
+    schedulers = read_schedulers(store)
+    yield from judge_schedulers(schedulers)
     hearing = pipe(store, [("pubsub_numsub", store.keys.tick)])[0][0][1]
-    yield judge_subscribers(int(hearing), len(alive))
+    yield judge_subscribers(int(hearing), sum(scheduler.alive for scheduler in schedulers))
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
     yield judge_quarantine(int(pipe(store, [("zcard", store.keys.shared("quarantine"))])[0]))
@@ -92,26 +90,6 @@ def _save_points(store: Store) -> str | None:
 
 def _loaded(store: Store) -> list[bool]:
     return [bool(there) for there in pipe(store, [("script_exists", *(s.sha for s in commands.ALL))])[0]]
-
-
-def _counters(store: Store) -> dict[str, int]:
-    return {scheduler.name: scheduler.counter for scheduler in read_schedulers(store)}
-
-
-def _keeper(store: Store) -> str:
-    return next((scheduler.name for scheduler in read_schedulers(store) if scheduler.keeper), "")
-
-
-def _watch(look: Callable[[], Mapping[str, int]], lease_s: float) -> tuple[list[str], list[str]]:
-    """Whose counter moves within one lease, and whose stands still."""
-    first = look()
-    deadline = time.monotonic() + lease_s
-    moved: set[str] = set()
-    while moved < first.keys() and time.monotonic() < deadline:
-        time.sleep(LOOK_S)
-        now = look()
-        moved |= {name for name, counter in first.items() if now.get(name, counter) != counter}
-    return sorted(moved), sorted(first.keys() - moved)
 
 
 def _queue(store: Store) -> Check:
@@ -175,14 +153,16 @@ def judge_scripts(loaded: Iterable[bool]) -> Check:
     return Check("scripts", "ok", f"{sum(there)} of {len(there)} loaded{rest}")
 
 
-def judge_schedulers(alive: list[str], still: list[str], keeper: str) -> Iterator[Check]:
-    """At least one lives; one that stands still is lost as soon as another notices; one is keeper."""
+def judge_schedulers(schedulers: Sequence[SchedulerView]) -> Iterator[Check]:
+    """At least one is alive, else nothing is placed; one that is not is lost as soon as another notices it."""
+    alive = [scheduler.name for scheduler in schedulers if scheduler.alive]
     if alive:
         yield Check("schedulers", "ok", f"{len(alive)} alive: {', '.join(alive)}")
     else:
         yield Check("schedulers", "fail", "none is alive: nothing is placed", "parsync scheduler")
-    if still:
-        yield Check("schedulers", "warn", f"stood still for one lease: {', '.join(still)}", "the keeper removes them")
+    if still := [scheduler.name for scheduler in schedulers if not scheduler.alive]:
+        yield Check("schedulers", "warn", f"did not renew for one lease: {', '.join(still)}", "the keeper removes them")
+    keeper = next((scheduler.name for scheduler in schedulers if scheduler.keeper), "")
     if keeper in alive:
         yield Check("keeper", "ok", keeper)
     elif alive:
@@ -198,14 +178,16 @@ def judge_subscribers(hearing: int, alive: int) -> Check:
 
 
 def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
-    """Nodes exist and are up; those that drain are named, because they are easily forgotten."""
+    """Some node takes tasks, else nothing is placed; those that do not are named, because they are easily forgotten."""
     up = [node for node in nodes if node.state == "up"]
-    slots, free = sum(node.slots for node in up), sum(node.free for node in up)
-    if up:
-        yield Check("nodes", "ok", f"{len(up)} up with {slots} slots, {free} free")
+    taking = [node for node in up if not node.draining]
+    if not nodes:
+        yield Check("nodes", "fail", "there are none: nothing is placed", "start a worker of your app with --parsync")
+    elif not taking:
+        yield Check("nodes", "fail", f"none of {len(nodes)} takes tasks: nothing is placed", "see the next lines")
     else:
-        mend = "start a worker of your app with --parsync-node"
-        yield Check("nodes", "warn", "none is up: tasks wait", mend)
+        slots, free = sum(node.slots for node in taking), sum(node.free for node in taking)
+        yield Check("nodes", "ok", f"{len(taking)} up with {slots} slots, {free} free")
     if down := [node.name for node in nodes if node.state == "down"]:
         yield Check(
             "nodes", "warn", f"down: {', '.join(down)}", "start their workers again; their tasks went elsewhere"
@@ -214,6 +196,8 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
         if node.state == "suspect":
             yield Check("nodes", "warn", f"suspect: {node.name}: {node.note}",
                         "see its worker's log; it gets tasks again when it reads its inbox, or restarts")  # fmt: skip
+    if leaving := [node.name for node in nodes if node.state == "leaving"]:
+        yield Check("nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again")
     if draining := [node.name for node in up if node.draining]:
         yield Check("nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}")
 

@@ -1,8 +1,9 @@
 """Why no node could ever hold a task, in words that name the largest there is."""
 
 from collections.abc import Mapping
+from urllib.parse import unquote
 
-from ..model.needs import Bundle
+from ..model.needs import QUEUE_LABEL, RESERVED, Bundle, queues_of
 
 
 def explain_infeasible(needs: Bundle, offers: Mapping[str, Bundle]) -> str:
@@ -47,10 +48,14 @@ def _labels(needs: Bundle, offers: Mapping[str, Bundle]) -> list[str]:
     for name, value in needs.labels:
         if (name, value) in known:
             continue
+        if name == QUEUE_LABEL:
+            queues = sorted({queue for offer in offers.values() for queue in queues_of(offer)})
+            reasons.append(f"no node consumes the queue {unquote(value)}; nodes consume {', '.join(queues) or 'none'}")
+            continue
         if values := sorted(v for n, v in known if n == name):
             there_are = f"there are {name}: {', '.join(values)}"
         else:
-            there_are = _there_are("labels", sorted({n for n, _ in known}))
+            there_are = _there_are("labels", sorted({n for n, _ in known if not n.startswith(RESERVED)}))
         reasons.append(f"no node has label {name}:{value}; {there_are}")
     return reasons
 

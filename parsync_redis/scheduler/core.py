@@ -9,19 +9,20 @@ trip; the simulator does the same in virtual time. A task is in one of these han
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
+from ..model.apps import TASKS_LABEL, digest_of
 from ..model.claim import Claim, Word
 from ..model.needs import Bundle, parse_bundle
 from ..model.node import Node
 from ..model.task import Strategy, Taken
 from ..placement.strategy import EMA_WEIGHT, SHARPNESS, Mood, sample
 from ..store.commands import MAX_BATCH, Judged, Place, Snapshot, Took
-from .view import PartitionView, Seats, View
+from .view import Knowers, PartitionView, Seats, View
 
 HOLD: Final = 256
 """Tasks without a seat that a scheduler holds, so that a freed slot finds a taker; more are given back for a while."""
@@ -62,6 +63,15 @@ def freshest_first(known: Sequence[PartitionView]) -> Sequence[Sequence[Partitio
 ORDERS: Final[Mapping[Strategy, Order]] = {Strategy.QUALITY: all_at_once, Strategy.LATENCY: freshest_first}
 
 
+def needs_at(node: Node, needs: str) -> str:
+    """What a claim asks of a node: the task's needs, and that its worker knows the tasks that the view says it does.
+
+    So commit judges what the scheduler looked at: a digest stands for the same names for ever.
+    """
+    digest = digest_of(node.offer)
+    return f"{needs} {TASKS_LABEL}:{digest}" if digest else needs
+
+
 @dataclass(slots=True)
 class Plan:
     """What to do in one round trip, in this order; the replies of reads, takes and commits come back as events.
@@ -100,10 +110,14 @@ class Counters:
 
 @dataclass(slots=True)
 class _Kind:
-    """Tasks of the same needs and wishes, oldest first; `blocked_at` is the view's change at which none had a seat."""
+    """Tasks of the same needs and wishes whose names the same nodes know, oldest first.
+
+    `blocked_at` is the view's change at which none had a seat.
+    """
 
     needs: Bundle
     wish: str
+    knowers: Knowers
     tasks: deque[Taken] = field(default_factory=deque)
     blocked_at: int = -1
     noted: dict[str, str] = field(default_factory=dict)
@@ -129,7 +143,7 @@ class Core:
         self.counters = Counters()
         self.ordinal, self.members = 0, 1
         self.hungry = True
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._kinds: dict[tuple[str, str, Knowers], _Kind] = {}
         self._claimed: dict[str, Taken] = {}
         self._to_settle: list[Place] = []
         self._ripe = 0  # how many of them were won before the last look at them
@@ -180,6 +194,12 @@ class Core:
         """The nodes of a partition were read, when its epoch was `epoch` or later."""
         self.view.partitions[partition].set_nodes(nodes, epoch)
         self._to_read.add(partition)
+        self._to_rescale = True
+
+    def on_names(self, digest: str, names: Collection[str]) -> None:
+        """The task names for which a digest of nodes stands were read."""
+        self.view.set_names(digest, names)
+        self.view.changes += 1
         self._to_rescale = True
 
     def on_snapshot(self, snapshot: Snapshot, now_s: float) -> None:
@@ -284,6 +304,7 @@ class Core:
         plan = Plan(read_nodes=sorted(self._nodes_due))
         if self._to_rescale:
             self.view.rescale()
+            self._regroup()
             self._to_rescale = False
         if place:
             self._place(plan)
@@ -321,16 +342,28 @@ class Core:
     def _blocked(self, kind: _Kind) -> bool:
         return kind.blocked_at == self.view.changes
 
-    def _backlog(self, task: Taken, front: bool = False) -> None:
-        key = (task.needs, task.strategy)
+    def _backlog(self, task: Taken, front: bool = False) -> _Kind:
+        knowers = self.view.knowers(task.name)
+        key = (task.needs, task.strategy, knowers)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = _Kind(parse_bundle(task.needs), task.strategy)
+            kind = self._kinds[key] = _Kind(parse_bundle(task.needs), task.strategy, knowers)
         if front:
             kind.tasks.appendleft(task)
             kind.blocked_at = -1
         else:
             kind.tasks.append(task)
+        return kind
+
+    def _regroup(self) -> None:
+        """Puts the tasks in hand into kinds anew: nodes have changed, and with them who knows which name."""
+        noted = {id: why for kind in self._kinds.values() for id, why in kind.noted.items()}
+        tasks = [task for kind in self._kinds.values() for task in kind.tasks]
+        self._kinds = {}
+        for task in sorted(tasks, key=lambda task: task.ready_ms):
+            kind = self._backlog(task)
+            if task.id in noted:
+                kind.noted[task.id] = noted[task.id]
 
     def _place(self, plan: Plan) -> None:
         """Makes claims, first for the kind whose first task waits longest: else one that never ends starves others."""
@@ -347,7 +380,8 @@ class Core:
         """Makes claims for up to `count` tasks of a kind; how many it made."""
         made = 0
         for group in self._order(kind):
-            seats = [found for found in (partition.seats(kind.needs) for partition in group) if len(found.leads)]
+            found_in = (partition.seats(kind.needs, kind.knowers) for partition in group)
+            seats = [found for found in found_in if len(found.leads)]
             if seats:
                 made += self._claim(plan, kind, seats, count - made)
             if made == count:
@@ -374,7 +408,7 @@ class Core:
         Whether there are any.
         """
         stale = [p for p in self.view.partitions if p.free_count and self._is_stale(p, kind)]
-        seats = np.array([len(p.seats(kind.needs).leads) for p in stale], dtype=float)
+        seats = np.array([len(p.seats(kind.needs, kind.knowers).leads) for p in stale], dtype=float)
         wanted, found = len(kind.tasks), 0
         for i in sample(self.rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
             if found >= wanted or not seats[i]:
@@ -398,7 +432,9 @@ class Core:
                 task = kind.tasks.popleft()
                 kind.noted.pop(task.id, None)
                 self._claimed[task.id] = task
-                claims.append(Claim(task.id, task.attempt, number, node.name, node.inc, slots, task.needs))
+                claims.append(
+                    Claim(task.id, task.attempt, number, node.name, node.inc, slots, needs_at(node, task.needs))
+                )
         return len(chosen)
 
     def _explain(self, plan: Plan, blocked: list[_Kind]) -> None:
@@ -406,7 +442,7 @@ class Core:
         surplus = sum(len(kind.tasks) for kind in blocked) - HOLD
         noting, self._to_explain = self._to_explain, False
         for kind in sorted(blocked, key=lambda kind: -len(kind.tasks)):
-            why = self.view.why_not(kind.needs) if noting or surplus > 0 else ""
+            why = self.view.why_not(kind.needs, kind.knowers) if noting or surplus > 0 else ""
             while surplus > 0 and len(kind.tasks) > 1 and len(plan.give_back) < MAX_BATCH:
                 task = kind.tasks.pop()
                 kind.noted.pop(task.id, None)

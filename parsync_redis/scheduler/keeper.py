@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from ..errors import BrokenContract
 from ..model.ids import readable
-from ..model.node import Lease, deadline_s
+from ..model.node import STANDS_STILL, Lease, deadline_s
 from ..store.commands import MAX_BATCH, Place
 from ..store.quarantine import mend as mend_keys
 from ..store.quarantine import mend_partition, quarantine
@@ -152,6 +152,8 @@ class Keeper:
             if limit_s is not None and age_s >= limit_s:
                 log.warning("the drain of node %s is over: what it still runs is ended and goes back", node)
                 self.store.run(self.store.commands.set_node(p, node, "over", note=note.removeprefix("drain ")))
+            elif note.startswith(f"suspect {STANDS_STILL}"):
+                continue  # its agent knows when that is over
             elif note.startswith("suspect ") and age_s >= PROBATION_LEASES * self.lease_s:
                 self._trust(p, node)
 
@@ -208,9 +210,9 @@ class Keeper:
     def _expire(self) -> None:
         """Cancels what waits past its expiry, up to some thousands a pass; what is taken is judged by take as well.
 
-        Looks first at the list of the dead, which workers write, who may not delete what it must not be.
+        Repairs `dead`, `names` and `apps` first, if their type is wrong: workers write them and may not delete them.
         """
-        mend_keys(self.store, [self.store.keys.queue("dead")])
+        mend_keys(self.store, [self.store.keys.queue(kind) for kind in ("dead", "names", "apps")])
         for _ in range(10):
             if len(self.store.run(self.store.commands.expire())) < MAX_BATCH:
                 break
@@ -305,7 +307,7 @@ MOST_GAP = 1_000_000
 """Bits below those of a node that no other has, as lua/lib/damage.lua lets pass."""
 
 _RECORD = re.compile(rb"(up|suspect|leaving|down) inc=(\d{1,15}) drain=([012]) first=(\d{1,8}) span=(\d{1,5}) score=.*")
-_COUNTER = re.compile(rb"inc=\d{1,15} moved=\d{1,15}(?: down)?")
+_COUNTER = re.compile(rb"inc=\d{1,15} moved=\d{1,15}(?:(?: since=\d{1,15})? down)?")
 _PLACE = re.compile(rb"p\d{1,4} [A-Za-z0-9][A-Za-z0-9_.@-]*/\d{1,4} inc=\d{1,15} attempt=[!-~]+")
 
 

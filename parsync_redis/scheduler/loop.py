@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from ..errors import ParsyncError
+from ..errors import ParsyncError, ServerReadOnly, ServerUnreachable
+from ..model.apps import KnownTasks
 from ..model.ids import check_name, readable
 from ..model.node import read_nodes
 from ..model.task import Strategy
@@ -28,6 +29,7 @@ from .core import GIVE_BACK_MS, Core, Plan
 from .ears import Ears
 from .keeper import untake
 from .membership import Membership
+from .standby import Standby
 
 log = logging.getLogger("parsync.scheduler")
 
@@ -43,8 +45,18 @@ RESTS: Final = 4
 FEW: Final = 4
 """Fewer than one in so many slots are few."""
 
+MEANWHILE_S: Final = 0.005
+"""How long it waits at least before it takes tasks that fall due: of many, all that fall due until then come at
+once."""
+
 SETTLE_S: Final = 0.25
 """How long a worker has to start what was placed with it; what it has not started by then is settled."""
+
+SAY_S: Final = 5.0
+"""How often a scheduler that waits for its server says so."""
+
+RETRY_S: Final = 0.5
+"""How often it asks for its server."""
 
 OBSERVE_S: Final = 0.25
 """How often a scheduler writes down its figures, at most."""
@@ -64,15 +76,15 @@ def _number(value: Any) -> int:
 class Scheduler:
     """One scheduler process: the core, the store, the ears and the membership thread around it."""
 
-    def __init__(self, store: Store, config: ClusterConfig, settings: Settings, name: str) -> None:
+    def __init__(self, store: Store, config: ClusterConfig, settings: Settings, name: str, at_most: int = 0) -> None:
         self.store, self.config, self.name = store, config, check_name("scheduler name", name)
         seed = np.random.SeedSequence()
         self.core = Core(
             name, config.partitions, Strategy(settings.strategy), settings.tau_s, np.random.default_rng(seed)
         )
         self._ears = Ears(store.again(), name, config.partitions)
-        self._stats: dict[str, str | int | float] = {}
-        self.membership = Membership(store.again(), name, config, lambda: self._stats)
+        self._stats: dict[str, str | int | float] = {"pid": os.getpid()}  # its age tells when it renewed
+        self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most)
         self._rank = self.membership.rank
         self._sequence = 0
         self._only_read = False
@@ -81,18 +93,20 @@ class Scheduler:
         self._settled_s = float("-inf")
         self._heard_s = time.monotonic()
         self._next_own_s = float("inf")
+        self._task_due_s = float("inf")
         self._patience = Patience(log, f"scheduler {self.name}")
         self._run_id = ""
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
-        """Runs until `stop` is set; then gives back what it has taken and leaves."""
+        """Runs until `stop` is set, or it is out; then gives back what it has taken and leaves."""
         entered = trouble = False
-        while not stop.is_set():
+        while not (stop.is_set() or self.membership.out):
             try:
                 if not entered:
-                    self._enter()
+                    if not self._enter():
+                        break
                     self.membership.start()
                     entered = True
                     log.info("scheduler %s runs in cluster %s", self.name, self.store.keys.cluster)
@@ -103,17 +117,27 @@ class Scheduler:
             except (ParsyncError, RedisError, OSError) as error:
                 trouble = True
                 stop.wait(self._patience.pause_s(error))
-        if entered:
-            self._leave()
+        try:
+            if entered:
+                self._leave()
+        finally:
+            self._close()
 
-    def _enter(self) -> None:
+    def _enter(self) -> bool:
+        """Joins; False if others have come first, and there may be no more."""
         self.membership.renew()
+        if self.membership.out:
+            return False
         self._ears.listen()
+        return True
 
     def _turn(self) -> None:
         """Carries out what is to do and hears what came meanwhile; with nothing to do, waits for something to hear."""
         # Never twice in a row: ticks may come faster than turns.
         self._only_read = self.core.due and not self._only_read
+        if time.monotonic() >= self._task_due_s:
+            self._task_due_s = float("inf")
+            self.core.on_wake()
         plan = self.core.plan(place=not self._only_read, settle=False)
         if plan:
             self._carry_out(plan)
@@ -129,15 +153,15 @@ class Scheduler:
         self._hear(0.0 if plan else self._patience_s(now_s))
 
     def _patience_s(self, now_s: float) -> float:
-        """How long to wait for something to hear, at most half a second: until this scheduler's own clock is due, or
-        until it takes in the ticks that came while it had nothing to do.
+        """How long to wait for something to hear, at most half a second: until this scheduler's own clock is due, until
+        a delayed task is due, or until it takes in the ticks that came while it had nothing to do.
         """
         due_s = self._heard_s + SILENCE * self._interval_s
         if self._next_own_s < float("inf"):
             due_s = self._next_own_s
         elif self._rests:
             due_s = now_s + self.config.gap_s / RESTS
-        return max(0.0, min(due_s - now_s, 0.5))
+        return max(0.0, min(due_s - now_s, self._task_due_s - now_s, 0.5))
 
     @property
     def _rests(self) -> bool:
@@ -229,6 +253,9 @@ class Scheduler:
                     mend_partition(self.store, reply.partition)
             elif isinstance(reply, Took):
                 self.core.on_took(reply)
+                self._task_due_s = float("inf")
+                if reply.due_ms is not None:
+                    self._task_due_s = now_s + max(MEANWHILE_S, (reply.due_ms - reply.now_ms) / 1000)
                 if reply.tasks:
                     self.core.on_wake()  # more may have come; the take that finds none asks to be woken
                 for task, why in reply.failed:
@@ -269,6 +296,20 @@ class Scheduler:
             if damaged or isinstance(epoch, Exception) or isinstance(records, Exception):
                 mend_partition(self.store, p)
             self.core.on_nodes(p, nodes.values(), _number(epoch))
+        self._read_names()
+
+    def _read_names(self) -> None:
+        """Reads the task names of digests that are new to this scheduler, once each."""
+        if unread := sorted(self.core.view.unread()):
+            try:
+                texts = cast(list[bytes | None], self.store.client.hmget(self.store.keys.queue("names"), unread))
+            except ResponseError as error:
+                if not is_damage(error):
+                    raise
+                return  # the leader deletes the key, and the nodes register their names again
+            for digest, text in zip(unread, texts, strict=True):
+                if text is not None:
+                    self.core.on_names(digest, KnownTasks(readable(text)).declared)
 
     def _recover(self) -> None:
         """After an outage only what was won is certain: everything else taken goes back, everything is read again.
@@ -310,12 +351,18 @@ class Scheduler:
                 self._carry_out(plan)
             self._give_back_all()
             self.membership.leave()
+            log.info("scheduler %s has left", self.name)
         except (ParsyncError, RedisError, OSError) as error:
             log.warning("scheduler %s could not leave in order: %s", self.name, error)
+
+    def _close(self) -> None:
+        """Closes the connections that are this scheduler's own: another may follow it in this process."""
         self._ears.close()
+        self.membership.store.client.connection_pool.disconnect()
 
     def _observe(self, now_s: float) -> None:
         self._observed_s = now_s
+        self._read_names()
         core, ages = self.core, self.core.view.ages_s(now_s)
         self._stats = {
             "strategy": core.mood.strategy,
@@ -330,15 +377,41 @@ class Scheduler:
         }
 
 
-def run(settings: Settings, name: str | None = None, stop: threading.Event | None = None) -> None:
+def run(settings: Settings, name: str | None = None, stop: threading.Event | None = None, at_most: int = 0) -> None:
     """Runs a scheduler in this process until `stop` is set; sets the cluster up if it is the first.
 
-    Raises ServerUnreachable, ServerUnfit or ClusterMismatch before it starts; later outages it survives.
+    While no server answers it waits and says so. at_most: while the cluster has so many schedulers it stands by; 0:
+    never. Raises ServerUnfit or ClusterMismatch before it starts; later outages it survives.
     """
     store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
-    config = join_cluster(store, settings, create=True)
-    assert config is not None
-    if danger := explain_durability(store.check_server()):
-        log.warning("the server at %s: %s", store.address, danger)
+    stop = stop or threading.Event()
+    config = join_when_up(store, settings, stop)
+    if config is None:
+        return
     gc.freeze()  # what was imported stays: the collector, which stops all threads, need not look through it
-    Scheduler(store, config, settings, name or own_name()).run(stop or threading.Event())
+    name = check_name("scheduler name", name or own_name())
+    while not stop.is_set():
+        if at_most and not Standby(store, config, name, at_most).wait(stop):
+            break
+        Scheduler(store, config, settings, name, at_most).run(stop)
+
+
+def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> ClusterConfig | None:
+    """The cluster's settings, as soon as its server takes writes; says now and then that it waits. None if stopped.
+
+    It waits for a replica as well, which becomes the primary in a failover. Raises ServerUnfit, AccessDenied or
+    ClusterMismatch at once: no waiting mends those.
+    """
+    said_s = float("-inf")
+    while not stop.is_set():
+        try:
+            config = join_cluster(store, settings, create=True)
+            if danger := explain_durability(store.check_server()):
+                log.warning("the server at %s: %s", store.address, danger)
+            return config
+        except (ServerUnreachable, ServerReadOnly) as error:
+            if time.monotonic() - said_s >= SAY_S:
+                said_s = time.monotonic()
+                log.warning("%s: this scheduler waits for it", error)
+        stop.wait(RETRY_S)
+    return None

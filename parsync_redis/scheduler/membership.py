@@ -44,9 +44,13 @@ class Rank:
 class Membership(threading.Thread):
     """Renews until stopped. `rank` is replaced whole, so that the loop may read it at any time."""
 
-    def __init__(self, store: Store, name: str, config: ClusterConfig, stats: Callable[[], Stats]) -> None:
+    def __init__(
+        self, store: Store, name: str, config: ClusterConfig, stats: Callable[[], Stats], at_most: int = 0
+    ) -> None:
         super().__init__(name="membership", daemon=True)
         self.store, self.me, self.config, self.stats = store, name, config, stats
+        self.at_most = at_most
+        self.out = False  # it was taken for dead, and others have its place: it may not come back
         self.rank = Rank(0, 1, 0, 0)
         self.keeping = False
         self._keeper = Keeper(store, config.partitions, config.lease_s)
@@ -70,11 +74,16 @@ class Membership(threading.Thread):
         self.join(timeout=10)
 
     def renew(self) -> None:
-        """Moves this scheduler's counter and takes in who the members and the keeper are."""
+        """Moves this scheduler's counter and takes in who the members and the keeper are, or that it is out."""
         lost = self._keeper.lost.pop() if self._keeper.lost else ""
         members = self.store.run(
-            self.store.commands.renew_scheduler(self.me, self._stale_holder, lost, dict(self.stats()))
+            self.store.commands.renew_scheduler(
+                self.me, self._stale_holder, lost, dict(self.stats()), at_most=self.at_most
+            )
         )
+        if self.me not in members.counters:
+            self.out, self.keeping = True, False
+            return
         names = sorted(members.counters)
         before, now = self._counters.get(self.me, 0), members.counters[self.me]
         came_back = bool(before) and (now <= before or now // LIFE != before // LIFE)
@@ -93,7 +102,7 @@ class Membership(threading.Thread):
         """Renews eight times a lease; as keeper it also ticks N times a gap and does a pass with each renewal."""
         renew_s, next_renew_s, next_tick_s = self.config.lease_s / 8, 0.0, 0.0
         patience = Patience(log, f"membership of {self.me}", renew_s)
-        while not self._done.is_set():
+        while not self._done.is_set() and not self.out:
             now_s = time.monotonic()
             try:
                 if self.keeping and now_s >= next_tick_s:

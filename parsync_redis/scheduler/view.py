@@ -4,16 +4,21 @@ A partition is one bit a slot (free or not), the node of each slot, and what is 
 into the places where a task of some needs could go; `occupy` takes one away, before Redis has judged it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from ..model.apps import digest_of
 from ..model.needs import Bundle, parse_bundle
 from ..model.node import Node
 from ..placement.fits import fits
+from ..placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, NodeFacts, explain_fitting, explain_none
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
+
+Knowers = frozenset[str] | None
+"""The digests (model/apps.py) of the nodes that know a task's name, None for all."""
 
 
 @dataclass(slots=True)
@@ -51,11 +56,13 @@ class PartitionView:
         self.left: dict[str, dict[str, int]] = {}
         self.quality = np.zeros(0)
         self._paces = np.ones(0)
-        self._seats: dict[str, Seats] = {}
+        self._seats: dict[tuple[str, Knowers], Seats] = {}
         self._first_of = np.zeros(0, dtype=np.int64)
         self._node_of = np.zeros(0, dtype=np.int64)
         self._is_slot = np.zeros(0, dtype=bool)
-        self._fits: dict[str, npt.NDArray[np.bool_]] = {}
+        self._fits: dict[tuple[str, Knowers], npt.NDArray[np.bool_]] = {}
+        self._offers: dict[tuple[str, Knowers], npt.NDArray[np.bool_]] = {}
+        self.digests: list[str] = []
 
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
         """Takes in the partition's nodes; the bits must be read again after that."""
@@ -70,6 +77,8 @@ class PartitionView:
         self.free, self.free_count = np.zeros(size, dtype=bool), 0
         self.set_quality(np.zeros(len(self.nodes)))
         self._fits.clear()
+        self.digests = [digest_of(node.offer) for node in self.nodes]
+        self._offers.clear()
 
     def set_quality(self, quality: Floats, sharpness: float = SHARPNESS) -> None:
         """Takes in how good each node is among those of all partitions, in standard deviations from the mean."""
@@ -86,30 +95,36 @@ class PartitionView:
         self.version = version
         self._seats.clear()
 
-    def _fit(self, needs: Bundle) -> "npt.NDArray[np.bool_]":
-        mask = self._fits.get(needs.text)
+    def _fit(self, needs: Bundle, knowers: "Knowers" = None) -> "npt.NDArray[np.bool_]":
+        mask = self._fits.get((needs.text, knowers))
         if mask is None:
-            mask = self._fits[needs.text] = np.array(
-                [node.state == "up" and not node.draining and fits(node.offer, needs) for node in self.nodes],
+            mask = self._fits[needs.text, knowers] = np.array(
+                [
+                    node.state == "up" and not node.draining and fits(node.offer, needs)
+                    and (knowers is None or not digest or digest in knowers)
+                    for node, digest in zip(self.nodes, self.digests, strict=True)
+                ],
                 dtype=bool,
-            )
+            )  # fmt: skip
         return mask
 
-    def seats(self, needs: Bundle) -> Seats:
+    def seats(self, needs: Bundle, knowers: "Knowers" = None) -> Seats:
         """Every place in this partition where a task of these needs could go, as far as the view knows.
+
+        knowers: the digests of the nodes that know the task's name; None if all nodes do.
 
         All of them could be taken at once: seats do not share slots, and no node has more than its amounts allow.
         """
-        found = self._seats.get(needs.text)
+        found = self._seats.get((needs.text, knowers))
         if found is None:
-            found = self._seats[needs.text] = self._find_seats(needs)
+            found = self._seats[needs.text, knowers] = self._find_seats(needs, knowers)
         return found
 
-    def _find_seats(self, needs: Bundle) -> Seats:
+    def _find_seats(self, needs: Bundle, knowers: "Knowers") -> Seats:
         bits = self.free.nonzero()[0]
         nodes = self._node_of[bits]
-        if needs.resources or needs.labels:
-            bits = bits[self._fit(needs)[nodes]]
+        if needs.resources or needs.labels or knowers is not None:
+            bits = bits[self._fit(needs, knowers)[nodes]]
             nodes = self._node_of[bits]
         if needs.slots == 1 and not needs.resources:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
@@ -140,14 +155,22 @@ class PartitionView:
                 left[name] = left.get(name, 0) - amount
         return [(node, tuple(row)) for node, row in zip(nodes, slots, strict=True)]
 
-    def most_free(self, needs: Bundle) -> tuple[int, int]:
-        """(nodes that take claims and could hold the task when empty, the most free slots one of them has now)."""
-        mask = self._fit(needs)
-        if not mask.any():
-            return 0, 0
-        owners = self._node_of[np.flatnonzero(self.free)]
-        counts = np.bincount(owners, minlength=len(self.nodes)) if len(owners) else np.zeros(len(self.nodes), int)
-        return int(mask.sum()), int(counts[mask].max())
+    def fitting(self, needs: Bundle, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
+        """Facts of up to `most` nodes that could hold the task when empty, the open ones first; and how many fit."""
+        mask = self._offers.get((needs.text, knowers))
+        if mask is None:
+            knows = (knowers is None or not digest or digest in knowers for digest in self.digests)
+            fitting = [known and fits(node.offer, needs) for node, known in zip(self.nodes, knows, strict=True)]
+            mask = self._offers[needs.text, knowers] = np.array(fitting, dtype=bool)
+        found = np.flatnonzero(mask)
+        if not len(found):
+            return [], 0
+        chosen = [*np.flatnonzero(self._fit(needs, knowers))[:most], *found[:most]]
+        return [self._facts(self.nodes[i]) for i in dict.fromkeys(map(int, chosen))][:most], len(found)
+
+    def _facts(self, node: Node) -> NodeFacts:
+        free = int(np.count_nonzero(self.free[node.first : node.first + node.offer.slots]))
+        return NodeFacts(node.name, node.state, node.draining, node.offer, free, self.left.get(node.name, {}))
 
 
 class View:
@@ -157,6 +180,25 @@ class View:
         self.sharpness = sharpness
         self.partitions = [PartitionView(number) for number in range(partitions)]
         self.changes = 0
+        self.known: dict[str, Collection[str]] = {}
+        self._knowers: dict[str, Knowers] = {}
+        self._none: dict[tuple[str, Knowers], str] = {}
+        self._digests: frozenset[str] = frozenset()
+
+    def set_names(self, digest: str, names: Collection[str]) -> None:
+        """Takes in for which task names a digest stands; it stands for them for ever."""
+        self.known[digest] = names
+
+    def unread(self) -> set[str]:
+        """The digests of nodes whose names the view does not know yet: nothing is placed on those nodes."""
+        return {digest for p in self.partitions for digest in p.digests if digest} - self.known.keys()
+
+    def knowers(self, name: str) -> Knowers:
+        """The digests of the nodes that know a task's name; None if every node does. Cached until nodes change."""
+        if name not in self._knowers:
+            found = frozenset(digest for digest in self._digests if name in self.known.get(digest, ()))
+            self._knowers[name] = None if found == self._digests else found
+        return self._knowers[name]
 
     @property
     def free_count(self) -> int:
@@ -164,7 +206,10 @@ class View:
         return sum(partition.free_count for partition in self.partitions)
 
     def rescale(self) -> None:
-        """Computes every node's quality anew; to be called when nodes came, went or changed."""
+        """Computes anew what depends on all nodes, their quality and who knows which name: when nodes have changed."""
+        self._digests = frozenset(digest for p in self.partitions for digest in p.digests if digest)
+        self._knowers.clear()
+        self._none.clear()
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
         mean, spread = 0.0, 1.0
@@ -179,14 +224,25 @@ class View:
         """How old each partition's copy is, in seconds; partitions that were never read are left out."""
         return [now_s - p.read_s for p in self.partitions if p.read_s > float("-inf")]
 
-    def why_not(self, needs: Bundle) -> str:
+    def why_not(self, needs: Bundle, knowers: Knowers = None) -> str:
         """Why a task of these needs finds no place now, in words."""
-        fitting, most = 0, 0
+        if not any(partition.nodes for partition in self.partitions):
+            return NO_NODE
+        if knowers is not None and not knowers and "" not in {digest for p in self.partitions for digest in p.digests}:
+            return NAMES_UNREAD if self.unread() else NO_NAME
+        shown, total = list[NodeFacts](), 0
         for partition in self.partitions:
-            nodes, free = partition.most_free(needs)
-            fitting, most = fitting + nodes, max(most, free)
-        if not fitting:
-            return f"no node offers {needs.text}"
-        if most < needs.slots:
-            return f"waits for {needs.slots} free slot{'s' * (needs.slots > 1)} on one of {fitting} fitting nodes"
-        return f"waits for resources on one of {fitting} fitting nodes: {needs.text}"
+            nodes, count = partition.fitting(needs, knowers, SHOWN)
+            shown, total = [*shown, *nodes], total + count
+        if total:
+            shown.sort(key=lambda node: not node.open)
+            return explain_fitting(needs, shown[:SHOWN], total)
+        if (needs.text, knowers) not in self._none:
+            offers = {
+                node.name: node.offer
+                for p in self.partitions
+                for node, digest in zip(p.nodes, p.digests, strict=True)
+                if knowers is None or not digest or digest in knowers
+            }
+            self._none[needs.text, knowers] = explain_none(needs, offers)
+        return self._none[needs.text, knowers]

@@ -99,7 +99,7 @@ class SimCluster:
             end_s, _, group, place = heapq.heappop(self._running)
             self.store.now_ms = round(end_s * 1000)
             self.queues[group].finish_at(place, "succeeded")
-            self.queues[group].purge(place.task)
+            self.queues[group].forget(place.task)
             self.partitions[place.partition].free_leases((place,), "", "")
             self.held[group] -= 1
             self.changed_s[place.node] = end_s

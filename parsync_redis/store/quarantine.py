@@ -26,7 +26,7 @@ MOST: Final = 1000
 MOST_BYTES: Final = 2048
 """Bytes that are kept of one thing; its whole size is said."""
 
-COMES_BACK: Final[Sequence[str]] = ("feasible", "shapes", "names", "verdicts", "schedulers", "keeper", "dealt",
+COMES_BACK: Final[Sequence[str]] = ("feasible", "shapes", "names", "apps", "verdicts", "schedulers", "keeper", "dealt",
                                    "expires", "dead")  # fmt: skip
 """Keys that may be deleted if they are damaged: their content comes back by itself, from answers, registrations and
 renewals, or is but a list of what records say: a task past its expiry ends when it is taken, and one that is dead stays
@@ -104,7 +104,9 @@ def mend(store: Store, keys: Sequence[str]) -> bool:
     known |= {store.keys.shared(kind): kind for kind in COMES_BACK if kind in CLUSTER_KINDS}
     known |= {key: "stats" for key in keys if key.startswith(store.keys.stats(""))}
     known |= {key: "task" for key in keys if key.startswith(store.keys.task("")) and key != store.keys.task("")}
-    gone = [key for key in keys if key in known and store.run(store.commands.discard(key, known[key]))]
+    mine = [key for key in keys if key in known]
+    discarded = store.run_all([store.commands.discard(key, known[key]) for key in mine])
+    gone = [key for key, is_gone in zip(mine, discarded, strict=True) if is_gone]
     for key in gone:
         quarantine(store, key, "it was of another type, or had numbers that are none, and is deleted", b"")
     return bool(gone)

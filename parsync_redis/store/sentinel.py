@@ -36,10 +36,6 @@ class Service:
         """For people, without passwords."""
         return f"{self.name} (Sentinel {', '.join(f'{host}:{port}' for host, port in self.sentinels)})"
 
-    def same_as(self, other: "Service") -> bool:
-        """Whether both mean one database: the service has its name, and they share a Sentinel."""
-        return (self.name, self.db) == (other.name, other.db) and bool({*self.sentinels} & {*other.sentinels})
-
 
 def parse_service(url: str) -> Service:
     """A sentinel:// address; raises ValueError saying what is missing."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import hiredis
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
@@ -44,6 +44,12 @@ def safe_url(url: str) -> str:
     return f"{scheme}{slashes}{user}:***@{tail}" if user else f"{scheme}{slashes}***@{tail}"
 
 
+def as_redis(url: str) -> str:
+    """A valkey:// or valkeys:// address as redis-py knows it; others as they are."""
+    scheme, slashes, rest = url.partition("://")
+    return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + slashes + rest
+
+
 def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
     """A client for the server at `url`: no retries of its own, time-outs on; raises InvalidInput for a bad URL."""
     options: dict[str, Any] = {
@@ -53,7 +59,7 @@ def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
     try:
         if url.startswith(SCHEME):
             return connect_service(parse_service(url), **options)
-        return redis.Redis.from_url(url, **options)
+        return redis.Redis.from_url(as_redis(url), **options)
     except ValueError as error:
         why = "special characters in a password are written %XX" if "@" in url else error  # it may quote the password
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
@@ -86,15 +92,19 @@ def _reply(connection: Any) -> Any:
 class Store:
     """The state of one cluster on one server. Calls come from `store.commands`."""
 
-    def __init__(self, client: "redis.Redis", cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> None:
+    def __init__(
+        self, client: "redis.Redis", cluster: str, retention_s: int = 86_400, max_starts: int = 3, db: int = 0
+    ) -> None:
         self.client = client
-        self.keys = Keys(cluster)
+        self.keys = Keys(cluster, db)
         self.commands = Commands(self.keys, retention_s, max_starts)
 
     @classmethod
     def from_url(cls, url: str, cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> "Store":
         """Connects lazily; `check_server` says whether the server will do."""
-        return cls(connect(url), cluster, retention_s, max_starts)
+        client = connect(url)
+        db = int(client.connection_pool.connection_kwargs.get("db") or 0)
+        return cls(client, cluster, retention_s, max_starts, db)
 
     def again(self) -> "Store":
         """The same state over a connection of its own, for another thread."""
@@ -104,7 +114,7 @@ class Store:
         else:
             pool = type(mine)(connection_class=mine.connection_class, **mine.connection_kwargs)
         return Store(redis.Redis(connection_pool=pool), self.keys.cluster, self.commands.retention_s,
-                     self.commands.max_starts)  # fmt: skip
+                     self.commands.max_starts, self.keys.db)  # fmt: skip
 
     @property
     def address(self) -> str:
@@ -134,7 +144,7 @@ class Store:
             replies = self._send(calls)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if missing:
-                self.load_scripts()
+                self._load_missing()
                 for i, reply in zip(missing, self._send([calls[i] for i in missing]), strict=True):
                     replies[i] = reply
             for i, reply in enumerate(replies):
@@ -178,19 +188,24 @@ class Store:
             return False
 
     def load_scripts(self) -> None:
-        """Loads every script, so that logins that may not load any can run theirs. Raises what `run` raises."""
+        """Loads every script, so that logins that may not load any can run theirs. AccessDenied if this is one."""
         try:
             with self.client.pipeline(transaction=False) as pipe:
                 for script in ALL:
                     pipe.execute_command("SCRIPT LOAD", script.text)
                 pipe.execute()
-        except NoPermissionError:
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+
+    def _load_missing(self) -> None:
+        """Loads scripts that the server has not; a login that may not load them waits for a scheduler, which does."""
+        try:
+            self.load_scripts()
+        except AccessDenied:
             raise ServerUnreachable(
                 f"the server at {self.address} has not the scripts of this parsync, and this login may not load them: "
                 "a scheduler of this version does"
             ) from None
-        except (RedisError, OSError) as error:
-            raise translate(self.address, error) from None
 
     def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """The reply of each, errors of the server among them; one write, without redis-py's pipeline around it."""
@@ -312,5 +327,5 @@ class Store:
 _STATUS_FIELDS = [
     "state", "name", "attempt", "starts", "partition", "node", "slot", "scheduler", "needs", "priority", "strategy",
     "why", "cancel", "expires_ms", "story", "submitted_ms", "ready_ms", "taken_ms", "placed_ms", "started_ms",
-    "finished_ms",
+    "finished_ms", "max_starts",
 ]  # fmt: skip

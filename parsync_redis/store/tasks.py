@@ -1,12 +1,14 @@
 """Lists tasks for people: by their indexes while under way, by a bounded scan of records once they are final."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Any, Final
 
 from ..errors import AccessDenied
 from ..model.ids import readable
 from ..model.task import FINAL, TaskState, TaskStatus
+from .commands import MAX_BATCH
 from .store import Store
 from .views import pipe
 
@@ -14,49 +16,68 @@ log = logging.getLogger("parsync.store")
 
 _SCAN_STEPS: Final = 2000
 _SCAN_COUNT: Final = 1000
+_PAGE: Final = 10_000
+"""Ids of an index that are read at a time."""
+
+ANY: Final = frozenset(TaskState)
+WAITING_STATES: Final = frozenset((TaskState.PENDING, TaskState.TAKEN))
 
 
-def list_tasks(store: Store, state: TaskState | None, limit: int) -> list[TaskStatus]:
-    """Up to `limit` tasks, of one state or of any: those under way first (running, placed, taken, pending), then final.
+def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
+    """Up to `limit` tasks in any of these states: those under way first (running, placed, taken, pending), then final.
 
     The dead are listed, the latest first; other final records are found by SCAN, which stops after 2 million keys of
     the server. Raises ServerUnreachable.
     """
     found: list[TaskStatus] = []
     seen: set[str] = set()
-    for ids in _ids(store, state, limit):
+    for ids in _ids(store, states, limit):
         fresh = [id for id in dict.fromkeys(ids) if id not in seen]
         seen.update(fresh)
-        found += [
-            task
-            for task in (store.statuses(fresh) if fresh else ())
-            if task.state is not TaskState.GONE and state in (None, task.state)
-        ]
-        if len(found) >= limit:
-            break
-    return found[:limit]
+        for at in range(0, len(fresh), MAX_BATCH):
+            some = store.statuses(fresh[at : at + MAX_BATCH])
+            found += [task for task in some if task.state is not TaskState.GONE and task.state in states]
+            if len(found) >= limit:
+                return found[:limit]
+    return found
 
 
-def _ids(store: Store, state: TaskState | None, limit: int) -> Iterator[list[str]]:
-    """Ids in batches, from the indexes in which tasks of that state stand."""
+def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[list[str]]:
+    """Ids in batches, from the indexes in which tasks of those states stand."""
     keys = store.keys
-    if state in (None, TaskState.RUNNING, TaskState.PLACED):
+    if TaskState.RUNNING in states or TaskState.PLACED in states:
         yield from _scan(store, "hscan", keys.queue("placed"))
-    if state in (None, TaskState.TAKEN):
+    if TaskState.TAKEN in states:
         yield from _scan(store, "hscan", keys.queue("taken"))
-    if state in (None, TaskState.PENDING):
+    if TaskState.PENDING in states:
         for kind in ("pending", "later"):
-            yield [readable(id) for id in pipe(store, [("zrange", keys.queue(kind), 0, limit - 1)])[0]]
-    if state in (None, TaskState.DEAD):
+            yield _first(store, keys.queue(kind), limit)
+    if TaskState.DEAD in states:  # 10,000 at most
         yield [readable(id) for id in reversed(pipe(store, [("zrange", keys.queue("dead"), -limit, -1)])[0])]
-    if state is None or state in FINAL - {TaskState.DEAD}:
+    if (FINAL - {TaskState.DEAD}) & set(states):
         try:
             for names in _scan(store, "scan", None):
                 yield [name.removeprefix(keys.task_prefix) for name in names]
         except AccessDenied:
-            if state is not None:
+            if set(states) <= FINAL:
                 raise
             log.warning("final tasks are not listed: this login may not SCAN (parsync acl --scan)")
+
+
+def _first(store: Store, key: str, limit: int) -> list[str]:
+    """The first ids of an ordered index. More than a page are read from the end.
+
+    Schedulers take ids from the front meanwhile. Ranks that are counted from the end stay the same then, so that no id
+    is skipped.
+    """
+    if limit <= _PAGE:
+        pages = [pipe(store, [("zrange", key, 0, limit - 1)])[0]]
+    else:
+        pages = [pipe(store, [("zrange", key, -_PAGE, -1)])[0]]
+        while len(pages[-1]) == _PAGE:
+            end = -len(pages) * _PAGE
+            pages.append(pipe(store, [("zrange", key, end - _PAGE, end - 1)])[0])
+    return [readable(id) for id in dict.fromkeys(chain.from_iterable(reversed(pages)))][:limit]
 
 
 def _scan(store: Store, command: str, key: str | None) -> Iterator[list[str]]:

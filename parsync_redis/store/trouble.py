@@ -1,8 +1,11 @@
 """What an error of redis-py means to who asked: the server is away, refuses the login, or is another one."""
 
 import logging
+import math
 import random
+import re
 import ssl
+import time
 from typing import Final
 
 from redis.exceptions import (
@@ -71,12 +74,16 @@ def _no_primary(address: str, told: str) -> ParsyncError:
     )
 
 
+_IN_PIPELINE: Final = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
+"""What redis-py puts before the server's own words."""
+
+
 def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError | None:
     """The error for a server that answers and does not do it now, whatever was asked; None for any other.
 
     primary: of which server a replica is one, 'HOST:PORT', if that is known.
     """
-    where, text = f"the server at {address}", str(error)
+    where, text = f"the server at {address}", _IN_PIPELINE.sub("", str(error), count=1)
     if isinstance(error, OutOfMemoryError):
         return ServerFull(
             f"the memory of {where} is full, nothing was done: give it more (maxmemory), or keep the records of ended "
@@ -103,19 +110,21 @@ def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError |
 class Patience:
     """How long to wait before the next try, growing and never twice the same; and what is wrong, said once.
 
-    who: whose trouble it is, the beginning of each line of the log.
+    who: whose trouble it is, the beginning of each line of the log. again_s: after how long an error is said again.
     """
 
-    def __init__(self, log: logging.Logger, who: str, longest_s: float = 1.0) -> None:
-        self._log, self._who, self._longest_s = log, who, longest_s
+    def __init__(self, log: logging.Logger, who: str, longest_s: float = 1.0, again_s: float = math.inf) -> None:
+        self._log, self._who, self._longest_s, self._again_s = log, who, longest_s, again_s
+        self._said_s = 0.0
         self._pause_s = 0.0
         self._said: type[Exception] | None = None
 
     def pause_s(self, error: Exception) -> float:
-        """It went wrong (again): how long to wait. An error of a kind that was said already is not said again."""
+        """It went wrong (again): how long to wait. An error of the kind that was said last is said after `again_s`."""
         self._pause_s = min(self._longest_s, self._pause_s * 2 or self._longest_s / 50)
-        if type(error) is not self._said:
-            self._said = type(error)
+        now_s = time.monotonic()
+        if type(error) is not self._said or now_s - self._said_s >= self._again_s:
+            self._said, self._said_s = type(error), now_s
             self._log.warning("%s: %s; it asks again until that is over", self._who, error)
         return random.uniform(0.5, 1.0) * self._pause_s
 

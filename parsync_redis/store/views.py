@@ -1,13 +1,15 @@
 """Reads nodes and partitions for people: many keys, a round trip for every hundred partitions."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from redis.exceptions import RedisError
 
+from ..model.apps import KnownTasks
 from ..model.ids import readable
-from ..model.needs import Bundle, is_bundle, parse_bundle
+from ..model.needs import RESERVED, Bundle, is_bundle, parse_bundle, queues_of
 from ..model.node import Node, read_nodes
 from ..model.views import NodeView, PartitionView, gather_partition
 from .store import Store
@@ -30,7 +32,12 @@ def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
 
 def count_partitions(store: Store) -> int:
     """The number of the cluster's partitions; 0 before its first scheduler, or if its config is damaged."""
-    text = store.config().get("partitions", "")
+    return partitions_of(store.config())
+
+
+def partitions_of(config: Mapping[str, str]) -> int:
+    """The same, of a config that was read."""
+    text = config.get("partitions", "")
     return min(int(text), 4096) if text.isdecimal() and len(text) < 9 else 0
 
 
@@ -44,7 +51,43 @@ def find_node(store: Store, name: str) -> int | None:
 
 def read_names(store: Store) -> list[str]:
     """The task names that the nodes' workers know."""
-    return sorted(readable(name) for name in pipe(store, [("smembers", store.keys.queue("names"))])[0])
+    return sorted({name for tasks in Directory(store).newest_first() for name in tasks.declared})
+
+
+class Directory:
+    """The tasks that the cluster's workers know. A second look reads only the digests that are new."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[str, KnownTasks] = {}
+
+    def newest_first(self) -> list[KnownTasks]:
+        """Each app that a node has, the one that was registered last first. Raises ServerUnreachable."""
+        keys = self._store.keys
+        digests = [readable(digest) for digest in pipe(self._store, [("zrevrange", keys.queue("apps"), 0, -1)])[0]]
+        if new := [digest for digest in digests if digest not in self._read]:
+            texts = pipe(self._store, [("hmget", keys.queue("names"), new)])[0]
+            found = {digest: KnownTasks(readable(text)) for digest, text in zip(new, texts, strict=True) if text}
+            self._read = {digest: tasks for digest, tasks in self._read.items() if digest in digests} | found
+        return [self._read[digest] for digest in digests if digest in self._read]
+
+    def by_digest(self) -> Mapping[str, KnownTasks]:
+        """The apps by the digest that the offers of their nodes have. Raises ServerUnreachable."""
+        self.newest_first()
+        return self._read
+
+    def declared(self, names: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
+        """What the newest app that knows each name declares for it, None for nothing.
+
+        Names that no app knows are left out. Raises ServerUnreachable.
+        """
+        apps = self.newest_first()
+        found: dict[str, Mapping[str, Any] | None] = {}
+        for name in names:
+            knowing = next((app for app in apps if name in app.declared), None)
+            if knowing is not None:
+                found[name] = knowing.declared[name]
+        return found
 
 
 def read_offers(store: Store) -> dict[str, Bundle]:
@@ -58,9 +101,10 @@ def _fetch(store: Store, numbers: range) -> Iterator[tuple[Any, ...]]:
     for number in numbers:
         meta, free, left, nodes = (store.keys.partition(number, kind) for kind in ("meta", "free", "left", "nodes"))
         commands += [("hmget", meta, ["version", "epoch"]), ("get", free), ("hgetall", left), ("hgetall", nodes),
-                     ("hgetall", store.keys.partition(number, "notes"))]  # fmt: skip
+                     ("hgetall", store.keys.partition(number, "notes")),
+                     ("hgetall", store.keys.partition(number, "alive"))]  # fmt: skip
     replies = pipe(store, commands)
-    return zip(*[iter(replies)] * 5, strict=True)
+    return zip(*[iter(replies)] * 6, strict=True)
 
 
 def pipe(store: Store, commands: list[tuple[Any, ...]]) -> list[Any]:
@@ -80,28 +124,73 @@ def note_of(node: Node, note: str) -> str:
     return text if (kind == "drain" and node.draining) or (kind == "suspect" and node.state == "suspect") else ""
 
 
-def _read_partition(
-    store: Store, number: int, meta: list[bytes | None], free: bytes | None, left: dict[bytes, bytes],
-    records: dict[bytes, bytes], notes: dict[bytes, bytes],
-) -> tuple[PartitionView, list[NodeView]]:  # fmt: skip
+def _down_ms(counter: bytes) -> int | None:
+    """Since when a node is down, by the line of its counter; None if it is not, or the line does not say."""
+    match = _DOWN.search(counter)
+    return int(match[1]) if match else None
+
+
+_DOWN: Final = re.compile(rb" since=(\d{1,15}) down$")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """A node with what is beside its record: free slots, amounts that are left, its note, since when it is down."""
+
+    partition: int
+    node: Node
+    free: int
+    left: Mapping[str, int]
+    note: str
+    down_ms: int | None
+
+
+def read_node_states(store: Store) -> Iterator[list[NodeState]]:
+    """The nodes of each partition, by number; nothing for a cluster that no scheduler has joined yet."""
+    count = count_partitions(store)
+    for start in range(0, count, _CHUNK):
+        numbers = range(start, min(start + _CHUNK, count))
+        for number, (_, *rows) in zip(numbers, _fetch(store, numbers), strict=True):
+            yield _node_states(number, *rows)
+
+
+def _node_states(
+    number: int, free: bytes | None, left: dict[bytes, bytes], records: dict[bytes, bytes], notes: dict[bytes, bytes],
+    counters: dict[bytes, bytes],
+) -> list[NodeState]:  # fmt: skip
     import numpy as np  # here, for it takes long to import and few who import this module look at partitions
 
     bits = np.unpackbits(np.frombuffer(free or b"", dtype=np.uint8))
-    nodes = dict(sorted(read_nodes(records)[0].items()))
-    views = []
-    for name, node in nodes.items():
-        usable = int(bits[node.first : node.first + node.span].sum())
+    found = []
+    for name, node in sorted(read_nodes(records)[0].items()):
         amounts = readable(left.get(name.encode(), b""))
         unheld = parse_bundle(amounts if is_bundle(amounts) else "")
+        found.append(
+            NodeState(
+                number, node, int(bits[node.first : node.first + node.span].sum()), dict(unheld.resources),
+                note_of(node, readable(notes.get(name.encode(), b""))), _down_ms(counters.get(name.encode(), b"")),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _read_partition(
+    store: Store, number: int, meta: list[bytes | None], *rows: Any
+) -> tuple[PartitionView, list[NodeView]]:
+    views, nodes = [], []
+    for state in _node_states(number, *rows):
+        node, offer = state.node, state.node.offer
+        nodes.append(node)
         views.append(
             NodeView(
-                name, number, node.state, node.draining, node.inc, node.score, node.offer.slots, usable,
-                node.offer.slots - usable, dict(node.offer.resources), dict(unheld.resources), dict(node.offer.labels),
-                note_of(node, readable(notes.get(name.encode(), b""))),
+                node.name, number, node.state, node.draining, node.inc, node.score, offer.slots, state.free,
+                offer.slots - state.free, dict(offer.resources), state.left,
+                {label: value for label, value in offer.labels if not label.startswith(RESERVED)}, state.note,
+                tuple(queues_of(offer)), state.down_ms,
             )
         )  # fmt: skip
     # Where a slot that is not free need not be held, its leases are counted.
-    unusual = [node for node in nodes.values() if node.state != "up" or node.draining or node.span != node.offer.slots]
+    unusual = [node for node in nodes if node.state != "up" or node.draining or node.span != node.offer.slots]
     held: dict[str, int] = {node.name: 0 for node in unusual}
     for lease in store.leases(number, unusual):
         held[lease.node] += 1

@@ -50,15 +50,15 @@ CONNECT: Final = "ping select info"
 """What every connection does: redis-py and kombu ping and select, the check of the server reads INFO."""
 
 VIEW: Final[Kinds] = {
-    ":config": "hgetall", ":losses": "hgetall", "p:free": "get", "p:left": "hgetall", "p:meta": "hmget",
+    ":config": "hgetall", ":keeper": "hgetall", ":losses": "hgetall", ":schedulers": "hgetall",
+    ":stats": "hgetall pttl", "p:alive": "hgetall", "p:free": "get", "p:left": "hgetall", "p:meta": "hmget",
     "p:nodes": "hgetall", "p:notes": "hgetall", "p:slots": "hmget", "q0:task": "hget hmget",
 }  # fmt: skip
-"""Reads of nodes, partitions, and tasks whose ids are known: part of every role."""
-
-MEMBERS: Final[Kinds] = {":keeper": "hgetall", ":schedulers": "hgetall", ":stats": "hgetall"}
+"""Reads of schedulers, nodes, partitions, and tasks whose ids are known: part of every role."""
 
 VIEWER: Final[Kinds] = {
-    ":quarantine": "zcard zrevrange", "q0:dead": "zcard zrange", "q0:later": "zcard zrange", "q0:names": "smembers",
+    ":quarantine": "zcard zrevrange", "q0:dead": "zcard zrange", "q0:later": "zcard zrange",
+    "q0:apps": "zrevrange", "q0:names": "hmget",
     "q0:pending": "zcard zrange", "q0:placed": "hlen hscan", "q0:shapes": "hgetall", "q0:taken": "hlen hscan",
 }  # fmt: skip
 
@@ -71,9 +71,11 @@ AUDIT: Final[Kinds] = {
 
 CLIENT: Final[Kinds] = {
     "q0:expires": "zadd", "q0:feasible": "del hexists hlen hset", "q0:later": "zadd zrem",
-    "q0:meta": "hdel hincrby hmget hset", "q0:names": "scard sismember smembers", "q0:pending": "zadd zcard zrem",
+    "q0:meta": "hdel hincrby hmget hset", "q0:names": "hget hmget",
+    "q0:pending": "zadd zcard zrem", "q0:apps": "zrevrange", "q0:dead": "zrem",
     "q0:placed": "hdel",
-    "q0:shapes": "hgetall hvals", "q0:taken": "hdel", "q0:task": "expire hdel hset", "q0:verdicts": "lpush lrem ltrim",
+    "q0:shapes": "hgetall hvals", "q0:taken": "hdel", "q0:task": "del expire hdel hset",
+    "q0:verdicts": "lpush lrem ltrim",
 }  # fmt: skip
 
 WORKER: Final[Kinds] = {
@@ -82,7 +84,8 @@ WORKER: Final[Kinds] = {
     "p:left": "del hdel hget hset", "p:lost": "del sadd srem", "p:meta": "del hdel hget hincrby hset",
     "p:nodes": "del hdel hexists hget hkeys hset", "p:notes": "del hdel hget hset",
     "p:slots": "del hdel hget hgetall",
-    "q0:dead": "zadd zrange zrem", "q0:names": "sadd", "q0:placed": "hset",
+    "q0:apps": "zadd zrem zscore", "q0:dead": "zadd zrange zrem",
+    "q0:later": "zrange", "q0:names": "hdel hexists hsetnx", "q0:placed": "hset",
     "q0:shapes": "hdel hget hset", "q0:task": "persist", "q0:verdicts": "lrange",
 }  # fmt: skip
 
@@ -95,17 +98,18 @@ SCHEDULER: Final[Kinds] = {
     "p:meta": "del hdel hget hincrby hset", "p:nodes": "del hdel hexists hget hset",
     "p:notes": "del hdel hget hset", "p:slots": "del hdel hget hgetall hset", "q0:dead": "del zadd zrange zrem",
     "q0:expires": "del zadd zrangebyscore zrem",
-    "q0:feasible": "del", "q0:later": "zadd zrangebyscore zrem zscore", "q0:meta": "hdel hget hmget hset",
-    "q0:names": "del sadd", "q0:pending": "zadd zcard zpopmin zrem zscore", "q0:placed": "hdel hget hscan hset",
-    "q0:shapes": "del hdel hget hset", "q0:taken": "hdel hget hmget hscan hset",
+    "q0:feasible": "del", "q0:later": "zadd zrange zrangebyscore zrem zscore", "q0:meta": "hdel hget hmget hset",
+    "q0:apps": "del zadd zrem zrevrange zscore", "q0:names": "del hdel hmget hsetnx",
+    "q0:pending": "zadd zcard zpopmin zrange zrem zscore", "q0:placed": "hdel hget hscan hset",
+    "q0:shapes": "del hdel hget hset hvals", "q0:taken": "hdel hget hmget hscan hset",
     "q0:task": "del exists expire hdel hset persist type", "q0:verdicts": "del lpush ltrim",
 }  # fmt: skip
 
 KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
-    Role.VIEWER: (VIEW, MEMBERS, VIEWER),
+    Role.VIEWER: (VIEW, VIEWER),
     Role.CLIENT: (VIEW, CLIENT),
     Role.WORKER: (VIEW, CLIENT, WORKER),
-    Role.SCHEDULER: (VIEW, MEMBERS, SCHEDULER),
+    Role.SCHEDULER: (VIEW, SCHEDULER),
 }
 """What each role does to which kinds of key."""
 
@@ -114,8 +118,9 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel submit",
     Role.WORKER: "cancel deal_node finish mend_partition offer quarantine reclaim register_node release renew requeue "
     "ring set_node start submit",
-    Role.SCHEDULER: "commit configure deal_node discard expire forget_node mend_partition mend_task note note_loss "
-    "offer quarantine read_partition reclaim release renew_scheduler requeue revive set_node settle take untake",
+    Role.SCHEDULER: "cancel commit configure deal_node discard expire forget_node mend_partition mend_task note "
+    "note_loss offer purge quarantine read_partition reclaim release renew_scheduler requeue revive set_node settle "
+    "take untake",
 }
 """The scripts that each role runs."""
 
@@ -130,8 +135,8 @@ _SCRIPT_KEYS: Final[Mapping[Role, str]] = {
 }  # fmt: skip
 _READS: Final = frozenset((
     "exists", "get", "getbit", "hexists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hvals", "llen",
-    "lrange", "mget", "scard", "sismember", "smembers", "sscan", "ttl", "watch", "zcard", "zcount", "zrange",
-    "zrangebyscore", "zscan",
+    "lrange", "mget", "pttl", "smembers", "sscan", "ttl", "watch", "zcard", "zcount", "zrange",
+    "zrangebyscore", "zrevrange", "zscan", "zscore",
 ))  # fmt: skip
 
 
@@ -154,7 +159,8 @@ class Grant:
 
 def grants(role: Role, cluster: str, options: Options | None = None) -> list[Grant]:
     """What a role may do: the first grant is of commands that name no key."""
-    options, keys = options or Options(), Keys(cluster)
+    options = options or Options()
+    keys = Keys(cluster, options.db)
     _check_options(options)
     scan = role is Role.VIEWER and options.scan
     keyless = [*CONNECT.split(), *_KEYLESS[role].split(), *(["scan"] if scan else [])]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..model.limits import MAX_MESSAGE
 
 _DOORBELL: Final = re.compile(
-    rb"([A-Za-z0-9][A-Za-z0-9_.:@+-]{0,127}) (\d{1,9}@[\w.]{1,40}) (\d{1,4}(?:,\d{1,4})*) (\d{1,15}) (\d{1,15})"
+    rb"([A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059}) (\d{1,9}@[\w.]{1,40}) (\d{1,4}(?:,\d{1,4})*) (\d{1,15}) (\d{1,15})"
 )
 
 

@@ -6,14 +6,15 @@ from .. import errors
 from ..model.ids import check_name
 
 QUEUE_KINDS = ("meta", "pending", "later", "taken", "placed", "verdicts", "dead", "expires", "shapes", "feasible",
-               "names")  # fmt: skip
+               "names", "apps")  # fmt: skip
 PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
 CLUSTER_KINDS = ("config", "schedulers", "keeper", "dealt", "quarantine", "losses")
 
 TYPES = {
     "meta": "hash", "pending": "zset", "later": "zset", "taken": "hash", "placed": "hash", "verdicts": "list",
     "dead": "zset", "expires": "zset",
-    "shapes": "hash", "feasible": "hash", "names": "set", "slots": "hash", "free": "string", "left": "hash",
+    "shapes": "hash", "feasible": "hash", "names": "hash", "apps": "zset",
+    "slots": "hash", "free": "string", "left": "hash",
     "nodes": "hash", "alive": "hash", "lost": "set", "notes": "hash", "config": "hash", "schedulers": "hash",
     "keeper": "hash", "dealt": "hash", "quarantine": "zset", "losses": "hash", "task": "hash", "inbox": "list",
     "stats": "hash",
@@ -24,18 +25,27 @@ NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted"), "k
 """Fields that scripts count in."""
 
 
+ANY_CONFIG = "parsync:{*}:config"
+"""The glob of the key that every cluster has, for a scan of a whole server."""
+
+
+def cluster_of(config: str) -> str:
+    """The name of the cluster that a key found by ANY_CONFIG is of."""
+    return config.removeprefix("parsync:{").removesuffix("}:config")
+
+
 class Keys:
     """The keys of one cluster.
 
     queue(kind), partition(p, kind), shared(kind) name the families; task, inbox, stats have one key an id; `tick` is
-    the channel on which schedulers hear ticks.
+    the channel on which schedulers hear ticks: it names the database, because channels are the whole server's.
     """
 
-    def __init__(self, cluster: str) -> None:
-        self.cluster = check_name("cluster name", cluster)
+    def __init__(self, cluster: str, db: int = 0) -> None:
+        self.cluster, self.db = check_name("cluster name", cluster), db
         self._queue = f"parsync:{{{cluster}:q0}}:"
         self._shared = f"parsync:{{{cluster}}}:"
-        self.tick = f"{self._shared}tick"
+        self.tick = f"{self._shared}tick@{db}"
         self.task_prefix = f"{self._queue}task:"
         self._partitions: dict[tuple[int, str], str] = {}
 

@@ -45,16 +45,18 @@ _app: Final = Celery("parsync", set_as_current=False)
 
 
 def make_message(
-    name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None, id: str, **options: Any
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None, id: str, queue: str = "", **options: Any
 ) -> bytes:  # fmt: skip
     """The message of a task; `options` are those of CELERY_OPTIONS, with Celery's meaning and units (seconds).
+
+    queue: the Celery queue that it was routed to, which a retry keeps.
 
     Raises InvalidInput: arguments that cannot be packed, saying which; an option that is not known or has no sense.
     """
     kwargs = {} if kwargs is None else kwargs
     _check_arguments(name, args, kwargs)
     if options.keys() - _IN_TEMPLATE - {"expires"}:
-        return _whole(name, args, kwargs, id, _checked(options))
+        return _whole(name, args, kwargs, id, queue, _checked(options))
     limits: tuple[tuple[str, Any], ...] = ()
     expires = None
     if options:
@@ -66,10 +68,10 @@ def make_message(
     except Exception as error:
         raise _unpackable(name, args, kwargs, "json", error) from None
     _check_depth(name, args, kwargs, body)
-    parts, order = _template(name, limits, expires is not None, os.getpid())
+    parts, order = _template(name, limits, expires is not None, queue, os.getpid())
     values = {
         _BODY: base64.b64encode(body.encode()).decode(),
-        _ID: id,
+        _ID: encode_basestring_ascii(id)[1:-1],
         _ARGS: encode_basestring_ascii(_shown(args, args))[1:-1],
         _KWARGS: encode_basestring_ascii(_shown(kwargs, kwargs.values()))[1:-1] if kwargs else "{}",
         _EXPIRES: str(expires),
@@ -126,7 +128,9 @@ def _shown(whole: Any, values: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _template(name: str, limits: tuple[tuple[str, Any], ...], expires: bool, pid: int) -> tuple[list[str], list[str]]:
+def _template(
+    name: str, limits: tuple[tuple[str, Any], ...], expires: bool, queue: str, pid: int
+) -> tuple[list[str], list[str]]:  # fmt: skip
     """The text around the placeholders, and their order; `pid` because a message names the process that made it."""
     headers, properties, _, _ = _app.amqp.as_task_v2(
         _ID,
@@ -138,13 +142,15 @@ def _template(name: str, limits: tuple[tuple[str, Any], ...], expires: bool, pid
         kwargsrepr=_KWARGS,
         **{"ignore_result": None, **dict(limits)},  # None: as the task says where it runs
     )
-    text = _to_json(_wrap(_BODY, "application/json", "utf-8", headers, properties, _ID))
+    text = _to_json(_wrap(_BODY, "application/json", "utf-8", headers, properties, _ID, "", queue))
     marks = {encode_basestring_ascii(mark)[1:-1]: mark for mark in (_BODY, _ID, _ARGS, _KWARGS, _EXPIRES)}
     pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", text)
     return pieces[::2], [marks[piece] for piece in pieces[1::2]]
 
 
-def _whole(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], id: str, options: dict[str, Any]) -> bytes:
+def _whole(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], id: str, queue: str, options: dict[str, Any]
+) -> bytes:  # fmt: skip
     """A message with options that may hold anything: made by as_task_v2 from the start."""
     serializer = options.pop("serializer", None) or "json"
     extra = options.pop("headers", None) or {}
@@ -165,7 +171,7 @@ def _whole(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], id: str, o
         ) from None
     except EncodeError as error:
         raise _unpackable(name, args, kwargs, serializer, error) from None
-    return envelope(packed, content_type, content_encoding, headers, properties)
+    return envelope(packed, content_type, content_encoding, headers, properties, routing_key=queue)
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
@@ -226,6 +232,8 @@ def envelope(
     content_encoding: str,
     headers: Mapping[str, Any],
     properties: Mapping[str, Any],
+    exchange: str = "",
+    routing_key: str = "",
 ) -> bytes:
     """A message around a serialized body; raises InvalidInput if headers or properties are not JSON.
 
@@ -234,7 +242,8 @@ def envelope(
     raw = body.encode("utf-8") if isinstance(body, str) else body
     packed = base64.b64encode(raw).decode()
     try:
-        wrapped = _wrap(packed, content_type, content_encoding, headers, properties, str(headers.get("id", "")))
+        id = str(headers.get("id", ""))
+        wrapped = _wrap(packed, content_type, content_encoding, headers, properties, id, exchange, routing_key)
         return _not_too_large(headers.get("task"), str(_to_json(wrapped)).encode())
     except InvalidInput:
         raise
@@ -244,7 +253,7 @@ def envelope(
 
 def _wrap(
     body: str, content_type: str, content_encoding: str, headers: Mapping[str, Any], properties: Mapping[str, Any],
-    tag: str,
+    tag: str, exchange: str, routing_key: str,
 ) -> dict[str, Any]:  # fmt: skip
     return {
         "body": body,
@@ -257,7 +266,7 @@ def _wrap(
             **properties,
             "body_encoding": "base64",
             "delivery_tag": tag,
-            "delivery_info": {"exchange": "", "routing_key": ""},
+            "delivery_info": {"exchange": exchange, "routing_key": routing_key},
         },
     }
 
@@ -271,6 +280,11 @@ def open_envelope(message: bytes) -> dict[str, Any]:
     if not isinstance(payload, dict) or not {"body", "headers", "properties"} <= payload.keys():
         raise BrokenContract(f"not a task message: {message[:80]!r}")
     return payload
+
+
+def pack_envelope(payload: Mapping[str, Any]) -> bytes:
+    """The message of a payload that `open_envelope` gave."""
+    return str(_to_json(payload)).encode()
 
 
 class Decoder:

@@ -3,15 +3,17 @@
 A mark is 'event key pid time'; the tests read them with `marks`. What a task does is in its name.
 """
 
+import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from typing import Any, ClassVar
 
 import redis
 from celery import Celery, Task, shared_task
-from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded, WorkerShutdown
 from kombu import serialization
 
 from parsync_redis import Parsync
@@ -198,6 +200,29 @@ def dies(key: str, times: int) -> str:
     if _client.incr(f"test:died:{key}") <= times:
         os.kill(os.getpid(), signal.SIGKILL)
     return key
+
+
+ENDS = {
+    "sys.exit": lambda: sys.exit(3),
+    "sys.exit(15)": lambda: sys.exit(15),
+    "KeyboardInterrupt": lambda: raises(KeyboardInterrupt()),
+    "CancelledError": lambda: raises(asyncio.CancelledError()),
+    "GeneratorExit": lambda: raises(GeneratorExit()),
+    "WorkerShutdown": lambda: raises(WorkerShutdown(0)),
+    "os._exit": lambda: os._exit(3),
+    "os._exit(0)": lambda: os._exit(0),
+}
+"""Ways in which a task ends its run, or its process, with something other than an Exception."""
+
+
+def raises(error: BaseException) -> None:
+    raise error
+
+
+@app.task(parsync=True)
+def ends(key: str, how: str) -> None:
+    mark("ends", key)
+    ENDS[how]()
 
 
 @app.task(parsync=True, ignore_result=True)

@@ -5,6 +5,7 @@ must pass the audit. Nothing sleeps to give something time: tests wait for facts
 """
 
 import importlib
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 APP = "tests.acceptance.app:app"
 CLUSTER = "acceptance"
+_PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))  # another Celery may be first there
 LEASE_S = 2.0
 PATIENCE_S = 25.0
 
@@ -41,7 +43,7 @@ class Rig:
         self.redis: Any = self.store.client
         self.redis.flushall()
         self.client = ParsyncClient.from_url(url, CLUSTER)
-        env = {"CELERY_BROKER_URL": url, "CELERY_RESULT_BACKEND": url, "PYTHONPATH": str(ROOT), **env}
+        env = {"CELERY_BROKER_URL": url, "CELERY_RESULT_BACKEND": url, "PYTHONPATH": _PATH, **env}
         self.stack = LocalStack(CLUSTER, url, logs=logs, cwd=ROOT, env=env, grace_s=15.0)
 
     # -- processes ---------------------------------------------------------------------------------------------------
@@ -84,13 +86,18 @@ class Rig:
     # -- facts -------------------------------------------------------------------------------------------------------
 
     def until(self, fact: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-        """Waits for a fact and returns it; says what was not seen, and what the processes last printed."""
-        deadline = time.monotonic() + patience_s
+        """Waits for a fact and returns it; says what was not seen, and what the processes last printed.
+
+        `pytest -rP` shows how long each fact took.
+        """
+        began_s = time.monotonic()
+        deadline = began_s + patience_s
         while not (found := fact()):
             if time.monotonic() > deadline:
                 tails = "\n".join(f"-- {name}\n{self.lines(name)[-1500:]}" for name in self.stack.processes)
                 pytest.fail(f"not seen within {patience_s:g} s: {what}\n{tails}")
             time.sleep(0.02)
+        print(f"after {time.monotonic() - began_s:.2f} s: {what}")
         return found
 
     def status(self, id: Any) -> TaskStatus:

@@ -256,8 +256,6 @@ def test_what_cannot_be_asked_for_is_refused_at_the_call_and_nothing_is_left(rig
         add.apply_async((1, 2), parsync=5)
     with pytest.raises(InvalidInput, match=r"slots=-1.*1 to 10,000"):
         add.apply_async((1, 2), parsync={"slots": -1})
-    with pytest.raises(InvalidInput, match="task id 'with space'"):
-        add.apply_async((1, 2), task_id="with space")
     with pytest.raises(Infeasible, match="2"):
         add.apply_async((1, 2), task_id="too-large", parsync={"slots": 3})
     with pytest.raises(Infeasible, match="gpu"):

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from parsync_redis import ParsyncClient
+from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
+from parsync_redis.model.needs import parse_bundle
 from parsync_redis.model.task import Strategy
 from parsync_redis.observe.audit import audit
 from parsync_redis.scheduler.core import Core
@@ -22,6 +24,7 @@ from tests.documents import WRITE, Document, tables
 PATH = "docs/journey-of-a-task.md"
 NODES = {"n1": (9.5, "slots=4 gpu=2 gpu_model:a100"), "n2": (3.0, "slots=2 gpu_model:t4")}
 NEEDS = {"slots": 2, "resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}
+TASKS = KnownTasks.of({"proj.render": None})
 TIME = re.compile(r"\b1[0-9]{12}\b")
 
 
@@ -102,8 +105,9 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     for name, (score, offer) in NODES.items():
         labels = offer.rpartition(" ")[2]
         p = run(commands.deal_node(name, 2, labels, int(offer[6]), score))
-        run(commands.register_node(p, name, 0, score, offer))
-        run(commands.offer(name, offer, ["proj.render"]))
+        known = offer_with(parse_bundle(offer), TASKS, ["celery"]).text
+        run(commands.register_node(p, name, 0, score, known))
+        run(commands.offer(name, known, TASKS))
     run(commands.renew_scheduler("s1"))
     here.hop("Before: a cluster of two nodes")
 
@@ -114,6 +118,7 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     for p in (0, 1):
         core.on_nodes(p, store.nodes(p).values(), 1)
         core.on_snapshot(run(commands.read_partition(p)), 1.0)
+    core.on_names(TASKS.digest, TASKS.declared)
     core.on_took(run(commands.take("s1", 100)))
     here.hop("2. take")
 

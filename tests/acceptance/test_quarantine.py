@@ -159,7 +159,18 @@ def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str
     rig.until(lambda: any(key in why for why in whys(rig)), f"{key} is in quarantine")
 
 
-@pytest.mark.parametrize("kind", ["feasible", "verdicts", "names"])
+@pytest.mark.parametrize("kind", ["names", "apps"])
+def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(rig: Rig, kind: str) -> None:
+    key, before = rig.store.keys.queue(kind), rig.redis.type(rig.store.keys.queue(kind))
+    rig.redis.delete(key)
+    rig.redis.lpush(key, "x")
+    rig.until(lambda: rig.redis.type(key) == before, f"{kind} is what it was")
+    rig.until(lambda: rig.store.client.exists(rig.store.keys.queue("apps"), rig.store.keys.queue("names")) == 2, "both")
+    assert rig.tasks.add.delay(1, 2).get(timeout=GET_S) == 3
+    assert rig.client.wait([id := rig.client.submit(WHERE)], GET_S)[id].state == "succeeded"
+
+
+@pytest.mark.parametrize("kind", ["feasible", "verdicts"])
 def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(rig: Rig, kind: str) -> None:
     store: Store = rig.store
     rig.redis.delete(store.keys.queue(kind))

@@ -13,7 +13,7 @@ from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
 _QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "mend_task",
-          "revive", "expire")  # fmt: skip
+          "revive", "expire", "purge")  # fmt: skip
 _CLUSTER = ("configure", "deal_node", "renew_scheduler", "quarantine", "note_loss")
 _MENDED = ("slots", "left", "nodes", "alive")
 

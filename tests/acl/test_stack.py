@@ -174,7 +174,7 @@ def test_a_viewer_that_may_scan_lists_final_tasks_and_audits(site: Site):
     [
         (Role.VIEWER, ("submit", "tiles.ping")), (Role.VIEWER, ("cancel", "t1")), (Role.VIEWER, ("drain", "n1")),
         (Role.VIEWER, ("tasks", "--state", "failed")), (Role.VIEWER, ("dead", "requeue", "t1")),
-        (Role.CLIENT, ("drain", "n1")), (Role.CLIENT, ("schedulers",)), (Role.CLIENT, ("scheduler",)),
+        (Role.CLIENT, ("drain", "n1")), (Role.CLIENT, ("scheduler",)),
         (Role.VIEWER, ("scheduler",)),
     ],
 )  # fmt: skip

@@ -103,14 +103,14 @@ class Ghost:
 
     def _submit(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
         for i, word in enumerate(reply):
-            id = args[2 + 10 * i]
+            id = args[2 + 12 * i]
             if text(word) == "submitted":
                 known = id in self.tasks
                 self.history(not known, 1, f"task {id} was submitted a second time: an id is one task")
                 self.tasks[id] = TaskGhost()
 
     def _take(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        for i in range(2, len(reply), 5):
+        for i in range(3, len(reply), 6):
             id, attempt = text(reply[i]), text(reply[i + 1])
             self.coverage["take"] += 1
             self.history((id, attempt) not in self.attempts, 4, f"attempt {attempt} of task {id} was given out twice")
@@ -145,7 +145,7 @@ class Ghost:
 
     def _requeue(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
         for i, word in enumerate(reply):
-            id, attempt = args[4 + 7 * i : 6 + 7 * i]
+            id, attempt = args[4 + 8 * i : 6 + 8 * i]
             task = self.tasks.get(id)
             if task is None or text(word) == "none":
                 continue

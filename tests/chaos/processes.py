@@ -13,6 +13,7 @@ import numpy as np
 from parsync_redis.execution.agent import Agent, NodeSpec
 from parsync_redis.execution.homeward import Homeward
 from parsync_redis.execution.runs import Run
+from parsync_redis.model.apps import KnownTasks
 from parsync_redis.model.needs import Bundle
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
@@ -108,7 +109,9 @@ class AgentProcess:
     def __init__(self, world: World, node: str, number: int, offer: Bundle, score: float) -> None:
         self.world, self.name, self.node = world, f"{node}#{number}", node
         self.dead, self.awake_at = False, 0
-        self.agent = Agent(None, SETTINGS, NodeSpec(node, offer, score, ["work"]))
+        spec = NodeSpec(node, offer, score)
+        spec.know(KnownTasks.of({"work": None}), ["celery"])
+        self.agent = Agent(None, SETTINGS, spec)
         self.agent.store = WireStore(world, self, "bell")
         self.passing, self.homing = WireStore(world, self, "pass"), WireStore(world, self, "home")
         self.agent._home = Homeward(self.homing, self.agent.runs)
@@ -120,8 +123,9 @@ class AgentProcess:
         self.dead = True
 
     def renew(self) -> None:
-        """One pass of the thread that renews, as Agent._renewing has it."""
+        """One pass of the thread that renews, as Agent._renewing has it; the event loop has turned since the last."""
         agent = self.agent
+        agent.turned()
         if not agent.inc:
             if agent.leaving:
                 self.dead = True

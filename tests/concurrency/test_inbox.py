@@ -11,14 +11,16 @@ import pytest
 from celery import Celery
 from kombu.asynchronous import Hub
 
-from parsync_redis import Parsync
+from parsync_redis import Parsync, ParsyncClient
 from parsync_redis.execution import inbox as inbox_module
 from parsync_redis.execution.agent import Agent, NodeSpec
 from parsync_redis.execution.inbox import Inbox
+from parsync_redis.execution.request import watch
 from parsync_redis.execution.runs import Run
 from parsync_redis.model.needs import Bundle
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
+from parsync_redis.wire.doorbell import Doorbell
 from tests.lua.driver import Driver
 
 SLOTS = 100
@@ -227,3 +229,38 @@ def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(node: N
     assert node.heard == ["t0"]
     ended = [(run.place.task, run.outcome) for run in node.agent.runs._runs.values() if run.outcome]
     assert ended == [("t1", unwanted)]
+
+
+@pytest.mark.one_server(-1)
+def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_that_now(store: Store) -> None:
+    node = Node(store)
+    app, consumer = node.agent.app, node.consumer
+
+    @app.task(name="inbox.declares", parsync={"slots": 2}, shared=False)
+    def declares() -> None: ...
+
+    watch(declares)
+    consumer.app, consumer.strategies, consumer.disable_rate_limits = app, {declares.name: lambda *_: None}, True
+    ended: list[tuple[str, str, int | None]] = []
+    node.agent.ended = lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms))
+    inbox = Inbox(consumer)
+    with ParsyncClient(node.agent.settings) as client:
+        ids = [client.submit(declares.name) for _ in range(2)]
+    away, well = ids
+    attempts = node.drive.take(limit=2)
+    try:
+        node.drive.held(away, attempts[away], slots=(0,))
+        node.drive.held(well, attempts[well], slots=(1,))
+        bells = [Doorbell.of(data) for data in node.client.lrange(store.keys.inbox(0, "n1"), 0, -1)]
+        runs = {run.place.task: (run, message) for run, message in node.agent.answer(bells)}
+        node.client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        inbox._deliver(*runs[away])
+        node.client.execute_command("REPLICAOF", "NO", "ONE")
+        inbox._deliver(*runs[well])
+    finally:
+        node.client.execute_command("REPLICAOF", "NO", "ONE")
+        consumer.hub.close()
+    assert ended == [(away, "recalled", 1000), (well, "again", None)]
+    assert not node.client.exists(store.keys.shared("quarantine")), "its message is sound"
+    assert node.drive.record(well)["next_needs"] == "slots=2"
+    assert "next_needs" not in node.drive.record(away)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim, Verdict
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Bundle, parse_bundle
 from parsync_redis.model.task import Submission, TaskOptions, TaskState
 from parsync_redis.store import Call, Store
 from parsync_redis.store.commands import Loss, Place
@@ -75,10 +76,10 @@ class Driver:
 
     def submit(
         self, id: str, options: Mapping[str, Any] | None = None, name: str = "work", message: bytes = b"message",
-        delay_ms: int | None = None, after: str = "", expiry_ms: int | None = None,
+        delay_ms: int | None = None, after: str = "", expiry_ms: int | None = None, publication: str = "",
     ) -> str:  # fmt: skip
         """The word on one task."""
-        submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms)
+        submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms, publication)
         return self.word(self.commands.submit([submission]))
 
     def take(self, scheduler: str = "s1", limit: int = 100) -> dict[str, str]:
@@ -102,9 +103,18 @@ class Driver:
         """The word on one outcome."""
         return self.word(self.commands.finish([(place, outcome, why)]))
 
-    def requeue(self, place: Place, why: str = "its node was lost", how: Loss = "") -> str:
+    def requeue(
+        self, place: Place, why: str = "its node was lost", how: Loss = "", delay_ms: int | None = None
+    ) -> str:  # fmt: skip
         """The word on one lost lease."""
-        return self.word(self.commands.requeue([(place, why)], how))
+        return self.word(self.commands.requeue([(place, why)], how, [delay_ms]))
+
+    def offer(self, node: str, offer: str, *names: str) -> Call[int]:
+        """Makes an offer known to submit, of a worker that knows tasks of these names; the call, to be repeated."""
+        tasks = KnownTasks.of(dict.fromkeys(names))
+        call = self.commands.offer(node, offer_with(parse_bundle(offer), tasks).text, tasks)
+        self.run(call)
+        return call
 
     def bring(self, state: TaskState, id: str = "a") -> Place:
         """Brings a new task into a state; its place, which before `placed` is only where it would go."""

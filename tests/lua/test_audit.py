@@ -25,7 +25,7 @@ def busy(drive: Driver) -> Driver:
     drive.submit("late", delay_ms=NEVER_MS)
     drive.submit("waits")
     drive.run(drive.commands.renew_scheduler("s1", stats={"placed": 1}))
-    drive.run(drive.commands.offer("n1", "slots=4 gpu=3 zone:a", ["work"]))
+    drive.offer("n1", "slots=4 gpu=3 zone:a", "work")
     return drive
 
 
@@ -108,3 +108,13 @@ def test_many_tasks_are_read_in_chunks(store: Store):
     store.client.zrem(drive.keys.queue("pending"), "t1111")
     assert audit(store) == ["task t1111 is pending, but listed in no index"]
     store.client.delete(drive.keys.task("t1111"))
+
+
+def test_what_others_published_may_outlive_a_run_and_nothing_else(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    drive.submit("a", message=b"next", publication="c1")
+    drive.requeue(place)
+    assert audit(drive.store) == []
+    drive.store.client.hset(drive.keys.task("a"), "cancel", "SIGTERM")
+    assert audit(drive.store) == ["task a is pending, but keeps cancel of a run"]
+    drive.store.client.hdel(drive.keys.task("a"), "cancel")

@@ -1,6 +1,7 @@
 """configure, deal_node, renew_scheduler: what the whole cluster shares."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,21 @@ def test_a_forgotten_node_leaves_no_weight(drive: Driver):
     assert drive.unchanged_by(drive.commands.deal_node("never", 4, "", 0, 1.0)) == 0
 
 
-def renew(drive: Driver, me: str, seen_keeper: str = "", lost: str = "", **options: bool):
+def renew(drive: Driver, me: str, seen_keeper: str = "", lost: str = "", **options: Any):
     return drive.run(drive.commands.renew_scheduler(me, seen_keeper, lost, **options))
+
+
+def test_a_scheduler_stands_by_while_there_are_as_many_as_there_may_be(drive: Driver):
+    renew(drive, "s1", at_most=2)
+    renew(drive, "s2", at_most=2)
+    call = drive.commands.renew_scheduler("s3", stats={"placed": 1}, at_most=2)
+    assert "s3" not in drive.unchanged_by(call).counters
+    assert "s1" in renew(drive, "s1", at_most=1).counters, "who is a member stays"
+    counter = renew(drive, "s2").counters["s2"]
+    assert "s3" not in renew(drive, "s3", lost=f"s2 {counter - 1}", at_most=2).counters, "it has renewed since"
+    assert sorted(renew(drive, "s3", lost=f"s2 {counter}", at_most=2).counters) == ["s1", "s3"], "in its place"
+    assert "s2" not in renew(drive, "s2", at_most=2).counters, "who was taken for dead may not come back"
+    assert sorted(renew(drive, "s4").counters) == ["s1", "s3", "s4"], "0 joins in any case"
 
 
 def test_the_first_scheduler_is_keeper_and_a_join_raises_the_epoch(drive: Driver):

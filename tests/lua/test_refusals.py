@@ -24,6 +24,7 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
         "finish": commands.finish([(place, "succeeded", "")]),
         "requeue": commands.requeue([(place, "why")]),
         "revive": commands.revive(["dead"], "why"),
+        "purge": commands.purge("dead", ["dead"]),
         "expire": commands.expire(),
         "cancel": commands.cancel("a"),
         "note": commands.note([("taken", "1@2", "why")]),

@@ -3,7 +3,11 @@
 import pytest
 
 from parsync_redis.errors import BrokenContract
+from parsync_redis.model.apps import KnownTasks, offer_with
+from parsync_redis.model.needs import Bundle
 from parsync_redis.model.task import Submission, TaskOptions, TaskState
+from parsync_redis.store.views import Directory
+from parsync_redis.submission import explain_refusal
 from tests.lua.driver import NEVER_MS, Driver, dump
 
 
@@ -48,7 +52,7 @@ def test_a_delayed_task_is_later_and_not_pending(drive: Driver):
 
 
 def test_a_task_that_no_node_could_hold_is_infeasible_and_leaves_no_trace(drive: Driver):
-    drive.run(drive.commands.offer("n1", "slots=2 gpu=1 zone:a", ["work"]))
+    drive.offer("n1", "slots=2 gpu=1 zone:a", "work")
     for options in ({"slots": 3}, {"resources": {"gpu": 2}}, {"resources": {"mem": 1}}, {"require": {"zone": "b"}}):
         submission = Submission("a", "work", b"", TaskOptions.of(options))
         assert drive.unchanged_by(drive.commands.submit([submission])) == ["infeasible"]
@@ -56,19 +60,19 @@ def test_a_task_that_no_node_could_hold_is_infeasible_and_leaves_no_trace(drive:
 
 
 def test_a_name_that_no_worker_knows_is_unknown_and_leaves_no_trace(drive: Driver):
-    drive.run(drive.commands.offer("n1", "slots=2", ["work"]))
+    drive.offer("n1", "slots=2", "work")
     assert drive.unchanged_by(drive.commands.submit([Submission("a", "wrok", b"")])) == ["unknown"]
 
 
 def test_each_task_of_a_call_is_judged_by_itself(drive: Driver):
-    drive.run(drive.commands.offer("n1", "slots=2", ["work"]))
+    drive.offer("n1", "slots=2", "work")
     tasks = [Submission("a", "work", b"", TaskOptions.of({"slots": 3})), Submission("b", "work", b"")]
     assert drive.run(drive.commands.submit(tasks)) == ["infeasible", "submitted"]
     assert drive.index("pending") == ["b"]
 
 
 def test_a_task_that_may_wait_for_capacity_is_not_judged(drive: Driver):
-    drive.run(drive.commands.offer("n1", "slots=2", ["work"]))
+    drive.offer("n1", "slots=2", "work")
     assert drive.submit("a", {"slots": 9, "wait_for_capacity": True}, name="elsewhere") == "submitted"
 
 
@@ -88,9 +92,9 @@ def test_what_was_feasible_is_judged_anew_when_the_nodes_change(drive: Driver):
 
 
 def test_an_offer_that_is_known_already_changes_nothing(drive: Driver):
-    drive.run(drive.commands.offer("n1", "slots=2", ["work"]))
+    call = drive.offer("n1", "slots=2", "work")
     drive.submit("a")
-    assert drive.unchanged_by(drive.commands.offer("n1", "slots=2", ["work"])) == 0
+    assert drive.unchanged_by(call) == 0
 
 
 def test_a_running_attempt_says_what_its_id_does_next(drive: Driver):
@@ -163,7 +167,7 @@ def test_needs_that_the_view_could_not_read_are_refused_by_the_script_too(drive:
 
 
 @pytest.mark.parametrize(
-    ("id", "name"), [("a b", "work"), ("", "work"), ("a" * 129, "work"), ("a", "no spaces"), ("a", "")]
+    ("id", "name"), [("a b", "work"), ("", "work"), ("a" * 3061, "work"), ("é", "work"), ("a", "no spaces"), ("a", "")]
 )
 def test_an_id_or_name_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Driver, id: str, name: str):
     call = drive.commands.submit([Submission("a", "work", b"{}", TaskOptions.of({}))])
@@ -171,3 +175,150 @@ def test_an_id_or_name_that_no_lease_could_carry_is_refused_by_the_script_too(dr
     call.args[at - 1 : at + 1] = [id, name]
     with pytest.raises(BrokenContract, match="an id is"):
         drive.unchanged_by(call)
+
+
+# -- what Celery publishes: an id may be published again ---------------------------------------------------------------
+
+ENDED = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD]
+
+
+@pytest.mark.parametrize("state", ENDED)
+def test_another_publish_of_an_id_that_has_ended_begins_a_new_life(drive: Driver, state: TaskState):
+    old = drive.bring(state)
+    assert drive.submit("a", {"slots": 2}, message=b"anew", publication="c1") == "submitted"
+    record = drive.record("a")
+    assert (record["state"], record["message"], record["attempt"], record["starts"]) == ("pending", "anew", "0@2", "0")
+    assert "finished_ms" not in record
+    assert drive.index("dead") == []
+    assert drive.start(old) == "refused"
+    assert drive.finish(old) == "stale"
+
+
+@pytest.mark.parametrize("state", ENDED)
+def test_the_same_publish_again_is_the_same_life(drive: Driver, state: TaskState):
+    """A client whose request was executed and not answered sends it again, perhaps after the task has ended."""
+    drive.submit("a", publication="c1")
+    place = drive.place("a", drive.take()["a"])
+    repeat = drive.commands.submit([Submission("a", "work", b"message", publication="c1")])
+    assert drive.unchanged_by(repeat) == ["exists"]
+    drive.start(place)
+    assert drive.unchanged_by(repeat) == ["exists"]
+    drive.finish(place, "succeeded")
+    assert drive.unchanged_by(repeat) == ["exists"]
+
+
+def test_a_publish_of_a_running_id_is_what_it_does_next_whether_or_not_its_run_is_lost(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    assert drive.submit("a", message=b"next", publication="c1") == "next"
+    repeat = drive.commands.submit([Submission("a", "work", b"next", publication="c1")])
+    assert drive.unchanged_by(repeat) == ["exists"]
+    assert drive.requeue(place) == "pending"
+    assert drive.record("a")["message"] == "message"
+    again = drive.place("a", drive.take()["a"])
+    drive.start(again)
+    assert drive.finish(again) == "again"
+    assert drive.record("a")["message"] == "next"
+    assert drive.unchanged_by(repeat) == ["exists"]
+    last = drive.place("a", drive.take()["a"])
+    drive.start(last)
+    assert drive.finish(last) == "ok"
+    assert drive.unchanged_by(repeat) == ["exists"]
+
+
+WAITING = [TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED]
+
+
+@pytest.mark.parametrize("state", WAITING)
+def test_a_publish_of_an_id_that_waits_for_its_first_run_is_that_task(drive: Driver, state: TaskState):
+    drive.bring(state)
+    assert drive.unchanged_by(drive.commands.submit([Submission("a", "work", b"2", publication="c1")])) == ["exists"]
+
+
+@pytest.mark.parametrize("state", WAITING)
+def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_next(drive: Driver, state: TaskState):
+    """A task was replaced by a chain, its run was lost, and the chain's last step comes before the task runs again."""
+    assert drive.requeue(drive.bring(TaskState.RUNNING)) == "pending"
+    if state != TaskState.PENDING:
+        place = drive.place("a", drive.take()["a"])
+    if state == TaskState.PLACED:
+        drive.settle(place)
+    assert drive.submit("a", message=b"last step", publication="s7") == "next"
+    if state == TaskState.TAKEN:
+        assert drive.word(drive.commands.untake("s1", [("a", "", "")])) == "pending"
+    if state != TaskState.PLACED:
+        place = drive.place("a", drive.take()["a"])
+    assert drive.start(place) == "ok"
+    assert drive.submit("a", message=b"a retry", after=place.attempt) == "next"
+    assert drive.finish(place) == "again"
+    assert drive.record("a")["message"] == "last step"
+    assert not [field for field in drive.record("a") if field.startswith("next_")]
+
+
+def test_a_chain_does_not_go_on_where_its_last_step_was_cancelled(drive: Driver):
+    drive.bring(TaskState.CANCELLED)
+    step = drive.commands.submit([Submission("a", "work", b"step", publication="s7")])
+    assert drive.unchanged_by(step) == ["exists"]
+    assert drive.submit("a", message=b"published by hand", publication="c7") == "submitted"
+
+
+def test_a_new_life_that_no_node_could_hold_leaves_the_old_one(drive: Driver):
+    drive.bring(TaskState.DEAD)
+    drive.offer("n1", "slots=2", "work")
+    refused = Submission("a", "work", b"", TaskOptions.of({"slots": 9}), publication="c1")
+    assert drive.unchanged_by(drive.commands.submit([refused])) == ["infeasible"]
+
+
+# -- which nodes know a name -------------------------------------------------------------------------------------------
+
+
+def test_a_name_must_be_known_by_a_node_that_could_hold_the_task(drive: Driver):
+    drive.offer("cpu", "slots=4", "resize")
+    drive.offer("gpu", "slots=1 gpu=1", "train")
+    assert drive.submit("a", {"resources": {"gpu": 1}}, name="train") == "submitted"
+    assert drive.submit("b", {"resources": {"gpu": 1}}, name="resize") == "infeasible"
+    assert drive.submit("c", name="resize") == "submitted"
+    assert drive.submit("d", name="other") == "unknown"
+
+
+def test_names_are_forgotten_with_the_last_node_that_knew_them(drive: Driver):
+    drive.offer("n1", "slots=1", "old", "kept")
+    drive.offer("n2", "slots=1", "old", "kept")
+    drive.offer("n1", "slots=1", "new", "kept")
+    assert drive.submit("a", name="old") == "submitted"
+    drive.offer("n2", "slots=1", "new", "kept")
+    assert drive.submit("b", name="old") == "unknown"
+    assert drive.submit("c", name="kept") == "submitted"
+    assert len(drive.store.hash(drive.keys.queue("names"))) == 1
+    for node in ("n1", "n2"):
+        drive.run(drive.commands.offer(node, ""))
+    assert not drive.store.client.exists(drive.keys.queue("names"), drive.keys.queue("apps"))
+
+
+def test_the_newest_app_is_that_which_was_registered_last(drive: Driver):
+    directory = Directory(drive.store)
+    assert directory.declared(["train"]) == {}
+    for node, gpus in (("n1", 1), ("n2", 2), ("n1", 1)):
+        tasks = KnownTasks.of({"train": {"resources": {"gpu": gpus}}, f"only.{gpus}": None})
+        drive.run(drive.commands.offer(node, offer_with(Bundle.of(4, {"gpu": 4}), tasks).text, tasks))
+    declared = directory.declared(["train", "only.1", "only.2", "none"])
+    assert declared == {"train": {"resources": {"gpu": 2}}, "only.1": None, "only.2": None}
+
+
+def test_a_queue_that_nobody_consumes_yet_is_no_reason_to_refuse_a_task(drive: Driver):
+    drive.offer("n1", "slots=2", "work")
+    task = Submission("a", "work", b"", TaskOptions.of({"slots": 2}, "video"))
+    assert drive.run(drive.commands.submit([task])) == ["submitted"]
+    assert drive.record("a")["needs"] == "slots=2 celery.queue:video"
+    too_large = Submission("b", "work", b"", TaskOptions.of({"slots": 3}, "video"))
+    assert drive.run(drive.commands.submit([too_large])) == ["infeasible"]
+
+
+def test_a_refusal_speaks_only_of_nodes_that_know_the_name_and_never_of_the_queue(drive: Driver):
+    drive.offer("gpu", "slots=1 gpu=1", "train")
+    drive.offer("cpu", "slots=2", "work")
+    task = Submission("a", "work", b"", TaskOptions.of({"slots": 4, "resources": {"gpu": 1}}, "video"))
+    (word,) = drive.run(drive.commands.submit([task]))
+    why = str(explain_refusal(drive.store, task, word))
+    assert "slots=4; the largest node has 2 (cpu)" in why
+    assert "no node declares gpu" in why
+    assert "video" not in why

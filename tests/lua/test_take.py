@@ -49,6 +49,22 @@ def test_a_delayed_task_is_taken_when_it_is_due_at_its_place_in_the_order(drive:
     assert list(drive.take()) == ["first", "b"]
 
 
+def test_a_take_says_when_the_next_delayed_task_is_due(drive: Driver):
+    drive.submit("a")
+    drive.submit("far", delay_ms=2 * NEVER_MS)
+    drive.submit("near", delay_ms=NEVER_MS)
+    drive.submit("now", delay_ms=0)
+    took = drive.run(drive.commands.take("s1", 1))
+    assert [task.id for task in took.tasks] == ["a"]
+    assert took.due_ms == drive.store.client.zscore(drive.keys.queue("later"), "near")
+    assert took.due_ms > took.now_ms
+
+
+def test_a_take_says_that_no_task_is_delayed(drive: Driver):
+    drive.submit("a")
+    assert drive.run(drive.commands.take("s1", 1)).due_ms is None
+
+
 def test_an_untaken_task_waits_at_its_old_place(drive: Driver):
     attempt = drive.taken("a")
     drive.submit("b")

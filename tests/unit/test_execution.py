@@ -2,10 +2,12 @@
 
 import pickle
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 from billiard.exceptions import Terminated, WorkerLostError
 from celery import Celery
 from celery.app.amqp import AMQP
@@ -17,12 +19,14 @@ from celery.worker.request import Request
 
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.execution.app import broker_address, redis_url, signal_name
-from parsync_redis.execution.node import check_broker, is_node, node_spec, pairs, place_of, same_place
+from parsync_redis.execution.node import node_spec, pairs, place_of
 from parsync_redis.execution.publish import delay_of
 from parsync_redis.execution.request import outcome_of, request_class
 from parsync_redis.execution.runs import Run, Runs
+from parsync_redis.settings import Settings, load_rules, node_options
 from parsync_redis.store.commands import Place
 from parsync_redis.store.sentinel import parse_service
+from parsync_redis.store.store import connect
 
 
 def test_pairs_are_name_and_value_of_which_the_value_may_hold_an_equals_sign() -> None:
@@ -43,10 +47,10 @@ def worker(pool: Any = PreforkPool, **more: Any) -> Any:
 
 
 def test_a_node_is_by_default_named_as_its_worker_and_has_a_slot_for_each_process() -> None:
-    spec = node_spec(worker(), {"parsync": True})
+    spec = node_spec(worker(), {"parsync": True}, {})
     assert (spec.name, spec.offer.text, spec.score) == ("celery@h", "slots=3", 1.0)
-    assert node_spec(worker(max_concurrency=8), {}).offer.slots == 8
-    assert node_spec(worker(SoloPool), {}).offer.slots == 1
+    assert node_spec(worker(max_concurrency=8), {}, {}).offer.slots == 8
+    assert node_spec(worker(SoloPool), {}, {}).offer.slots == 1
 
 
 def test_a_node_offers_what_its_flags_say() -> None:
@@ -54,7 +58,7 @@ def test_a_node_offers_what_its_flags_say() -> None:
         "parsync_node": "n1", "parsync_slots": 4, "parsync_score": -2.5, "parsync_label": ("zone=a",),
         "parsync_resource": ("mem=2KiB",),
     }  # fmt: skip
-    spec = node_spec(worker(), flags)
+    spec = node_spec(worker(), *node_options(flags))
     assert (spec.name, spec.offer.text, spec.score) == ("n1", "slots=4 mem=2048 zone:a", -2.5)
 
 
@@ -67,19 +71,115 @@ def test_a_node_offers_what_its_flags_say() -> None:
     ],
 )  # fmt: skip
 def test_flags_without_sense_are_refused(flags: dict[str, Any]) -> None:
-    assert is_node(flags)
+    found, said = node_options(flags)
+    assert found, "it is a node, or wants to be"
     with pytest.raises(InvalidInput):
-        node_spec(worker(), flags)
+        node_spec(worker(), found, said)
 
 
 def test_a_worker_without_flags_is_no_node() -> None:
-    assert not is_node({"parsync": None, "parsync_node": None, "parsync_label": (), "parsync_slots": None})
+    none = {"parsync": None, "parsync_node": None, "parsync_label": (), "parsync_slots": None}
+    assert node_options(none) == ({}, {})
+
+
+def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "PARSYNC_NODE": "1", "PARSYNC_NODE_NAME": "n1", "PARSYNC_NODE_SLOTS": "4", "PARSYNC_NODE_SCORE": "-2.5",
+        "PARSYNC_NODE_LABELS": "zone=a, kind=b", "PARSYNC_NODE_RESOURCES": "mem=2KiB", "PARSYNC_NODE_ONLY": "yes",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    found, said = node_options({})
+    spec = node_spec(worker(), found, said)
+    assert (spec.name, spec.offer.text, spec.score) == ("n1", "slots=4 mem=2048 kind:b zone:a", -2.5)
+    assert found["parsync_only"] is True
+    assert node_spec(worker(), *node_options({"parsync_slots": 7})).offer.slots == 7
+    monkeypatch.setenv("PARSYNC_NODE", "0")
+    assert node_options({}) == ({}, {}), "said to be none"
+    assert node_options({"parsync_slots": 7})[0]["parsync_slots"] == 7
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("PARSYNC_NODE", "maybe", "PARSYNC_NODE='maybe' is not valid: it must be 1 or 0"),
+        ("PARSYNC_NODE_SLOTS", "many", "PARSYNC_NODE_SLOTS='many' is not valid: it must be a whole number"),
+        ("PARSYNC_NODE_SLOTS", "0", "PARSYNC_NODE_SLOTS: slots=0 is not valid"),
+        ("PARSYNC_NODE_SCORE", "inf", "PARSYNC_NODE_SCORE inf is not valid"),
+        ("PARSYNC_NODE_LABELS", "zone", "PARSYNC_NODE_LABELS 'zone' is not valid: it must be NAME=VALUE"),
+        ("PARSYNC_NODE_RESOURCES", "mem=much", "PARSYNC_NODE_RESOURCES: "),
+    ],
+)
+def test_a_wrong_variable_of_a_node_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, why: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InvalidInput) as refused:
+        node_spec(worker(), *node_options({}))
+    assert why in str(refused.value)
+
+
+RULES = """
+[place]
+"proj.train" = { slots = 2, resources = { gpu = 1 } }
+"proj.ping" = false
+"proj.*" = true
+"celery.chord_unlock" = { priority = 3 }
+"""
+
+
+def nothing() -> None:
+    """A task."""
+
+
+def test_rules_place_tasks_by_name_and_what_task_and_call_say_goes_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parsync.toml").write_text(RULES)
+    monkeypatch.chdir(tmp_path)
+    app = Celery("ruled", broker="memory://", set_as_current=False)
+    parsync = Parsync(app, url="redis://127.0.0.1:1/0")
+    for name in ("proj.train", "proj.other", "proj.ping", "other"):
+        app.task(name=name, shared=False)(nothing)
+    app.task(name="proj.own", parsync={"slots": 3}, shared=False)(nothing)
+    app.task(name="proj.never", parsync=False, shared=False)(nothing)
+    wishes = {
+        "proj.train": {"slots": 2, "resources": {"gpu": 1}}, "proj.other": {}, "proj.ping": None, "other": None,
+        "celery.chord_unlock": {"priority": 3}, "celery.backend_cleanup": None, "proj.own": {"slots": 3},
+        "proj.never": None,
+    }  # fmt: skip
+    assert {name: parsync.wish(name, None, None) for name in wishes} == wishes
+    assert parsync.wish("proj.train", None, {"slots": 5}) == {"slots": 5, "resources": {"gpu": 1}}
+    assert parsync.wish("proj.train", None, False) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('place = "all"', "[place] in "),
+        ('[place]\n"a" = "yes"', 'the rule [place."a"] in '),
+        ('[place]\n"a" = { slot = 1 }', "unknown parsync option 'slot'"),
+        ('[places]\n"a" = true', "unknown setting 'places'"),
+    ],
+)
+def test_a_rule_without_sense_is_refused_by_its_name(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "parsync.toml").write_text(text)
+    with pytest.raises(InvalidInput) as refused:
+        load_rules(tmp_path / "parsync.toml")
+    assert why in str(refused.value)
+
+
+def test_valkeys_addresses_are_redis_addresses() -> None:
+    assert Settings.load(url="valkey://h:1/2").url == "redis://h:1/2"
+    assert Settings.load(url="valkeys://h:1/2").url == "rediss://h:1/2"
+    assert place_of("valkey://localhost") == place_of("redis://127.0.0.1:6379/0")
+    assert connect("valkeys://h:1/2").connection_pool.connection_class is redis.SSLConnection
 
 
 @pytest.mark.parametrize(
     ("broker", "url"),
     [
         ("redis://:pw@h:1/2", "redis://:pw@h:1/2"),
+        ("valkey://h:1/2", "redis://h:1/2"),
         ("rediss://h//", "rediss://h//"),
         ("redis://a;redis://b", "redis://a"),
         ("redis+socket:///tmp/s?virtual_host=3", "unix:///tmp/s?db=3"),
@@ -98,13 +198,6 @@ def test_two_addresses_are_one_place_if_server_and_database_are() -> None:
     assert place_of("unix:///tmp/a?db=0") != place_of("unix:///tmp/b?db=0")
 
 
-def test_sentinels_are_one_place_if_service_database_and_one_of_them_are() -> None:
-    mine = "sentinel://:pw@a:1,b/2?service=m"
-    assert same_place(mine, "sentinel://b:26379/2;sentinel://c/2?service=m&sentinel_password=x")
-    for other in ("sentinel://c/2?service=m", "sentinel://b/1?service=m", "sentinel://b/2?service=o", "redis://a:1/2"):
-        assert not same_place(mine, other)
-
-
 def test_a_broker_behind_sentinels_is_read_as_parsyncs_settings_say_it() -> None:
     app = Celery("behind", broker="sentinel://u:p%20w@a:1/2;sentinel://b:3/2", set_as_current=False)
     with pytest.raises(InvalidInput, match="which service is not said: set broker_transport_options"):
@@ -118,18 +211,6 @@ def test_a_broker_behind_sentinels_is_read_as_parsyncs_settings_say_it() -> None
     alone = Celery("alone", broker="sentinel://a:1/2", set_as_current=False)
     alone.conf.broker_transport_options = {"master_name": "m"}
     assert broker_address(alone.connection_for_write()) == "sentinel://a:1/2?service=m"
-
-
-def test_a_nodes_broker_must_be_parsyncs_server_and_its_queue_names_keys() -> None:
-    app = Celery("other", broker="redis://h:1/0", set_as_current=False)
-    check_broker(app, "redis://h:1/0")
-    with pytest.raises(InvalidInput, match="the broker is redis://h:1/0, parsync's server redis://h:1/5"):
-        check_broker(app, "redis://h:1/5")
-    app.conf.broker_transport_options = {"global_keyprefix": "x"}
-    with pytest.raises(InvalidInput, match="global_keyprefix='x'"):
-        check_broker(app, "redis://h:1/0")
-    with pytest.raises(InvalidInput, match="the broker is amqp"):
-        check_broker(Celery("rabbit", broker="amqp://h", set_as_current=False), "redis://h:1/0")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +254,8 @@ def test_a_delay_is_the_milliseconds_until_an_eta_and_none_if_it_has_passed() ->
 
 def test_a_signal_is_written_down_by_its_name() -> None:
     assert [signal_name(signal) for signal in ("SIGTERM", "KILL", 9)] == ["SIGTERM", "SIGKILL", "SIGKILL"]
-    for signal in ("SIGWHAT", "sigterm", 999, None):
+    assert signal_name(None) == "SIGTERM", "what AsyncResult.revoke passes if its caller names none"
+    for signal in ("SIGWHAT", "sigterm", 999):
         with pytest.raises(InvalidInput, match="signal="):
             signal_name(signal)
 
@@ -207,8 +289,6 @@ def new_app(**options: Any) -> Any:
         ("unit.plain", {"options": {"slots": 3}}, None, {"slots": 3}),
         ("unit.plain", {"attempt": "1@1"}, None, {}),
         ("unit.plain", {}, None, None),
-        ("not.known.here", None, {"slots": 4}, {"slots": 4}),
-        ("not.known.here", None, None, None),
     ],
 )
 def test_a_wish_is_the_calls_over_the_earlier_attempts_over_the_tasks_own(
@@ -334,3 +414,28 @@ def test_a_run_that_is_home_is_forgotten() -> None:
     assert len(runs) == 0
     assert runs.keys() == set()
     assert runs.going() == []
+
+
+def by_tenant(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any) -> Any:
+    """A router that reads an argument."""
+    return {"queue": kwargs["tenant"]} if name == "unit.placed" else None
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"task_routes": (by_tenant,)},
+        {"task_routes": {"unit.placed": {"queue": "undeclared"}}, "task_create_missing_queues": False},
+    ],
+)
+def test_a_task_whose_route_cannot_be_found_without_arguments_declares_no_queue(
+    conf: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = new_app()
+    app.conf.update(conf)
+    parsync = Parsync(app)
+    for _ in range(2):
+        assert parsync.known_tasks().declared["unit.placed"] == {"slots": 2, "priority": 1}
+    said = [record.getMessage() for record in caplog.records if "route" in record.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith("task unit.placed has no queue when it is submitted by name only")

@@ -1,11 +1,13 @@
 """Names are checked where they enter, so that no text built from them needs escapes."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.model.ids import _RULES, check_name
+from parsync_redis.model.ids import _RULES, MAX_ENCODED_ID, check_name, decode_id, encode_id
 
 KINDS = sorted(_RULES)
 
@@ -13,7 +15,7 @@ KINDS = sorted(_RULES)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        ("task id", "d9f1-a:b@c+d.e_f"), ("task id", "x" * 128), ("task name", "proj.tasks.render"),
+        ("task name", "proj.tasks.render"),
         ("node name", "celery@host-1.example"), ("cluster name", "prod.eu-1"), ("resource name", "gpu"),
         ("label name", "gpu_model"), ("label value", "a100/40g"),
     ],
@@ -51,3 +53,27 @@ def test_a_name_that_passes_is_one_word_of_printable_ascii(kind: str, name: str)
     assert name.isascii()
     assert name.isprintable()
     assert len(name.split()) == 1
+
+
+@pytest.mark.parametrize("id", ["d9f1-a:b@c+d.e_f", "x" * 255, "7", "2024-01-01T00:00:00+00:00"])
+def test_a_usual_id_is_its_own_form(id: str):
+    assert encode_id(id) == id
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=255))
+def test_any_id_has_a_form_without_spaces_that_says_it_again(id: str):
+    encoded = encode_id(id)
+    assert re.fullmatch(r"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]*", encoded)
+    assert len(encoded) <= MAX_ENCODED_ID
+    assert decode_id(encoded) == id
+
+
+@given(st.lists(st.text("aA%2 _.:~é/", min_size=1, max_size=4), min_size=2, max_size=2, unique=True))
+def test_two_ids_have_two_forms(ids: list[str]):
+    assert encode_id(ids[0]) != encode_id(ids[1])
+
+
+@pytest.mark.parametrize("id", ["", "x" * 256, "\ud800", None, 7, b"a"])
+def test_what_is_no_id_is_refused_with_the_rule(id: object):
+    with pytest.raises(InvalidInput, match=r"task id .* is not valid: it must be a text of 1 to 255 characters"):
+        encode_id(id)

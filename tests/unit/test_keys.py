@@ -20,8 +20,9 @@ def test_keys_are_spelled_as_the_documents_say():
     assert KEYS.inbox(3, "n1") == "parsync:{demo:p3}:inbox:n1"
     assert KEYS.shared("schedulers") == "parsync:{demo}:schedulers"
     assert KEYS.stats("s1") == "parsync:{demo}:stats:s1"
-    assert KEYS.tick == "parsync:{demo}:tick"
-    assert KEYS.own_channel("s1") == "parsync:{demo}:tick:s1"
+    assert KEYS.tick == "parsync:{demo}:tick@0"
+    assert Keys("demo", 3).own_channel("s1") == "parsync:{demo}:tick@3:s1"
+    assert KEYS.own_channel("s1") == "parsync:{demo}:tick@0:s1"
 
 
 def test_no_two_keys_are_spelled_alike():
@@ -50,7 +51,7 @@ def test_the_keys_of_a_call_are_of_one_tag():
         commands.submit([Submission("a", "f", b""), Submission("b", "f", b"")]), commands.take("s1", 1),
         commands.untake("s1", [("a", "", "")]), commands.settle([place]), commands.start([place]),
         commands.finish([(place, "failed", "")]), commands.requeue([(place, "")]), commands.cancel("a"),
-        commands.revive(["a", "b"], ""), commands.expire(),
+        commands.revive(["a", "b"], ""), commands.purge("dead", ["a", "b"]), commands.expire(),
         commands.note([("a", "1@1", "")]), commands.offer("n1", ""), commands.register_node(3, "n1", 0, 1.0, "slots=1"),
         commands.commit(3, claims), commands.release(3, [place]), commands.read_partition(3),
         commands.renew(3, "n1", 1),

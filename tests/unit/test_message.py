@@ -35,6 +35,7 @@ def channel():
 @pytest.fixture(scope="module")
 def app():
     app = Celery("test", broker="memory://", backend=None, set_as_current=False)
+    app.conf.task_default_queue = "test_message"  # kombu keeps one memory for all tests of a process
 
     @app.task(name="t.add", ignore_result=True)
     def add(*args, **kwargs):
@@ -47,9 +48,10 @@ def published(app, args, kwargs, **options):
     """The payload that Celery itself puts on the queue."""
     with app.connection_for_write() as connection:
         channel = connection.default_channel
-        app.amqp.queues["celery"](channel).declare()
+        queue = app.conf.task_default_queue
+        app.amqp.queues[queue](channel).declare()
         app.send_task("t.add", args, kwargs, task_id="id-1", connection=connection, **options)
-        return channel._get("celery")
+        return channel._get(queue)
 
 
 def comparable(payload):

@@ -5,9 +5,9 @@ from pydantic import ValidationError
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.settings import Settings
-from parsync_redis.store.cluster import find_differences
+from parsync_redis.store.cluster import SCRIPTS, find_differences
 
-RUNNING = {"partitions": "8", "gap_ms": "500", "lease_ms": "10000", "scripts": "1"}
+RUNNING = {"partitions": "8", "gap_ms": "500", "lease_ms": "10000", "scripts": SCRIPTS}
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ def test_each_difference_from_the_running_cluster_is_named():
 
 
 def test_another_layout_of_scripts_is_a_difference():
-    assert "scripts of layout 2" in find_differences({**RUNNING, "scripts": "2"}, Settings.load())[0]
+    assert "scripts of layout 0" in find_differences({**RUNNING, "scripts": "0"}, Settings.load())[0]
 
 
 @pytest.mark.parametrize(

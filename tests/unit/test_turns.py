@@ -1,5 +1,6 @@
 """The turns of the loop: what it settles, what it keeps after an error, when it rests. On fakeredis, no sockets."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -105,3 +106,19 @@ def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: S
     assert made._patience_s(made._heard_s) == pytest.approx(made.config.gap_s / RESTS)
     made.core.on_wake()
     assert not made._rests
+
+
+def test_a_scheduler_at_rest_takes_a_delayed_task_when_it_is_due(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.node("n1", slots=1)
+    drive.submit("a", delay_ms=300)
+    for _ in range(3):
+        made.core.on_wake()
+        made._turn()
+    made._heard_s = float("inf")  # no tick comes, and it does not miss one
+    assert made.core.at_rest
+    assert 0 < made._patience_s(time.monotonic()) <= 0.3
+    deadline = time.monotonic() + 10
+    while drive.state("a") == "pending":
+        assert time.monotonic() < deadline, "it was not taken"
+        made._turn()

@@ -1,5 +1,7 @@
 """The view: where a task could go, as far as a scheduler knows."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,9 +92,24 @@ def test_why_not_says_what_is_missing() -> None:
     view = View(1)
     view.partitions[0].set_nodes([node("a", 0, 4, gpu=1)], 1)
     view.partitions[0].set_free(bits(0), {"a": "gpu=0"}, 1)
-    assert view.why_not(Bundle.of(1, labels={"zone": "x"})) == "no node offers slots=1 zone:x"
-    assert view.why_not(Bundle.of(2)) == "waits for 2 free slots on one of 1 fitting nodes"
-    assert view.why_not(Bundle.of(1, {"gpu": 1})).startswith("waits for resources")
+    assert view.why_not(Bundle.of(1, labels={"zone": "x"})) == (
+        "no node fits: no node has label zone:x; there are no labels"
+    )
+    assert view.why_not(Bundle.of(2)) == "only node a fits: it has fewer than 2 free slots"
+    assert view.why_not(Bundle.of(1, {"gpu": 1})) == "only node a fits: it is short of gpu: the task needs 1"
+    assert View(1).why_not(Bundle.of(1)).startswith("no node has joined the cluster")
+
+
+def test_why_not_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there() -> None:
+    view = View(2)
+    nodes = [
+        replace(node("a", 0, 4, gpu=1), state="down"),
+        replace(node("b", 4, 4, gpu=1), draining=True),
+        node("c", 8, 4),
+    ]
+    view.partitions[1].set_nodes(nodes, 1)
+    view.partitions[1].set_free(bits(8, 9), {"c": ""}, 1)
+    assert view.why_not(Bundle.of(1, {"gpu": 1})) == "2 nodes fit: a is down; b is drained"
 
 
 @given(st.data())

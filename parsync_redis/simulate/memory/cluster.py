@@ -62,14 +62,15 @@ class Cluster:
         return home
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """A scheduler stays, or leaves; it may take over from a keeper and remove a member that stood still."""
-        me, seen, stay, lost, *stats = args
+        """A scheduler stays, leaves or stands by; it may take over as keeper and remove a member that stood still."""
+        me, seen, stay, lost, at_most, *stats = args
         before = set(self.members)
         name, _, counter = lost.partition(" ")
         if name in self.members and str(self.members[name]) == counter:
             del self.members[name]
         removed = before - set(self.members)
-        if stay:
+        joins = me in self.members or not int(at_most) or len(self.members) < int(at_most)
+        if stay and joins:
             self.members[me] = self.members.get(me, (self.epoch + 1) * LIFE) + 1
             if self.keeper is None or (seen and seen == self.keeper.text() and self.keeper.name != me):
                 self.keeper = Keeper(me)
@@ -77,7 +78,7 @@ class Cluster:
                 self.keeper.moved += 1
             if stats:
                 self.stats.setdefault(me, {}).update(zip(stats[::2], stats[1::2], strict=True))
-        else:
+        elif not stay:
             self.members.pop(me, None)
             self.stats.pop(me, None)
             if self.keeper and self.keeper.name == me:

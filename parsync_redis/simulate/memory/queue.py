@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from ...model.needs import parse_bundle
+from ...model.apps import KnownTasks, digest_of
+from ...model.needs import QUEUE_LABEL, parse_bundle
 from ...model.task import Taken, TaskState
 from ...placement.fits import fits
 from ...store.commands import Place
@@ -45,6 +46,9 @@ class Job(NamedTuple):
     needs: str
     strategy: str
     message: bytes
+    priority: str = "0"
+    max_starts: str = ""
+    publication: str = ""
 
 
 @dataclass(slots=True)
@@ -52,7 +56,6 @@ class Task:
     """The record of a task."""
 
     job: Job
-    priority: str
     order: int
     life: int  # the number of its submission: with `number` the fence
     number: int = 0
@@ -102,11 +105,12 @@ class Queue:
         self.dead: dict[str, int] = {}
         self.expires: dict[str, int] = {}
         self.shapes: dict[str, str] = {}
-        self.names: set[str] = set()
+        self.names: dict[str, KnownTasks] = {}
+        self.apps: dict[str, int] = {}
         self.submitted = 0
         self.waiters: list[str] = []
 
-    def purge(self, id: str) -> None:
+    def forget(self, id: str) -> None:
         """The record of an ended task expires."""
         if id in self.tasks and self.tasks[id].state.final:
             del self.tasks[id]
@@ -117,34 +121,43 @@ class Queue:
     def submit(self, keys: Sequence[str], args: Args) -> list[str]:
         """Each task exists once."""
         idle, before, replies = not self.pending, len(self.pending), []
-        for id, name, needs, strategy, priority, delay_ms, expiry_ms, wait, after, message in rows(args, 2, 10):
-            job = Job(name, needs, strategy, message)
+        for row in rows(args, 2, 12):
+            id, name, needs, strategy, priority, delay_ms, expiry_ms, wait, after, max_starts, publication, message = (
+                row
+            )
+            job = Job(name, needs, strategy, message, str(priority), str(max_starts), publication)
             due, expiry = (None if ms == "" else self.world.now_ms + int(ms) for ms in (delay_ms, expiry_ms))
-            replies.append(self.admit(id, job, priority, due, wait == "1", after, expiry))
+            replies.append(self.admit(id, job, due, str(wait) == "1", after, expiry))
         if idle and len(self.pending) > before:
             self._wake(args[1])
         return replies
 
     def admit(
-        self, id: str, job: Job, priority: str = "0", due: int | None = None, wait: bool = False, after: str = "",
-        expiry: int | None = None,
-    ) -> str:  # fmt: skip
+        self, id: str, job: Job, due: int | None = None, wait: bool = False, after: str = "", expiry: int | None = None
+    ) -> str:
         """Submit: one task; the word for it."""
         task = self.tasks.get(id)
-        if task and after:
-            if task.state != RUNNING or task.attempt != after:
-                return "stale"
-            task.next = job, due, expiry
+        published = {task.job.publication, task.next[0].publication if task.next else ""} if task else set()
+        anew = not after and job.publication not in ("", *published)
+        mine = task is not None and task.state == RUNNING and after == task.attempt
+        if task and (mine or (anew and "started" in task.times and not task.state.final)):
+            others = task.next is not None and task.next[0].publication
+            if not (mine and others):  # what others published goes before a retry
+                task.next = job._replace(publication="" if after else job.publication), due, expiry
             if expiry is not None:
                 self.expires[id] = expiry
             return "next"
-        if task:
+        if task and after:
+            return "stale"
+        revoked = task is not None and task.state == TaskState.CANCELLED and job.publication.startswith("s")
+        if task and not (anew and task.state.final and not revoked):
             return "exists"
         if not wait and (refusal := self._judge(job)):
             return refusal
+        self.dead.pop(id, None)
         self.submitted += 1
-        order = (9 - int(priority)) * 10**12 + self.submitted
-        task = self.tasks[id] = Task(job, priority, order, self.submitted, expires_ms=expiry)
+        order = (9 - int(job.priority)) * 10**12 + self.submitted
+        task = self.tasks[id] = Task(job, order, self.submitted, expires_ms=expiry)
         if expiry is not None:
             self.expires[id] = expiry
         task.times["submitted"] = self.world.now_ms
@@ -152,11 +165,15 @@ class Queue:
         return "submitted"
 
     def _judge(self, job: Job) -> str:
-        if self.names and job.name not in self.names:
+        offers = [parse_bundle(offer) for offer in set(self.shapes.values())]
+        knowing = [offer for offer in offers if self._knows(digest_of(offer), job.name)]
+        if offers and not knowing:
             return "unknown"
-        needs = parse_bundle(job.needs)
-        possible = not self.shapes or any(fits(parse_bundle(offer), needs) for offer in set(self.shapes.values()))
-        return "" if possible else "infeasible"
+        needs = parse_bundle(" ".join(word for word in job.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
+        return "" if not offers or any(fits(offer, needs) for offer in knowing) else "infeasible"
+
+    def _knows(self, digest: str, name: str) -> bool:
+        return not digest or (digest in self.names and name in self.names[digest].declared)
 
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
         """The first pending tasks become one scheduler's, each with its next attempt; what has expired ends."""
@@ -165,8 +182,9 @@ class Queue:
             self._wake(args[4], args[0])
         elif args[5] == "1" and not taken and args[0] not in self.waiters:
             self.waiters.append(args[0])
-        reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms))]
-        return [len(self.pending), str(self.world.now_ms), *reply]
+        reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms), t.name)]
+        due = str(min(self.later.values())) if self.later else ""
+        return [len(self.pending), str(self.world.now_ms), due, *reply]
 
     def take_tasks(self, scheduler: str, limit: int, retention_s: str = "0", salt: str = "") -> list[Taken]:
         """Take: up to `limit` tasks, the first in order first."""
@@ -189,7 +207,8 @@ class Queue:
                 continue
             task.state, task.number, task.salt, task.scheduler = TAKEN, task.number + 1, salt, scheduler
             task.times["taken"] = now
-            taken.append(Taken(id, task.attempt, task.job.needs, task.job.strategy, task.times["ready"]))
+            job = task.job
+            taken.append(Taken(id, task.attempt, job.needs, job.strategy, task.times["ready"], job.name))
         return taken
 
     def untake(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -255,8 +274,10 @@ class Queue:
         if task.state != RUNNING:
             return "yours" if task.state == outcome else "stale"
         if (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
-            task.job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
-            task.starts = 0
+            job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
+            task.job = job._replace(publication=job.publication or task.job.publication)
+            task.order = (9 - int(job.priority)) * 10**12 + task.order % 10**12
+            task.starts, task.next = 0, None
             self._to_pending(id, task, due)
             return "again"
         self._end(id, task, "cancelled" if outcome == "again" else outcome, why, retention_s, outcome == "again")
@@ -265,7 +286,7 @@ class Queue:
     def requeue(self, keys: Sequence[str], args: Args) -> list[str]:
         """The lease of an attempt is lost: its task goes back if it is still that attempt, there."""
         idle, back, replies, max_starts = not self.pending, False, [], int(args[3])
-        for id, attempt, node, slot, inc, why, how in rows(args, 4, 7):
+        for id, attempt, node, slot, inc, why, how, delay_ms in rows(args, 4, 8):
             task = self.tasks.get(id)
             seat = Seat(node, int(slot), int(inc))
             here = task and (task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.seat == seat))
@@ -273,9 +294,10 @@ class Queue:
             if task is None or task.attempt != attempt or not wanted:
                 replies.append("none")
                 continue
-            self._tell(task, seat, why)
+            if delay_ms == "":
+                self._tell(task, seat, why)
             counts = task.state == RUNNING and how != "recalled"
-            if task.cancel is not None or (counts and task.starts >= max_starts):
+            if task.cancel is not None or (counts and task.starts >= int(task.job.max_starts or max_starts)):
                 state = "dead" if task.cancel is None else "cancelled"
                 self._end(id, task, state, why, args[2], True)
                 if state == "dead":
@@ -284,8 +306,8 @@ class Queue:
             else:
                 task.starts -= task.state == RUNNING and not counts
                 task.why = why or task.why
-                self._to_pending(id, task, None)
-                back = True
+                self._to_pending(id, task, None if delay_ms == "" else self.world.now_ms + int(delay_ms))
+                back = back or delay_ms == ""
                 replies.append("pending")
         if idle and back:
             self._wake(args[1])
@@ -307,6 +329,20 @@ class Queue:
             replies.append("revived")
         if idle and self.pending:
             self._wake(args[1])
+        return replies
+
+    def purge(self, keys: Sequence[str], args: Args) -> list[str]:
+        """The records of tasks that have ended go."""
+        replies = []
+        for id in args[2:]:
+            task = self.tasks.get(id)
+            if task is None or task.state != args[1]:
+                replies.append(task.state if task else "gone")
+                continue
+            del self.tasks[id]
+            self.dead.pop(id, None)
+            self.expires.pop(id, None)
+            replies.append("purged")
         return replies
 
     def expire(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -334,6 +370,8 @@ class Queue:
         task = self.tasks.get(id)
         if task is None or task.state.final:
             return ["none", task.state if task else TaskState.GONE]
+        if how == "waiting" and task.state in (PLACED, RUNNING):
+            return ["none", task.state]
         if task.state == RUNNING:
             if task.cancel is None or how != "after":
                 task.cancel = how
@@ -352,15 +390,22 @@ class Queue:
         return noted
 
     def offer(self, keys: Sequence[str], args: Args) -> int:
-        """What a node offers, and the names that its worker knows."""
-        node, offer, *names = args
-        before = dict(self.shapes), len(self.names)
+        """What a node offers, and the tasks that its worker knows."""
+        node, offer, digest, text = args
+        before, changed = self.shapes.get(node, ""), self.shapes.get(node, "") != offer
         if offer:
             self.shapes[node] = offer
         else:
             self.shapes.pop(node, None)
-        self.names.update(names)
-        return int(before != (self.shapes, len(self.names)))
+        if digest and digest not in self.names:
+            self.names[digest], changed = KnownTasks(text), True
+            self.apps[digest] = max(self.apps.values(), default=0) + 1
+        used = {digest_of(parse_bundle(other)) for other in self.shapes.values()}
+        old = digest_of(parse_bundle(before)) if before else ""
+        if old and old not in used:
+            self.names.pop(old, None)
+            self.apps.pop(old, None)
+        return int(changed)
 
     # -- what they share ---------------------------------------------------------------------------------------------
 
@@ -376,7 +421,8 @@ class Queue:
         task.times["placed"] = place.since_ms
 
     def _to_pending(self, id: str, task: Task, due: int | None) -> None:
-        task.state, task.partition, task.seat, task.scheduler, task.next = PENDING, None, None, None, None
+        task.state, task.partition, task.seat, task.scheduler = PENDING, None, None, None
+        task.next = task.next if task.next and task.next[0].publication else None
         task.times["ready"] = self.world.now_ms if due is None else due
         if due is None:
             self._wait(id, task)

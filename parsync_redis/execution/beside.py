@@ -1,0 +1,80 @@
+"""A scheduler beside a worker (`celery worker --parsync-with-scheduler`): a child that the worker looks after."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import Final
+
+from ..settings import Settings
+
+log = logging.getLogger("parsync.agent")
+
+AT_MOST: Final = 2
+"""So many schedulers of a cluster are active; the others that run beside workers stand by."""
+
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 30.0
+WELL_S: Final = 60.0
+"""A scheduler that ran for so long was well: the pause before its next start is the first again."""
+
+GRACE_S: Final = 10.0
+
+
+class SchedulerBeside(threading.Thread):
+    """Starts `parsync scheduler --at-most 2` and starts it again when it ends, with growing pauses, until stopped.
+
+    The child has a session of its own, so that Ctrl-C reaches the worker only, which stops it last. It watches this
+    process: a worker that is killed takes its scheduler along.
+    """
+
+    def __init__(self, settings: Settings, log_level: str = "warning") -> None:
+        super().__init__(name="parsync-scheduler", daemon=True)
+        self._command = [sys.executable, "-m", "parsync_redis.cli", "scheduler", "--at-most", str(AT_MOST),
+                         "--parent", str(os.getpid()), "--log-level", log_level]  # fmt: skip
+        self._env = {**os.environ, "PARSYNC_URL": settings.url, "PARSYNC_CLUSTER": settings.cluster}
+        self._done = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        """Looks after the child."""
+        pause_s = FIRST_PAUSE_S
+        while not self._done.is_set():
+            began_s = time.monotonic()
+            try:
+                ended = f"ended with code {self._start().wait()}"
+            except OSError as error:  # no memory or no process to be had, for now
+                ended = f"did not start: {error}"
+            if self._done.is_set():
+                return
+            if time.monotonic() - began_s > WELL_S:
+                pause_s = FIRST_PAUSE_S
+            log.warning("the scheduler beside this worker %s: it is started again in %g s", ended, pause_s)
+            self._done.wait(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        child = self._child = subprocess.Popen(
+            self._command, env=self._env, stdin=subprocess.DEVNULL, start_new_session=True
+        )  # fmt: skip
+        if self._done.is_set():  # stop() may have looked before there was a child
+            child.terminate()
+        return child
+
+    def stop(self) -> None:
+        """Stops the child in good order, or kills it after the grace."""
+        self._done.set()
+        child = self._child
+        if child is None or child.poll() is not None:
+            return
+        child.terminate()
+        try:
+            child.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            log.warning("the scheduler beside this worker does not stop: it is killed")
+            child.kill()
+            child.wait()

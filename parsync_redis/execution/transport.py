@@ -1,0 +1,56 @@
+"""The transport of a node that serves placed tasks only: a kombu transport without a broker.
+
+It is always connected and has no messages, so Celery's event loop turns whatever happens to the app's broker. Placed
+tasks come through the node's inbox (inbox.py).
+"""
+
+from __future__ import annotations
+
+from queue import Empty
+from typing import Any
+
+from kombu import Connection
+from kombu.transport import virtual
+
+TRANSPORT = f"{__name__}:Transport"
+
+
+class Channel(virtual.Channel):
+    """A channel whose queues are empty. Nothing can be published on it."""
+
+    supports_fanout = False
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
+        raise Empty
+
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
+        raise NotImplementedError("this connection leads to no broker: publish with app.connection_for_write()")
+
+    def _size(self, queue: str) -> int:
+        return 0
+
+    def _purge(self, queue: str) -> int:
+        return 0
+
+
+class Transport(virtual.Transport):
+    """A transport that is always connected, and has nothing to read."""
+
+    Channel = Channel
+    driver_type = "parsync"
+    driver_name = "parsync"
+    implements = virtual.Transport.implements.extend(
+        asynchronous=True, heartbeats=False, exchange_type=frozenset(["direct", "topic"])
+    )
+
+    def driver_version(self) -> str:
+        """There is no driver."""
+        return "none"
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """There is nothing to read."""
+
+
+def connection_to_nothing() -> Connection:
+    """The connection of a node that consumes no queue."""
+    return Connection(transport=TRANSPORT)

@@ -1,0 +1,77 @@
+"""What a worker's app knows: the names of its tasks, and the parsync options that each task declares.
+
+Workers of one app know the same. So this text is stored once, under its digest, and a node's offer has only the
+digest, as a reserved label. A digest always stands for the same text: a process reads it once.
+
+    proj.ping
+    proj.train {"resources": {"gpu": 1}}
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Final
+
+from .ids import check_name
+from .needs import RESERVED, Bundle, queue_label
+
+TASKS_LABEL: Final = "celery.tasks"
+"""The reserved label of an offer that says which tasks its worker knows, by their digest."""
+
+
+@dataclass(frozen=True)
+class KnownTasks:
+    """The tasks of one app; `text` has a line a task, its name and what it declares, between line breaks."""
+
+    text: str
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Mapping[str, Any] | None]) -> "KnownTasks":
+        """From name -> declared options, None for a task that declares none; raises InvalidInput for a bad name."""
+        lines = [f"\n{check_name('task name', name)} {_text(options)}" for name, options in sorted(declared.items())]
+        return cls("".join(lines) + "\n")
+
+    @cached_property
+    def digest(self) -> str:
+        """What an offer says instead of the text: 16 hexadecimal digits."""
+        return sha256(self.text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def declared(self) -> Mapping[str, Mapping[str, Any] | None]:
+        """Task name -> declared options; a line that is damaged declares none."""
+        found: dict[str, Mapping[str, Any] | None] = {}
+        for line in self.text.splitlines():
+            name, _, options = line.partition(" ")
+            if name:
+                found[name] = _options(options)
+        return found
+
+
+def _text(options: Mapping[str, Any] | None) -> str:
+    return "" if options is None else json.dumps(options, sort_keys=True, default=_plain)
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def _options(text: str) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def digest_of(offer: Bundle) -> str:
+    """The digest of the tasks that a node's worker knows; '' for a node that says nothing of it and takes them all."""
+    return next((value for name, value in offer.labels if name == TASKS_LABEL), "")
+
+
+def offer_with(offer: Bundle, tasks: KnownTasks, queues: Iterable[str] = ()) -> Bundle:
+    """An offer with the reserved labels for the tasks that the node's worker knows and the queues that it consumes."""
+    labels = {name: value for name, value in offer.labels if not name.startswith(RESERVED)}
+    reserved = [(TASKS_LABEL, tasks.digest), *map(queue_label, queues)]
+    return Bundle.of(offer.slots, dict(offer.resources), labels, reserved)

@@ -1,0 +1,70 @@
+"""Whether tasks of a cluster can be placed at all, for processes that would else wait in silence."""
+
+import logging
+from typing import Any, Final
+
+from redis.exceptions import RedisError
+
+from ..errors import ParsyncError
+from ..model.ids import readable
+from ..store.members import explain_no_scheduler, judge_silence, lease_of, read_schedulers, start_one
+from ..store.store import Store
+from ..store.views import partitions_of, pipe, read_node_states
+
+log = logging.getLogger("parsync.client")
+
+NODE_MEND: Final = "start a worker of your app with --parsync"
+
+
+def find_missing(store: Store) -> str:
+    """What is missing, so that nothing can be placed there, with the commands that mend it; '' if nothing is."""
+    if _all_is_well(store):
+        return ""
+    schedulers = explain_no_scheduler(store, read_schedulers(store))
+    nodes = _no_node(store)
+    found = [f"{schedulers}: {start_one(store)}"] if schedulers else []
+    return "; and ".join([*found, nodes] if nodes else found)
+
+
+def _all_is_well(store: Store) -> bool:
+    """Whether a scheduler is alive and some slot is free, in two round trips; where it is not sure it says no."""
+    keys = store.keys
+    members, config = pipe(store, [("hgetall", keys.shared("schedulers")), ("hgetall", keys.shared("config"))])
+    known = {readable(name): readable(value) for name, value in config.items()}
+    partitions = partitions_of(known)
+    stats = [("pttl", keys.stats(readable(name))) for name in members]
+    free = [("hmget", keys.partition(number, "meta"), ["free"]) for number in range(partitions)]
+    replies: list[Any] = pipe(store, [*stats, *free]) if stats and free else []
+    alive = any(judge_silence(int(left_ms), lease_of(known))[1] for left_ms in replies[: len(stats)])
+    return alive and any(count not in (None, b"0") for (count,) in replies[len(stats) :])
+
+
+def _no_node(store: Store) -> str:
+    """Why no node takes tasks; '' if one does."""
+    nodes = [state.node for states in read_node_states(store) for state in states]
+    if not nodes:
+        return f"no node has joined it: {NODE_MEND}"
+    if any(node.state == "up" and not node.draining for node in nodes):
+        return ""
+    kinds = [("drained" if node.draining and node.state == "up" else node.state, node.name) for node in nodes]
+    named = ", ".join(f"{name} ({kind})" for kind, name in sorted(kinds)[:4])
+    more = f" and {len(kinds) - 4} more" if len(kinds) > 4 else ""
+    return f"none of its nodes takes tasks: {named}{more}: parsync undrain NODE, or {NODE_MEND}"
+
+
+_looked_at: set[tuple[str, str]] = set()
+
+
+def warn_once(store: Store) -> None:
+    """After the first submit of this process into a cluster: warns if nothing can place it. Never raises."""
+    place = (store.address, store.keys.cluster)
+    if place in _looked_at:
+        return
+    _looked_at.add(place)
+    try:
+        missing = find_missing(store)
+    except (ParsyncError, RedisError, OSError) as error:
+        log.info("whether tasks of cluster %r can be placed is not known: %s", store.keys.cluster, error)
+        return
+    if missing:
+        log.warning("tasks of cluster %r wait: %s", store.keys.cluster, missing)

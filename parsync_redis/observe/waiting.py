@@ -1,0 +1,94 @@
+"""Why tasks wait, found by the command that looks: a scheduler's note may be old, and a dead one writes none."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..model.apps import digest_of
+from ..model.ids import decode_id
+from ..model.needs import is_bundle, parse_bundle
+from ..model.node import Node
+from ..model.task import WAITING, TaskStatus
+from ..placement.reasons import ROOM, SHOWN, Holder, NodeFacts, clock_text, explain_waiting, find_fitting
+from ..store.members import explain_no_scheduler, read_schedulers, start_one
+from ..store.purge import server_ms
+from ..store.store import Store
+from ..store.views import Directory, NodeState, read_node_states
+
+
+def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+    """The same tasks, of which those that wait say why in `why`: as it is now, by nodes, leases and schedulers.
+
+    Costs a few round trips, and none if no task waits. Raises ServerUnreachable.
+    """
+    if not any(task.phase == WAITING for task in tasks):
+        return list(tasks)
+    looker = Looker(store)
+    return [replace(task, why=looker.why(task)) if task.phase == WAITING else task for task in tasks]
+
+
+class Looker:
+    """The cluster as it is at one moment; it answers for any number of tasks."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.no_scheduler = explain_no_scheduler(store, read_schedulers(store))
+        if self.no_scheduler:
+            self.no_scheduler += f": start one: {start_one(store)}"
+        self.states = {state.node.name: state for states in read_node_states(store) for state in states}
+        self.apps = Directory(store).by_digest()
+        self.now_ms = server_ms(store)
+        self._holders: dict[str, list[Holder]] = {}
+        self._placed: dict[str, str] = {}  # the node of each task that was seen to hold slots
+        self._found: dict[tuple[str, str], str] = {}
+
+    def why(self, task: TaskStatus) -> str:
+        """Why a task waits that is pending or taken."""
+        ready_ms = task.times.get("ready")
+        if ready_ms is not None and ready_ms > self.now_ms:
+            due = f"it is due at {clock_text(ready_ms)}"
+            return f"{due}; {self.no_scheduler}" if self.no_scheduler else due
+        kind = (task.needs, task.name)
+        if kind not in self._found:
+            self._found[kind] = self._why(*kind)
+        if task.id in self._placed:
+            return f"a scheduler has just placed it on {self._placed[task.id]}"
+        return self._found[kind]
+
+    def _why(self, needs: str, name: str) -> str:
+        if not is_bundle(needs):
+            return f"its record is damaged: needs={needs!r:.80}"
+        bundle = parse_bundle(needs)
+        facts = [self._facts(state, name) for state in self.states.values()]
+        full = [node for node in find_fitting(bundle, facts)[:SHOWN] if node.open]
+        holders = [holder for node in full for holder in self._holders_of(self.states[node.name])]
+        found = explain_waiting(bundle, facts, holders)
+        if not self.no_scheduler:
+            return found
+        return self.no_scheduler if found.endswith(ROOM) else f"{self.no_scheduler}; and {found}"
+
+    def _facts(self, state: NodeState, name: str) -> NodeFacts:
+        node = state.node
+        digest = digest_of(node.offer)
+        knows = not digest or (digest in self.apps and name in self.apps[digest].declared)
+        return NodeFacts(node.name, node.state, node.draining, node.offer, state.free, state.left, state.note,
+                         state.down_ms, knows)  # fmt: skip
+
+    def _holders_of(self, state: NodeState) -> list[Holder]:
+        name = state.node.name
+        if name not in self._holders:
+            self._holders[name] = found = read_holders(self.store, state.partition, state.node)
+            self._placed |= {holder.task: holder.node for holder in found}
+        return self._holders[name]
+
+
+def read_holders(store: Store, partition: int, node: Node) -> list[Holder]:
+    """The tasks that hold slots of a node, each once, with the amounts that they hold."""
+    return [
+        Holder(
+            node.name,
+            decode_id(lease.task),
+            dict(parse_bundle(lease.asked if is_bundle(lease.asked) else "").resources),
+        )
+        for lease in store.leases(partition, [node])
+        if lease.slots
+    ]

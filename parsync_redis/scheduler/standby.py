@@ -1,0 +1,63 @@
+"""A scheduler that stands by: it watches the members, and joins when there are fewer of them than there may be."""
+
+import logging
+import threading
+import time
+from typing import Any, Final, cast
+
+from redis.exceptions import RedisError
+
+from ..errors import ParsyncError
+from ..store.cluster import ClusterConfig
+from ..store.store import Store
+from ..store.trouble import Patience
+from .standstill import Standstill
+
+log = logging.getLogger("parsync.scheduler")
+
+LOOKS: Final = 8
+"""How often in a lease it looks, as often as members renew."""
+
+
+class Standby:
+    """Asks to join again and again; the script says whether there is room (lua/renew_scheduler.lua).
+
+    A member that was killed is still listed. The keeper removes it; where no keeper lives, this observer does, by the
+    same rule: it has itself watched the member stand still for one lease.
+    """
+
+    def __init__(self, store: Store, config: ClusterConfig, name: str, at_most: int) -> None:
+        self.store, self.me, self.at_most = store, name, at_most
+        self._pause_s = config.lease_s / LOOKS
+        self._members = Standstill(config.lease_s)
+        self._run_id = ""
+        self._said = False
+
+    def wait(self, stop: threading.Event) -> bool:
+        """Waits until it is a member; False if it was stopped before."""
+        patience = Patience(log, f"scheduler {self.me}", self._pause_s)
+        lost = ""
+        while not stop.is_set():
+            try:
+                if (run_id := self.store.run_id()) != self._run_id:  # nobody is judged for one lease
+                    self._run_id, lost = run_id, ""
+                    self._members.reset()
+                members = self.store.run(self.store.commands.renew_scheduler(self.me, lost=lost, at_most=self.at_most))
+                patience.well()
+            except (ParsyncError, RedisError, OSError) as error:
+                self._members.reset()
+                lost = ""
+                stop.wait(patience.pause_s(error))
+                continue
+            if self.me in members.counters:
+                return True
+            if not self._said:
+                self._said = True
+                names = ", ".join(sorted(members.counters))
+                log.info("scheduler %s stands by: %s are active, and at most %d may be", self.me, names, self.at_most)
+            still = cast(list[str], self._members.look(time.monotonic(), cast(dict[Any, Any], members.counters)))
+            lost = f"{still[0]} {members.counters[still[0]]}" if still else ""
+            if lost:
+                log.warning("scheduler %s stood still for a lease", still[0])
+            stop.wait(0.0 if lost else self._pause_s)
+        return False

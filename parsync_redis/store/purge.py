@@ -1,0 +1,61 @@
+"""Purges tasks: those that wait are cancelled, the records of those that have ended are deleted."""
+
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from ..errors import InvalidInput
+from ..model.ids import encode_id, is_id, shown
+from ..model.task import FINAL, WAITING, TaskState, TaskStatus
+from .commands import MAX_BATCH
+from .store import Store
+from .tasks import WAITING_STATES, list_tasks
+from .views import pipe
+
+MOST: Final = 1_000_000
+"""So many tasks are purged at a time."""
+
+PURGED: Final = (WAITING, *sorted(state.value for state in FINAL))
+"""What can be purged. A task that is placed or runs is cancelled by its id."""
+
+
+def find_purgeable(
+    store: Store, state: str = WAITING, name: str = "*", older_than_s: float = 0.0, known: Collection[str] | None = None
+) -> list[TaskStatus]:
+    """The tasks in this state, of names that match, that were submitted (or have ended) so long ago.
+
+    known: only these names. Raises InvalidInput for a state that cannot be purged, and ServerUnreachable.
+    """
+    if state not in PURGED:
+        raise InvalidInput(f"state={shown(state)} cannot be purged: it must be one of {', '.join(PURGED)}")
+    found = list_tasks(store, WAITING_STATES if state == WAITING else {TaskState(state)}, MOST)
+    step, latest_ms = "submitted" if state == WAITING else "finished", server_ms(store) - older_than_s * 1000
+    return [
+        task
+        for task in found
+        if is_id(task.id)  # SCAN finds keys of others as well
+        and fnmatchcase(task.name, name)
+        and (known is None or task.name in known)
+        and (not older_than_s or (task.times.get(step) or 0) <= latest_ms)
+    ]
+
+
+def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
+    """Purges tasks that `find_purgeable` has found; how many. What is in another state by now stays as it is."""
+    done = 0
+    for state in dict.fromkeys(task.phase for task in tasks):
+        ids = [encode_id(task.id) for task in tasks if task.phase == state]
+        for at in range(0, len(ids), MAX_BATCH):
+            some = ids[at : at + MAX_BATCH]
+            if state == WAITING:
+                words = store.run_all([store.commands.cancel(id, "purged", WAITING) for id in some])
+                done += sum(word[0] == "cancelled" for word in words)
+            else:
+                done += store.run(store.commands.purge(state, some)).count("purged")
+    return done
+
+
+def server_ms(store: Store) -> int:
+    """The server's time; by INFO, which every login may ask."""
+    info: Any = pipe(store, [("info", "server")])[0]
+    return int(info.get("server_time_usec", 0)) // 1000

@@ -1,0 +1,51 @@
+"""What a node adds to Celery's inspect: tasks placed at it that have not begun, and tasks that are not due yet."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from parsync_redis.execution.panel import reserved, scheduled
+from parsync_redis.model.task import Submission
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.wire.message import make_message
+from tests.faults.rig import Rig
+
+
+@pytest.mark.one_server(-1)
+def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: EmbeddedServer) -> None:
+    rig = Rig(server.url, "panel", schedulers=1)
+    try:
+        rig.node("n1", 2)
+        tasks = [Submission(id, "job", make_message("job", [id], {"k": 1}, id), delay_ms=delay_ms)
+                 for id, delay_ms in (("now", None), ("then", 600_000), ("later", 900_000))]  # fmt: skip
+        other = Submission("other", "nobody", make_message("nobody", [], None, "other"), delay_ms=600_000)
+        rig.store.run(rig.store.commands.submit([*tasks, other]))
+        many = [Submission(f"m{n:03}%20x", "many", make_message("many", [n], {}, f"m{n:03} x"), delay_ms=10**6 + n)
+                for n in range(110)]  # fmt: skip
+        rig.store.run(rig.store.commands.submit(many))
+        for id, message in (("m000%20x", b"{}"), ("m001%20x", b'{"body": 1, "headers": 2, "properties": 3}')):
+            rig.store.client.hset(rig.store.keys.task(id), "message", message)
+        app = Celery("panel", set_as_current=False)
+
+        @app.task(name="job", shared=False)
+        def job(id: str, k: int) -> None: ...
+
+        agent: Any = SimpleNamespace(app=app, store=rig.store, partition=0, spec=SimpleNamespace(name="n1"), inc=1)
+        (placed,) = rig.wait(lambda: list(reserved(agent, "w@h")), "one is placed")
+        assert (placed["id"], placed["args"], placed["kwargs"], placed["hostname"]) == ("now", ["now"], {"k": 1}, "w@h")
+        rig.wait(rig.start, "it begins")
+        assert list(reserved(agent, "w@h")) == []
+        found = list(scheduled(agent, "w@h"))
+        assert [each["request"]["id"] for each in found] == ["then", "later"]
+        assert found[0]["eta"] < found[1]["eta"]
+
+        @app.task(name="many", shared=False)
+        def many_more(n: int) -> None: ...
+
+        found = [each["request"]["id"] for each in scheduled(agent, "w@h")]
+        assert found[:3] == ["then", "later", "m002 x"], "two are damaged; an id is shown as it was given"
+        assert len(found) <= 100
+    finally:
+        rig.close()

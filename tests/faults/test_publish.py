@@ -1,0 +1,151 @@
+"""A Celery caller whose server is away: errors are Celery's own too; `retry` and `retry_policy` are obeyed."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from parsync_redis import InvalidInput, Parsync
+from parsync_redis.errors import ServerFull, ServerReadOnly, ServerUnreachable
+from parsync_redis.execution.publish import pauses_of
+from parsync_redis.store.embedded import EmbeddedServer
+
+
+class Deaf:
+    """A server that hangs up on whoever calls, and counts the calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._socket.getsockname()[1]}/0"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                found, _ = self._socket.accept()
+            except OSError:
+                return
+            self.calls += 1
+            found.close()
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(timeout=5)
+
+
+@pytest.fixture
+def deaf() -> Iterator[Deaf]:
+    deaf = Deaf()
+    yield deaf
+    deaf.close()
+
+
+def task(url: str, **conf: Any) -> Any:
+    app = Celery("publish", broker=url, set_as_current=False)
+    app.conf.update(conf)
+    Parsync(app).client.patience_s = 0.3
+
+    @app.task(shared=False, name="publish.placed", parsync=True)
+    def placed() -> None: ...
+
+    return placed
+
+
+POLICY = {"max_retries": 2, "interval_start": 0, "interval_step": 0.01, "interval_max": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("conf", "call", "tries"),
+    [
+        ({}, {"retry": False}, 1),
+        ({"task_publish_retry": False}, {}, 1),
+        ({}, {"retry_policy": POLICY}, 3),
+        ({"task_publish_retry_policy": {**POLICY, "max_retries": 4}}, {}, 5),
+        ({"task_publish_retry_policy": POLICY}, {"retry_policy": {"max_retries": 0}}, 1),
+    ],
+)
+def test_it_is_asked_as_often_as_the_call_or_the_app_says(deaf: Deaf, conf: Any, call: Any, tries: int) -> None:
+    placed = task(deaf.url, **conf)
+    with pytest.raises(OperationalError) as raised:
+        placed.apply_async(**call)
+    assert isinstance(raised.value, ServerUnreachable)
+    assert deaf.calls == tries
+
+
+def test_without_a_word_it_is_asked_for_as_long_as_the_clients_patience_lasts(deaf: Deaf) -> None:
+    with pytest.raises(OperationalError):
+        task(deaf.url).delay()
+    assert deaf.calls > 2
+    assert pauses_of(True, task(deaf.url).app.conf.task_publish_retry_policy) is None
+
+
+@pytest.mark.one_server(-1)
+def test_a_full_server_and_a_replica_are_operational_errors_too(server: EmbeddedServer) -> None:
+    placed = task(server.url, task_publish_retry=False)
+    placed.delay()
+    admin: Any = placed.app.parsync.client.store.client
+    admin.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(OperationalError, match="is full") as full:
+            placed.delay()
+    finally:
+        admin.config_set("maxmemory", 0)
+    assert isinstance(full.value, ServerFull)
+    admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        with pytest.raises(OperationalError, match="read-only replica") as replica:
+            placed.delay()
+    finally:
+        admin.execute_command("REPLICAOF", "NO", "ONE")
+    assert isinstance(replica.value, ServerReadOnly)
+    admin.flushall()
+
+
+OTHER = r"other\.plain is placed by parsync, .* parsync=False sends it to the broker"
+
+
+def test_send_task_of_a_name_that_was_never_looked_up_is_refused_after_one_try(deaf: Deaf) -> None:
+    app = Celery("caller", broker="memory://", set_as_current=False)
+    Parsync(app, deaf.url)
+    for _ in range(3):
+        with pytest.raises(OperationalError, match=OTHER):
+            app.send_task("other.plain")
+    assert deaf.calls == 1, "it is not asked again for a while"
+    assert app.send_task("other.plain", parsync=False).id
+
+
+@pytest.mark.one_server(-1)
+def test_what_the_server_said_of_a_name_holds_while_it_is_away(server: EmbeddedServer, deaf: Deaf) -> None:
+    app = Celery("caller", broker="memory://", set_as_current=False)
+    found: Any = Parsync(app, server.url)
+    assert app.send_task("other.plain").id
+    found._client = Parsync(Celery("away", broker=deaf.url, set_as_current=False)).client
+    assert app.send_task("other.plain").id
+    assert deaf.calls == 0, "the answer holds for some seconds"
+    found._known = {name: (said, 0.0) for name, (said, _) in found._known.items()}
+    assert app.send_task("other.plain").id
+    assert app.send_task("other.plain").id
+    assert deaf.calls == 1
+    with pytest.raises(OperationalError, match="parsync=False"):
+        app.send_task("another")
+
+
+def test_a_revoke_is_told_to_the_workers_though_the_server_is_away(deaf: Deaf) -> None:
+    app = Celery("revoker", broker="memory://", set_as_current=False)
+    Parsync(app, deaf.url)
+    told: list[Any] = []
+    app.control.broadcast = lambda command, **kwargs: told.append((command, kwargs["arguments"]["task_id"]))
+    with pytest.raises(OperationalError) as raised:
+        app.control.revoke("abc", terminate=True)
+    assert isinstance(raised.value, ServerUnreachable)
+    assert told == [("revoke", "abc")]
+    with pytest.raises(InvalidInput, match="signal"):
+        app.control.revoke("abc", terminate=True, signal="SIGNOT")
+    assert len(told) == 1

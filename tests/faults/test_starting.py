@@ -1,0 +1,77 @@
+"""A scheduler that starts while its server does not take writes, and one that finds its place taken on entering."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parsync_redis.scheduler.loop import Scheduler, join_when_up, run
+from parsync_redis.settings import Settings
+from parsync_redis.store import Store
+from parsync_redis.store.embedded import EmbeddedServer
+
+PATIENCE_S = 25.0
+
+
+def until(fact: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := fact()):
+        assert time.monotonic() < deadline, f"not seen: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def clients(admin: Any) -> set[str]:
+    """The connections of the server."""
+    return {each["id"] for each in admin.client_list()}
+
+
+@pytest.mark.one_server(-1)
+def test_a_scheduler_that_starts_on_a_replica_waits_until_it_is_primary(
+    server: EmbeddedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F16: a failover at the moment of its start."""
+    settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=1, gap_s=0.1)
+    store, stop = Store.from_url(server.url, "starting"), threading.Event()
+    admin: Any = store.client
+    admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+    thread = threading.Thread(target=run, args=(settings, "s1", stop))
+    try:
+        thread.start()
+        until(lambda: "is a read-only replica" in caplog.text or not thread.is_alive(), "it says why it waits")
+        assert thread.is_alive(), "it has ended"
+        admin.execute_command("REPLICAOF", "NO", "ONE")
+        until(lambda: admin.hexists(store.keys.shared("schedulers"), "s1"), "it is a member")
+    finally:
+        admin.execute_command("REPLICAOF", "NO", "ONE")
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.one_server(-1)
+def test_a_scheduler_that_is_out_leaves_no_connection(server: EmbeddedServer) -> None:
+    """With --at-most it may find its place taken between standing by and entering, again and again."""
+    settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=60, gap_s=0.1)
+    store, stop = Store.from_url(server.url, "starting"), threading.Event()
+    admin: Any = store.client
+    config = join_when_up(store, settings, stop)
+    assert config is not None
+    store.run(store.commands.renew_scheduler("other"))
+    before = clients(admin)
+    mine = Store.from_url(server.url, "starting")
+    made = [Scheduler(mine, config, settings, "late", at_most=1) for _ in range(5)]
+    for each in made:
+        each.run(stop)
+        assert each.membership.out
+    mine.client.connection_pool.disconnect()
+    until(lambda: clients(admin) <= before, "no connection is left")
+    subscribed = Scheduler(mine, config, settings, "late")
+    thread = threading.Thread(target=subscribed.run, args=(stop,))
+    thread.start()
+    until(lambda: len(clients(admin) - before) >= 4, "it hears, and renews")
+    stop.set()
+    thread.join()
+    mine.client.connection_pool.disconnect()
+    until(lambda: clients(admin) <= before, "one that ran leaves none either")

@@ -1,0 +1,65 @@
+"""Ids that are not their own form in keys ('a b' is `a%20b` there): what people see and throw away."""
+
+import pytest
+
+from parsync_redis.model.ids import encode_id
+from parsync_redis.model.task import TaskState
+from parsync_redis.observe.waiting import explain_tasks
+from parsync_redis.store import Store, tasks
+from parsync_redis.store.purge import find_purgeable, purge_tasks
+from parsync_redis.store.tasks import WAITING_STATES, list_tasks
+
+from .driver import Driver
+
+pytestmark = pytest.mark.unaudited
+ODD = ["a b", "x/y", "%41", "ä"]
+
+
+@pytest.fixture
+def drive(store: Store) -> Driver:
+    """A cluster on a real server: fakeredis has no INFO."""
+    return Driver(store)
+
+
+@pytest.mark.parametrize("state", ["waiting", "succeeded", "failed", "cancelled", "dead"])
+def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state: str):
+    for id in (*ODD, "A"):
+        key = encode_id(id)
+        drive.submit(key, name="other" if id == "A" else "odd")
+        if state != "waiting":
+            drive.store.client.zrem(drive.keys.queue("pending"), key)
+            drive.store.client.hset(drive.keys.task(key), "state", state)
+        if state == "dead":
+            drive.store.client.zadd(drive.keys.queue("dead"), {key: 1})
+    found = find_purgeable(drive.store, state, "odd")
+    assert {task.id for task in found} == set(ODD)
+    assert purge_tasks(drive.store, found) == len(ODD)
+    left = {"waiting": "cancelled"}.get(state, TaskState.GONE)
+    assert {drive.state(encode_id(id)) for id in ODD} == {left}
+    assert drive.state("A") == {"waiting": "pending"}.get(state, state)
+
+
+def test_a_foreign_key_among_records_keeps_nothing_from_being_purged(drive: Driver):
+    drive.store.client.hset(drive.keys.task("z" * 300), mapping={"state": "failed", "name": "odd"})
+    assert find_purgeable(drive.store, "failed") == []
+
+
+def test_why_a_task_waits_names_the_holder_by_its_id(drive: Driver):
+    drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000}))
+    drive.node("n1", 1)
+    drive.submit("a%20b")
+    drive.held("a%20b", drive.take()["a%20b"])
+    drive.submit("c")
+    placed, waits = (task.why for task in explain_tasks(drive.store, drive.store.statuses(["a%20b", "c"])))
+    assert "until task a b ends" in waits, waits
+    assert placed == "a scheduler has just placed it on n1"
+
+
+@pytest.mark.parametrize("count", [1, 19, 20, 21, 40])
+def test_a_long_queue_is_listed_in_its_order_page_by_page(drive: Driver, count: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tasks, "_PAGE", 20)
+    for number in range(count):
+        drive.submit(f"t{number}")
+    for limit in (1, 20, 21, 39, 100):
+        found = [task.id for task in list_tasks(drive.store, WAITING_STATES, limit)]
+        assert found == drive.index("pending")[:limit]

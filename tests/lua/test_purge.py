@@ -1,0 +1,38 @@
+"""purge, and the cancel of what waits only: what people throw away."""
+
+import pytest
+
+from parsync_redis.model.task import TaskState
+
+from .driver import Driver
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "dead"])
+def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state: str):
+    for id in ("a", "b"):
+        drive.submit(id)
+    key = drive.keys.task("a")
+    drive.store.client.zrem(drive.keys.queue("pending"), "a")
+    drive.store.client.hset(key, "state", state)
+    if state == "dead":
+        drive.store.client.zadd(drive.keys.queue("dead"), {"a": 1})
+    other = "failed" if state != "failed" else "dead"
+    assert drive.unchanged_by(drive.commands.purge(other, ["a", "b", "c"])) == [state, "pending", "gone"]
+    assert drive.run(drive.commands.purge(state, ["a", "b"])) == ["purged", "pending"]
+    assert drive.run(drive.commands.purge(state, ["a"])) == ["gone"], "its repeat"
+    assert not drive.store.client.exists(key)
+    assert not drive.store.client.zcard(drive.keys.queue("dead"))
+
+
+def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
+    place = drive.bring(TaskState.PLACED)
+    cancel = drive.commands.cancel("a", "purged", "waiting")
+    assert drive.unchanged_by(cancel) == ["none", "placed"]
+    drive.run(drive.commands.start([place]))
+    assert drive.unchanged_by(cancel) == ["none", "running"]
+    drive.submit("b")
+    assert drive.run(drive.commands.cancel("b", "purged", "waiting")) == ["cancelled"]
+    assert drive.record("b")["why"] == "purged"
+    drive.submit("c")
+    drive.take()
+    assert drive.run(drive.commands.cancel("c", "purged", "waiting")) == ["cancelled"]

@@ -1,0 +1,178 @@
+"""A case: one thing that a Celery user does, as a function that returns what can be compared; and what it is given."""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+from uuid import uuid4
+
+import redis
+from celery import Celery
+from celery.exceptions import TimeoutError as GetTimeout
+
+from .tasks import GATES, MARKS
+
+PREFORK, THREADS = "prefork", "threads"
+POOLS = (PREFORK, THREADS)
+PATIENCE_S = 20.0
+"""How long a case waits for what will come."""
+MOMENT_S = 2.0
+"""How long it waits for what plain Celery never sends."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case. `calls` is what of Celery it uses, `shows` what must be the same.
+
+    differs: why the two answers differ on purpose, on the pools `differs_on`. alone: it changes the worker, so that
+    nothing runs beside it. short: it is in the form that runs on older versions of Celery.
+    """
+
+    area: str
+    calls: str
+    shows: str
+    run: Callable[["Context"], Any]
+    differs: str = ""
+    differs_on: tuple[str, ...] = POOLS
+    pools: tuple[str, ...] = POOLS
+    alone: bool = False
+    short: bool = False
+    since: tuple[int, int] = (5, 4)
+
+    @property
+    def id(self) -> str:
+        """What a test shows."""
+        return f"{self.calls}: {self.shows}"
+
+
+CASES: list[Case] = []
+
+
+def area(name: str) -> Callable[..., Any]:
+    """A function that adds a case of that area; as a decorator, or with the case's function as its last argument."""
+
+    def add(calls: str, shows: str, run: Callable[["Context"], Any] | None = None, **more: Any) -> Any:
+        def keep(function: Callable[["Context"], Any]) -> Callable[["Context"], Any]:
+            CASES.append(Case(name, calls, shows, function, **more))
+            return function
+
+        return keep if run is None else keep(run)
+
+    return add
+
+
+class Context:
+    """What a case is given: an app with a worker, its tasks, and a key of its own for marks and gates."""
+
+    def __init__(self, app: Celery, kind: str, pool: str, client: Any, worker: str, said: "Said") -> None:
+        self.app, self.t, self.kind, self.pool, self.redis, self.worker = app, app.t, kind, pool, client, worker
+        self.said = said
+        self.key = uuid4().hex
+        self.s = PATIENCE_S
+
+    def end(self, result: Any, timeout_s: float = PATIENCE_S) -> Any:
+        """How a result ended: its state and value; 'nothing' if it does not end in time."""
+        try:
+            value = result.get(timeout=timeout_s, propagate=False)
+        except GetTimeout:
+            return "nothing"
+        return [result.state, value] if hasattr(result, "state") else value
+
+    def until(self, fact: Callable[[], Any], what: str = "a fact") -> Any:
+        """Waits for a fact and returns it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := fact()):
+            assert time.monotonic() < deadline, f"not seen: {what}"
+            time.sleep(0.02)
+        return found
+
+    def marks(self, n: int = 0, key: str = "") -> list[str]:
+        """The marks under this case's key, as soon as there are n of them."""
+        name = MARKS + (key or self.key)
+        self.until(lambda: self.redis.llen(name) >= n, f"{n} marks")
+        return list(self.redis.lrange(name, 0, -1))
+
+    def open(self, key: str = "") -> None:
+        """Opens the gate at which this case's tasks wait."""
+        self.redis.set(GATES + (key or self.key), "open", ex=60)
+
+    def begun(self, *results: Any) -> None:
+        """Waits until the worker knows that these tasks run: their own marks come a moment earlier."""
+        ids = [result.id for result in results]
+        inspect = self.app.control.inspect(destination=[self.worker], timeout=2)
+
+        def active() -> bool:
+            found = (inspect.query_task(ids) or {}).get(self.worker) or {}
+            return [found[id][0] for id in ids if id in found] == ["active"] * len(ids)
+
+        self.until(active, "they run")
+
+    def states(self, results: Any) -> list[str]:
+        """The states of results, in order, when all have ended."""
+        return [self.end(result) and result.state for result in results]
+
+
+def raised(run: Callable[[], Any]) -> Any:
+    """The exception that it raises."""
+    try:
+        value = run()
+    except Exception as error:
+        return error
+    return ["no error", value]
+
+
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[0-9a-f]{32}\b")
+_NOISE = ((_UUID, "ID"), (re.compile(r" Job: \d+"), ""), (re.compile(r"0x[0-9a-f]+"), "0x"))
+
+
+def comparable(value: Any, worker: str = "") -> Any:
+    """A value without what differs from one run to the next: ids, addresses, the worker's name."""
+    if isinstance(value, str):
+        for pattern, word in _NOISE:
+            value = pattern.sub(word, value)
+        return value.replace(worker, "WORKER") if worker else value
+    if isinstance(value, BaseException):
+        return {"error": type(value).__name__, "text": comparable(str(value), worker)}
+    if isinstance(value, Mapping):
+        return {str(comparable(key, worker)): comparable(each, worker) for key, each in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, (comparable(each, worker) for each in value)))
+    if isinstance(value, list | tuple):
+        return [comparable(each, worker) for each in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return comparable(str(value), worker)
+
+
+class Said:
+    """What the worker says of tasks: the events of one app, read by one thread, kept by task id."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app, self._lock, self.stopped = app, Lock(), False
+        self._events: dict[Any, list[dict[str, Any]]] = {}
+
+    def run(self) -> None:
+        """Reads until stopped."""
+        with self._app.connection_for_read() as connection:
+            receiver = self._app.events.Receiver(connection, handlers={"*": self._keep})
+            while not self.stopped:
+                try:
+                    receiver.capture(limit=None, timeout=0.5, wakeup=False)
+                except (TimeoutError, OSError):
+                    continue
+
+    def _keep(self, event: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._events.setdefault(event.get("uuid"), []).append(dict(event))
+
+    def of(self, id: str) -> list[dict[str, Any]]:
+        """The events of one task so far."""
+        with self._lock:
+            return list(self._events.get(id, ()))
+
+
+def connect(url: str) -> Any:
+    """Redis, as a case reads marks."""
+    return redis.Redis.from_url(url, decode_responses=True)

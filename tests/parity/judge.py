@@ -1,0 +1,35 @@
+"""Which cases run, and whether an answer is right: the same as plain Celery's, or declared to differ and different."""
+
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from .app import PARSYNC, PLAIN
+from .case import Case
+from .cases import CASES
+from .rig import CELERY
+
+Answers = Mapping[str, Mapping[str, "Future[Any]"]]
+SHORT = bool(os.environ.get("PARITY_SHORT"))
+
+
+def these(pool: str) -> list[Case]:
+    """The cases for a pool and this version of Celery."""
+    return [case for case in CASES if pool in case.pools and case.since <= CELERY and (case.short or not SHORT)]
+
+
+def selected(items: Iterable[Any], module: str) -> list[Case]:
+    """The cases of the tests that pytest will run."""
+    return [item.callspec.params["case"] for item in items if item.module.__name__ == module]
+
+
+def check(case: Case, answers: Mapping[str, "Future[Any]"], pool: str) -> None:
+    """Fails if the answers differ and that is not declared, and if they do not differ and that is."""
+    plain, parsync = answers[PLAIN].result()[0], answers[PARSYNC].result()[0]
+    said = f"\nplain Celery: {plain}\nwith parsync: {parsync}"
+    if case.differs and pool in case.differs_on:
+        assert plain != parsync, f"the difference is gone: take {case.differs!r} away{said}"
+    else:
+        assert plain == parsync, f"the answers differ{said}"
+        assert "the case raised" not in str(plain), f"the case itself is wrong{said}"

@@ -1,0 +1,149 @@
+"""Two stacks on one server: a plain Celery worker, and schedulers with a worker that is a node; and who runs cases."""
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import celery
+
+from parsync_redis.cli.stack import LocalStack
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.store import Store
+from tests.conftest import server_programs
+
+from .app import PARSYNC, PLAIN, build
+from .case import Case, Context, Said, comparable, connect
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = (PLAIN, PARSYNC)
+AT_ONCE = 6
+"""Cases of one stack that run at the same time."""
+PROCESSES = 10
+"""Of each worker: more than cases at once, since some tasks wait for a while."""
+_PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))  # another Celery may be first there
+CELERY = tuple(int(part) for part in celery.__version__.split(".")[:2])
+
+
+class Parity:
+    """Runs cases on both stacks of one pool, and keeps what each answered."""
+
+    def __init__(self, pool: str, logs: Path) -> None:
+        self.pool = pool
+        self._server = EmbeddedServer(list(server_programs().values())[-1])
+        base = self._server.url.rpartition("/")[0] if self._server.url.count("/") > 2 else self._server.url
+        self.urls = {PARSYNC: f"{base}/0", PLAIN: f"{base}/1"}
+        self.stacks: dict[str, LocalStack] = {}
+        self.said: dict[str, Said] = {}
+        self._readers: list[Thread] = []
+        self.apps = {kind: build(kind, self.urls[kind]) for kind in KINDS}
+        for kind in KINDS:
+            env = {
+                "PARITY_KIND": kind,
+                "PARSYNC_CLUSTER": "parsync",
+                "PARITY_URL": self.urls[kind],
+                "PYTHONPATH": _PATH,
+                "C_FORCE_ROOT": "1",
+            }
+            self.stacks[kind] = LocalStack("parsync", self.urls[kind], logs=logs / kind, cwd=ROOT, env=env)
+
+    def start(self) -> None:
+        """Starts everything, and waits until the workers answer."""
+        words = ("-l", "info", "-E", "-c", str(PROCESSES), "--without-mingle", "--without-gossip")
+        self.stacks[PARSYNC].scheduler(1, gap_s=0.1, partitions=1, lease_s=4)
+        for kind in KINDS:
+            node = ("--parsync-node", "n1") if kind == PARSYNC else ()
+            program = (sys.executable, "-m", "celery", "-A", "tests.parity.app:app", "worker", "-P", self.pool)
+            self.stacks[kind].start("worker", [*program, "-n", f"{kind}@%h", *words, *node])
+        deadline = time.monotonic() + 40
+        store = Store.from_url(self.urls[PARSYNC], "parsync")
+        up = dict.fromkeys(KINDS, False)
+        while not all(up.values()):
+            assert time.monotonic() < deadline, f"not up: {up}; see {self.stacks[PLAIN].logs}"
+            time.sleep(0.1)
+            up[PLAIN] = bool(self.apps[PLAIN].control.ping(timeout=0.3))
+            up[PARSYNC] = bool(store.client.hlen(store.keys.queue("shapes"))) and any(
+                node.state == "up" for node in store.nodes(0).values()
+            )
+        store.client.close()
+        for kind in KINDS:
+            self.said[kind] = Said(self.apps[kind])
+            self._readers.append(Thread(target=self.said[kind].run, daemon=True))
+            self._readers[-1].start()
+
+    def held(self) -> list[str]:
+        """The tasks that still hold slots when a lease has passed since all cases ended; none, unless a slot leaks."""
+        store = Store.from_url(self.urls[PARSYNC], "parsync")
+        deadline = time.monotonic() + 10
+        while True:
+            leases = store.leases(0, store.nodes(0).values())
+            if not leases or time.monotonic() > deadline:
+                store.client.close()
+                return [lease.task for lease in leases]
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Stops everything."""
+        for said in self.said.values():
+            said.stopped = True
+        for reader in self._readers:
+            reader.join(timeout=5)
+        gc.collect()  # results say goodbye to the server while it is there
+        for stack in self.stacks.values():
+            stack.stop()
+        for app in self.apps.values():
+            app.close()
+        self._server.stop()
+
+    def run(self, cases: Iterable[Case]) -> dict[str, dict[str, "Future[Any]"]]:
+        """Runs cases on both stacks, many at a time and then those that must be alone; their answers by id and kind."""
+        cases = list(cases)
+        answers: dict[str, dict[str, Future[Any]]] = {case.id: {} for case in cases}
+        pools = {kind: ThreadPoolExecutor(AT_ONCE, initializer=self.apps[kind].set_current) for kind in KINDS}
+        for case in cases:
+            if not case.alone:
+                for kind in KINDS:
+                    answers[case.id][kind] = pools[kind].submit(self._answer, case, kind)
+        for pool in pools.values():
+            pool.shutdown()
+        with (
+            ThreadPoolExecutor(1, initializer=self.apps[PLAIN].set_current) as plain,
+            ThreadPoolExecutor(1, initializer=self.apps[PARSYNC].set_current) as parsync,
+        ):
+            by_kind = {PLAIN: plain, PARSYNC: parsync}
+            for case in cases:
+                if case.alone:  # one stack after the other: what Celery keeps for a whole process is kept for both
+                    for kind in KINDS:
+                        answers[case.id][kind] = by_kind[kind].submit(self._answer, case, kind)
+                        answers[case.id][kind].exception()
+        return answers
+
+    def _answer(self, case: Case, kind: str) -> Any:
+        worker = f"{kind}@{os.uname().nodename}"
+        context = Context(self.apps[kind], kind, self.pool, connect(self.urls[kind]), worker, self.said[kind])
+        began = time.monotonic()
+        try:
+            answer = case.run(context)
+        except Exception as error:
+            answer = {"the case raised": error}
+        finally:
+            context.open()
+            context.redis.close()
+        return comparable(answer, worker), time.monotonic() - began
+
+
+@contextmanager
+def running(pool: str, logs: Path) -> Iterator[Parity]:
+    """A rig that runs, and leaves nothing behind."""
+    rig = Parity(pool, logs)
+    try:
+        rig.start()
+        yield rig
+    finally:
+        rig.stop()

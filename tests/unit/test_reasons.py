@@ -1,0 +1,96 @@
+"""Why a task waits: the words for every state of the nodes that fit it."""
+
+import pytest
+
+from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, Holder, NodeFacts, explain_waiting
+
+GPU = parse_bundle("slots=1 gpu=1 kind:gpu")
+OFFER = "slots=2 gpu=2 kind:gpu"
+
+
+def node(name="n1", state="up", offer=OFFER, free=2, left=None, **facts):
+    bundle = parse_bundle(offer)
+    return NodeFacts(
+        name,
+        state,
+        facts.pop("draining", False),
+        bundle,
+        free,
+        dict(bundle.resources) if left is None else left,
+        **facts,
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (node(draining=True, note="no deadline"), "is drained"),
+        (node(draining=True, note="deadline_s=60: a new disk"), "is drained: a new disk"),
+        (node(state="down", down_ms=0), "is down since 1970-01-01 00:00:00 UTC"),
+        (node(state="down"), "is down"),
+        (node(state="down", draining=True), "is down"),
+        (
+            node(state="suspect", note="alive, but 3 tasks did not start"),
+            "is suspect: alive, but 3 tasks did not start",
+        ),
+        (node(state="leaving"), "shuts down"),
+        (node(free=0), "is full"),
+        (node(left={"gpu": 0}), "is short of gpu: the task needs 1"),
+        (node(left={}), "is short of gpu: the task needs 1"),
+    ],
+)
+def test_the_one_node_that_fits_is_named_with_what_keeps_it(facts, why):
+    others = [node("cpu", offer="slots=8"), node("gpu0", offer="slots=1 gpu=1 kind:cpu")]
+    assert explain_waiting(GPU, [*others, facts]) == f"only node n1 fits: it {why}"
+
+
+def test_who_holds_what_is_short_is_named():
+    holders = [Holder("n1", "t1", {"gpu": 2}), Holder("n1", "t2", {}), Holder("n2", "t3", {"gpu": 1})]
+    full = explain_waiting(GPU, [node(free=0)], holders)
+    assert full == "only node n1 fits: it is full until one of the tasks t1, t2 ends"
+    short = explain_waiting(GPU, [node(left={"gpu": 0})], holders)
+    assert short == ("only node n1 fits: it is short of gpu: the task needs 1, and 0 of 2 is left until task t1 ends")
+    wide = explain_waiting(Bundle.of(2), [node(free=1)], [Holder("n1", f"t{n}", {}) for n in range(5)])
+    assert wide == (
+        "only node n1 fits: it has fewer than 2 free slots until one of the tasks t0, t1, t2 or 2 more ends"
+    )
+
+
+def test_of_many_nodes_the_open_ones_are_named_first_and_the_rest_counted():
+    nodes = [
+        node("a", "down"),
+        node("b", draining=True),
+        node("c", free=0),
+        node("d", "suspect"),
+        node("e", offer="slots=1"),
+    ]
+    assert explain_waiting(GPU, nodes) == "4 nodes fit: c is full; a is down; b is drained; and 1 more"
+
+
+def test_a_node_with_room_is_told_wherever_it_stands():
+    nodes = [*(node(f"a{n}", free=0) for n in range(5)), node("z")]
+    assert explain_waiting(GPU, nodes) == f"node z {ROOM}"
+
+
+def test_where_no_node_fits_the_need_or_the_closest_node_is_named():
+    assert explain_waiting(GPU, []) == NO_NODE
+    assert explain_waiting(GPU, [node(offer="slots=4")]).startswith("no node fits: task needs gpu=1; no node declares")
+    nodes = [node("a", offer="slots=4 gpu=1"), node("b", offer="slots=4 kind:gpu")]
+    assert "a comes closest: it lacks kind:gpu" in explain_waiting(GPU, nodes)
+
+
+def test_a_node_that_does_not_know_the_name_does_not_fit():
+    assert explain_waiting(GPU, [node(knows=False)]) == NO_NAME
+    nodes = [node("a", knows=False), node("b", "down")]
+    assert explain_waiting(GPU, nodes) == "only node b fits: it is down"
+
+
+def test_a_queue_that_nobody_consumes_is_named_as_such():
+    offer = "slots=1 celery.queue:celery celery.queue:fast celery.tasks:00ff zone:a"
+    routed = parse_bundle("slots=1 celery.queue:slow")
+    assert explain_waiting(routed, [node(offer=offer)]) == (
+        "no node fits: no node consumes the queue slow; nodes consume celery, fast"
+    )
+    assert explain_waiting(parse_bundle("slots=1 celery.queue:fast"), [node(offer=offer)]) == f"node n1 {ROOM}"
+    assert "there are labels zone" in explain_waiting(parse_bundle("slots=1 kind:x"), [node(offer=offer)])

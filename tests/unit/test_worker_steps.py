@@ -1,0 +1,112 @@
+"""The steps of a worker, the scheduler beside it, what a worker that is no node says, and the loader's Parsync."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.worker import WorkController
+from celery.worker.components import Pool
+
+from parsync_redis import InvalidInput, Parsync
+from parsync_redis.execution import beside
+from parsync_redis.execution.beside import SchedulerBeside
+from parsync_redis.execution.bootsteps import NodeStep, afterwards
+from parsync_redis.execution.watch_cluster import WatchStep, placed_tasks
+from parsync_redis.settings import Settings, wants_scheduler
+
+LOADER = "parsync_redis.loader:Loader"
+
+
+def test_what_watches_starts_after_the_pool_and_the_node() -> None:
+    """Celery orders steps by what each requires, and else at random."""
+    app = Celery("steps", set_as_current=False)
+    Parsync(app, url="redis://127.0.0.1:1/0")
+    blueprint: Any = WorkController.Blueprint(app.steps["worker"])
+    names = blueprint._finalize_steps(blueprint.claim_steps())
+    order = [step for _, step in names] if isinstance(names[0], tuple) else list(names)
+    assert {Pool, NodeStep} <= set(blueprint.graph[WatchStep])
+    assert order.index(Pool) < order.index(NodeStep) < order.index(WatchStep)
+
+
+def test_what_was_given_first_stops_first() -> None:
+    blueprint: Any = WorkController.Blueprint()
+    said: list[str] = []
+    blueprint.on_stopped = lambda: said.append("worker")
+    afterwards(blueprint, lambda: said.append("agent"))
+    afterwards(blueprint, lambda: said.append("scheduler"))
+    blueprint.on_stopped()
+    assert said == ["worker", "agent", "scheduler"]
+
+
+def test_a_scheduler_beside_that_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OSError: no memory, or no process to be had. Here: no such program."""
+    monkeypatch.setattr(beside, "FIRST_PAUSE_S", 0.01)
+    thread = SchedulerBeside(Settings())
+    command, thread._command = thread._command, ["/no/such/program"]
+    thread.start()
+    while caplog.text.count("did not start") < 2:
+        thread.join(0.01)
+        assert thread.is_alive(), "it has given up"
+    thread._command = [*command[:1], "-c", "print()"]
+    while "ended with code 0" not in caplog.text:
+        thread.join(0.01)
+        assert thread.is_alive()
+    thread.stop()
+
+
+@pytest.mark.parametrize(("flag", "text", "wants"), [(True, "", True), (None, "1", True), (None, "0", False),
+                                                     (None, "", False), (True, "0", True)])  # fmt: skip
+def test_the_environment_asks_for_a_scheduler_too(
+    flag: Any, text: str, wants: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARSYNC_NODE_WITH_SCHEDULER", text)
+    assert wants_scheduler(flag) is wants
+
+
+def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARSYNC_NODE_WITH_SCHEDULER", "two")
+    with pytest.raises(InvalidInput, match="PARSYNC_NODE_WITH_SCHEDULER='two' is not valid: it must be 1 or 0"):
+        wants_scheduler(None)
+
+
+def test_tasks_that_a_rule_places_are_named_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "parsync.toml").write_text('[place]\n"untouched.train" = true\n"marked.not" = false\n')
+    monkeypatch.setenv("PARSYNC_CONFIG", str(tmp_path / "parsync.toml"))
+    app = Celery("unmodified", loader=LOADER, set_as_current=False)
+    assert app.conf.task_default_queue == "celery"  # the loader is there
+    for name, options in (("untouched.train", {}), ("marked", {"parsync": True}), ("marked.not", {}), ("plain", {})):
+
+        @app.task(name=name, shared=False, **options)  # type: ignore[call-overload]
+        def nothing() -> None: ...
+
+    named = set(placed_tasks(app))  # tasks that other tests' apps share are there too
+    assert {"marked", "untouched.train"} <= named
+    assert not {"marked.not", "plain"} & named
+
+
+def test_what_the_code_says_takes_the_place_of_the_loaders_parsync() -> None:
+    app = Celery("both", loader=LOADER, broker="redis://127.0.0.1:1/0", set_as_current=False)
+    assert app.conf.task_default_queue == "celery"  # the loader is there
+    assert app.parsync.of_loader
+    sender = app.amqp.send_task_message
+    mine = Parsync(app, url="redis://10.0.0.9:6379/3", cluster="mine")
+    assert app.parsync is mine
+    assert (mine.settings().url, mine.settings().cluster) == ("redis://10.0.0.9:6379/3", "mine")
+    assert app.amqp.send_task_message is not sender
+    assert type(app.amqp).parsync_of[2] == ("redis://10.0.0.9:6379/3", "mine")
+    assert pickle.loads(pickle.dumps(type(app.amqp))).parsync_of == type(app.amqp).parsync_of
+    flags = [option.opts[0] for option in app.user_options["worker"]]
+    assert len(flags) == len(set(flags))
+    with pytest.raises(InvalidInput, match="has a Parsync already"):
+        Parsync(app)
+
+
+def test_the_loader_leaves_alone_an_app_that_has_one() -> None:
+    app = Celery("first", loader=LOADER, set_as_current=False)
+    mine = Parsync(app, url="redis://10.0.0.9:6379/3")
+    assert app.conf.task_default_queue == "celery"
+    assert app.parsync is mine
