@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         ServerUnreachable,
         UnknownTask,
     )
-    from .execution.app import Parsync
+    from .integration.app import Parsync
     from .model.task import TaskState, TaskStatus
     from .model.views import NodeView, PartitionView
     from .settings import Settings

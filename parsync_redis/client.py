@@ -14,8 +14,8 @@ from .model.node import drain_note
 from .model.task import FINAL, Submission, TaskState, TaskStatus
 from .model.views import Evenness, NodeView, PartitionView, measure_evenness
 from .settings import Settings
+from .store.calls import MAX_BATCH
 from .store.cluster import join_cluster
-from .store.commands import MAX_BATCH
 from .store.store import Store
 from .store.tasks import list_tasks
 from .store.views import Directory, find_node, read_views
@@ -144,7 +144,7 @@ class ParsyncClient:
             words += self._persist(lambda some=some: self.store.run(self.store.commands.submit(some)), pauses)  # type: ignore[misc]
         if not self._looked:
             self._looked = True
-            from .observe.outlook import warn_once  # who only looks does without
+            from .inspect.outlook import warn_once  # who only looks does without
 
             warn_once(self.store)
         return words
@@ -182,7 +182,7 @@ class ParsyncClient:
 
         `why` of `status` is what a scheduler noted last, which may be old. This reads all nodes, so do not poll it.
         """
-        from .observe.waiting import explain_tasks  # few who submit look at nodes
+        from .inspect.waiting import explain_tasks  # few who submit look at nodes
 
         return self._persist(lambda: explain_tasks(self.store, tasks))
 

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 from celery.loaders.app import AppLoader
 
-from .execution.app import Parsync
+from .integration.app import Parsync
 
 
 class Loader(AppLoader):  # type: ignore[misc]

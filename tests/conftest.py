@@ -20,7 +20,7 @@ import fakeredis
 import pytest
 from hypothesis import HealthCheck, settings
 
-from parsync_redis.observe.audit import audit
+from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer, find_server
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidInput
+from ..security.acl import Options, Role, user_line
 from ..settings import Settings, read_password
-from ..wire.acl import Options, Role, user_line
 from .common import Cluster, Config
 
 

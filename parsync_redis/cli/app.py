@@ -7,7 +7,8 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import ParsyncError
-from . import acl, bench, cluster, dead, demo, doctor, quarantine, run, simulate, tasks, whatif
+from ..lab.commands import bench, simulate, whatif
+from . import acl, cluster, dead, demo, doctor, quarantine, run, tasks
 
 
 class ErrorsAsLines(TyperGroup):

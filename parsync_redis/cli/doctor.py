@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ..observe.checkup import Check, check_up
+from ..inspect.checkup import Check, check_up
 from .common import Cluster, Config, Json, Url, make_client, print_json
 
 _COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}

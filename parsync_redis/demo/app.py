@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from celery import Celery
 
-from parsync_redis import Parsync
-
+from .. import Parsync
 from .measure import Measure, read_module
 
 RUNS_KEY: Final = "parsync-demo:runs"

@@ -21,7 +21,7 @@ from ..model.needs import Bundle, parse_bundle
 from ..model.node import Node
 from ..model.task import Strategy, Taken
 from ..placement.strategy import EMA_WEIGHT, SHARPNESS, Mood, sample
-from ..store.commands import MAX_BATCH, Judged, Place, Snapshot, Took
+from ..store.calls import MAX_BATCH, Judged, Place, Snapshot, Took
 from .view import Knowers, PartitionView, Seats, View
 
 HOLD: Final = 256

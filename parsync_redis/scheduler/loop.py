@@ -20,14 +20,14 @@ from ..model.ids import check_name, readable
 from ..model.node import read_nodes
 from ..model.task import Strategy
 from ..settings import Settings
+from ..store.calls import MAX_BATCH, Call, Judged, Place, Snapshot, Took
 from ..store.cluster import ClusterConfig, join_cluster
-from ..store.commands import MAX_BATCH, Call, Judged, Place, Snapshot, Took
 from ..store.quarantine import mend_partition, quarantine
+from ..store.server_errors import Patience, is_damage
 from ..store.store import Store, explain_durability
-from ..store.trouble import Patience, is_damage
 from .core import GIVE_BACK_MS, Core, Plan
-from .ears import Ears
-from .keeper import untake
+from .leader import untake
+from .listener import Ears
 from .membership import Membership
 from .standby import Standby
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
+from ..store.calls import LIFE
 from ..store.cluster import ClusterConfig, keep_config
-from ..store.commands import LIFE
 from ..store.losses import KEEP_S
+from ..store.server_errors import Patience
 from ..store.store import Store
-from ..store.trouble import Patience
-from .keeper import Keeper
-from .marks import Marks
-from .standstill import Standstill
+from .high_water_marks import Marks
+from .leader import Keeper
+from .lease_watch import Standstill
 
 log = logging.getLogger("parsync.scheduler")
 

@@ -9,9 +9,9 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..store.cluster import ClusterConfig
+from ..store.server_errors import Patience
 from ..store.store import Store
-from ..store.trouble import Patience
-from .standstill import Standstill
+from .lease_watch import Standstill
 
 log = logging.getLogger("parsync.scheduler")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ..errors import InvalidInput
 from ..model.ids import encode_id, is_id, shown
 from ..model.task import FINAL, WAITING, TaskState, TaskStatus
-from .commands import MAX_BATCH
+from .calls import MAX_BATCH
 from .store import Store
 from .tasks import WAITING_STATES, list_tasks
 from .views import pipe

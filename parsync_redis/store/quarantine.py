@@ -15,8 +15,8 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..wire.keys import CLUSTER_KINDS, QUEUE_KINDS
+from .server_errors import translate
 from .store import Store
-from .trouble import translate
 
 log = logging.getLogger("parsync.quarantine")
 

@@ -21,10 +21,10 @@ from ..model.ids import readable
 from ..model.node import Lease, Node, read_nodes
 from ..model.task import TaskState, TaskStatus
 from ..wire.keys import Keys
-from .commands import ALL, Call, Commands
+from .calls import ALL, Call, Commands
 from .losses import read_lines
 from .sentinel import SCHEME, connect_service, parse_service, pool_again
-from .trouble import damage, denied, is_damage, is_denied, refusal, translate
+from .server_errors import damage, denied, is_damage, is_denied, refusal, translate
 
 T = TypeVar("T")
 _PASSWORD_OPTION = re.compile(r"([?&;](?:ssl_|sentinel_)?password=)[^&;#]*")

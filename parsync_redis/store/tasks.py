@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..errors import AccessDenied
 from ..model.ids import readable
 from ..model.task import FINAL, TaskState, TaskStatus
-from .commands import MAX_BATCH
+from .calls import MAX_BATCH
 from .store import Store
 from .views import pipe
 

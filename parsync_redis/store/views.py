@@ -12,8 +12,8 @@ from ..model.ids import readable
 from ..model.needs import RESERVED, Bundle, is_bundle, parse_bundle, queues_of
 from ..model.node import Node, read_nodes
 from ..model.views import NodeView, PartitionView, gather_partition
+from .server_errors import translate
 from .store import Store
-from .trouble import translate
 
 _CHUNK: Final = 100
 

@@ -8,14 +8,21 @@ from typer.testing import CliRunner
 
 from parsync_redis.cli import app
 from parsync_redis.client import ParsyncClient
-from parsync_redis.errors import ClusterMismatch, Infeasible, InvalidInput, ServerUnfit, ServerUnreachable, UnknownTask
+from parsync_redis.errors import (
+    ClusterMismatch,
+    Infeasible,
+    InvalidInput,
+    ServerUnfit,
+    ServerUnreachable,
+    UnknownTask,
+)
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import parse_bundle
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
+from parsync_redis.store.calls import Place
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.commands import Place
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.members import read_schedulers
 from parsync_redis.store.purge import find_purgeable, purge_tasks

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from parsync_redis import ParsyncClient
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import parse_bundle
 from parsync_redis.model.task import Strategy
-from parsync_redis.observe.audit import audit
 from parsync_redis.scheduler.core import Core
-from parsync_redis.scheduler.keeper import parse_place
+from parsync_redis.scheduler.leader import parse_place
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
+from parsync_redis.store.calls import Place
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.commands import Place
 from tests.documents import WRITE, Document, tables
 
 PATH = "docs/journey-of-a-task.md"

@@ -15,8 +15,8 @@ import time
 
 import pytest
 
+from parsync_redis.inspect import outlook
 from parsync_redis.model.task import TaskState
-from parsync_redis.observe import outlook
 from parsync_redis.store.embedded import EmbeddedServer
 
 from .conftest import APP, CLUSTER, Rig

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from parsync_redis.security.acl import Options, Role, user_line
 from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.wire.acl import Options, Role, user_line
 from tests.conftest import server_programs
 
 CLUSTER = "guarded"

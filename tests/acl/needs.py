@@ -6,7 +6,7 @@ It relies on the scripts' house style: a key is called by its kind (`slots`, `pe
 import re
 from collections.abc import Iterator
 
-from parsync_redis.store.commands import ALL
+from parsync_redis.store.calls import ALL
 from parsync_redis.store.quarantine import COMES_BACK
 from parsync_redis.store.scripts import Script
 from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS

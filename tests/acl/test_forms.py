@@ -6,8 +6,8 @@ import sys
 import pytest
 import redis
 
+from parsync_redis.security.acl import Role
 from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.wire.acl import Role
 
 
 def acl(*words):

@@ -17,7 +17,7 @@ from celery.result import AsyncResult
 
 from parsync_redis import AccessDenied, ParsyncClient, Settings
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.wire.acl import Options, Role
+from parsync_redis.security.acl import Options, Role
 from tests.conftest import server_programs
 
 from .conftest import CLUSTER, Guarded

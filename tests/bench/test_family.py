@@ -6,11 +6,11 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from parsync_redis.bench.micro import run_idle, run_read, run_submit
-from parsync_redis.bench.parameters import Parameters
-from parsync_redis.bench.report import write_report
-from parsync_redis.bench.scale import run_scale
 from parsync_redis.cli import app
+from parsync_redis.lab.bench.micro import run_idle, run_read, run_submit
+from parsync_redis.lab.bench.parameters import Parameters
+from parsync_redis.lab.bench.report import write_report
+from parsync_redis.lab.bench.scale import run_scale
 
 STOP = threading.Event()
 

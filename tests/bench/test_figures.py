@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.bench.figures import Pace, grows, quantiles, rate_within, ratio
-from parsync_redis.bench.parameters import Parameters
 from parsync_redis.errors import InvalidInput
+from parsync_redis.lab.bench.figures import Pace, grows, quantiles, rate_within, ratio
+from parsync_redis.lab.bench.parameters import Parameters
 
 SMALL = Parameters(schedulers=2, slots=200, partitions=4, rate=100, duration_s=0.5, seconds=2, node_slots=10)
 

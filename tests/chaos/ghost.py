@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from parsync_redis.execution.runs import Run
 from parsync_redis.model.task import FINAL
-from parsync_redis.store.commands import Call
+from parsync_redis.store.calls import Call
+from parsync_redis.worker.runs import Run
 
 from .processes import LEASE_S, AgentProcess
 from .state import State, read_state

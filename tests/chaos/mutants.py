@@ -45,7 +45,7 @@ class Mutant:
         return ":" not in self.where
 
 
-_EX, _SC = "parsync_redis.execution", "parsync_redis.scheduler"
+_EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
 MUTANTS = (
     Mutant("commit does not look at the slot", "commit", "slot >= node.span or leases[seat] or redis.call('GETBIT', free, node.first + slot) == 0",
            "slot >= node.span"),

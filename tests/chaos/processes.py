@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parsync_redis.execution.agent import Agent, NodeSpec
-from parsync_redis.execution.homeward import Homeward
-from parsync_redis.execution.runs import Run
 from parsync_redis.model.apps import KnownTasks
 from parsync_redis.model.needs import Bundle
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.wire.doorbell import Doorbell
+from parsync_redis.worker.agent import Agent, NodeSpec
+from parsync_redis.worker.reporter import Homeward
+from parsync_redis.worker.runs import Run
 
 from .wire import CLUSTER, MAX_STARTS, WireStore
 

@@ -13,8 +13,8 @@ from random import Random
 
 import redis
 
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import parse_bundle
-from parsync_redis.observe.audit import audit
 from parsync_redis.store import Store
 from parsync_redis.store.quarantine import entries
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import redis
 
+from parsync_redis.inspect.partition_audit import Held, PartitionState, audit_partition
 from parsync_redis.model.node import Lease, Node
-from parsync_redis.observe.partition_audit import Held, PartitionState, audit_partition
 from parsync_redis.wire.keys import Keys
 
 from .processes import PARTITIONS

@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 
 from parsync_redis.store import Store
-from parsync_redis.store.commands import ALL, Call
+from parsync_redis.store.calls import ALL, Call
 from parsync_redis.store.scripts import compose, lua_folder
 
 if TYPE_CHECKING:

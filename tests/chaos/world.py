@@ -16,9 +16,9 @@ import redis
 from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
-from parsync_redis.execution import agent as agent_module
 from parsync_redis.model.needs import Bundle
 from parsync_redis.scheduler import loop, membership
+from parsync_redis.worker import agent as agent_module
 
 from .ghost import Ghost
 from .processes import LEASE_S, PARTITIONS, AgentProcess, Client, SchedulerProcess

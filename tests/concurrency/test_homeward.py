@@ -3,10 +3,10 @@
 import pytest
 
 from parsync_redis.errors import ServerUnreachable
-from parsync_redis.execution.homeward import Homeward
-from parsync_redis.execution.runs import Run, Runs
 from parsync_redis.store import Store
-from parsync_redis.store.commands import ALL
+from parsync_redis.store.calls import ALL
+from parsync_redis.worker.reporter import Homeward
+from parsync_redis.worker.runs import Run, Runs
 from tests.lua.driver import Driver
 
 

@@ -12,15 +12,15 @@ from celery import Celery
 from kombu.asynchronous import Hub
 
 from parsync_redis import Parsync, ParsyncClient
-from parsync_redis.execution import inbox as inbox_module
-from parsync_redis.execution.agent import Agent, NodeSpec
-from parsync_redis.execution.inbox import Inbox
-from parsync_redis.execution.request import watch
-from parsync_redis.execution.runs import Run
 from parsync_redis.model.needs import Bundle
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.wire.doorbell import Doorbell
+from parsync_redis.worker import inbox as inbox_module
+from parsync_redis.worker.agent import Agent, NodeSpec
+from parsync_redis.worker.inbox import Inbox
+from parsync_redis.worker.request import watch
+from parsync_redis.worker.runs import Run
 from tests.lua.driver import Driver
 
 SLOTS = 100

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import Bundle
 from parsync_redis.model.node import Lease
 from parsync_redis.model.task import Submission, TaskOptions
-from parsync_redis.observe.audit import audit
 from parsync_redis.store import Store
-from parsync_redis.store.commands import Place
+from parsync_redis.store.calls import Place
 from parsync_redis.store.embedded import EmbeddedServer
 
 pytestmark = [pytest.mark.serial, pytest.mark.one_server(0)]

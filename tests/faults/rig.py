@@ -12,8 +12,8 @@ from parsync_redis.model.task import Submission
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
+from parsync_redis.store.calls import Place
 from parsync_redis.store.cluster import join_cluster
-from parsync_redis.store.commands import Place
 
 LEASE_S, GAP_S, PATIENCE_S = 1.0, 0.1, 25.0
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from parsync_redis.errors import ServerUnreachable
-from parsync_redis.observe.audit import audit
+from parsync_redis.inspect.audit import audit
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.conftest import server_programs

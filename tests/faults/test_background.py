@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.execution.background import Background
+from parsync_redis.integration.background import Background
 
 
 def background_threads() -> list[threading.Thread]:

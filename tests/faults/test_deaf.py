@@ -4,7 +4,7 @@ import threading
 import time
 from typing import Any
 
-from parsync_redis.scheduler.ears import Ears
+from parsync_redis.scheduler.listener import Ears
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.faults.rig import Rig

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.errors import ServerReadOnly
-from parsync_redis.observe.audit import audit
+from parsync_redis.inspect.audit import audit
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.conftest import server_programs

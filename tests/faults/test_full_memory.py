@@ -11,12 +11,12 @@ from celery import Celery
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerFull
-from parsync_redis.execution.verdicts import announce
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission, TaskState
-from parsync_redis.observe.audit import audit
 from parsync_redis.store import Store
-from parsync_redis.store.commands import ALL
+from parsync_redis.store.calls import ALL
 from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.worker.results import announce
 from tests.faults.rig import LEASE_S, Rig
 from tests.lua.driver import Driver, dump
 from tests.lua.test_refusals import calls

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from parsync_redis.execution.panel import reserved, scheduled
 from parsync_redis.model.task import Submission
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.wire.message import make_message
+from parsync_redis.worker.panel import reserved, scheduled
 from tests.faults.rig import Rig
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerReadOnly, ServerUnreachable
-from parsync_redis.observe.audit import audit
+from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.conftest import server_programs

@@ -10,8 +10,8 @@ import pytest
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerUnfit
-from parsync_redis.observe import checkup
-from parsync_redis.observe.audit import audit
+from parsync_redis.inspect import checkup
+from parsync_redis.inspect.audit import audit
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.losses import read_losses
 from tests.conftest import server_programs

@@ -9,7 +9,7 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.errors import AccessDenied, ServerUnreachable
-from parsync_redis.observe.audit import audit
+from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store
 from parsync_redis.store.losses import read_losses
 from tests.conftest import server_programs

@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 from parsync_redis import Parsync, ParsyncClient
 from parsync_redis.cli import app as cli
 from parsync_redis.errors import ParsyncError
+from parsync_redis.lab.simulate.trace import read_trace
 from parsync_redis.model.needs import Bundle, parse_bundle
 from parsync_redis.model.node import Lease, Node, read_nodes
 from parsync_redis.model.task import TaskOptions, TaskStatus
-from parsync_redis.scheduler.ears import understand
+from parsync_redis.scheduler.listener import understand
+from parsync_redis.security.acl import Options, Role, user_line
 from parsync_redis.settings import Settings
-from parsync_redis.simulate.trace import read_trace
 from parsync_redis.store.quarantine import Entry
 from parsync_redis.submission import ITEM_KEYS
-from parsync_redis.wire.acl import Options, Role, user_line
 from parsync_redis.wire.doorbell import Doorbell
 from parsync_redis.wire.message import make_message, open_envelope
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ParsyncError
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import shown
-from parsync_redis.observe.audit import audit
 
 from .entries import Door, entries
 

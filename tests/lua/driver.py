@@ -8,7 +8,7 @@ from parsync_redis.model.claim import Claim, Verdict
 from parsync_redis.model.needs import Bundle, parse_bundle
 from parsync_redis.model.task import Submission, TaskOptions, TaskState
 from parsync_redis.store import Call, Store
-from parsync_redis.store.commands import Loss, Place
+from parsync_redis.store.calls import Loss, Place
 
 NEVER_MS = 10**9
 

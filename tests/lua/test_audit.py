@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission, TaskState
-from parsync_redis.observe.audit import audit
 from parsync_redis.store import Store
 from tests.lua.driver import NEVER_MS, Driver
 

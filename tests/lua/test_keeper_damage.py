@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from parsync_redis.scheduler.keeper import Keeper
+from parsync_redis.scheduler.leader import Keeper
 from tests.lua.driver import Driver
 
 LEASE_S = 10.0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redis.exceptions import ResponseError
 
 from parsync_redis.store import Call, Store
-from parsync_redis.store.commands import ALL
+from parsync_redis.store.calls import ALL
 from parsync_redis.wire.keys import TYPES
 from tests.lua.driver import Driver, dump
 from tests.lua.test_refusals import busy_cluster, calls

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import drain_note
 from parsync_redis.model.task import TaskState
-from parsync_redis.observe.audit import audit
-from parsync_redis.scheduler.keeper import Keeper, agree
+from parsync_redis.scheduler.leader import Keeper, agree
 from parsync_redis.store import quarantine
 from parsync_redis.store.quarantine import mend, mend_partition
 from tests.lua.driver import Driver

@@ -8,7 +8,7 @@ import pytest
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Call
-from parsync_redis.store.commands import ALL
+from parsync_redis.store.calls import ALL
 from tests.lua.driver import Driver, dump
 
 

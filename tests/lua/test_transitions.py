@@ -7,7 +7,7 @@ import pytest
 
 from parsync_redis.model.task import TRANSITIONS, Submission, TaskState
 from parsync_redis.store import Call
-from parsync_redis.store.commands import Commands, Place
+from parsync_redis.store.calls import Commands, Place
 from tests.lua.driver import Driver
 
 Make = Callable[[Commands, Place], Call[Any]]

@@ -1,1 +1,1 @@
-"""What holds the scripts to the store in memory (simulate/memory), which is their specification."""
+"""What holds the scripts to the store in memory (store/reference), which is their specification."""

@@ -3,10 +3,10 @@
 import re
 from typing import Any, Final
 
-from parsync_redis.simulate.memory import MemoryStore
-from parsync_redis.simulate.memory.partition import Node, Partition, amounts_text
-from parsync_redis.simulate.memory.queue import Queue, Task
 from parsync_redis.store import Store
+from parsync_redis.store.reference import MemoryStore
+from parsync_redis.store.reference.partition import Node, Partition, amounts_text
+from parsync_redis.store.reference.queue import Queue, Task
 from parsync_redis.wire.doorbell import Doorbell
 
 State = dict[str, Any]

@@ -9,14 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Bundle, parse_bundle
 from parsync_redis.model.task import Submission, TaskOptions
-from parsync_redis.observe.audit import audit
-from parsync_redis.simulate.memory import MemoryStore
 from parsync_redis.store import Call, Store
-from parsync_redis.store.commands import Judged, Place, Snapshot, Took
+from parsync_redis.store.calls import Judged, Place, Snapshot, Took
+from parsync_redis.store.reference import MemoryStore
 from tests.conftest import FAKE
 
 from .compare import state_of_reference, state_of_server

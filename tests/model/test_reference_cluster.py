@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from parsync_redis.simulate.memory import MemoryStore
 from parsync_redis.store import Call, Store
+from parsync_redis.store.reference import MemoryStore
 
 from .compare import state_of_reference, state_of_server
 

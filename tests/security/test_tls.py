@@ -17,8 +17,8 @@ import redis
 
 from parsync_redis import ParsyncClient, ServerUnfit, ServerUnreachable
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.execution.node import place_of
 from parsync_redis.store.store import Store
+from parsync_redis.worker.node import place_of
 from tests.conftest import server_programs
 
 from .certificates import Authority

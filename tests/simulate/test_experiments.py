@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.simulate import experiment, simulation
-from parsync_redis.simulate.cluster import SimCluster
-from parsync_redis.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
-from parsync_redis.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega
-from parsync_redis.simulate.parameters import SimStrategy, Sync
-from parsync_redis.simulate.report import write_report
-from parsync_redis.simulate.runs import Found
+from parsync_redis.lab.simulate import experiment, simulation
+from parsync_redis.lab.simulate.cluster import SimCluster
+from parsync_redis.lab.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
+from parsync_redis.lab.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega
+from parsync_redis.lab.simulate.parameters import SimStrategy, Sync
+from parsync_redis.lab.simulate.report import write_report
+from parsync_redis.lab.simulate.runs import Found
 
 SMALL = {
     "strategies": {"scale": 0.01, "length": 0.03},

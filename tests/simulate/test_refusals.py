@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from parsync_redis.cli import app
 from parsync_redis.errors import InvalidInput
-from parsync_redis.simulate.trace import read_trace
+from parsync_redis.lab.simulate.trace import read_trace
 
 HEAD = "task_create_time, task_end_time, job_id, task_id,number_of_instances, status\n"
 

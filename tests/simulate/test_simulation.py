@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.model.task import Strategy
-from parsync_redis.scheduler.core import partitioned
-from parsync_redis.simulate.claims import (
+from parsync_redis.lab.simulate.claims import (
     Check,
     above,
     below,
@@ -20,12 +18,14 @@ from parsync_redis.simulate.claims import (
     ratio,
     slope,
 )
-from parsync_redis.simulate.experiments.conflicts import expected
-from parsync_redis.simulate.modes import all_the_same, whole_state
-from parsync_redis.simulate.parameters import Group, Parameters, SimStrategy, Sync
-from parsync_redis.simulate.runs import merge, merge_with_interval
-from parsync_redis.simulate.simulation import Simulation
-from parsync_redis.simulate.workload import Arrival, Listed, Poisson
+from parsync_redis.lab.simulate.experiments.conflicts import expected
+from parsync_redis.lab.simulate.modes import all_the_same, whole_state
+from parsync_redis.lab.simulate.parameters import Group, Parameters, SimStrategy, Sync
+from parsync_redis.lab.simulate.runs import merge, merge_with_interval
+from parsync_redis.lab.simulate.simulation import Simulation
+from parsync_redis.lab.simulate.workload import Arrival, Listed, Poisson
+from parsync_redis.model.task import Strategy
+from parsync_redis.scheduler.core import partitioned
 
 
 @given(st.integers(1, 40), st.integers(0, 60), st.integers(0, 10**6))

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
+from parsync_redis.lab.simulate.measure import Measure
+from parsync_redis.lab.simulate.parameters import Parameters, Phase, SimStrategy
+from parsync_redis.lab.simulate.whatif import Prediction, _alternatives, _sized, as_result, choose, play
 from parsync_redis.placement.strategy import SHARPNESS
-from parsync_redis.simulate.measure import Measure
-from parsync_redis.simulate.parameters import Parameters, Phase, SimStrategy
-from parsync_redis.simulate.whatif import Prediction, _alternatives, _sized, as_result, choose, play
 
 from .test_refusals import refused
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from parsync_redis.inspect import checkup
 from parsync_redis.model.views import NodeView
-from parsync_redis.observe import checkup
 from parsync_redis.store.members import SchedulerView
 
 

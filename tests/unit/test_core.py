@@ -9,7 +9,7 @@ from parsync_redis.model.needs import Bundle
 from parsync_redis.model.node import Node
 from parsync_redis.model.task import Strategy, Taken
 from parsync_redis.scheduler.core import AHEAD, HOLD, Core, Plan
-from parsync_redis.store.commands import Judged, Snapshot, Took
+from parsync_redis.store.calls import Judged, Snapshot, Took
 
 
 def make(partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1) -> Core:

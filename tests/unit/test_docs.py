@@ -9,17 +9,17 @@ import typer.main
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
-from parsync_redis.execution.app import WORKER_OPTIONS
+from parsync_redis.integration.app import WORKER_OPTIONS
 from parsync_redis.model.task import _KNOWN
 from parsync_redis.settings import RULES, Settings, load_rules
-from parsync_redis.store import commands
+from parsync_redis.store import calls
 from parsync_redis.store.cluster import DEFAULT_GAP_S, DEFAULT_LEASE_S, DEFAULT_PARTITIONS
 from parsync_redis.store.scripts import lua_folder
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 from tests.documents import ROOT, Document, tables
 
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
-SCRIPTS = {script.verb: script for script in commands.ALL}
+SCRIPTS = {script.verb: script for script in calls.ALL}
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.scheduler.ears import Ears, _Ear, understand
+from parsync_redis.scheduler.listener import Ears, _Ear, understand
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 

@@ -18,15 +18,15 @@ from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from celery.worker.request import Request
 
 from parsync_redis import InvalidInput, Parsync
-from parsync_redis.execution.app import broker_address, redis_url, signal_name
-from parsync_redis.execution.node import node_spec, pairs, place_of
-from parsync_redis.execution.publish import delay_of
-from parsync_redis.execution.request import outcome_of, request_class
-from parsync_redis.execution.runs import Run, Runs
+from parsync_redis.integration.app import broker_address, redis_url, signal_name
+from parsync_redis.integration.publish import delay_of
 from parsync_redis.settings import Settings, load_rules, node_options
-from parsync_redis.store.commands import Place
+from parsync_redis.store.calls import Place
 from parsync_redis.store.sentinel import parse_service
 from parsync_redis.store.store import connect
+from parsync_redis.worker.node import node_spec, pairs, place_of
+from parsync_redis.worker.request import outcome_of, request_class
+from parsync_redis.worker.runs import Run, Runs
 
 
 def test_pairs_are_name_and_value_of_which_the_value_may_hold_an_equals_sign() -> None:
@@ -338,7 +338,7 @@ def test_an_apps_own_components_are_derived_from_made_or_not(made: bool) -> None
     Parsync(app)
     assert isinstance(app.amqp, MyAMQP)
     assert isinstance(app.control, MyControl)
-    assert app.amqp.send_task_message.__module__ == "parsync_redis.execution.components"
+    assert app.amqp.send_task_message.__module__ == "parsync_redis.integration.components"
     assert type(app.control).revoke is not Control.revoke
 
 

@@ -15,9 +15,7 @@ import pytest
 from celery.exceptions import Ignore
 
 from parsync_redis import InvalidInput
-from parsync_redis.execution.fence import Fence, FencedPool, NotBegun, run_fenced, tied
-from parsync_redis.execution.fences import OF_A_LEASE, MachineFences, now_s
-from parsync_redis.execution.locks import (
+from parsync_redis.worker.isolation.locks import (
     FENCED_HERE,
     SlotBusy,
     busy_slots,
@@ -27,6 +25,8 @@ from parsync_redis.execution.locks import (
     locks_folder,
     open_locks,
 )  # fmt: skip
+from parsync_redis.worker.isolation.node import OF_A_LEASE, MachineFences, now_s
+from parsync_redis.worker.isolation.tie import Fence, FencedPool, NotBegun, run_fenced, tied
 
 pytestmark = pytest.mark.skipif(not FENCED_HERE, reason="fences need Linux")
 PATIENCE_S = 20.0
@@ -200,7 +200,7 @@ def test_a_folder_of_locks_that_others_may_write_to_is_refused(tmp_path: Path, m
     with pytest.raises(InvalidInput, match=r"will not do \(Not a directory\)"):
         locks_folder(tmp_path / "file" / "x")
     default = tmp_path / "default"
-    monkeypatch.setattr("parsync_redis.execution.locks.Path", lambda _: default)
+    monkeypatch.setattr("parsync_redis.worker.isolation.locks.Path", lambda _: default)
     default.mkdir(mode=0o777)
     default.chmod(0o777)
     with pytest.raises(InvalidInput, match="only you can write to"):

@@ -5,9 +5,9 @@ from weakref import ref
 
 from billiard.pool import ApplyResult
 
-from parsync_redis.execution.inbox import forgotten, keep_handed_over
-from parsync_redis.execution.runs import Run, Runs
-from parsync_redis.store.commands import Place
+from parsync_redis.store.calls import Place
+from parsync_redis.worker.inbox import forgotten, keep_handed_over
+from parsync_redis.worker.runs import Run, Runs
 
 
 def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not() -> None:

@@ -7,7 +7,7 @@ import pytest
 from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.task import Submission
-from parsync_redis.store.commands import ALL, Commands, Place
+from parsync_redis.store.calls import ALL, Commands, Place
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 
 KEYS = Keys("demo")

@@ -7,7 +7,7 @@ import pytest
 
 from parsync_redis.errors import BrokenContract
 from parsync_redis.store import scripts
-from parsync_redis.store.commands import ALL
+from parsync_redis.store.calls import ALL
 from parsync_redis.store.scripts import HEADER, compose, expand, load, lua_folder, read_header
 
 Write = Callable[..., Path]

@@ -1,6 +1,6 @@
 """Who may be judged dead: only whom the observer itself has watched stand still for one lease."""
 
-from parsync_redis.scheduler.standstill import Standstill
+from parsync_redis.scheduler.lease_watch import Standstill
 
 
 def test_a_counter_that_moves_is_never_judged() -> None:

@@ -1,12 +1,12 @@
 """What the chaos harness found in schedulers and keepers: takes that came late, judgements that came early."""
 
 from parsync_redis.model.task import Taken
-from parsync_redis.scheduler.keeper import Keeper
+from parsync_redis.scheduler.leader import Keeper
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
+from parsync_redis.store.calls import Took
 from parsync_redis.store.cluster import ClusterConfig
-from parsync_redis.store.commands import Took
 from tests.lua.driver import Driver
 
 CONFIG = ClusterConfig(1, 0.5, 10.0)

@@ -4,15 +4,7 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.node import Lease, Node
-from parsync_redis.model.task import (
-    DEFAULT_OPTIONS,
-    FINAL,
-    TRANSITIONS,
-    Setback,
-    TaskOptions,
-    TaskState,
-    TaskStatus,
-)
+from parsync_redis.model.task import DEFAULT_OPTIONS, FINAL, TRANSITIONS, Setback, TaskOptions, TaskState, TaskStatus
 
 
 def test_nothing_asked_is_one_slot():

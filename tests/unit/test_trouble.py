@@ -6,10 +6,10 @@ import pytest
 from redis.exceptions import ReadOnlyError, ResponseError
 
 from parsync_redis.errors import ServerFull, ServerReadOnly, ServerUnreachable
-from parsync_redis.observe import checkup
-from parsync_redis.scheduler.marks import Marks
+from parsync_redis.inspect import checkup
+from parsync_redis.scheduler.high_water_marks import Marks
 from parsync_redis.store.losses import read_lines
-from parsync_redis.store.trouble import Patience, refusal
+from parsync_redis.store.server_errors import Patience, refusal
 
 log = logging.getLogger("test")
 

@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError as Disconnected
 from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.loop import RESTS, Scheduler
 from parsync_redis.store import Store
-from parsync_redis.store.commands import Place, Took
+from parsync_redis.store.calls import Place, Took
 from tests.lua.driver import Driver
 
 from .test_strays import scheduler

@@ -10,11 +10,11 @@ from celery.worker import WorkController
 from celery.worker.components import Pool
 
 from parsync_redis import InvalidInput, Parsync
-from parsync_redis.execution import beside
-from parsync_redis.execution.beside import SchedulerBeside
-from parsync_redis.execution.bootsteps import NodeStep, afterwards
-from parsync_redis.execution.watch_cluster import WatchStep, placed_tasks
 from parsync_redis.settings import Settings, wants_scheduler
+from parsync_redis.worker import beside
+from parsync_redis.worker.beside import SchedulerBeside
+from parsync_redis.worker.bootsteps import NodeStep, afterwards
+from parsync_redis.worker.watch_cluster import WatchStep, placed_tasks
 
 LOADER = "parsync_redis.loader:Loader"
 

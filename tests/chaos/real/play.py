@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parsync_redis.observe.audit import audit
+from parsync_redis.inspect.audit import audit
 from parsync_redis.store.store import Store
 
 from .app import TICKS

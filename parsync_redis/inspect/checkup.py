@@ -1,0 +1,217 @@
+"""The check-up behind `parsync doctor`: facts of the server and the cluster, each judged by a small function."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from redis.exceptions import RedisError
+
+from ..errors import ClusterMismatch, ServerUnfit, ServerUnreachable
+from ..model.views import NodeView
+from ..settings import Settings
+from ..store import calls
+from ..store.cluster import join_cluster
+from ..store.losses import KEEP_S, Loss, read_losses
+from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers, start_one
+from ..store.store import Store
+from ..store.views import pipe, read_views
+from .audit import audit
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was looked at, how it is, and the mend where it is not well."""
+
+    name: str
+    level: Level
+    text: str
+    mend: str = ""
+
+
+def check_up(store: Store, settings: Settings, with_audit: bool = False) -> list[Check]:
+    """Looks at everything, once, and waits for nothing. An unreachable server is a failed check too."""
+    found: list[Check] = []
+    try:
+        found += _checks(store, settings, with_audit)
+    except ServerUnreachable as error:
+        found.append(Check("server", "fail", str(error), "start it, or say where it is with --url or PARSYNC_URL"))
+    return found
+
+
+def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Check]:
+    try:
+        info = store.check_server()
+        yield Check("server", "ok", f"{info['name']} {info['version']} at {store.address}")
+        yield Check("eviction", "ok", "maxmemory-policy noeviction")
+    except ServerUnreachable:
+        raise
+    except ServerUnfit as error:
+        yield Check("server", "fail", str(error))
+        return
+    yield judge_memory(info)
+    yield judge_persistence(info, _save_points(store))
+    yield judge_losses(read_losses(store))
+    yield judge_role(info)
+    yield judge_scripts(_loaded(store))
+    try:
+        config = join_cluster(store, settings, create=False)
+    except ClusterMismatch as error:
+        yield Check("cluster", "fail", str(error))
+        return
+    if config is None:
+        yield Check("cluster", "fail", explain_no_scheduler(store, ()), start_one(store))
+        return
+    yield Check(
+        "cluster", "ok",
+        f"{settings.cluster}: partitions={config.partitions} gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
+    )  # fmt: skip
+    schedulers = read_schedulers(store)
+    yield from judge_schedulers(schedulers)
+    hearing = pipe(store, [("pubsub_numsub", store.keys.tick)])[0][0][1]
+    yield judge_subscribers(int(hearing), sum(scheduler.alive for scheduler in schedulers))
+    yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
+    yield _queue(store)
+    yield judge_quarantine(int(pipe(store, [("zcard", store.keys.shared("quarantine"))])[0]))
+    if with_audit:
+        yield judge_audit(audit(store))
+
+
+# -- looking ---------------------------------------------------------------------------------------------------------
+
+
+def _save_points(store: Store) -> str | None:
+    try:
+        return str(store.client.config_get("save").get("save", ""))
+    except RedisError:
+        return None
+
+
+def _loaded(store: Store) -> list[bool]:
+    return [bool(there) for there in pipe(store, [("script_exists", *(s.sha for s in calls.ALL))])[0]]
+
+
+def _queue(store: Store) -> Check:
+    keys = store.keys
+    counts = pipe(store, [("zcard", keys.queue("pending")), ("zcard", keys.queue("later")),
+                          ("hlen", keys.queue("taken")), ("hlen", keys.queue("placed"))])  # fmt: skip
+    pending, later, taken, placed = counts
+    return Check("tasks", "ok", f"{pending} pending, {later} not due yet, {taken} taken, {placed} placed or running")
+
+
+# -- judging: pure ---------------------------------------------------------------------------------------------------
+
+
+def judge_memory(info: Mapping[str, Any]) -> Check:
+    """Warns above 80 % of maxmemory: with noeviction, writes fail at 100 %."""
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    text = f"{used / 2**20:.0f} MiB used" + (f" of {limit / 2**20:.0f} MiB" if limit else ", no limit set")
+    if limit and used > 0.8 * limit:
+        return Check("memory", "warn", text, "raise maxmemory, or lower retention_s: a full server refuses tasks")
+    return Check("memory", "ok", text)
+
+
+def judge_persistence(info: Mapping[str, Any], save: str | None) -> Check:
+    """AOF is well, RDB alone loses minutes, nothing loses everything; a write that failed fails."""
+    aof = bool(int(info.get("aof_enabled", 0)))
+    for field, on in (("aof_last_write_status", aof), ("rdb_last_bgsave_status", True)):
+        if on and str(info.get(field, "ok")) != "ok":
+            return Check("persistence", "fail", f"{field} is {info[field]}", "see the server's log: disk full?")
+    if aof:
+        return Check("persistence", "ok", "AOF on; a crash may lose what appendfsync allows (everysec: one second)")
+    mend = "redis-cli CONFIG SET appendonly yes"
+    if save:
+        return Check(
+            "persistence", "warn", f"only RDB (save {save}): a crash loses the tasks since the last save", mend
+        )
+    if save is None:
+        return Check("persistence", "warn", "no AOF; whether RDB is on the server does not tell", mend)
+    return Check("persistence", "warn", "off: a restart of the server loses all tasks", mend)
+
+
+def judge_losses(losses: list[Loss]) -> Check:
+    """What the server was seen to have forgotten of late: those tasks are gone, others may have run twice."""
+    if not losses:
+        return Check("lost writes", "ok", "none were noticed")
+    more = f"; and {len(losses) - 1} more like it within {KEEP_S // 86_400} days" if len(losses) > 1 else ""
+    mend = "submit again what is gone (the same ids are safe); appendfsync always loses nothing"
+    return Check("lost writes", "warn", losses[0].text + more, mend)
+
+
+def judge_role(info: Mapping[str, Any]) -> Check:
+    """A replica refuses writes."""
+    if str(info.get("role", "master")) != "master":
+        return Check("role", "fail", "the server is a replica and refuses writes", "use the primary's address")
+    return Check("role", "ok", f"primary with {info.get('connected_slaves', 0)} replicas")
+
+
+def judge_scripts(loaded: Iterable[bool]) -> Check:
+    """Scripts load with their first use, so that a missing one is no fault."""
+    there = list(loaded)
+    rest = "" if all(there) else "; the others load with their first use"
+    return Check("scripts", "ok", f"{sum(there)} of {len(there)} loaded{rest}")
+
+
+def judge_schedulers(schedulers: Sequence[SchedulerView]) -> Iterator[Check]:
+    """At least one is alive, else nothing is placed; one that is not is lost as soon as another notices it."""
+    alive = [scheduler.name for scheduler in schedulers if scheduler.alive]
+    if alive:
+        yield Check("schedulers", "ok", f"{len(alive)} alive: {', '.join(alive)}")
+    else:
+        yield Check("schedulers", "fail", "none is alive: nothing is placed", "parsync scheduler")
+    if still := [scheduler.name for scheduler in schedulers if not scheduler.alive]:
+        yield Check("schedulers", "warn", f"did not renew for one lease: {', '.join(still)}", "the keeper removes them")
+    keeper = next((scheduler.name for scheduler in schedulers if scheduler.keeper), "")
+    if keeper in alive:
+        yield Check("keeper", "ok", keeper)
+    elif alive:
+        yield Check("keeper", "warn", f"{keeper or 'nobody'} at the moment", "another takes over within one lease")
+
+
+def judge_subscribers(hearing: int, alive: int) -> Check:
+    """Every live scheduler listens to ticks; a silent one goes on by its own clock, less evenly."""
+    text = f"{hearing} of {alive} schedulers hear ticks"
+    if hearing < alive:
+        return Check("ticks", "warn", text, "the others go on by their own clock and subscribe again; see their logs")
+    return Check("ticks", "ok", text)
+
+
+def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
+    """Some node takes tasks, else nothing is placed; those that do not are named, because they are easily forgotten."""
+    up = [node for node in nodes if node.state == "up"]
+    taking = [node for node in up if not node.draining]
+    if not nodes:
+        yield Check("nodes", "fail", "there are none: nothing is placed", "start a worker of your app with --parsync")
+    elif not taking:
+        yield Check("nodes", "fail", f"none of {len(nodes)} takes tasks: nothing is placed", "see the next lines")
+    else:
+        slots, free = sum(node.slots for node in taking), sum(node.free for node in taking)
+        yield Check("nodes", "ok", f"{len(taking)} up with {slots} slots, {free} free")
+    if down := [node.name for node in nodes if node.state == "down"]:
+        yield Check(
+            "nodes", "warn", f"down: {', '.join(down)}", "start their workers again; their tasks went elsewhere"
+        )
+    for node in nodes:
+        if node.state == "suspect":
+            yield Check("nodes", "warn", f"suspect: {node.name}: {node.note}",
+                        "see its worker's log; it gets tasks again when it reads its inbox, or restarts")  # fmt: skip
+    if leaving := [node.name for node in nodes if node.state == "leaving"]:
+        yield Check("nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again")
+    if draining := [node.name for node in up if node.draining]:
+        yield Check("nodes", "warn", f"draining: {', '.join(draining)}", f"parsync undrain {draining[0]}")
+
+
+def judge_quarantine(count: int) -> Check:
+    """Something damaged was met: whatever wrote it may write again."""
+    if count:
+        return Check("quarantine", "warn", f"{count} damaged things were put away", "parsync quarantine list")
+    return Check("quarantine", "ok", "empty")
+
+
+def judge_audit(facts: list[str]) -> Check:
+    """The audit names what must not be; on a busy cluster a fact counts when two audits in a row name it."""
+    if facts:
+        return Check("audit", "fail", "; ".join(facts[:5]) + (f"; and {len(facts) - 5} more" if len(facts) > 5 else ""),
+                     "run it again: what is named twice is a bug, please report it")  # fmt: skip
+    return Check("audit", "ok", "every record is as it must be")

@@ -1,0 +1,1 @@
+"""The lab: benches, the simulator, and their commands. Nothing outside of it imports it."""

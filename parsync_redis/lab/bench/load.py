@@ -1,0 +1,74 @@
+"""A load generator: submits tasks open loop, through the product's client; what comes late was due all the same."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, Final
+
+from ...client import ParsyncClient
+from .figures import Pace
+
+POLL_S: Final = 0.01
+AT_ONCE: Final = 2000
+"""The most tasks in one call of submit_many; it makes a round trip for every 500."""
+
+TASK: Final = "bench.hold"
+
+Submit = Callable[[Sequence[int]], None]
+"""Submits the tasks of these numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a generator returns: how many of its tasks it submitted, and how late the latest was, in seconds."""
+
+    submitted: int
+    late_s: float
+
+
+def task_id(number: int) -> str:
+    """The id of task `number`."""
+    return f"b{number}"
+
+
+def through_client(url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]) -> Callable[[], Submit]:
+    """Submits by `ParsyncClient.submit_many`; task `number` asks for what kind `number` modulo their count asks."""
+
+    def connect() -> Submit:
+        client = ParsyncClient.from_url(url, cluster)
+        client.check()
+
+        def submit(numbers: Sequence[int]) -> None:
+            client.submit_many({"name": TASK, "id": task_id(n), **kinds[n % len(kinds)]} for n in numbers)
+
+        return submit
+
+    return connect
+
+
+def generator(
+    connect: Callable[[], Submit], pace: Pace, begin_s: float
+) -> Callable[[Event, Callable[[Any], None]], Sent]:
+    """The job of a generator: task k is due k / rate seconds after `begin_s`, on the machine's monotonic clock.
+
+    It ends `pace.seconds` after the beginning, or when it is told to; what is due then and not submitted is left out.
+    """
+
+    def job(stop: Event, tell: Callable[[Any], None]) -> Sent:
+        submit = connect()
+        sent, late_s = 0, 0.0
+        while sent < pace.total and not stop.is_set():
+            elapsed_s = time.monotonic() - begin_s
+            if elapsed_s > pace.seconds + 1.0:
+                break
+            due = min(pace.due(elapsed_s), sent + AT_ONCE)
+            if due == sent:
+                stop.wait(POLL_S)
+                continue
+            submit([pace.number(own) for own in range(sent, due)])
+            late_s = max(late_s, time.monotonic() - begin_s - pace.due_s(pace.number(sent)))
+            sent = due
+        return Sent(sent, late_s)
+
+    return job

@@ -1,0 +1,163 @@
+"""Our own system in the placement bench: schedulers, stand-ins for agents, generators; and its rival *state*."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from threading import Event
+from typing import Any, Final
+
+import numpy as np
+
+from ...inspect.audit import audit
+from ...placement.strategy import Floats
+from ...scheduler import Scheduler
+from ...scheduler.core import Core
+from ...settings import Settings
+from ...store.cluster import join_cluster
+from ...store.store import Store
+from ..simulate.modes import whole_state
+from .load import TASK, Submit, task_id, through_client
+from .parameters import Parameters, System
+from .processes import Crew, Member
+from .standins import stand_in
+from .wire import Wire, pack
+
+CLUSTER: Final = "bench"
+START_S: Final = 120.0
+_STAMPS: Final = ("state", "starts", "submitted_ms", "placed_ms", "started_ms", "finished_ms")
+_CHUNK: Final = 2000
+
+
+@dataclass(slots=True)
+class History:
+    """What became of the tasks, by number: server times in ms (nan: never), and what the audit found."""
+
+    submitted_ms: Floats
+    placed_ms: Floats
+    started_ms: Floats
+    finished_ms: Floats
+    audit: dict[str, Any]
+
+
+def read_records(url: str, key: Callable[[int], str], numbers: Sequence[int]) -> tuple[list[Any], list[Floats]]:
+    """(state, starts) of each task, and its four times as arrays."""
+    wire = Wire(url)
+    states: list[Any] = []
+    times: list[Any] = []
+    for at in range(0, len(numbers), _CHUNK):
+        some = numbers[at : at + _CHUNK]
+        rows = wire.ask(pack([("HMGET", key(number), *_STAMPS) for number in some]), len(some))
+        states += [(row[0], row[1]) for row in rows]
+        times += [[float(value or "nan") for value in row[2:]] for row in rows]
+    wire.close()
+    found = np.array(times, dtype=float).reshape(len(numbers), 4)
+    return states, [found[:, column] for column in range(4)]
+
+
+def settings_of(url: str, asked: Parameters) -> Settings:
+    """The settings of a bench's cluster."""
+    return Settings.load(
+        url=url, cluster=CLUSTER, partitions=asked.partitions, gap_s=asked.gap_s, lease_s=asked.lease_s,
+        strategy=asked.strategy,
+    )  # fmt: skip
+
+
+def set_up(store: Store, asked: Parameters) -> None:
+    """Makes the cluster, without any process."""
+    join_cluster(store, settings_of("redis://127.0.0.1", asked), create=True)
+
+
+def named(url: str, kind: str) -> str:
+    """The address with a name for the connections, by which the server tells who asks."""
+    return f"{url}?client_name={kind}"
+
+
+class Ours:
+    """The product under load; with `system` state its schedulers read the whole state every gap, each by itself.
+
+    idle: there will be no tasks, so that nobody looks into inboxes.
+    """
+
+    def __init__(self, url: str, asked: Parameters, crew: Crew, idle: bool = False) -> None:
+        self.url, self.asked, self.crew, self.idle = url, asked, crew, idle
+        self.store = Store.from_url(url, CLUSTER)
+        self.settings = settings_of(named(url, "schedulers"), asked)
+        self._schedulers: list[Member] = []
+
+    def start(self, say: Callable[[str], None]) -> None:
+        """Sets the cluster up, registers all nodes, and waits until every scheduler sees all slots."""
+        asked = self.asked
+        join_cluster(self.store, self.settings, create=True)
+        plans = asked.node_plans()
+        agents = [
+            self.crew.start("agents", stand_in(named(self.url, "agents"), CLUSTER, plans[which :: asked.agents],
+                                               asked.partitions, asked.duration_s, asked.lease_s, TASK, self.idle))
+            for which in range(asked.agents)
+        ]  # fmt: skip
+        say(f"{asked.nodes} nodes register")
+        for agent in agents:
+            self.crew.hear(agent, START_S + asked.nodes / 20)
+        names = [f"s{number:02d}" for number in range(asked.schedulers)]
+        self._schedulers = [self.crew.start("schedulers", _scheduler(self.settings, n, asked.system)) for n in names]
+        say(f"{asked.schedulers} schedulers read them")
+        deadline = time.monotonic() + START_S
+        while [row.get("free") for row in self.stats()] != [str(asked.slots)] * asked.schedulers:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {START_S:g} s not every scheduler sees all {asked.slots} slots")
+            self.crew.pause(0.2)
+
+    def connect(self) -> Callable[[], Submit]:
+        """How a generator submits."""
+        return through_client(self.url, CLUSTER, self.asked.task_kinds())
+
+    def stats(self) -> list[dict[str, str]]:
+        """What the schedulers say of themselves."""
+        return [self.store.hash(self.store.keys.stats(f"s{n:02d}")) for n in range(self.asked.schedulers)]
+
+    def open(self) -> int:
+        """How many submitted tasks are not final."""
+        client, keys = self.store.client, self.store.keys
+        counts: Any = (client.zcard(keys.queue("pending")), client.zcard(keys.queue("later")),
+                       client.hlen(keys.queue("taken")), client.hlen(keys.queue("placed")))  # fmt: skip
+        return int(sum(counts))
+
+    def end(self, numbers: Sequence[int]) -> tuple[History, dict[str, Any]]:
+        """Stops schedulers and stand-ins, and judges the state that they leave; what became of tasks, and counts."""
+        counters: list[dict[str, int]] = self.crew.finish("schedulers")
+        runs = self.crew.finish("agents")
+        states, times = read_records(self.url, lambda n: self.store.keys.task(task_id(n)), numbers)
+        started = [id for ran in runs for id in ran.started]
+        facts = audit(self.store)
+        keys, partitions = self.store.keys, range(self.asked.partitions)
+        client: Any = self.store.client
+        free = sum(client.bitcount(keys.partition(p, "free")) for p in partitions)
+        counted = sum(int(client.hget(keys.partition(p, "meta"), "free") or 0) for p in partitions)
+        placed = sum(row["placed"] for row in counters)
+        said = {
+            "lost": sum(state != (b"succeeded", b"1") for state in states),
+            "ran_twice": len(started) - len(set(started)),
+            "leaked_slots": sum(client.hlen(keys.partition(p, "slots")) for p in partitions),
+            "bitmap_mismatches": abs(self.asked.slots - free) + sum("free bit" in fact for fact in facts),
+            "counter_mismatches": abs(self.asked.slots - counted) + abs(len(numbers) - sum(r.finished for r in runs)),
+            "facts": len(facts),
+            "first_facts": facts[:5],
+        }
+        counts = {name: sum(row[name] for row in counters) for name in ("claims", "conflicts", "taken", "reads")}
+        counts |= {"placed": placed, "refused": sum(r.refused for r in runs), "lapsed": sum(r.lapsed for r in runs)}
+        return History(times[0], times[1], times[2], times[3], said), counts
+
+
+def _scheduler(settings: Settings, name: str, system: str) -> Callable[[Event, Callable[[Any], None]], dict[str, int]]:
+    def job(stop: Event, tell: Callable[[Any], None]) -> dict[str, int]:
+        store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+        config = join_cluster(store, settings, create=True)
+        assert config is not None
+        one = Scheduler(store, config, settings, name)
+        if system == System.STATE:
+            one.core = Core(
+                name, config.partitions, settings.strategy, settings.tau_s, one.core.rng, turns=whole_state, asks=False
+            )
+        one.run(stop)
+        return asdict(one.core.counters)
+
+    return job

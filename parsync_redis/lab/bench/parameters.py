@@ -1,0 +1,112 @@
+"""What a placement bench is asked to do, and whether that can be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from ...errors import InvalidInput
+from ...model.needs import Bundle
+from ...model.task import Strategy
+from .standins import NodePlan
+
+
+class System(StrEnum):
+    """Who places: we; our schedulers that read the whole state every gap; one script; nobody (a queue a class)."""
+
+    PARSYNC = "parsync"
+    STATE = "state"
+    CENTRAL = "central"
+    QUEUES = "queues"
+
+
+GPUS, ZONES, SIZES = 5, 5, 2
+KINDS = GPUS * ZONES * SIZES
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """A placement bench; check() raises InvalidInput. `kinds`: 1, or 50 unlike kinds of task on labelled nodes."""
+
+    schedulers: int = 20
+    slots: int = 200_000
+    partitions: int = 20
+    gap_s: float = 0.5
+    rate: float = 38_000.0
+    duration_s: float = 5.0
+    seconds: float = 30.0
+    strategy: str = Strategy.LATENCY
+    system: str = System.PARSYNC
+    node_slots: int = 100
+    agents: int = 2
+    generators: int = 1
+    lease_s: float = 10.0
+    kinds: int = 1
+    aof: bool = False
+
+    def check(self) -> None:
+        """Raises InvalidInput, saying what is wrong and what would be right."""
+        for name, least, most in (
+            ("schedulers", 1, 64), ("slots", 1, 4_000_000), ("partitions", 1, 4096), ("gap_s", 0.01, 60),
+            ("rate", 1, 1_000_000), ("duration_s", 0, 600), ("seconds", 1, 3600), ("node_slots", 1, 10_000),
+            ("agents", 1, 64), ("generators", 1, 16), ("lease_s", 0.5, 3600),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not least <= value <= most:
+                flag = "--" + name.removesuffix("_s").replace("_", "-")
+                raise InvalidInput(f"{flag} {value:g} is not valid: it must be from {least:g} to {most:,}")
+        for flag, value, known in (
+            ("--strategy", self.strategy, list(Strategy)), ("--system", self.system, list(System)),
+            ("--kinds", self.kinds, [1, KINDS]),
+        ):  # fmt: skip
+            if value not in known:
+                raise InvalidInput(f"{flag} {value!r} is not known: known are {', '.join(map(str, known))}")
+        if self.slots % self.node_slots:
+            raise InvalidInput(
+                f"--slots {self.slots} is not valid: it must be a multiple of --node-slots {self.node_slots}"
+            )
+        if self.nodes < max(self.partitions, self.agents):
+            raise InvalidInput(
+                f"--slots {self.slots} is too few: {self.nodes} nodes of {self.node_slots} (--node-slots) must be "
+                f"at least as many as --partitions {self.partitions} and --agents {self.agents}"
+            )
+        if self.partitions < self.schedulers:
+            raise InvalidInput(
+                f"--partitions {self.partitions} is too few: there must be as many as --schedulers {self.schedulers}"
+            )
+        if self.system == System.QUEUES and self.kinds > 1:
+            raise InvalidInput("--kinds 50 does not go with --system queues: 50 kinds would need 50 queues, by hand")
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return self.slots // self.node_slots
+
+    @property
+    def load(self) -> float:
+        """The share of the slots that the offered tasks hold at a time."""
+        return self.rate * self.duration_s / self.slots
+
+    def node_plans(self) -> list[NodePlan]:
+        """The nodes, scores about normal with mean 9.5 and variance 2; labelled and with amounts for 50 kinds."""
+        scores = np.random.default_rng(1).normal(9.5, 2**0.5, self.nodes)
+        found = []
+        for number in range(self.nodes):
+            labels, resources = dict[str, str](), dict[str, object]()
+            if self.kinds > 1:
+                labels = {"gpu_model": f"g{number % GPUS}", "zone": f"z{number // GPUS % ZONES}"}
+                resources = {"mem": 4 * self.node_slots}
+            offer = Bundle.of(self.node_slots, resources, labels)
+            found.append(NodePlan(f"n{number}", offer, round(float(scores[number]), 3)))
+        return found
+
+    def task_kinds(self) -> Sequence[Mapping[str, Any]]:
+        """The options of each kind of task: label of a GPU model and a zone, and an amount."""
+        if self.kinds == 1:
+            return [{}]
+        return [
+            {"require": {"gpu_model": f"g{gpu}", "zone": f"z{zone}"}, "resources": {"mem": 2 + 2 * size}}
+            for gpu in range(GPUS) for zone in range(ZONES) for size in range(SIZES)
+        ]  # fmt: skip

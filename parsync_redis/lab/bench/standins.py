@@ -1,0 +1,178 @@
+"""Stand-ins for agents: one process looks after many nodes. It starts, holds, finishes and releases each task through
+the product's own calls; only the function that a worker would run is a wait.
+
+What it does not do: run anything, fence anything on the machine, compare leases with runs.
+"""
+
+import heapq
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Final, TypeVar
+
+from ...model.apps import KnownTasks, offer_with
+from ...model.needs import Bundle
+from ...store.calls import MAX_BATCH, Call, Place
+from ...store.store import Store
+from ...wire.doorbell import Doorbell
+from .wire import Wire, pack
+
+log = logging.getLogger("parsync.bench")
+
+T = TypeVar("T")
+POLL_S: Final = 0.02
+"""A stand-in looks into the inboxes of its nodes that often at most."""
+
+LOOK_S: Final = 1e-4
+"""A look into one inbox at most that often: a worker waits for its doorbells in the server, which costs nothing."""
+
+AT_ONCE: Final = 100
+"""The most doorbells that it takes from one inbox at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A node to be: what it offers and how good it is."""
+
+    name: str
+    offer: Bundle
+    score: float
+
+
+@dataclass(slots=True)
+class Ran:
+    """What a stand-in returns: the ids of the accepted starts, and counts."""
+
+    started: list[str] = field(default_factory=list)
+    finished: int = 0
+    refused: int = 0
+    stale: int = 0
+    lapsed: int = 0
+
+
+def batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
+    """The rows, so many at a time."""
+    for at in range(0, len(rows), size):
+        yield rows[at : at + size]
+
+
+def poll_every_s(nodes: int) -> float:
+    """How often a stand-in for so many nodes looks into their inboxes."""
+    return max(POLL_S, LOOK_S * nodes)
+
+
+class StandIn:
+    """The agents of some nodes. `duration_s`: how long each task is held. If `idle`, no doorbell is looked for."""
+
+    def __init__(self, store: Store, url: str, nodes: Sequence[NodePlan], duration_s: float, lease_s: float) -> None:
+        self.store, self.duration_s, self.lease_s = store, duration_s, lease_s
+        self.plans = nodes
+        self.idle = False
+        self._wire = Wire(url)
+        self._homes: list[tuple[str, int, int]] = []  # name, partition, incarnation
+        self._bells = b""
+        self._held: list[tuple[float, int, Place]] = []
+        self._entered = 0
+        self._renewed = 0
+        self.ran = Ran()
+
+    def register(self, partitions: int, task_name: str) -> None:
+        """Registers all nodes, as an agent does: dealt to a partition, made known, registered."""
+        commands, tasks = self.store.commands, KnownTasks.of({task_name: None})
+        offers = {n.name: offer_with(n.offer, tasks).text for n in self.plans}
+        for some in batches(self.plans, 100):
+            dealt = self.store.run_all([
+                commands.deal_node(n.name, partitions, " ".join(f"{k}:{v}" for k, v in n.offer.labels), n.offer.slots,
+                                   n.score)
+                for n in some
+            ])  # fmt: skip
+            self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in some])
+            rows = list(zip(some, dealt, strict=True))
+            found = self.store.run_all([commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows])
+            self._homes += [(n.name, p, inc) for (n, p), (inc, _) in zip(rows, found, strict=True)]
+        keys = [self.store.keys.inbox(p, name) for name, p, _ in self._homes]
+        self._bells = pack([("RPOP", key, AT_ONCE) for key in keys])
+
+    def run(self, stop: Event) -> Ran:
+        """Looks after its nodes until it is told to stop; what is held then ends at once."""
+        began_s = next_s = time.monotonic()
+        poll_s = poll_every_s(len(self._homes))
+        while not stop.is_set():
+            self._renew(time.monotonic() - began_s)
+            if not self.idle:
+                self._start()
+                self._end(time.monotonic())
+            next_s = max(next_s + poll_s, time.monotonic())
+            stop.wait(next_s - time.monotonic())
+        self._start()
+        self._end(float("inf"))
+        return self.ran
+
+    def _renew(self, elapsed_s: float) -> None:
+        """Renews each node five times a lease, as an agent does, spread over that time."""
+        due = int(elapsed_s / (self.lease_s / 5) * len(self._homes))
+        due = min(due, self._renewed + len(self._homes))
+        homes = [self._homes[at % len(self._homes)] for at in range(self._renewed, due)]
+        self._renewed = due
+        for words in self.store.run_all([self.store.commands.renew(p, name, inc) for name, p, inc in homes]):
+            self.ran.lapsed += words[0] != "ok"
+
+    def _start(self) -> None:
+        """Takes doorbells and asks to start each; what is refused is released."""
+        places = []
+        for (name, p, _), bells in zip(self._homes, self._wire.ask(self._bells, len(self._homes)), strict=True):
+            rung = map(Doorbell.of, bells or ())
+            places += [Place(bell.task, bell.attempt, p, name, bell.slots[0], bell.inc, bell.since_ms) for bell in rung]
+        refused = []
+        for some in batches(places):
+            words = self.store.run(self.store.commands.start(some))
+            end_s = time.monotonic() + self.duration_s
+            for place, (word, _) in zip(some, words, strict=True):
+                if word == "refused":
+                    refused.append(place)
+                    continue
+                self._entered += 1
+                heapq.heappush(self._held, (end_s, self._entered, place))
+                if word == "ok":
+                    self.ran.started.append(place.task)
+        self.ran.refused += len(refused)
+        self._release(refused)
+
+    def _end(self, now_s: float) -> None:
+        """Brings outcomes home and then frees the slots, as Homeward does."""
+        over = []
+        while self._held and self._held[0][0] <= now_s:
+            over.append(heapq.heappop(self._held)[2])
+        for some in batches(over):
+            words = self.store.run(self.store.commands.finish([(place, "succeeded", "") for place in some]))
+            self.ran.finished += words.count("ok")
+            self.ran.stale += words.count("stale")
+        self._release(over)
+
+    def _release(self, places: Sequence[Place]) -> None:
+        by_partition: defaultdict[int, list[Place]] = defaultdict(list)
+        for place in places:
+            by_partition[place.partition].append(place)
+        calls: list[Call[Any]] = [
+            self.store.commands.release(p, some) for p, all_of in by_partition.items() for some in batches(all_of)
+        ]
+        self.store.run_all(calls)
+
+
+def stand_in(
+    url: str, cluster: str, nodes: Sequence[NodePlan], partitions: int, duration_s: float, lease_s: float,
+    task_name: str, idle: bool = False,
+) -> Callable[[Event, Callable[[Any], None]], Ran]:  # fmt: skip
+    """The job of a stand-in: registers, tells that it is ready, and goes on until it is stopped."""
+
+    def job(stop: Event, tell: Callable[[Any], None]) -> Ran:
+        one = StandIn(Store.from_url(url, cluster), url, nodes, duration_s, lease_s)
+        one.register(partitions, task_name)
+        one.idle = idle
+        tell("ready")
+        return one.run(stop)
+
+    return job

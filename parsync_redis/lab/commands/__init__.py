@@ -1,0 +1,1 @@
+"""The commands of the lab: `parsync bench`, `parsync simulate`, `parsync whatif`."""

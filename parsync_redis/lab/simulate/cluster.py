@@ -1,0 +1,119 @@
+"""The simulated cluster: nodes with scores in the store in memory, and the agents that run what is placed on them."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from ...model.claim import Claim, Verdict
+from ...model.node import Node
+from ...model.task import ONE_SLOT
+from ...scheduler.core import GIVE_BACK_MS
+from ...store.calls import Place, Snapshot
+from ...store.reference.partition import Node as Record
+from ...store.reference.partition import Partition
+from ...store.reference.queue import Job, Queue
+from ...store.reference.store import MemoryStore
+from .parameters import NODE_SLOTS, Parameters
+
+JOB: Final = Job("work", ONE_SLOT.text, "", b"")
+
+
+class SimCluster:
+    """Nodes, partitions, and a queue of tasks for each group of schedulers, with the semantics of the scripts."""
+
+    def __init__(self, parameters: Parameters, groups: int, rng: np.random.Generator) -> None:
+        self.store = MemoryStore("simulated")
+        self.queues = [Queue(self.store) for _ in range(groups)]
+        self.held = [0] * groups
+        self.score: dict[str, float] = {}
+        self.changed_s: dict[str, float] = {}  # when a slot of a node was last taken or freed
+        self._running: list[tuple[float, int, int, Place]] = []  # a heap: end, sequence number, group, place
+        self._started = 0
+        for p, name, slots, score in _nodes(parameters, rng):
+            self.store.run(self.store.commands.register_node(p, name, 0, score, f"slots={slots}"))
+            self.score[name] = score
+        self.partitions: list[Partition] = [self.store.partition(p) for p in range(parameters.partitions)]
+        self.nodes = [[_seen(node) for node in partition.nodes.values()] for partition in self.partitions]
+
+    def submit(self, group: int, id: str, at_s: float) -> None:
+        """A task of a group arrives."""
+        self.store.now_ms = round(at_s * 1000)
+        self.queues[group].admit(id, JOB)
+
+    def waiting(self, group: int) -> int:
+        """How many tasks of a group wait to be taken, now or a little later."""
+        return len(self.queues[group].pending) + len(self.queues[group].later)
+
+    def give_back(self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> None:
+        """What a scheduler cannot hold goes back for a while; each task as (id, attempt, why)."""
+        if tasks:
+            words = [word for task in tasks for word in task]
+            self.queues[group].untake((), [len(tasks), scheduler, GIVE_BACK_MS, *words])
+
+    def read(self, p: int, version: int) -> Snapshot:
+        """A partition's snapshot."""
+        return self.partitions[p].read(p, version)
+
+    def commit(self, p: int, claims: Sequence[Claim], now_s: float) -> list[Verdict]:
+        """The verdicts on claims of one partition."""
+        self.store.now_ms = round(now_s * 1000)
+        return self.partitions[p].judge_claims(claims)
+
+    def start(self, group: int, claim: Claim, now_s: float, runs_s: float) -> None:
+        """The node's agent answers the doorbell of a claim that was won: the task runs, for `runs_s`."""
+        place = Place(
+            claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, self.store.now_ms
+        )
+        self.partitions[claim.partition].nodes[claim.node].inbox.clear()
+        self.queues[group].start_at(place)
+        self.held[group] += 1
+        self.changed_s[claim.node] = now_s
+        self._started += 1
+        heapq.heappush(self._running, (now_s + runs_s, self._started, group, place))
+
+    def fill(self, count: int, duration_s: float, rng: np.random.Generator, equal: bool = True) -> None:
+        """So many slots are busy, drawn evenly, each with what is left of a task: all run that long, or, unless they
+        are `equal`, so long in the mean, with exponential running times.
+        """
+        seats = [(p, node, slot) for p, nodes in enumerate(self.nodes) for node in nodes
+                 for slot in range(node.offer.slots)]  # fmt: skip
+        for number, i in enumerate(rng.permutation(len(seats))[:count].tolist()):
+            p, node, slot = seats[i]
+            self.submit(0, f"f{number}", 0.0)
+            (task,) = self.queues[0].take_tasks("fill", 1)
+            claim = Claim(task.id, task.attempt, p, node.name, node.inc, (slot,), task.needs)
+            self.commit(p, [claim], 0.0)
+            left_s = rng.uniform(0, duration_s) if equal else rng.exponential(duration_s)
+            self.start(0, claim, 0.0, float(left_s))
+
+    def settle(self, group: int, places: Sequence[Place]) -> None:
+        """What a scheduler won is settled; mostly it runs already."""
+        for place in places:
+            self.queues[group].settle_at(place)
+
+    def finish_until(self, now_s: float) -> None:
+        """Every task that ends by now is finished, and its slot free."""
+        while self._running and self._running[0][0] <= now_s:
+            end_s, _, group, place = heapq.heappop(self._running)
+            self.store.now_ms = round(end_s * 1000)
+            self.queues[group].finish_at(place, "succeeded")
+            self.queues[group].forget(place.task)
+            self.partitions[place.partition].free_leases((place,), "", "")
+            self.held[group] -= 1
+            self.changed_s[place.node] = end_s
+
+
+def _seen(node: Record) -> Node:
+    return Node(node.name, node.state, node.inc, bool(node.drain), node.first, node.span, float(node.score), node.offer)
+
+
+def _nodes(parameters: Parameters, rng: np.random.Generator) -> Iterator[tuple[int, str, int, float]]:
+    """(partition, name, slots, score) of each node; they are dealt to the partitions by turns."""
+    left, number = parameters.scaled_slots, 0
+    while left > 0:
+        slots = min(NODE_SLOTS, left)
+        score = float(rng.normal(parameters.score_mean, parameters.score_variance**0.5))
+        yield number % parameters.partitions, f"n{number}", slots, score
+        left, number = left - slots, number + 1

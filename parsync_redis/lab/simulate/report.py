@@ -1,0 +1,110 @@
+"""docs/reproduction.md: the tables of claims and the plots of all experiments that a folder has results of."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ...errors import InvalidInput
+from .experiment import rows_of
+from .experiments import EXPERIMENTS
+from .parameters import flag_of
+
+HEAD: Final = """# Reproduction: the paper's results by our own schedulers
+
+Made by `make reproduce`; do not edit. Each experiment runs the product's scheduler core, view, dice and strategies in
+virtual time against the store in memory, which the property tests hold to the Lua scripts. What the paper leaves open,
+and what was chosen, is in [decisions/0018](decisions/0018-simulator.md). Figures of the paper: Feng et al., "Scaling
+Large Production Clusters with Partitioned Synchronization", USENIX ATC 2021, from the authors' own article, reviews
+that quote it, and read off its plots. All claims of an experiment are of the same parameters; one that does not hold
+stays here, with the reason that was found. Parameters are those that the runs used, several where they differ; slots
+and rate are those at scale 1.
+"""
+
+AIM: Final = 25_000
+
+NOTES: Final[Mapping[str, str]] = {
+    "strategies": "Quality-first is weighted sampling over the whole view. Delays are from submit to commit, by the "
+    "second of the commit, and have a wait for a tick in them.",
+    "extra-slots": "Extra slots are idle ones, beyond R d, the busy ones. The delay is unchanged where, of all the "
+    "claims of a gap, as many win as tasks arrive in it; a sweep's points share their random numbers.",
+    "omega": "A conflict is a transaction that loses a claim; the fraction is of the jobs that were done. "
+    "The cell is small, and the same at any scale.",
+    "trace": "Alibaba's batch tasks of 2017: bursts of thousands of equal tasks. The file is not part of the project: "
+    "`parsync simulate trace FILE`.",
+}
+
+
+def write_report(results: Path, document: Path) -> list[str]:
+    """Writes the document, and the plots into a folder beside it; the names of the experiments that it has."""
+    found = {name: results / name / "result.json" for name in EXPERIMENTS if (results / name / "result.json").exists()}
+    if not found:
+        raise InvalidInput(f"no results in {results}: parsync simulate NAME --out {results}/NAME makes them")
+    folder = document.with_suffix("")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        parts, summary, slow = [], [], list[str]()
+        for name, path in found.items():
+            result = json.loads(path.read_text(encoding="utf-8"))
+            speed = path.with_name("speed.json")
+            seen = json.loads(speed.read_text(encoding="utf-8")) if speed.exists() else {}
+            claims = result["claims"]
+            holding = sum(claim["holds"] for claim in claims)
+            rate = f"{seen['placements'] / seen['wall_s']:,.0f}" if seen else ""
+            if seen and seen["placements"] / seen["wall_s"] < AIM:
+                slow.append(name)
+            cpu_rate = f"{seen['placements'] / seen['cpu_s']:,.0f}" if seen.get("cpu_s") else ""
+            placements = f"{seen['placements']:,}" if seen else ""
+            summary.append((f"[{name}](#{name})", f"{holding} of {len(claims)}", placements, rate, cpu_rate))
+            plot = path.with_name(f"{name}.png")
+            for kind in ("png", "svg"):
+                if plot.with_suffix(f".{kind}").exists():
+                    shutil.copyfile(plot.with_suffix(f".{kind}"), folder / f"{name}.{kind}")
+            parts.append(_section(name, result, f"{folder.name}/{name}.png" if plot.exists() else ""))
+        columns = ("experiment", "claims that hold", "placements", "a wall second", "a CPU second")
+        speed_of_all = f"Placements are claims that won; the aim is {AIM:,} a wall second, {_said(slow)}."
+        head = f"{HEAD}\n{_table(columns, summary)}\n\n{speed_of_all}"
+        document.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInput(f"the report of {results} cannot be written: {error}") from None
+    return list(found)
+
+
+def _said(slow: Sequence[str]) -> str:
+    return f"which this run missed in: {', '.join(slow)}" if slow else "reached in all"
+
+
+def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
+    lines = [f"## {name}", "", f"{result['title']}. `{_command(name, result)}`", "", f"Runs: {_used(result['runs'])}."]
+    if name in NOTES:
+        lines += ["", NOTES[name]]
+    if plot:
+        lines += ["", f"![{result['title']}]({plot})"]
+    rows = rows_of(result["claims"])
+    if rows:
+        lines += ["", _table(("claim", "paper", "ours", "tolerance", "holds"), rows)]
+    return "\n".join(lines)
+
+
+def _command(name: str, result: Mapping[str, Any]) -> str:
+    """What gives this result again."""
+    options = [f" {flag_of(one)} {_shown(result['parameters'][one])}" for one in result["given"] if one != "trace"]
+    repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
+    return f"parsync simulate {name}{' FILE' if name == 'trace' else ''}{''.join(options)}{repeat}"
+
+
+def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """The parameters of all runs; of one that differs, each value."""
+    names = list(dict.fromkeys(name for run in runs.values() for name in run if name not in ("trace", "seed")))
+    values = {name: list(dict.fromkeys(_shown(run[name]) for run in runs.values() if name in run)) for name in names}
+    return "; ".join(f"{name} {', '.join(some)}" for name, some in values.items())
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, (str, int)) else f"{value:g}"
+
+
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [columns, tuple("---" for _ in columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,131 @@
+"""A simulation: the schedulers' cores, a virtual clock, a load and the store in memory, tick by tick.
+
+A tick is a gap / N. At each, every scheduler reads what is due, takes what it can decide until the next (K claims a
+second; the order among schedulers is drawn anew each time), and makes its claims on what it has just read. n claims
+take it n / K seconds; then they are judged, in order of time over all schedulers. What is lost is in its hands again,
+for the next tick.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...scheduler.core import Core, Plan
+from ...store.calls import Judged, Took
+from .cluster import SimCluster
+from .measure import Measure
+from .modes import make_core
+from .parameters import Group, Parameters, check_groups
+from .workload import Arrival, Load
+
+Progress = Callable[[float], None]
+
+
+@dataclass(slots=True)
+class SimScheduler:
+    """A core with the number of its group, what it may still decide in this tick, and what it read at it."""
+
+    core: Core
+    group: int
+    budget: float = 0.0
+    read: list[int] = field(default_factory=list)
+    read_bytes: int = 0
+
+
+class Simulation:
+    """One run; `measure` takes in what happens."""
+
+    def __init__(
+        self, parameters: Parameters, groups: Sequence[Group], loads: Sequence[Load], dice: np.random.SeedSequence
+    ) -> None:
+        check_groups(parameters, groups)
+        rng, nodes, *own = (np.random.default_rng(seed) for seed in dice.spawn(2 + parameters.schedulers))
+        self.parameters, self.rng, self.loads = parameters, rng, loads
+        self.cluster = SimCluster(parameters, len(groups), nodes)
+        self.measure = Measure(parameters, [group.name for group in groups])
+        of_group = [number for number, group in enumerate(groups) for _ in range(group.schedulers)]
+        self.schedulers = [
+            SimScheduler(make_core(f"s{i}", parameters, own[i]), group) for i, group in enumerate(of_group)
+        ]
+        for ordinal, one in enumerate(self.schedulers):
+            one.core.on_members(ordinal, parameters.schedulers)
+            self._look(one, 0.0)
+        self._arrivals: dict[str, Arrival] = {}
+        self._arrived = 0
+
+    def run(self, seconds: float, progress: Progress = lambda done: None) -> Measure:
+        """Runs from 0 to `seconds`, by the virtual clock; tells `progress` how much of it is done."""
+        ticks = round(seconds / self.parameters.tick_s)
+        for tick in range(1, ticks + 1):
+            self.tick(tick)
+            if tick % 100 == 0 or tick == ticks:
+                progress(tick / ticks)
+        return self.measure
+
+    def tick(self, number: int) -> None:
+        """One tick."""
+        tick_s, cluster = self.parameters.tick_s, self.cluster
+        now_s = number * tick_s
+        cluster.finish_until(now_s)
+        for group, load in enumerate(self.loads):
+            for arrival in load.until(now_s):
+                self._arrived += 1
+                self._arrivals[f"t{self._arrived}"] = arrival
+                cluster.submit(group, f"t{self._arrived}", arrival.at_s)
+        self.measure.see_views(now_s, self.schedulers)
+        plans: list[tuple[float, int, SimScheduler, Plan]] = []
+        for turn, i in enumerate(self.rng.permutation(len(self.schedulers)).tolist()):
+            one = self.schedulers[i]
+            one.core.on_tick(number)
+            if self.cluster.waiting(one.group):
+                one.core.on_wake()
+            room = self.parameters.decisions * tick_s
+            one.budget = min(one.budget + room, room + 1)
+            self._look(one, now_s)
+            if one.core.in_hand:
+                plan = one.core.plan()
+                cluster.give_back(one.group, one.core.name, plan.give_back)
+                cluster.settle(one.group, plan.settle)
+                claims = sum(map(len, plan.commit.values()))
+                one.budget -= claims
+                plans.append((now_s + min(claims / self.parameters.decisions, tick_s), turn, one, plan))
+        self.measure.see_views(now_s, self.schedulers)
+        for at_s, _, one, plan in sorted(plans, key=lambda entry: entry[:2]):
+            cluster.finish_until(at_s)
+            self._commit(one, plan, at_s)
+        self.measure.see_load(now_s, cluster.held, [cluster.waiting(group) for group in range(len(self.loads))])
+
+    def _look(self, one: SimScheduler, now_s: float) -> None:
+        """A scheduler reads what is due, and takes what it has time for."""
+        core, cluster = one.core, self.cluster
+        plan = core.plan(place=False)
+        cluster.settle(one.group, plan.settle)
+        if plan.read_nodes:
+            for p in plan.read_nodes:
+                core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
+            plan = core.plan(place=False)
+        one.read, one.read_bytes = plan.read, 0
+        for p in plan.read:
+            snapshot = cluster.read(p, core.view.partitions[p].version)
+            one.read_bytes += len(snapshot.bits or b"")
+            core.on_snapshot(snapshot, now_s)
+        take = min(plan.take, int(one.budget) - core.in_hand)
+        if take > 0:
+            queue = cluster.queues[one.group]
+            core.on_took(Took(0, 0, queue.take_tasks(core.name, take)))
+
+    def _commit(self, one: SimScheduler, plan: Plan, now_s: float) -> None:
+        core, cluster, measure = one.core, self.cluster, self.measure
+        for p, claims in plan.commit.items():
+            verdicts = cluster.commit(p, claims, now_s)
+            lost = 0
+            for claim, verdict in zip(claims, verdicts, strict=True):
+                if verdict.won:
+                    arrival = self._arrivals.pop(claim.task)
+                    cluster.start(one.group, claim, now_s, arrival.runs_s)
+                    measure.placed(one.group, now_s, now_s - arrival.at_s, cluster.score[claim.node])
+                else:
+                    lost += 1
+            measure.judged(one.group, now_s, len(claims), lost)
+            core.on_judged(Judged(p, cluster.partitions[p].version, cluster.store.now_ms, claims, verdicts))

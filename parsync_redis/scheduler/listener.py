@@ -1,0 +1,149 @@
+"""What a scheduler hears over pub/sub: ticks, and on a channel of its own that tasks came and that slots were freed.
+
+Twenty schedulers hear forty ticks a second each, and a turn of the loop takes hardly longer than redis-py takes to
+hand over one message. So the sockets are redis-py's, with its address, login and TLS; what comes is read here. Each
+channel has a connection, so that who has nothing to do need not be woken by each tick.
+"""
+
+import logging
+import re
+import select
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import hiredis
+from redis.exceptions import ConnectionError as Disconnected
+from redis.exceptions import RedisError, ResponseError
+
+from ..store.server_errors import Patience
+from ..store.store import Store
+
+log = logging.getLogger("parsync.scheduler")
+
+_HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
+_SOME: Final = 1 << 16
+
+
+_TICKS, _OWN = ("tick",), ("wake", "freed")
+
+
+def understand(data: bytes, partitions: int, known: Sequence[str] = (*_TICKS, *_OWN)) -> list[str]:
+    """The words of a message; none of one that no scheduler or script of ours can have sent to who hears the `known`.
+
+    Clients may speak on the channels of schedulers.
+    """
+    if not _HEARD.fullmatch(data):
+        return []
+    words = data.decode().split()
+    return [] if words[0] not in known or (words[0] == "freed" and int(words[1]) >= partitions) else words
+
+
+class _Ear:
+    """A subscription to one channel, on a connection of its own. Raises RedisError and OSError."""
+
+    def __init__(self, store: Store, channel: str, known: Sequence[str]) -> None:
+        self.known = known
+        self._pool = store.client.connection_pool
+        self._connection: Any = self._pool.get_connection()
+        self.socket: Any = None
+        self._reader = hiredis.Reader(protocolError=Disconnected, replyError=ResponseError)
+        try:
+            self._connection.send_command("SUBSCRIBE", channel)
+            self.socket = self._connection._get_socket()  # redis-py reads nothing more from it
+            self.socket.setblocking(False)
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self) -> list[bytes]:
+        """The messages that are there."""
+        more = True
+        while more:
+            try:
+                data = self.socket.recv(_SOME)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                break  # it was readable, but no message: of TLS, a part of one
+            if not data:
+                raise Disconnected("the server closed the connection")
+            self._reader.feed(data)
+            more = bool(getattr(self.socket, "pending", int)())  # of TLS: read, and not handed over
+        found = []
+        while (reply := self._reader.gets()) is not False:
+            if isinstance(reply, ResponseError):
+                raise reply
+            if reply[0] == b"message":
+                found.append(reply[2])
+        return found
+
+    def close(self) -> None:
+        """Ends the subscription."""
+        self._connection.disconnect()
+        self._pool.release(self._connection)
+
+
+class Ears:
+    """A subscription to the ticks and one to the scheduler's own channel.
+
+    Nothing that is heard is needed: where that connection fails, the scheduler goes on by its own clock.
+    """
+
+    def __init__(self, store: Store, name: str, partitions: int) -> None:
+        self._store = store
+        self._channels = {store.keys.tick: _TICKS, store.keys.own_channel(name): _OWN}
+        self._partitions = partitions
+        self._ears: dict[int, _Ear] = {}
+        self._all, self._own = select.poll(), select.poll()
+        self._patience = Patience(log, f"scheduler {name} hears nothing")
+        self._again_s = 0.0
+
+    def listen(self) -> None:
+        """(Re-)subscribes; where that fails, `hear` tries again."""
+        self.close()
+        self._all, self._own = select.poll(), select.poll()
+        try:
+            for channel, known in self._channels.items():
+                ear = _Ear(self._store, channel, known)
+                self._ears[ear.socket.fileno()] = ear
+                self._all.register(ear.socket, select.POLLIN)
+            self._own.register(ear.socket, select.POLLIN)
+        except (RedisError, OSError) as error:
+            self._fall_deaf(error)
+
+    def _fall_deaf(self, error: Exception) -> None:
+        self.close()
+        self._again_s = time.monotonic() + self._patience.pause_s(error)
+
+    def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
+        """The messages that are there, after waiting up to `timeout_s` for the first; each as its words.
+
+        Without `ticks` it does not wait for one. `deaf` if a subscription was lost: what was said since is not known.
+        """
+        try:
+            if not self._ears:
+                time.sleep(max(0.0, min(timeout_s, self._again_s - time.monotonic())))
+                if time.monotonic() < self._again_s:
+                    return []
+                self.listen()
+            return self._take_in(timeout_s, ticks)
+        except (RedisError, OSError) as error:
+            self._fall_deaf(error)
+            return [["deaf"]]
+
+    def _take_in(self, timeout_s: float, ticks: bool) -> list[list[str]]:
+        if not ticks and timeout_s > 0:
+            self._own.poll(timeout_s * 1000)
+            timeout_s = 0.0
+        found = []
+        for socket, _ in self._all.poll(max(0.0, timeout_s * 1000)):
+            ear = self._ears[socket]
+            found += [w for data in ear.receive() if (w := understand(data, self._partitions, ear.known))]
+            self._patience.well()
+        return found
+
+    def close(self) -> None:
+        """Ends the subscriptions."""
+        for ear in self._ears.values():
+            ear.close()
+        self._ears = {}

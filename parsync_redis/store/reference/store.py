@@ -1,0 +1,66 @@
+"""What the scripts do, said in plain Python: their specification, and a store without a server.
+
+    store = MemoryStore("demo")
+    store.run(store.commands.submit([Submission("a", "work", b"...")]))
+
+It executes the calls that `Commands` makes, by verb, and answers in the form that each call reads. It is deterministic:
+its clock is `now_ms`, which the caller moves; what a server would publish is appended to `published`. The tasks are in
+queue.py, the partitions in partition.py; a state machine drives it and the scripts side by side.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from ...errors import BrokenContract
+from ...wire.keys import Keys
+from .. import Call
+from ..calls import Commands
+from .cluster import Cluster
+from .partition import Partition
+from .queue import Queue
+
+T = TypeVar("T")
+_FAMILY: Final = re.compile(r"[^{]*\{[^:}]*:?([^}]*)\}")
+
+
+class MemoryStore:
+    """The state of one cluster, in memory; it answers calls as `Store` does."""
+
+    def __init__(self, cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> None:
+        self.keys = Keys(cluster)
+        self.commands = Commands(self.keys, retention_s, max_starts)
+        self.now_ms = 0
+        self.published: list[tuple[str, str]] = []
+        self.queue = Queue(self)
+        self.partitions: dict[int, Partition] = {}
+        self.cluster = Cluster()
+        self._homes: dict[str, Queue | Partition | Cluster] = {"": self.cluster, "q0": self.queue}
+
+    def run(self, call: Call[T]) -> T:
+        """Executes one call."""
+        args = [arg if isinstance(arg, bytes) else str(arg) for arg in call.args]
+        script: Callable[[Sequence[str], Sequence[str | bytes]], Any] | None
+        script = getattr(self._home(call.keys[0]), call.script.verb, None)
+        if script is None:
+            raise BrokenContract(f"the store in memory knows no {call.script.verb} on {call.keys[0]}")
+        return call.read(script(call.keys, args))
+
+    def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        """Executes calls in order."""
+        return [self.run(call) for call in calls]
+
+    def publish(self, channel: str, text: str) -> int:
+        """What a server would send to who listens; nobody does."""
+        self.published.append((channel, text))
+        return 0
+
+    def partition(self, number: int) -> Partition:
+        """A partition; an empty one where nothing is yet."""
+        if number not in self.partitions:
+            self.partitions[number] = self._homes[f"p{number}"] = Partition(self)
+        return self.partitions[number]
+
+    def _home(self, key: str) -> Queue | Partition | Cluster:
+        family = cast(re.Match[str], _FAMILY.match(key))[1]
+        return self._homes.get(family) or self.partition(int(family[1:]))

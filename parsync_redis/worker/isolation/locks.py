@@ -1,0 +1,158 @@
+"""The locks of a node's slots on its own machine: one file for a node, in which byte N is the lock of slot N.
+
+Whoever runs a task holds the bytes of its slots, by locks of the open file (OFD): they are free when the last process
+that has the file open from there is gone; a stopped one still has it. Children inherit it: forked ones with all else,
+started programs as their standard input, where that was the null device.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ...errors import InvalidInput
+
+STDIN = 0
+
+
+def locks_folder(given: Path | None) -> Path:
+    """The folder of all nodes' locks, made if it is not there; raises InvalidInput.
+
+    By default one of this user's in /tmp, whatever TMPDIR says: a worker that is started anew must find the same.
+    """
+    folder = given or Path(f"/tmp/parsync-{os.getuid()}")  # noqa: S108 - whose it is is looked at
+    wrong = f"the folder for the locks of slots, {folder}, will not do ("
+    other = "): PARSYNC_LOCK_DIR names another"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat() if given is None else folder.stat()
+    except OSError as error:
+        raise InvalidInput(f"{wrong}{error.strerror}{other}") from None
+    if not stat.S_ISDIR(found.st_mode) or (given is None and (found.st_uid != os.getuid() or found.st_mode & 0o022)):
+        raise InvalidInput(f"{wrong}it must be a folder that only you can write to{other}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInput(f"{wrong}it cannot be written to{other}")
+    return folder
+
+
+def lock_file(folder: Path, server: str, cluster: str, node: str) -> Path:
+    """The file of a node's locks: another for each server and each of its clusters."""
+    return folder / f"{cluster}@{server.replace('/', '_')}" / node
+
+
+class SlotBusy(Exception):
+    """A process that was started in a slot earlier lives on there."""
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(f"in slot {slot} a process of an earlier run still lives")
+
+
+def touch(file: Path | str) -> int:
+    """Opens the file of locks, made if it is not there, and returns its descriptor; raises OSError."""
+    try:
+        found = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with suppress(OSError):
+        os.utime(found)  # those who clean /tmp leave alone what is used
+    return found
+
+
+def open_locks(file: Path | str, slots: Iterable[int]) -> int:
+    """Locks these slots, and returns the descriptor that holds them; raises SlotBusy, or OSError."""
+    found = touch(file)
+    try:
+        for slot in slots:
+            fcntl.fcntl(found, fcntl.F_OFD_SETLK, _lock(slot))
+    except OSError as error:
+        os.close(found)
+        if isinstance(error, BlockingIOError | PermissionError):  # EAGAIN, or EACCES: another has it
+            raise SlotBusy(slot) from None
+        raise
+    return found
+
+
+def busy_slots(file: Path, slots: Iterable[int]) -> list[int]:
+    """Those of these slots in which something lives; raises OSError."""
+    try:
+        found = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    try:
+        return [
+            slot
+            for slot in slots
+            if struct.unpack_from(_FLOCK, fcntl.fcntl(found, fcntl.F_OFD_GETLK, _lock(slot)))[0] != fcntl.F_UNLCK
+        ]
+    finally:
+        os.close(found)
+
+
+@contextmanager
+def hold(file: str, slots: Iterable[int], to_children: bool) -> Iterator[None]:
+    """Holds the locks of these slots; as standard input too, for the programs that are started meanwhile.
+
+    Children that are still there afterwards go on holding them. Raises SlotBusy, or OSError.
+    """
+    held, before = open_locks(file, slots), -1
+    try:
+        if to_children and _is_null(STDIN):
+            before = fcntl.fcntl(STDIN, fcntl.F_DUPFD_CLOEXEC, 3)
+            os.dup2(held, STDIN)
+        yield
+    finally:
+        if before >= 0:
+            os.dup2(before, STDIN)
+            os.close(before)
+        os.close(held)
+
+
+def holders(file: Path, slots: Collection[int]) -> list[int]:
+    """The processes that hold one of these slots, of those that one may look at."""
+    with suppress(OSError):
+        there = file.stat()
+        number = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+        return sorted(pid for pid in pids if _holds(pid, number, slots))
+    return []
+
+
+def _holds(pid: int, file: str, slots: Collection[int]) -> bool:
+    """Whether a process has one of these bytes of a file locked, by the lines of the kernel: '... FILE FIRST LAST'."""
+    held = False
+    with suppress(OSError):
+        for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+            for line in info.read_text().splitlines():
+                *_, where, first, last = ["", *line.split()] if line.startswith("lock:") else ["", "", ""]
+                end = int(last) if last.isdecimal() else sys.maxsize  # EOF
+                held = held or (where == file and any(int(first) <= slot <= end for slot in slots))
+    return held
+
+
+_FLOCK = "hhqqi0q"
+"""struct flock: kind, from where, start, length, process; the padding is the machine's own."""
+
+
+def _lock(slot: int) -> bytes:
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, slot, 1, 0)
+
+
+def _is_null(descriptor: int) -> bool:
+    """Whether a descriptor is the null device: one that is a terminal or anything else is left as it is."""
+    try:
+        there = os.fstat(descriptor)
+    except OSError:
+        return False
+    return stat.S_ISCHR(there.st_mode) and there.st_rdev == _NULL
+
+
+_NULL = os.stat(os.devnull).st_rdev  # noqa: PTH116 - os.devnull is a name, not a path
+FENCED_HERE = sys.platform == "linux"
+"""Whether this kernel has what fences need: locks of open files, signals of descriptors, timers that kill."""
