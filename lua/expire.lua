@@ -1,4 +1,4 @@
--- expire: what waits past its expiry is cancelled; the keeper asks with each pass. (What is taken is judged by take as well.)
+-- expire: what waits past its expiry is cancelled; the leader asks with each pass. (What is taken is judged by take as well.)
 -- KEYS: pending later taken verdicts expires task:
 -- ARGV: retention_s limit
 --   KEYS[6] is the prefix of the task records: which tasks are due, only `expires` knows; all are of one tag.

@@ -1,4 +1,4 @@
--- register_node: a process takes a node's name: a new incarnation, so that what an earlier one held is the keeper's to mend.
+-- register_node: a process takes a node's name: a new incarnation, so that what an earlier one held is the leader's to repair.
 -- KEYS: meta slots free left nodes alive lost inbox
 -- ARGV: node known_inc score offer
 --   known_inc is the last incarnation that this process had, or 0; offer is 'slots=4 gpu=2 gpu_model:a100'

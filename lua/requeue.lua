@@ -7,7 +7,7 @@
 -- RETURNS: a word a task: pending, dead (started as often as it may), cancelled (as was asked for), none
 -- ERRORS: PSARGS
 -- INVARIANT: the task goes back before its slot is freed, and is fenced by that: pending cannot start or finish. The record
---   of a dead task stays as long as `dead` lists it: the newest 10,000. `story` has the last 10 attempts that were lost.
+--   of a dead task stays as long as `dead` lists it: the newest 10,000. `history` has the last 10 attempts that were lost.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count * log pending)
 --- @include arguments

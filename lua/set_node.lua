@@ -2,7 +2,7 @@
 -- KEYS: meta slots free nodes notes
 -- ARGV: node inc word note
 --   inc is '' for whichever process has the name (an operator), or the incarnation that is meant
---   note, of drain: 'deadline_s=600: TEXT' or TEXT, for people and for the keeper, who counts the seconds; of over: that note,
+--   note, of drain: 'deadline_s=600: TEXT' or TEXT, for people and for the leader, who counts the seconds; of over: that note,
 --   whose deadline is over, so that the agent ends what runs; of suspect: why
 -- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1 or 2: its deadline is over
 -- ERRORS: PSARGS PSWORD

@@ -3,8 +3,8 @@
 -- ARGV: count (id attempt partition node slot inc since)*
 -- RETURNS: two a task: ok and its message; yours and its message, to the same place asking again; or refused and its state
 -- ERRORS: PSARGS
--- INVARIANT: of an attempt at most one start is accepted; only from taken or placed; only where settle put it, if it has.
--- ATOMICITY: each task by itself; it leaves `taken` as it starts, so that no keeper puts a running task back.
+-- INVARIANT: of an attempt at most one start is accepted; only from taken or placed; only where confirm put it, if it has.
+-- ATOMICITY: each task by itself; it leaves `taken` as it starts, so that no leader puts a running task back.
 -- COMPLEXITY: O(count)
 --- @include arguments
 --- @include batch

@@ -56,7 +56,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "NodeView": "model.views",
-    "Parsync": "execution.app",
+    "Parsync": "integration.app",
     "ParsyncClient": "client",
     "PartitionView": "model.views",
     "Settings": "settings",

@@ -232,7 +232,7 @@ class ParsyncClient:
     # -- dead tasks --------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100) -> list[TaskStatus]:
-        """Dead tasks, the latest first, each with its story; the newest 10,000 are kept until they are requeued."""
+        """Dead tasks, the latest first, each with its history; the newest 10,000 are kept until they are requeued."""
         return self._persist(lambda: list_tasks(self.store, {TaskState.DEAD}, limit))
 
     def requeue_dead(self, ids: Iterable[str]) -> dict[str, str]:
@@ -276,7 +276,7 @@ class ParsyncClient:
     def drain(self, node: str, deadline_s: float | None = None, reason: str = "") -> NodeView:
         """Lets no new claim go to a node, also after it restarts; what runs there goes on. Raises InvalidInput.
 
-        deadline_s: after so many seconds, counted by the keeper, what still runs there is ended and placed elsewhere;
+        deadline_s: after so many seconds, counted by the leader, what still runs there is ended and placed elsewhere;
         these starts count for nothing. reason: a line for people. Asked again, the last word counts.
         """
         return self._set_node(node, "drain", drain_note(deadline_s, reason))

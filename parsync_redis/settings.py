@@ -195,10 +195,14 @@ def load_rules(config: Path | str | None = None) -> dict[str, Any]:
 
 
 _NODE: Final = {
-    "parsync": "PARSYNC_NODE", "parsync_only": "PARSYNC_NODE_ONLY", "parsync_node": "PARSYNC_NODE_NAME",
-    "parsync_slots": "PARSYNC_NODE_SLOTS", "parsync_score": "PARSYNC_NODE_SCORE",
-    "parsync_label": "PARSYNC_NODE_LABELS", "parsync_resource": "PARSYNC_NODE_RESOURCES",
-}  # fmt: skip
+    "parsync": "PARSYNC_NODE",
+    "parsync_only": "PARSYNC_NODE_ONLY",
+    "parsync_node": "PARSYNC_NODE_NAME",
+    "parsync_slots": "PARSYNC_NODE_SLOTS",
+    "parsync_score": "PARSYNC_NODE_SCORE",
+    "parsync_label": "PARSYNC_NODE_LABELS",
+    "parsync_resource": "PARSYNC_NODE_RESOURCES",
+}
 """The worker's options that make it a node, and the variables that say the same."""
 WITH_SCHEDULER: Final = "PARSYNC_NODE_WITH_SCHEDULER"
 """The variable that says the same as --parsync-with-scheduler. It makes no worker a node."""

@@ -11,7 +11,7 @@ from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, Unkn
 from .model.apps import digest_of
 from .model.ids import check_name, encode_id, shown
 from .model.limits import MAX_BATCH_BYTES
-from .model.needs import RESERVED, Bundle
+from .model.needs import RESERVED, Resources
 from .model.task import CELERY_OPTIONS, DEFAULT_OPTIONS, MAX_SECONDS, Submission, TaskOptions
 from .placement.infeasible import explain_infeasible
 from .store.store import Store
@@ -146,13 +146,13 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
     return BrokenContract(f"submit: answered {shown(word)} for task {task.id}")
 
 
-def _judged(store: Store, task: Submission) -> tuple[Bundle, Mapping[str, Bundle]]:
+def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Resources]]:
     """What submit compared: the needs without a queue, and the offers of the nodes that know the task's name."""
     needs = task.options.needs
     knowing = {app.digest for app in Directory(store).newest_first() if task.name in app.declared}
     offers = {node: offer for node, offer in read_offers(store).items() if digest_of(offer) in ("", *knowing)}
     labels = {name: value for name, value in needs.labels if not name.startswith(RESERVED)}
-    return Bundle.of(needs.slots, dict(needs.resources), labels), offers
+    return Resources.of(needs.slots, dict(needs.amounts), labels), offers
 
 
 def explain_unknown(name: str, known: Sequence[str]) -> str:

@@ -1,10 +1,10 @@
 -- The history of a task: a line for each of its last ten attempts that were lost.
 
--- tell: a line more of the task's story.
+-- tell: a line more of the task's history.
 local function tell(key, line)
   local lines = {}
-  for old in string.gmatch(redis.call('HGET', key, 'story') or '', '[^\n]+') do lines[#lines + 1] = old end
+  for old in string.gmatch(redis.call('HGET', key, 'history') or '', '[^\n]+') do lines[#lines + 1] = old end
   if #lines > 9 then table.remove(lines, 1) end
   lines[#lines + 1] = string.gsub(string.sub(line, 1, 300), '%s', ' ')
-  redis.call('HSET', key, 'story', table.concat(lines, '\n'))
+  redis.call('HSET', key, 'history', table.concat(lines, '\n'))
 end

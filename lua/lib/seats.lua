@@ -1,5 +1,5 @@
 -- Leases beside each other: the slots that a lead names are led by it, and by nobody else. Where one of them is not, none of
--- them is leased: a worker's login may mend, but not lease. Needs lib/lease.lua and lib/fits.lua.
+-- them is leased: a worker's login may repair, but not lease. Needs lib/lease.lua and lib/fits.lua.
 --- @include fits
 --- @include lease
 
@@ -8,7 +8,7 @@ local function judge_seats(each, slots, tell, found, need)
   local seats, led = {}, {}
   each(slots, function(seat, text)
     local name, slot = string.match(seat, '^(%w[%w_.@-]*)/(%d%d?%d?%d?)$')
-    local node = name and found[name] or {span = 10000, inc = '0'} -- 0: it has not registered since it was mended
+    local node = name and found[name] or {span = 10000, inc = '0'} -- 0: it has not registered since it was repaired
     local lease = name and string.format('%d', slot) == slot and tonumber(slot) < node.span and parse_lease(text)
     if lease and #lease.inc < 16 and #lease.since < 16 and (node.inc == '0' or tonumber(lease.inc) <= tonumber(node.inc)) then
       local whose = table.concat({lease.lead or slot, lease.task, lease.attempt, lease.inc}, ' ')

@@ -60,8 +60,11 @@ def acl(
     if close_default:
         print("user default off" if form == "file" else "ACL SETUSER default off")
     else:
-        print("not printed: user default off. Until then whoever reaches the server may do everything on it; "
-              "once each login works: --close-default", file=sys.stderr)  # fmt: skip
+        print(
+            "not printed: user default off. Until then whoever reaches the server may do everything on it; "
+            "once each login works: --close-default",
+            file=sys.stderr,
+        )
 
 
 def _hashes(roles: Sequence[Role], password_file: Path | None, hash: str | None) -> dict[Role, str]:

@@ -26,14 +26,22 @@ def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
         ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "LEFT", "QUEUES", "LABELS", "NOTE"),
         (
             (
-                n.name, _state(n), n.partition, n.score, n.slots, n.free, n.held,
+                n.name,
+                _state(n),
+                n.partition,
+                n.score,
+                n.slots,
+                n.free,
+                n.held,
                 " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
-                " ".join(n.queues), words(n.labels, ":"), n.note,
+                " ".join(n.queues),
+                words(n.labels, ":"),
+                n.note,
             )
             for n in found
         ),
         "no nodes: start a worker of your app with --parsync-node",
-    )  # fmt: skip
+    )
 
 
 def _state(node: NodeView) -> str:
@@ -52,17 +60,24 @@ def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
         ("PARTITION", "NODES", "SLOTS", "FREE", "MEAN SCORE", "VERSION", "LABELS (SHARE OF SLOTS)"),
         (
             (
-                p.number, p.nodes, p.slots, p.free, p.mean_score, p.version,
+                p.number,
+                p.nodes,
+                p.slots,
+                p.free,
+                p.mean_score,
+                p.version,
                 " ".join(f"{label} {slots / p.slots:.0%}" for label, slots in p.labels.items()),
             )
             for p in found
         ),
         "no partitions: the first scheduler makes them: parsync scheduler",
-    )  # fmt: skip
+    )
     if found:
         shares = "".join(f", {label} {_percent(value)}" for label, value in evenness.labels.items())
-        print(f"spread, (max - min) / mean: slots {_percent(evenness.slots)}, "
-              f"mean score {_percent(evenness.mean_score)}{shares}")  # fmt: skip
+        print(
+            f"spread, (max - min) / mean: slots {_percent(evenness.slots)}, "
+            f"mean score {_percent(evenness.mean_score)}{shares}"
+        )
 
 
 def _percent(value: float | None) -> str:
@@ -70,7 +85,7 @@ def _percent(value: float | None) -> str:
 
 
 def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lists schedulers: which is keeper, which is alive, and what each says of itself."""
+    """Lists schedulers: which is leader, which is alive, and what each says of itself."""
     with make_client(url, cluster, config) as client:
         client.check()
         found = read_schedulers(client.store)
@@ -84,7 +99,7 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
             (
                 s.name,
                 s.ordinal,
-                "yes" if s.keeper else "",
+                "yes" if s.leader else "",
                 "yes" if s.alive else "NO",
                 "over 1 h ago" if s.silent_s is None else f"{s.silent_s:.1f} s ago",
                 s.counter,

@@ -36,13 +36,17 @@ def list_(
         ("ID", "NAME", "DIED", "STARTS", "LOST ON", "WHY"),
         (
             (
-                t.id, t.name, show_time(t.times.get("finished")), t.starts,
-                " ".join(dict.fromkeys(setback.node for setback in t.story)), t.why,
+                t.id,
+                t.name,
+                show_time(t.times.get("finished")),
+                t.starts,
+                " ".join(dict.fromkeys(setback.node for setback in t.history)),
+                t.why,
             )
             for t in found
         ),
         "no dead tasks",
-    )  # fmt: skip
+    )
 
 
 def show(
@@ -52,7 +56,7 @@ def show(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Tells the story of a dead task: each attempt that was lost, where, when and why. Exit 1 if it is not dead."""
+    """Tells the history of a dead task: each attempt that was lost, where, when and why. Exit 1 if it is not dead."""
     with make_client(url, cluster, config) as client:
         found = client.status(id)
     print_json(found) if as_json else print_status(found)

@@ -140,9 +140,12 @@ class Bar:
 @contextmanager
 def _bar(say: Console) -> Iterator[Bar]:
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[counts]}"),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[counts]}"),
         TimeElapsedColumn(),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=say) as progress:
         yield Bar(progress)
 
@@ -170,28 +173,43 @@ def _print_report(found: "Gathered", summary: dict[str, Any], files: Sequence[Pa
 
     results = list(found.results.values())
     sums, (by_slots, by_tasks) = total(results), mean_scores(summary)
-    print(f"\n{summary['succeeded']} of {summary['submitted']} tasks succeeded in {summary['wall_s']:.1f} s: "
-          f"{summary['failed']} failed, {summary['lost']} lost, {summary['ran_twice']} ran twice")  # fmt: skip
-    print(f"measured    {sums.lines:,} lines, {sums.functions:,} functions, {sums.classes:,} classes, "
-          f"{sums.branches:,} branches")  # fmt: skip
+    print(
+        f"\n{summary['succeeded']} of {summary['submitted']} tasks succeeded in {summary['wall_s']:.1f} s: "
+        f"{summary['failed']} failed, {summary['lost']} lost, {summary['ran_twice']} ran twice"
+    )
+    print(
+        f"measured    {sums.lines:,} lines, {sums.functions:,} functions, {sums.classes:,} classes, "
+        f"{sums.branches:,} branches"
+    )
     print(f"unparsed    {sums.unparsed} modules do not parse (test data on purpose), which their results say\n")
     print_table(
         ("NODE", "SLOTS", "TASKS", "SCORE", "LABELS"),
         [
-            *((n, row["slots"], row["tasks"], row["score"], words(row["labels"], "="))
-              for n, row in summary["by_node"].items()),
-            ("all", sum(n["slots"] for n in summary["by_node"].values()), summary["submitted"], by_tasks,
-             f"mean score of the tasks' slots; of all slots {by_slots:.3g}"),
+            *(
+                (n, row["slots"], row["tasks"], row["score"], words(row["labels"], "="))
+                for n, row in summary["by_node"].items()
+            ),
+            (
+                "all",
+                sum(n["slots"] for n in summary["by_node"].values()),
+                summary["submitted"],
+                by_tasks,
+                f"mean score of the tasks' slots; of all slots {by_slots:.3g}",
+            ),
         ],
         "",
-    )  # fmt: skip
+    )
     delay, ages = summary["delay_ms"], found.view_ages_ms
-    print(f"\ndelay       p50 {delay['p50']:.0f} ms, p99 {delay['p99']:.0f} ms, from ready to placed; submitting "
-          f"left {FREE} slots free, so that no wait for slots is in it")  # fmt: skip
+    print(
+        f"\ndelay       p50 {delay['p50']:.0f} ms, p99 {delay['p99']:.0f} ms, from ready to placed; submitting "
+        f"left {FREE} slots free, so that no wait for slots is in it"
+    )
     print(f"conflicts   {summary['conflicts']} of {_claims(found)} claims, between {summary['schedulers']} schedulers")
     if ages:
-        print(f"view age    mean {sum(ages) / len(ages):.0f} ms, oldest {found.view_age_max_ms:.0f} ms "
-              f"(synchronisation gap {GAP_S * 1000:.0f} ms)")  # fmt: skip
+        print(
+            f"view age    mean {sum(ages) / len(ages):.0f} ms, oldest {found.view_age_max_ms:.0f} ms "
+            f"(synchronisation gap {GAP_S * 1000:.0f} ms)"
+        )
     print("\nmost complex functions")
     for one in most_complex(results):
         print(f"{one.complexity:>5}  {one.name}  {one.module}:{one.line}")

@@ -1,4 +1,4 @@
-"""The doctor: looks at server and cluster, and says of each thing whether it is well, and the mend if not."""
+"""The doctor: looks at server and cluster, and says of each thing whether it is well, and the fix if not."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ def doctor(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Checks server, scripts, schedulers, ticks and nodes; each line with its mend. Exit 1 if anything fails."""
+    """Checks server, scripts, schedulers, ticks and nodes; each line with its fix. Exit 1 if anything fails."""
     with make_client(url, cluster, config, patience_s=0) as client:
         checks = check_up(client.store, client.settings, audit)
     failed = any(check.level == "fail" for check in checks)
@@ -40,4 +40,4 @@ def _print(checks: list[Check]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for check in checks:
         console.print(f"{check.level:<5}", style=_COLORS[check.level], end="")
-        console.print(f"{check.name:<12} {check.text}" + (f": {check.mend}" if check.mend else ""))
+        console.print(f"{check.name:<12} {check.text}" + (f": {check.repair}" if check.repair else ""))

@@ -71,6 +71,10 @@ def _plain(entry: Entry) -> dict[str, object]:
     data = entry.data.decode(errors="backslashreplace")
     text = "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in data)
     return {
-        "met_ms": entry.met_ms, "who": entry.who, "where": entry.where, "size": entry.size, "why": entry.why,
+        "met_ms": entry.met_ms,
+        "who": entry.who,
+        "where": entry.where,
+        "size": entry.size,
+        "why": entry.why,
         "data": text,
-    }  # fmt: skip
+    }

@@ -74,9 +74,18 @@ def scheduler(
     if log_level not in ("debug", "info", "warning", "error"):
         raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
     settings = Settings.load(
-        config, url=url, cluster=cluster, partitions=partitions, gap_s=gap_s, lease_s=lease_s, strategy=strategy,
-        tau_s=tau_s, retention_s=retention_s, max_starts=max_starts, password_file=password_file,
-    )  # fmt: skip
+        config,
+        url=url,
+        cluster=cluster,
+        partitions=partitions,
+        gap_s=gap_s,
+        lease_s=lease_s,
+        strategy=strategy,
+        tau_s=tau_s,
+        retention_s=retention_s,
+        max_starts=max_starts,
+        password_file=password_file,
+    )
     from ..scheduler import run  # numpy and the scheduler's modules are for this command only
 
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
@@ -123,8 +132,11 @@ def dev(
         if not given:
             address = stack.server()
             say("parsync", f"server {stack.embedded.program if stack.embedded else ''} at {address}")
-            say("parsync", f"in another terminal: export PARSYNC_URL={address} PARSYNC_CLUSTER={settings.cluster} "
-                           f"CELERY_BROKER_URL={address} CELERY_RESULT_BACKEND={address}")  # fmt: skip
+            say(
+                "parsync",
+                f"in another terminal: export PARSYNC_URL={address} PARSYNC_CLUSTER={settings.cluster} "
+                f"CELERY_BROKER_URL={address} CELERY_RESULT_BACKEND={address}",
+            )
         stack.scheduler(schedulers)
         for number in range(1, workers + 1):
             own = score[(number - 1) % len(score)] if score else None

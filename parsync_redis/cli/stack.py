@@ -41,9 +41,16 @@ class Process:
         self._file = log.open("a", encoding="utf-8", buffering=1) if log else None
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.popen = subprocess.Popen(
-            command, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
+            command,
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         self._pump = threading.Thread(target=self._read, name=f"lines of {name}", daemon=True)
         self._pump.start()
 

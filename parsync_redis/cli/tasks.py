@@ -60,10 +60,15 @@ def submit(
 ) -> None:
     """Submits a task and prints its id. Its app's options hold where no flag says otherwise."""
     asked: dict[str, Any] = {
-        "slots": slots, "priority": priority, "strategy": strategy, "wait_for_capacity": wait_for_capacity or None,
-        "resources": parse_pairs("--resource", resource) or None, "require": parse_pairs("--require", require) or None,
-        "queue": queue, "max_starts": max_starts,
-    }  # fmt: skip
+        "slots": slots,
+        "priority": priority,
+        "strategy": strategy,
+        "wait_for_capacity": wait_for_capacity or None,
+        "resources": parse_pairs("--resource", resource) or None,
+        "require": parse_pairs("--require", require) or None,
+        "queue": queue,
+        "max_starts": max_starts,
+    }
     options = {name: value for name, value in asked.items() if value is not None}
     values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
     named = _from_json("--kwargs", kwargs)
@@ -102,31 +107,41 @@ def status(
 
 
 def print_status(task: TaskStatus) -> None:
-    """Prints what is known of a task, a line a fact, and its story."""
+    """Prints what is known of a task, a line a fact, and its history."""
     if task.state is TaskState.GONE:
         why = task.why or "it was never submitted, or its record has expired"
         print(f"task {task.id}: nothing is known of it; {why}")
         return
     start = task.times.get("submitted")
     facts: list[tuple[str, object]] = [
-        ("task", task.id), ("name", task.name), ("state", task.phase), ("why", task.why or None),
-        ("place", _place(task)), ("attempt", task.attempt), ("starts", task.starts), ("needs", task.needs),
-        ("priority", task.priority), ("strategy", task.strategy or None), ("scheduler", task.scheduler),
+        ("task", task.id),
+        ("name", task.name),
+        ("state", task.phase),
+        ("why", task.why or None),
+        ("place", _place(task)),
+        ("attempt", task.attempt),
+        ("starts", task.starts),
+        ("needs", task.needs),
+        ("priority", task.priority),
+        ("strategy", task.strategy or None),
+        ("scheduler", task.scheduler),
         ("cancel asked", "yes" if task.cancel_asked else None),
         ("expires", None if task.expires_ms is None else show_time(task.expires_ms)),
-    ]  # fmt: skip
+    ]
     for step, at in task.times.items():
         after = f"  +{at - start} ms" if at is not None and start is not None and step != "submitted" else ""
         facts.append((step, f"{show_time(at)}{after}" if at is not None else None))
     for name, value in facts:
         if value is not None:
             print(f"{name + ':':<14}{value}")
-    if task.story:
+    if task.history:
         print("lost attempts:")
-    for lost in task.story:
+    for lost in task.history:
         took_s = (lost.until_ms - lost.since_ms) / 1000
-        print(f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since {show_time(lost.since_ms)} "
-              f"for {took_s:.3f} s: {lost.why or 'no reason was given'}")  # fmt: skip
+        print(
+            f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since {show_time(lost.since_ms)} "
+            f"for {took_s:.3f} s: {lost.why or 'no reason was given'}"
+        )
 
 
 def _place(task: TaskStatus) -> str | None:
@@ -155,13 +170,19 @@ def tasks(
         ("ID", "NAME", "STATE", "PLACE", "ATTEMPT", "NEEDS", "SUBMITTED", "WHY"),
         (
             (
-                t.id, t.name, t.phase, f"{t.node}/{t.slot}" if t.node else None, t.attempt, t.needs,
-                show_time(t.times.get("submitted")), t.why,
+                t.id,
+                t.name,
+                t.phase,
+                f"{t.node}/{t.slot}" if t.node else None,
+                t.attempt,
+                t.needs,
+                show_time(t.times.get("submitted")),
+                t.why,
             )
             for t in found
         ),
         "no tasks",
-    )  # fmt: skip
+    )
 
 
 def parse_states(word: str) -> frozenset[TaskState]:

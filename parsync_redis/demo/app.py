@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from celery import Celery
 
-from .. import Parsync
+from ..integration.app import Parsync
 from .measure import Measure, read_module
 
 RUNS_KEY: Final = "parsync-demo:runs"

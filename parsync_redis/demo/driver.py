@@ -19,7 +19,7 @@ from .nodes import options_of
 
 POLL_S = 0.01
 STALL_S = 60.0
-"""How long no task may become final before the run is given up; longer than two leases, so that losses are mended."""
+"""How long no task may become final before the run is given up; longer than two leases, so that losses are repaired."""
 
 
 class Stopped(Exception):

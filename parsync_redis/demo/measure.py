@@ -61,15 +61,18 @@ def measure(module: str, source: bytes) -> Measure:
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         text = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
-        return Measure(
-            module=module, lines=lines, functions=0, classes=0, branches=0, most_complex=None, error=text
-        )  # fmt: skip
+        return Measure(module=module, lines=lines, functions=0, classes=0, branches=0, most_complex=None, error=text)
     functions, classes, branches = _count(tree)
     most = max(functions, key=lambda function: function["complexity"], default=None)
     return Measure(
-        module=module, lines=lines, functions=len(functions), classes=classes, branches=branches, most_complex=most,
+        module=module,
+        lines=lines,
+        functions=len(functions),
+        classes=classes,
+        branches=branches,
+        most_complex=most,
         error="",
-    )  # fmt: skip
+    )
 
 
 def _count(tree: ast.Module) -> tuple[list[Function], int, int]:

@@ -68,7 +68,10 @@ def summarize(found: Gathered, nodes: Sequence[DemoNode], server: str, scheduler
         "delay_ms": {"p50": percentile(delays, 50), "p99": percentile(delays, 99)},
         "by_node": {
             node.name: {
-                "slots": node.slots, "score": node.score, "tasks": ran_on[node.name], "labels": dict(node.labels),
+                "slots": node.slots,
+                "score": node.score,
+                "tasks": ran_on[node.name],
+                "labels": dict(node.labels),
             }
             for node in nodes
         },
@@ -76,7 +79,7 @@ def summarize(found: Gathered, nodes: Sequence[DemoNode], server: str, scheduler
         "server": server,
         "schedulers": schedulers,
         "nodes": len(nodes),
-    }  # fmt: skip
+    }
 
 
 def is_clean(summary: dict[str, Any]) -> bool:
@@ -87,9 +90,13 @@ def is_clean(summary: dict[str, Any]) -> bool:
 def total(results: Sequence[Measure]) -> Totals:
     """Sums over modules; one that does not parse counts with its lines only."""
     return Totals(
-        len(results), sum(r["lines"] for r in results), sum(r["functions"] for r in results),
-        sum(r["classes"] for r in results), sum(r["branches"] for r in results), sum(bool(r["error"]) for r in results),
-    )  # fmt: skip
+        len(results),
+        sum(r["lines"] for r in results),
+        sum(r["functions"] for r in results),
+        sum(r["classes"] for r in results),
+        sum(r["branches"] for r in results),
+        sum(bool(r["error"]) for r in results),
+    )
 
 
 def most_complex(results: Sequence[Measure], count: int = 5) -> list[Complex]:

@@ -19,8 +19,18 @@ from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
 from .partition_audit import Held, PartitionState, audit_partition, number
 
 CHUNK: Final = 500
-_LEFT_OVER: Final = ("next_message", "next_name", "next_needs", "next_strategy", "next_due_ms", "next_expires_ms",
-                   "next_priority", "next_max_starts", "next_publication", "cancel")  # fmt: skip
+_LEFT_OVER: Final = (
+    "next_message",
+    "next_name",
+    "next_needs",
+    "next_strategy",
+    "next_due_ms",
+    "next_expires_ms",
+    "next_priority",
+    "next_max_starts",
+    "next_publication",
+    "cancel",
+)
 _FIELDS: Final = ("state", "attempt", "order", "scheduler", "partition", "node", "slot", "inc", *_LEFT_OVER)
 _STATES: Final = frozenset(TaskState) - {TaskState.GONE}
 _ATTEMPT: Final = re.compile(r"(\d+)@(\d+)(?:\.\d+)?")
@@ -75,8 +85,11 @@ def _leaks(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str
     """A key lives for ever only if it is of the cluster's structure or of a task that has not ended."""
     structure = {"": CLUSTER_KINDS, "q0": QUEUE_KINDS}
     dead = {readable(id) for id, _ in store.client.zscan_iter(store.keys.queue("dead"), count=CHUNK)}
-    yield from (f"task {id} is listed as dead, but is {tasks.get(id, {}).get('state', 'gone')}"
-                for id in sorted(dead) if tasks.get(id, {}).get("state") != TaskState.DEAD)  # fmt: skip
+    yield from (
+        f"task {id} is listed as dead, but is {tasks.get(id, {}).get('state', 'gone')}"
+        for id in sorted(dead)
+        if tasks.get(id, {}).get("state") != TaskState.DEAD
+    )
     ttls = _pipelined(store, "TTL", ((key,) for key in keys))
     for (key, (family, rest)), ttl in zip(keys.items(), ttls, strict=True):
         if family == "q0" and rest.startswith("task:"):
@@ -103,8 +116,11 @@ def _queue(store: Store, tasks: Mapping[str, Record]) -> Iterator[str]:
     placed = {readable(i): readable(v) for i, v in client.hscan_iter(store.keys.queue("placed"), count=CHUNK)}
     submitted = number(readable(client.hget(store.keys.queue("meta"), "submitted") or b""))
     indexes: tuple[tuple[str, Iterable[str]], ...] = (
-        ("pending", orders), ("later", later), ("taken", taken), ("placed", placed),
-    )  # fmt: skip
+        ("pending", orders),
+        ("later", later),
+        ("taken", taken),
+        ("placed", placed),
+    )
     for index, ids in indexes:
         yield from (f"task {id} is in {index}, but has no record" for id in ids if id not in tasks)
     for id, task in tasks.items():
@@ -161,5 +177,16 @@ def _partition(store: Store, number: int, keys: Mapping[str, tuple[str, str]]) -
             bad.append(str(error))
     inboxes = {rest[6:] for family, rest in keys.values() if family == f"p{number}" and rest.startswith("inbox:")}
     lost = {readable(name) for name in client.sscan_iter(store.keys.partition(number, "lost"), count=CHUNK)}
-    return PartitionState(number, texts("meta"), nodes, leases, client.get(store.keys.partition(number, "free")) or b"",
-                          texts("left"), texts("alive"), texts("notes"), lost, inboxes, bad)  # fmt: skip
+    return PartitionState(
+        number,
+        texts("meta"),
+        nodes,
+        leases,
+        client.get(store.keys.partition(number, "free")) or b"",
+        texts("left"),
+        texts("alive"),
+        texts("notes"),
+        lost,
+        inboxes,
+        bad,
+    )

@@ -22,12 +22,12 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, how it is, and the mend where it is not well."""
+    """What was looked at, how it is, and the fix where it is not well."""
 
     name: str
     level: Level
     text: str
-    mend: str = ""
+    repair: str = ""
 
 
 def check_up(store: Store, settings: Settings, with_audit: bool = False) -> list[Check]:
@@ -64,9 +64,10 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
         yield Check("cluster", "fail", explain_no_scheduler(store, ()), start_one(store))
         return
     yield Check(
-        "cluster", "ok",
+        "cluster",
+        "ok",
         f"{settings.cluster}: partitions={config.partitions} gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
-    )  # fmt: skip
+    )
     schedulers = read_schedulers(store)
     yield from judge_schedulers(schedulers)
     hearing = pipe(store, [("pubsub_numsub", store.keys.tick)])[0][0][1]
@@ -94,8 +95,15 @@ def _loaded(store: Store) -> list[bool]:
 
 def _queue(store: Store) -> Check:
     keys = store.keys
-    counts = pipe(store, [("zcard", keys.queue("pending")), ("zcard", keys.queue("later")),
-                          ("hlen", keys.queue("taken")), ("hlen", keys.queue("placed"))])  # fmt: skip
+    counts = pipe(
+        store,
+        [
+            ("zcard", keys.queue("pending")),
+            ("zcard", keys.queue("later")),
+            ("hlen", keys.queue("taken")),
+            ("hlen", keys.queue("placed")),
+        ],
+    )
     pending, later, taken, placed = counts
     return Check("tasks", "ok", f"{pending} pending, {later} not due yet, {taken} taken, {placed} placed or running")
 
@@ -120,14 +128,14 @@ def judge_persistence(info: Mapping[str, Any], save: str | None) -> Check:
             return Check("persistence", "fail", f"{field} is {info[field]}", "see the server's log: disk full?")
     if aof:
         return Check("persistence", "ok", "AOF on; a crash may lose what appendfsync allows (everysec: one second)")
-    mend = "redis-cli CONFIG SET appendonly yes"
+    repair = "redis-cli CONFIG SET appendonly yes"
     if save:
         return Check(
-            "persistence", "warn", f"only RDB (save {save}): a crash loses the tasks since the last save", mend
+            "persistence", "warn", f"only RDB (save {save}): a crash loses the tasks since the last save", repair
         )
     if save is None:
-        return Check("persistence", "warn", "no AOF; whether RDB is on the server does not tell", mend)
-    return Check("persistence", "warn", "off: a restart of the server loses all tasks", mend)
+        return Check("persistence", "warn", "no AOF; whether RDB is on the server does not tell", repair)
+    return Check("persistence", "warn", "off: a restart of the server loses all tasks", repair)
 
 
 def judge_losses(losses: list[Loss]) -> Check:
@@ -135,8 +143,8 @@ def judge_losses(losses: list[Loss]) -> Check:
     if not losses:
         return Check("lost writes", "ok", "none were noticed")
     more = f"; and {len(losses) - 1} more like it within {KEEP_S // 86_400} days" if len(losses) > 1 else ""
-    mend = "submit again what is gone (the same ids are safe); appendfsync always loses nothing"
-    return Check("lost writes", "warn", losses[0].text + more, mend)
+    repair = "submit again what is gone (the same ids are safe); appendfsync always loses nothing"
+    return Check("lost writes", "warn", losses[0].text + more, repair)
 
 
 def judge_role(info: Mapping[str, Any]) -> Check:
@@ -161,12 +169,12 @@ def judge_schedulers(schedulers: Sequence[SchedulerView]) -> Iterator[Check]:
     else:
         yield Check("schedulers", "fail", "none is alive: nothing is placed", "parsync scheduler")
     if still := [scheduler.name for scheduler in schedulers if not scheduler.alive]:
-        yield Check("schedulers", "warn", f"did not renew for one lease: {', '.join(still)}", "the keeper removes them")
-    keeper = next((scheduler.name for scheduler in schedulers if scheduler.keeper), "")
-    if keeper in alive:
-        yield Check("keeper", "ok", keeper)
+        yield Check("schedulers", "warn", f"did not renew for one lease: {', '.join(still)}", "the leader removes them")
+    leader = next((scheduler.name for scheduler in schedulers if scheduler.leader), "")
+    if leader in alive:
+        yield Check("leader", "ok", leader)
     elif alive:
-        yield Check("keeper", "warn", f"{keeper or 'nobody'} at the moment", "another takes over within one lease")
+        yield Check("leader", "warn", f"{leader or 'nobody'} at the moment", "another takes over within one lease")
 
 
 def judge_subscribers(hearing: int, alive: int) -> Check:
@@ -194,8 +202,12 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
         )
     for node in nodes:
         if node.state == "suspect":
-            yield Check("nodes", "warn", f"suspect: {node.name}: {node.note}",
-                        "see its worker's log; it gets tasks again when it reads its inbox, or restarts")  # fmt: skip
+            yield Check(
+                "nodes",
+                "warn",
+                f"suspect: {node.name}: {node.note}",
+                "see its worker's log; it gets tasks again when it reads its inbox, or restarts",
+            )
     if leaving := [node.name for node in nodes if node.state == "leaving"]:
         yield Check("nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again")
     if draining := [node.name for node in up if node.draining]:
@@ -212,6 +224,10 @@ def judge_quarantine(count: int) -> Check:
 def judge_audit(facts: list[str]) -> Check:
     """The audit names what must not be; on a busy cluster a fact counts when two audits in a row name it."""
     if facts:
-        return Check("audit", "fail", "; ".join(facts[:5]) + (f"; and {len(facts) - 5} more" if len(facts) > 5 else ""),
-                     "run it again: what is named twice is a bug, please report it")  # fmt: skip
+        return Check(
+            "audit",
+            "fail",
+            "; ".join(facts[:5]) + (f"; and {len(facts) - 5} more" if len(facts) > 5 else ""),
+            "run it again: what is named twice is a bug, please report it",
+        )
     return Check("audit", "ok", "every record is as it must be")

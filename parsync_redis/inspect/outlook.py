@@ -17,7 +17,7 @@ NODE_MEND: Final = "start a worker of your app with --parsync"
 
 
 def find_missing(store: Store) -> str:
-    """What is missing, so that nothing can be placed there, with the commands that mend it; '' if nothing is."""
+    """What is missing, so that nothing can be placed there, with the commands that repair it; '' if nothing is."""
     if _all_is_well(store):
         return ""
     schedulers = explain_no_scheduler(store, read_schedulers(store))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from ..model.needs import is_bundle, parse_bundle
+from ..model.needs import is_resources, parse_resources
 from ..model.node import Lease, Node
 
 
@@ -23,7 +23,7 @@ class Held:
         lead = int(first[5:]) if first.startswith("lead=") else None
         if lead is None and not lease.slots:
             raise ValueError(f"slot {node}/{slot}: neither a lead nor led: {line!r}")
-        return cls(lease, lead, dict(parse_bundle(" ".join(others)).resources))
+        return cls(lease, lead, dict(parse_resources(" ".join(others)).amounts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def number(text: str) -> int:
 
 
 def _amounts_of(text: str) -> dict[str, int]:
-    return dict(parse_bundle(text).resources) if is_bundle(text) else {}
+    return dict(parse_resources(text).amounts) if is_resources(text) else {}
 
 
 def _who(lease: Lease) -> tuple[str, str, int]:
@@ -119,7 +119,7 @@ def _amounts(state: PartitionState) -> Iterator[str]:
         held = [lease.amounts for (of, _), lease in state.leases.items() if of == name]
         right = {
             resource: amount - sum(amounts.get(resource, 0) for amounts in held)
-            for resource, amount in node.offer.resources
+            for resource, amount in node.offer.amounts
         }
         if _amounts_of(state.left.get(name, "")) != right:
             yield f"node {name} has {state.left.get(name, '')!r} left, but by its leases {right}"

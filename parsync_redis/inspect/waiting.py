@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ..model.apps import digest_of
 from ..model.ids import decode_id
-from ..model.needs import is_bundle, parse_bundle
+from ..model.needs import is_resources, parse_resources
 from ..model.node import Node
 from ..model.task import WAITING, TaskStatus
 from ..placement.reasons import ROOM, SHOWN, Holder, NodeFacts, clock_text, explain_waiting, find_fitting
@@ -55,9 +55,9 @@ class Looker:
         return self._found[kind]
 
     def _why(self, needs: str, name: str) -> str:
-        if not is_bundle(needs):
+        if not is_resources(needs):
             return f"its record is damaged: needs={needs!r:.80}"
-        bundle = parse_bundle(needs)
+        bundle = parse_resources(needs)
         facts = [self._facts(state, name) for state in self.states.values()]
         full = [node for node in find_fitting(bundle, facts)[:SHOWN] if node.open]
         holders = [holder for node in full for holder in self._holders_of(self.states[node.name])]
@@ -70,8 +70,9 @@ class Looker:
         node = state.node
         digest = digest_of(node.offer)
         knows = not digest or (digest in self.apps and name in self.apps[digest].declared)
-        return NodeFacts(node.name, node.state, node.draining, node.offer, state.free, state.left, state.note,
-                         state.down_ms, knows)  # fmt: skip
+        return NodeFacts(
+            node.name, node.state, node.draining, node.offer, state.free, state.left, state.note, state.down_ms, knows
+        )
 
     def _holders_of(self, state: NodeState) -> list[Holder]:
         name = state.node.name
@@ -87,7 +88,7 @@ def read_holders(store: Store, partition: int, node: Node) -> list[Holder]:
         Holder(
             node.name,
             decode_id(lease.task),
-            dict(parse_bundle(lease.asked if is_bundle(lease.asked) else "").resources),
+            dict(parse_resources(lease.asked if is_resources(lease.asked) else "").amounts),
         )
         for lease in store.leases(partition, [node])
         if lease.slots

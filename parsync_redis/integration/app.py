@@ -29,7 +29,7 @@ from ..client import ParsyncClient
 from ..errors import AccessDenied, InvalidInput, ServerUnreachable
 from ..model.apps import KnownTasks
 from ..model.ids import encode_id, is_name, shown
-from ..model.needs import parse_bundle
+from ..model.needs import parse_resources
 from ..model.task import Submission, TaskOptions
 from ..settings import Settings, load_rules
 from ..store.purge import find_purgeable, purge_tasks
@@ -230,8 +230,11 @@ class Parsync:
                 self._unrouted.add(name)
                 log.warning(
                     "task %s has no queue when it is submitted by name only: its route cannot be found without "
-                    "arguments (%s: %s)", name, type(error).__name__, error,
-                )  # fmt: skip
+                    "arguments (%s: %s)",
+                    name,
+                    type(error).__name__,
+                    error,
+                )
             return {"priority": options.get("priority")}
 
     def check_tasks(self) -> None:
@@ -243,9 +246,16 @@ class Parsync:
                 raise InvalidInput(f"task {name}: {error}") from None
 
     def submit(
-        self, name: str, id: str, message: bytes, options: dict[str, Any], queue: str, delay_ms: int | None,
-        expiry_ms: int | None = None, pauses: Iterator[float] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        id: str,
+        message: bytes,
+        options: dict[str, Any],
+        queue: str,
+        delay_ms: int | None,
+        expiry_ms: int | None = None,
+        pauses: Iterator[float] | None = None,
+    ) -> None:
         """Submits a message that Celery made; raises InvalidInput, UnknownTask, Infeasible or ServerUnreachable.
 
         queue: as `queue_of` gives it. pauses: as for `ParsyncClient.send`.
@@ -273,7 +283,7 @@ class Parsync:
         found = self.client.store.statuses([key])[0]
         if not found.needs:
             return TaskOptions()
-        return TaskOptions(parse_bundle(found.needs), found.priority, found.strategy, max_starts=found.max_starts)
+        return TaskOptions(parse_resources(found.needs), found.priority, found.strategy, max_starts=found.max_starts)
 
     def revoke(self, task_id: Any, terminate: bool, signal: Any) -> bool:
         """Cancels tasks in the queue; a running one is ended only if `terminate`. Whether all were parsync's."""
@@ -339,8 +349,11 @@ def broker_address(connection: Any) -> str | None:
             f"the app's broker is {safe_url(broker)}, but which service is not said: "
             "set broker_transport_options = {'master_name': ...}"
         )
-    login = {f"sentinel_{key}": value for key, value in (options.get("sentinel_kwargs") or {}).items()
-             if key in ("username", "password") and value}  # fmt: skip
+    login = {
+        f"sentinel_{key}": value
+        for key, value in (options.get("sentinel_kwargs") or {}).items()
+        if key in ("username", "password") and value
+    }
     places = [str(place).partition("?")[0] for place in connection.alt or [broker]]
     return f"{';'.join(places)}?{urlencode({'service': options['master_name'], **login})}"
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from .ids import check_name
-from .needs import RESERVED, Bundle, queue_label
+from .needs import RESERVED, Resources, queue_label
 
 TASKS_LABEL: Final = "celery.tasks"
 """The reserved label of an offer that says which tasks its worker knows, by their digest."""
@@ -65,13 +65,13 @@ def _options(text: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def digest_of(offer: Bundle) -> str:
+def digest_of(offer: Resources) -> str:
     """The digest of the tasks that a node's worker knows; '' for a node that says nothing of it and takes them all."""
     return next((value for name, value in offer.labels if name == TASKS_LABEL), "")
 
 
-def offer_with(offer: Bundle, tasks: KnownTasks, queues: Iterable[str] = ()) -> Bundle:
+def offer_with(offer: Resources, tasks: KnownTasks, queues: Iterable[str] = ()) -> Resources:
     """An offer with the reserved labels for the tasks that the node's worker knows and the queues that it consumes."""
     labels = {name: value for name, value in offer.labels if not name.startswith(RESERVED)}
     reserved = [(TASKS_LABEL, tasks.digest), *map(queue_label, queues)]
-    return Bundle.of(offer.slots, dict(offer.resources), labels, reserved)
+    return Resources.of(offer.slots, dict(offer.amounts), labels, reserved)

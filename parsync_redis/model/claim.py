@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Word(StrEnum):
+class ClaimOutcome(StrEnum):
     """How commit judged a claim; HELD and YOURS are won, the others lost."""
 
     HELD = "held"
@@ -30,10 +30,10 @@ class Claim(NamedTuple):
 class Verdict(NamedTuple):
     """The word on a claim; `detail` teaches: since when it is held, who has the slot, what is left."""
 
-    word: Word
+    word: ClaimOutcome
     detail: str
 
     @property
     def won(self) -> bool:
         """Whether the task now holds what it claimed."""
-        return self.word in (Word.HELD, Word.YOURS)
+        return self.word in (ClaimOutcome.HELD, ClaimOutcome.YOURS)

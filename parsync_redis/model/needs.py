@@ -29,10 +29,19 @@ QUEUE_LABEL: Final = "celery.queue"
 
 _UNITS: Final = {
     "": 1,
-    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
-    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
 _AMOUNT: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
 
 
@@ -61,11 +70,11 @@ def check_slots(value: object) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class Resources:
     """Slots, amounts of resources and labels: a task's needs or a node's offer."""
 
     slots: int = 1
-    resources: tuple[tuple[str, int], ...] = ()
+    amounts: tuple[tuple[str, int], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     text: str = field(default="", compare=False)
 
@@ -76,7 +85,7 @@ class Bundle:
         resources: Mapping[str, object] | None = None,
         labels: Mapping[str, object] | None = None,
         reserved: Iterable[tuple[str, str]] = (),
-    ) -> "Bundle":
+    ) -> "Resources":
         """Checks and normalises: names are well formed, amounts whole; raises InvalidInput.
 
         reserved: further labels, which no user may set.
@@ -108,7 +117,7 @@ def queue_label(queue: str) -> tuple[str, str]:
     return QUEUE_LABEL, quote(queue, safe="").replace("~", "%7E")
 
 
-def queues_of(bundle: Bundle) -> list[str]:
+def queues_of(bundle: Resources) -> list[str]:
     """The Celery queues that a node consumes, or that a task was routed to."""
     return [unquote(value) for name, value in bundle.labels if name == QUEUE_LABEL]
 
@@ -117,15 +126,15 @@ _WORDS: Final = re.compile(r"(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\w./
 
 
 @lru_cache(maxsize=4096)
-def is_bundle(text: str) -> bool:
-    """Whether a text is one of needs, of an offer or of what is left of it, as `parse_bundle` reads it."""
+def is_resources(text: str) -> bool:
+    """Whether a text is one of needs, of an offer or of what is left of it, as `parse_resources` reads it."""
     return _WORDS.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
-def parse_bundle(text: str) -> Bundle:
-    """The bundle that a text written by `Bundle.of` stands for; ValueError for any other."""
-    if not is_bundle(text):
+def parse_resources(text: str) -> Resources:
+    """The bundle that a text written by `Resources.of` stands for; ValueError for any other."""
+    if not is_resources(text):
         raise ValueError(f"not needs nor an offer: {shown(text)}")
     slots, resources, labels = 0, [], []
     for word in text.split():
@@ -138,4 +147,4 @@ def parse_bundle(text: str) -> Bundle:
                 slots = int(value)
             else:
                 resources.append((name, int(value)))
-    return Bundle(slots, tuple(resources), tuple(labels), text)
+    return Resources(slots, tuple(resources), tuple(labels), text)

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..errors import InvalidInput
 from .ids import check_name, readable, shown
-from .needs import Bundle, parse_bundle
+from .needs import Resources, parse_resources
 
 _NODE: Final = re.compile(
     r"(up|suspect|leaving|down) inc=(\d{1,15}) drain=(\d) first=(\d{1,8}) span=(\d{1,5}) score=([\d.e+-]+) (slots=.*)",
@@ -35,7 +35,7 @@ class Node:
     first: int
     span: int
     score: float
-    offer: Bundle
+    offer: Resources
 
     @classmethod
     def of(cls, name: str, record: str) -> "Node":
@@ -44,7 +44,7 @@ class Node:
         if not match:
             raise ValueError(f"node {name}: not a node record: {record!r}")
         state, inc, drain, first, span, score, offer = match.groups()
-        return cls(name, state, int(inc), drain != "0", int(first), int(span), float(score), parse_bundle(offer))
+        return cls(name, state, int(inc), drain != "0", int(first), int(span), float(score), parse_resources(offer))
 
 
 MAX_DEADLINE_S: Final = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 from .ids import decode_id, shown
-from .needs import Bundle, queue_label
+from .needs import Resources, queue_label
 
 
 class TaskState(StrEnum):
@@ -39,8 +39,8 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
     (TaskState.GONE, "submit"): frozenset((TaskState.PENDING,)),
     **{(state, "submit"): frozenset((TaskState.PENDING,)) for state in FINAL},  # Celery publishes the id again
     (TaskState.PENDING, "take"): frozenset((TaskState.TAKEN, TaskState.CANCELLED)),
-    (TaskState.TAKEN, "untake"): frozenset((TaskState.PENDING,)),
-    (TaskState.TAKEN, "settle"): frozenset((TaskState.PLACED,)),
+    (TaskState.TAKEN, "give_back"): frozenset((TaskState.PENDING,)),
+    (TaskState.TAKEN, "confirm"): frozenset((TaskState.PLACED,)),
     (TaskState.TAKEN, "start"): frozenset((TaskState.RUNNING,)),
     (TaskState.PLACED, "start"): frozenset((TaskState.RUNNING,)),
     (TaskState.RUNNING, "finish"): frozenset(
@@ -58,7 +58,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, str], frozenset[TaskState]]] = {
 }
 """Which verb takes a task from which state to which; nothing else changes a state. A test holds the scripts to it.
 
-A task whose record is damaged may fail in any state: take and mend_task say so.
+A task whose record is damaged may fail in any state: take and repair_task say so.
 """
 
 
@@ -70,15 +70,25 @@ class Strategy(StrEnum):
     ADAPTIVE = "adaptive"
 
 
-ONE_SLOT: Final = Bundle.of()
+ONE_SLOT: Final = Resources.of()
 
 MAX_SECONDS: Final = 3e11
 """Seconds beyond which no countdown or expiry reaches: some 9,500 years, where Celery's datetimes end."""
 
 CELERY_OPTIONS: Final = (
-    "expires", "time_limit", "soft_time_limit", "ignore_result", "shadow", "serializer", "headers", "link",
-    "link_error", "reply_to", "root_id", "parent_id",
-)  # fmt: skip
+    "expires",
+    "time_limit",
+    "soft_time_limit",
+    "ignore_result",
+    "shadow",
+    "serializer",
+    "headers",
+    "link",
+    "link_error",
+    "reply_to",
+    "root_id",
+    "parent_id",
+)
 """The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""
 
 _KNOWN: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity", "max_starts", "expires")
@@ -99,7 +109,7 @@ class TaskOptions:
     everybody else says `expires` as Celery does.
     """
 
-    needs: Bundle = ONE_SLOT
+    needs: Resources = ONE_SLOT
     priority: int = 0
     strategy: str = ""
     wait_for_capacity: bool = False
@@ -141,7 +151,7 @@ class TaskOptions:
         if max_starts is not None and (type(max_starts) is not int or not 1 <= max_starts <= 1000):
             raise InvalidInput(f"max_starts={shown(max_starts)} is not valid: it must be a whole number from 1 to 1000")
         reserved = [queue_label(queue)] if queue else []
-        needs = Bundle.of(options.get("slots", 1), options.get("resources"), options.get("require"), reserved)
+        needs = Resources.of(options.get("slots", 1), options.get("resources"), options.get("require"), reserved)
         return cls(needs, int(priority), str(strategy or ""), wait, expires, max_starts)
 
 
@@ -209,9 +219,9 @@ class Setback:
     why: str
 
     @classmethod
-    def read(cls, story: str) -> Iterator["Setback"]:
+    def read(cls, history: str) -> Iterator["Setback"]:
         """Reads the lines that requeue.lua writes, '2@17 running n1/3 inc=3 since=... until=... why'; skips others."""
-        for match in _SETBACK.finditer(story):
+        for match in _SETBACK.finditer(history):
             attempt, state, node, slot, inc, since, until, why = match.groups()
             yield cls(attempt, TaskState(state), node, int(slot), int(inc), int(since), int(until), why)
 
@@ -220,7 +230,7 @@ class Setback:
 class TaskStatus:
     """What is known of a task. Times are the server's, in milliseconds since 1970, None for steps not reached.
 
-    story: its last ten attempts that were lost, the oldest first.
+    history: its last ten attempts that were lost, the oldest first.
     """
 
     id: str
@@ -239,7 +249,7 @@ class TaskStatus:
     cancel_asked: bool = False
     times: Mapping[str, int | None] = field(default_factory=dict)
     expires_ms: int | None = None
-    story: tuple[Setback, ...] = ()
+    history: tuple[Setback, ...] = ()
     max_starts: int | None = None
 
     @property
@@ -266,11 +276,22 @@ class TaskStatus:
                 return None
 
         return cls(
-            id, TaskState(state), record.get("name", ""), number("attempt") or 0,
-            number("starts") or 0, number("partition"), record.get("node"), number("slot"), record.get("scheduler"),
-            record.get("needs", ""), number("priority") or 0, record.get("strategy", ""), record.get("why", ""),
+            id,
+            TaskState(state),
+            record.get("name", ""),
+            number("attempt") or 0,
+            number("starts") or 0,
+            number("partition"),
+            record.get("node"),
+            number("slot"),
+            record.get("scheduler"),
+            record.get("needs", ""),
+            number("priority") or 0,
+            record.get("strategy", ""),
+            record.get("why", ""),
             "cancel" in record,
             {step: number(f"{step}_ms") for step in ("submitted", "ready", "taken", "placed", "started", "finished")},
-            number("expires_ms"), tuple(Setback.read(record.get("story", ""))),
+            number("expires_ms"),
+            tuple(Setback.read(record.get("history", ""))),
             number("max_starts"),
-        )  # fmt: skip
+        )

@@ -59,9 +59,7 @@ class Evenness:
     labels: Mapping[str, float | None]
 
 
-def gather_partition(
-    number: int, version: int, epoch: int, nodes: Sequence[NodeView]
-) -> PartitionView:  # fmt: skip
+def gather_partition(number: int, version: int, epoch: int, nodes: Sequence[NodeView]) -> PartitionView:
     """A partition's view from those of its nodes; nodes that are down count for nothing."""
     present = [node for node in nodes if node.state != "down"]
     slots = sum(node.slots for node in present)

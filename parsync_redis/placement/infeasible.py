@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from ..model.needs import QUEUE_LABEL, RESERVED, Bundle, queues_of
+from ..model.needs import QUEUE_LABEL, RESERVED, Resources, queues_of
 
 
-def explain_infeasible(needs: Bundle, offers: Mapping[str, Bundle]) -> str:
+def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str:
     """Says which of the needs is beyond every node of `offers` (node -> what it has when empty).
 
     Each need that no node meets is named with the most that there is; where every need is met by some node but all of
@@ -22,27 +22,27 @@ def explain_infeasible(needs: Bundle, offers: Mapping[str, Bundle]) -> str:
     return f"no node has all of {needs.text} at once; {closest} comes closest: it lacks {lacking}"
 
 
-def _slots(needs: Bundle, offers: Mapping[str, Bundle]) -> list[str]:
+def _slots(needs: Resources, offers: Mapping[str, Resources]) -> list[str]:
     largest = max(sorted(offers), key=lambda node: offers[node].slots)
     if needs.slots <= offers[largest].slots:
         return []
     return [f"task needs slots={needs.slots}; the largest node has {offers[largest].slots} ({largest})"]
 
 
-def _amounts(needs: Bundle, offers: Mapping[str, Bundle]) -> list[str]:
+def _amounts(needs: Resources, offers: Mapping[str, Resources]) -> list[str]:
     reasons = []
-    for name, amount in needs.resources:
-        most = {node: dict(offer.resources).get(name, 0) for node, offer in sorted(offers.items())}
+    for name, amount in needs.amounts:
+        most = {node: dict(offer.amounts).get(name, 0) for node, offer in sorted(offers.items())}
         largest = max(most, key=lambda node: most[node])
-        if not any(name in dict(offer.resources) for offer in offers.values()):
-            known = sorted({known for offer in offers.values() for known, _ in offer.resources})
+        if not any(name in dict(offer.amounts) for offer in offers.values()):
+            known = sorted({known for offer in offers.values() for known, _ in offer.amounts})
             reasons.append(f"task needs {name}={amount}; no node declares {name}; {_there_are('resources', known)}")
         elif amount > most[largest]:
             reasons.append(f"task needs {name}={amount}; the most is {most[largest]} ({largest})")
     return reasons
 
 
-def _labels(needs: Bundle, offers: Mapping[str, Bundle]) -> list[str]:
+def _labels(needs: Resources, offers: Mapping[str, Resources]) -> list[str]:
     reasons = []
     known = {label for offer in offers.values() for label in offer.labels}
     for name, value in needs.labels:
@@ -64,9 +64,9 @@ def _there_are(what: str, names: list[str]) -> str:
     return f"there are {what} {', '.join(names)}" if names else f"there are no {what}"
 
 
-def _lacking(needs: Bundle, offer: Bundle) -> list[str]:
+def _lacking(needs: Resources, offer: Resources) -> list[str]:
     """The needs that one node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
-    has = {"slots": offer.slots, **dict(offer.resources)}
-    wanted = {"slots": needs.slots, **dict(needs.resources)}
+    has = {"slots": offer.slots, **dict(offer.amounts)}
+    wanted = {"slots": needs.slots, **dict(needs.amounts)}
     short = [f"{name}={n} (has {has.get(name, 0)})" for name, n in wanted.items() if n > has.get(name, 0)]
     return short + [f"{name}:{value}" for name, value in needs.labels if (name, value) not in offer.labels]

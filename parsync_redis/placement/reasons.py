@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from ..model.needs import Bundle
+from ..model.needs import Resources
 from .fits import fits
 from .infeasible import explain_infeasible
 
@@ -37,7 +37,7 @@ class NodeFacts:
     name: str
     state: str
     draining: bool
-    offer: Bundle
+    offer: Resources
     free: int
     left: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
@@ -59,19 +59,19 @@ class Holder:
     resources: Mapping[str, int]
 
 
-def find_fitting(needs: Bundle, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
+def find_fitting(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
     """The nodes that could hold the task if they were empty: those with room first, then the open ones."""
     found = [node for node in nodes if node.knows and fits(node.offer, needs)]
     return sorted(found, key=lambda node: (not has_room(needs, node), not node.open, node.name))
 
 
-def has_room(needs: Bundle, node: NodeFacts) -> bool:
+def has_room(needs: Resources, node: NodeFacts) -> bool:
     """Whether a node that fits could take the task now."""
-    enough = all(node.left.get(name, 0) >= amount for name, amount in needs.resources)
+    enough = all(node.left.get(name, 0) >= amount for name, amount in needs.amounts)
     return node.open and node.free >= needs.slots and enough
 
 
-def explain_waiting(needs: Bundle, nodes: Collection[NodeFacts], holders: Sequence[Holder] | None = None) -> str:
+def explain_waiting(needs: Resources, nodes: Collection[NodeFacts], holders: Sequence[Holder] | None = None) -> str:
     """Why a task of these needs has no place, by the facts of all nodes."""
     if not nodes:
         return NO_NODE
@@ -84,13 +84,13 @@ def explain_waiting(needs: Bundle, nodes: Collection[NodeFacts], holders: Sequen
     return explain_fitting(needs, fitting[:SHOWN], len(fitting), holders)
 
 
-def explain_none(needs: Bundle, offers: Mapping[str, Bundle]) -> str:
+def explain_none(needs: Resources, offers: Mapping[str, Resources]) -> str:
     """Why no node could hold the task even if it were empty."""
     return f"no node fits: {explain_infeasible(needs, offers)}"
 
 
 def explain_fitting(
-    needs: Bundle, shown: Sequence[NodeFacts], total: int, holders: Sequence[Holder] | None = None
+    needs: Resources, shown: Sequence[NodeFacts], total: int, holders: Sequence[Holder] | None = None
 ) -> str:
     """What keeps the nodes that fit, of which there are `total`: each of `shown` with its reason."""
     for node in shown:
@@ -104,7 +104,7 @@ def explain_fitting(
     return f"{total} nodes fit: {each}{more}"
 
 
-def what_keeps(needs: Bundle, node: NodeFacts, holders: Sequence[Holder] | None = None) -> str:
+def what_keeps(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | None = None) -> str:
     """What keeps a node that fits and has no room from taking the task: a sentence whose subject is its name.
 
     Without holders it says nothing that changes with every task that ends: a scheduler notes it on all that wait.
@@ -121,7 +121,7 @@ def what_keeps(needs: Bundle, node: NodeFacts, holders: Sequence[Holder] | None 
     if node.free < needs.slots:
         until = f" until {_one_of(mine)}" if mine else ""
         return f"is full{until}" if needs.slots == 1 else f"has fewer than {needs.slots} free slots{until}"
-    short = [(name, amount) for name, amount in needs.resources if node.left.get(name, 0) < amount]
+    short = [(name, amount) for name, amount in needs.amounts if node.left.get(name, 0) < amount]
     return "; ".join(_short_of(name, amount, node, mine) for name, amount in short)
 
 
@@ -131,7 +131,7 @@ def _short_of(name: str, amount: int, node: NodeFacts, holders: Sequence[Holder]
         return short
     having = [holder for holder in holders if holder.resources.get(name)]
     until = f" until {_one_of(having)}" if having else ""
-    offered = dict(node.offer.resources).get(name, 0)
+    offered = dict(node.offer.amounts).get(name, 0)
     return f"{short}, and {node.left.get(name, 0)} of {offered} is left{until}"
 
 

@@ -45,7 +45,7 @@ def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:
     return np.argsort(arrivals)
 
 
-class Mood:
+class StrategySelector:
     """The strategy in force: the cluster's, with adaptive resolved by the scheduling delay, smoothed.
 
     `ema` is the weight of the newest delay in the smoothed one.

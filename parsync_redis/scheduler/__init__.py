@@ -1,4 +1,4 @@
-"""A scheduler: its view, its core without I/O, the loop around it, and the keeper's work."""
+"""A scheduler: its view, its core without I/O, the loop around it, and the leader's work."""
 
 from .loop import Scheduler, run
 

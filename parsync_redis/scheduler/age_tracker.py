@@ -1,11 +1,11 @@
-"""For how long an observer has seen something, on its own monotonic clock: how a keeper counts what nobody counts in
-Redis. A new keeper begins anew, and so does one that did not look for a while.
+"""For how long an observer has seen something, on its own monotonic clock: how a leader counts what nobody counts in
+Redis. A new leader begins anew, and so does one that did not look for a while.
 """
 
 from collections.abc import Hashable, Iterable
 
 
-class Stopwatch:
+class AgeTracker:
     """Since when each thing has been there. All times are seconds of one monotonic clock."""
 
     def __init__(self, pause_s: float) -> None:

@@ -3,7 +3,7 @@
 The loop (loop.py) feeds it what it hears and what Redis answered, asks for a `Plan`, and carries it out in one round
 trip; the simulator does the same in virtual time. A task is in one of these hands here, all of them *taken* in Redis:
 
-    took -> backlog -> (place) claimed -> judged: won -> to settle, unless started -> gone
+    took -> backlog -> (place) claimed -> judged: won -> to confirm, unless started -> gone
                  ^                          lost -> backlog again
                  `-- no seat: blocked until the view changes; noted why; too many blocked: given back
 """
@@ -16,11 +16,11 @@ from typing import Final
 import numpy as np
 
 from ..model.apps import TASKS_LABEL, digest_of
-from ..model.claim import Claim, Word
-from ..model.needs import Bundle, parse_bundle
+from ..model.claim import Claim, ClaimOutcome
+from ..model.needs import Resources, parse_resources
 from ..model.node import Node
 from ..model.task import Strategy, Taken
-from ..placement.strategy import EMA_WEIGHT, SHARPNESS, Mood, sample
+from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector, sample
 from ..store.calls import MAX_BATCH, Judged, Place, Snapshot, Took
 from .view import Knowers, PartitionView, Seats, View
 
@@ -79,7 +79,7 @@ class Plan:
     Of the partitions in `read`, those in `ask` are to tell this scheduler of the next slot that is freed in them.
     """
 
-    settle: list[Place] = field(default_factory=list)
+    confirm: list[Place] = field(default_factory=list)
     note: list[tuple[str, str, str]] = field(default_factory=list)
     give_back: list[tuple[str, str, str]] = field(default_factory=list)
     commit: dict[int, list[Claim]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Plan:
 
     def __bool__(self) -> bool:
         return bool(
-            self.settle or self.note or self.give_back or self.commit or self.take or self.read or self.read_nodes
+            self.confirm or self.note or self.give_back or self.commit or self.take or self.read or self.read_nodes
         )
 
 
@@ -115,7 +115,7 @@ class _Kind:
     `blocked_at` is the view's change at which none had a seat.
     """
 
-    needs: Bundle
+    needs: Resources
     wish: str
     knowers: Knowers
     tasks: deque[Taken] = field(default_factory=deque)
@@ -132,21 +132,29 @@ class Core:
     """
 
     def __init__(
-        self, name: str, partitions: int, strategy: Strategy, tau_s: float, rng: np.random.Generator,
-        ema: float = EMA_WEIGHT, sharpness: float = SHARPNESS, turns: Turns = partitioned,
-        orders: Mapping[Strategy, Order] = ORDERS, asks: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        partitions: int,
+        strategy: Strategy,
+        tau_s: float,
+        rng: np.random.Generator,
+        ema: float = EMA_WEIGHT,
+        sharpness: float = SHARPNESS,
+        turns: Turns = partitioned,
+        orders: Mapping[Strategy, Order] = ORDERS,
+        asks: bool = True,
+    ) -> None:
         self.name, self.rng = name, rng
         self.view = View(partitions, sharpness)
-        self.mood = Mood(strategy, tau_s, ema)
+        self.selector = StrategySelector(strategy, tau_s, ema)
         self._turns, self._orders, self._asks = turns, orders, asks
         self.counters = Counters()
         self.ordinal, self.members = 0, 1
-        self.hungry = True
+        self.wants_tasks = True
         self._kinds: dict[tuple[str, str, Knowers], _Kind] = {}
         self._claimed: dict[str, Taken] = {}
-        self._to_settle: list[Place] = []
-        self._ripe = 0  # how many of them were won before the last look at them
+        self._to_confirm: list[Place] = []
+        self._due_to_confirm = 0  # how many of them were won before the last look at them
         self._fetched: set[int] = set()  # of those to be read, those that are read out of turn to place something there
         self._passes = 0  # how often it has made claims, or could have
         self._waiting = 0  # tasks that waited when it last took some
@@ -170,13 +178,13 @@ class Core:
             self._to_read.add(due)
             self.view.partitions[due].due = self.counters.ticks
         if (self.ordinal + number) % self.members == 0:
-            self.hungry = True
+            self.wants_tasks = True
             self._asked.clear()
             self._to_explain = True
 
     def on_wake(self) -> None:
         """Tasks may wait."""
-        self.hungry = True
+        self.wants_tasks = True
 
     def on_freed(self, partition: int) -> None:
         """A slot was freed in a partition that this scheduler asked to hear of."""
@@ -188,7 +196,7 @@ class Core:
         """Whatever the view says may be old (the connection was lost): read everything."""
         self._nodes_due = set(range(len(self.view.partitions)))
         self._to_read = set(self._nodes_due)
-        self.hungry = True
+        self.wants_tasks = True
 
     def on_nodes(self, partition: int, nodes: Iterable[Node], epoch: int) -> None:
         """The nodes of a partition were read, when its epoch was `epoch` or later."""
@@ -221,12 +229,12 @@ class Core:
         """Tasks are this scheduler's now."""
         self.counters.taken += len(took.tasks)
         self._waiting = took.waiting
-        self.hungry = took.waiting > 0
+        self.wants_tasks = took.waiting > 0
         for task in took.tasks:
             self._backlog(task)
 
     def on_judged(self, judged: Judged) -> None:
-        """Claims were judged: the won are to be settled, the lost are placed again."""
+        """Claims were judged: the won are to be confirmed, the lost are placed again."""
         partition = self.view.partitions[judged.partition]
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = self._claimed.pop(claim.task, None)
@@ -234,16 +242,16 @@ class Core:
             if verdict.won:
                 since_ms = int(verdict.detail)
                 self.counters.placed += 1
-                self._to_settle.append(
+                self._to_confirm.append(
                     Place(claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, since_ms)
                 )
                 if task is not None:
-                    self.mood.observe(max(0, since_ms - task.ready_ms) / 1000)
+                    self.selector.observe(max(0, since_ms - task.ready_ms) / 1000)
                 continue
             self.counters.conflicts += 1
-            if self._asks or verdict.word is not Word.CONFLICT:
+            if self._asks or verdict.word is not ClaimOutcome.CONFLICT:
                 self._to_read.add(judged.partition)
-                if verdict.word not in (Word.CONFLICT, Word.SHORT):
+                if verdict.word not in (ClaimOutcome.CONFLICT, ClaimOutcome.SHORT):
                     self._nodes_due.add(judged.partition)
             if task is not None:
                 self._backlog(task, front=True)
@@ -253,21 +261,21 @@ class Core:
         """Drops every task in hand; the loop has given them back, or Redis has."""
         self._kinds.clear()
         self._claimed.clear()
-        self._to_settle.clear()
-        self._ripe = 0
+        self._to_confirm.clear()
+        self._due_to_confirm = 0
         self.on_stale()
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """Tasks that this scheduler has taken and not placed."""
         return sum(len(kind.tasks) for kind in self._kinds.values())
 
     @property
     def at_rest(self) -> bool:
         """Whether it neither has tasks nor looks for any: nothing rests on its view until it does."""
-        return not (self.hungry or self._claimed or self.in_hand)
+        return not (self.wants_tasks or self._claimed or self.in_flight)
 
     @property
     def due(self) -> bool:
@@ -275,31 +283,31 @@ class Core:
         return bool(self._to_read)
 
     @property
-    def unsettled(self) -> list[Place]:
+    def unconfirmed(self) -> list[Place]:
         """Won claims that are in this scheduler's hands yet."""
-        return list(self._to_settle)
+        return list(self._to_confirm)
 
     @property
     def hands(self) -> set[str]:
-        """The tasks that are this scheduler's and not settled, as far as it knows."""
+        """The tasks that are this scheduler's and not confirmed, as far as it knows."""
         waiting = {task.id for kind in self._kinds.values() for task in kind.tasks}
-        return waiting | self._claimed.keys() | {place.task for place in self._to_settle}
+        return waiting | self._claimed.keys() | {place.task for place in self._to_confirm}
 
     @property
-    def ripe(self) -> list[Place]:
-        """The won claims that had been won when `settled` was called last."""
-        return self._to_settle[: self._ripe]
+    def due_to_confirm(self) -> list[Place]:
+        """The won claims that had been won when `confirmed` was called last."""
+        return self._to_confirm[: self._due_to_confirm]
 
-    def settled(self, count: int) -> None:
-        """The first so many won claims leave this scheduler's hands; the others are ripe the next time."""
-        del self._to_settle[:count]
-        self._ripe = len(self._to_settle)
+    def confirmed(self, count: int) -> None:
+        """The first so many won claims leave this scheduler's hands; the others are due_to_confirm the next time."""
+        del self._to_confirm[:count]
+        self._due_to_confirm = len(self._to_confirm)
 
-    def plan(self, place: bool = True, settle: bool = True) -> Plan:
+    def plan(self, place: bool = True, confirm: bool = True) -> Plan:
         """What to do next. Empty if there is nothing to do until the next event.
 
-        Without `place` no claims are made: what is due is read first. Without `settle` won claims stay in hand: a task
-        may start before it is settled, and need not be settled then.
+        Without `place` no claims are made: what is due is read first. Without `confirm` won claims stay in hand: a task
+        may start before it is confirmed, and need not be confirmed then.
         """
         plan = Plan(read_nodes=sorted(self._nodes_due))
         if self._to_rescale:
@@ -309,10 +317,10 @@ class Core:
         if place:
             self._place(plan)
             self._passes += 1
-        if self.hungry:
+        if self.wants_tasks:
             seated = sum(len(kind.tasks) for kind in self._kinds.values() if not self._blocked(kind))
-            in_hand = self.in_hand
-            ahead = AHEAD - in_hand if in_hand <= AHEAD // 2 and self._waiting >= AHEAD else 0
+            in_flight = self.in_flight
+            ahead = AHEAD - in_flight if in_flight <= AHEAD // 2 and self._waiting >= AHEAD else 0
             plan.take = min(MAX_BATCH, max(0, self.view.free_count - seated, ahead))
         blocked = [kind for kind in self._kinds.values() if kind.tasks and self._blocked(kind)]
         self._ask(plan, bool(blocked))
@@ -321,15 +329,15 @@ class Core:
         plan.read = sorted(self._to_read - self._nodes_due)
         self._to_read.clear()
         self._nodes_due = set()
-        if settle:
-            plan.settle = self._to_settle[:MAX_BATCH]
-            del self._to_settle[:MAX_BATCH]
-            self._ripe = max(0, self._ripe - MAX_BATCH)
+        if confirm:
+            plan.confirm = self._to_confirm[:MAX_BATCH]
+            del self._to_confirm[:MAX_BATCH]
+            self._due_to_confirm = max(0, self._due_to_confirm - MAX_BATCH)
         return plan
 
     def _ask(self, plan: Plan, blocked: bool) -> None:
         """While tasks wait, each partition without a seat for them is asked to tell of a freed slot, until it does."""
-        if not self._asks or not (blocked or (self.hungry and (self._waiting or not self.view.free_count))):
+        if not self._asks or not (blocked or (self.wants_tasks and (self._waiting or not self.view.free_count))):
             return
         plan.ask = {
             p.number
@@ -347,7 +355,7 @@ class Core:
         key = (task.needs, task.strategy, knowers)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = _Kind(parse_bundle(task.needs), task.strategy, knowers)
+            kind = self._kinds[key] = _Kind(parse_resources(task.needs), task.strategy, knowers)
         if front:
             kind.tasks.appendleft(task)
             kind.blocked_at = -1
@@ -391,7 +399,7 @@ class Core:
     def _order(self, kind: _Kind) -> Sequence[Sequence[PartitionView]]:
         """Groups of partitions, to be tried one after the other; within a group the score decides."""
         known = [p for p in self.view.partitions if p.free_count and not self._is_stale(p, kind)]
-        return self._orders[self.mood.resolve(kind.wish)](known)
+        return self._orders[self.selector.resolve(kind.wish)](known)
 
     def _is_stale(self, partition: PartitionView, kind: _Kind) -> bool:
         """Whether a task that is not to wait for a lost claim must not be placed there before it is read anew.
@@ -399,7 +407,7 @@ class Core:
         Another scheduler's turn has come since: it places there now. What was fetched since the last pass is never
         stale, however many ticks came meanwhile: passes may be slower than ticks.
         """
-        latency = self._asks and self.mood.resolve(kind.wish) is Strategy.LATENCY
+        latency = self._asks and self.selector.resolve(kind.wish) is Strategy.LATENCY
         return latency and partition.fetched_pass < self._passes and self.counters.ticks - partition.turn > FRESH
 
     def _fetch(self, kind: _Kind) -> bool:

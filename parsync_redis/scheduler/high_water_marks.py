@@ -5,7 +5,7 @@ server: it restarted without its last writes, or another one took over that had 
 from collections.abc import Mapping
 
 
-class Marks:
+class HighWaterMarks:
     """The numbers by name."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The keeper's work: mending what dead processes left. Whichever scheduler holds the keeper lease does it; two at once
+"""The leader's work: repairing what dead processes left. The scheduler that holds the leader lease does it; two at once
 are harmless, because every step is judged by a script.
 
 A task goes back before its slot is freed: pending is a fence, so that whatever the lost process still does with it
@@ -16,14 +16,14 @@ from ..errors import BrokenContract
 from ..model.ids import readable
 from ..model.node import STANDS_STILL, Lease, deadline_s
 from ..store.calls import MAX_BATCH, Place
-from ..store.quarantine import mend as mend_keys
-from ..store.quarantine import mend_partition, quarantine
+from ..store.quarantine import quarantine, repair_partition
+from ..store.quarantine import repair as repair_keys
 from ..store.server_errors import is_damage
 from ..store.store import Store
-from .age_tracker import Stopwatch
-from .lease_watch import Standstill
+from .age_tracker import AgeTracker
+from .lease_watch import LeaseWatch
 
-log = logging.getLogger("parsync.keeper")
+log = logging.getLogger("parsync.leader")
 
 FORGET_S = 3600.0
 """A node that is down and holds nothing is forgotten after an hour."""
@@ -38,26 +38,26 @@ PROBATION_LEASES = 3
 """A suspect node that reads its inbox gets tasks again after so many leases."""
 
 
-class Keeper:
+class Leader:
     """Judges nodes and schedulers by their counters and reclaims what the lost ones held."""
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self.store, self.partitions = store, partitions
-        self.nodes = Standstill(lease_s)
-        self.members = Standstill(lease_s)
-        self.owners = Standstill(lease_s)
-        self.down = Standstill(FORGET_S)
+        self.nodes = LeaseWatch(lease_s)
+        self.members = LeaseWatch(lease_s)
+        self.owners = LeaseWatch(lease_s)
+        self.down = LeaseWatch(FORGET_S)
         self.lost: list[str] = []
         self.lease_s = lease_s
-        self.notes = Stopwatch(lease_s)
-        self.unstarted = Stopwatch(lease_s / 2)
+        self.notes = AgeTracker(lease_s)
+        self.unstarted = AgeTracker(lease_s / 2)
         self._failed: dict[tuple[int, str, int], list[float]] = {}
         self._cursor = 0
 
     def reset(self) -> None:
-        """The server restarted or this process has just become keeper: nobody is judged for one lease."""
-        for standstill in (self.nodes, self.members, self.owners, self.down):
-            standstill.reset()
+        """The server restarted or this process has just become leader: nobody is judged for one lease."""
+        for lease_watch in (self.nodes, self.members, self.owners, self.down):
+            lease_watch.reset()
         self.unstarted.reset()
         self._failed.clear()
         self.lost = []
@@ -79,7 +79,7 @@ class Keeper:
         except (BrokenContract, ResponseError, ValueError) as error:
             if isinstance(error, ResponseError) and not is_damage(error):
                 raise
-            quarantine(self.store, f"a keeper's {do.__name__.strip('_')}", str(error), b"")
+            quarantine(self.store, f"a leader's {do.__name__.strip('_')}", str(error), b"")
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Keeper:
             for name, text in counters.items():
                 (down if text.endswith(b"down") else up)[p, readable(name)] = readable(text)
             if not all(map(_COUNTER.fullmatch, counters.values())) or not agree(records, counters, noted):
-                mend_partition(store, p)
+                repair_partition(store, p)
             for lost in lost_here:
                 self._part(self.reclaim, p, readable(lost))
             for name, text in noted.items():
@@ -118,22 +118,22 @@ class Keeper:
             self._part(self._forget, p, node, int(down[holder].split()[0].partition("=")[2]))
 
     def _readable(self, reply: Any, p: int) -> Any:
-        """A reply; None for an error that says that a key of partition p is not what it must be: it is mended."""
+        """A reply; None for an error that says that a key of partition p is not what it must be: it is repaired."""
         if not isinstance(reply, Exception):
             return reply
         if not is_damage(reply):
             raise reply
-        mend_partition(self.store, p)
+        repair_partition(self.store, p)
         return None
 
     def reclaim(self, p: int, node: str, inc: int = 0, moved: int | None = None) -> None:
-        """Marks a node down, if its counter still stands at `moved`, and mends every lease that nobody looks after."""
+        """Marks a node down if its counter is still `moved`, and repairs every lease that nobody looks after."""
         call = self.store.commands.reclaim(p, node, inc, moved)
         _, leases = self.store.run(call)
-        mended: list[Lease] = []
-        while leases != mended:  # a damaged lease may stay: the next pass meets it again
-            mend(self.store, p, leases, f"its node {node} was lost")
-            mended = leases
+        repaired: list[Lease] = []
+        while leases != repaired:  # a damaged lease may stay: the next pass meets it again
+            repair(self.store, p, leases, f"its node {node} was lost")
+            repaired = leases
             _, leases = self.store.run(self.store.commands.reclaim(p, node))
 
     def _forget(self, p: int, node: str, inc: int) -> None:
@@ -145,7 +145,7 @@ class Keeper:
     # -- drains and suspects -----------------------------------------------------------------------------------------
 
     def _heed(self, now_s: float, notes: dict[tuple[int, str], str]) -> None:
-        """Ends drains whose deadline is over, and the probation of suspects: as long as this keeper has seen them."""
+        """Ends drains whose deadline is over, and the probation of suspects: as long as this leader has seen them."""
         ages = self.notes.look(now_s, {(p, node, note) for (p, node), note in notes.items()})
         for (p, node), note in notes.items():
             age_s, limit_s = ages[p, node, note], deadline_s(note)
@@ -197,12 +197,12 @@ class Keeper:
         now_s = clock()
         orphans = {owner: "" for owner in held if owner not in members}
         for owner in self.owners.look(now_s, cast(dict[Any, Any], orphans)):
-            untake(self.store, cast(str, owner), held[cast(str, owner)], "its scheduler was lost")
+            give_back(self.store, cast(str, owner), held[cast(str, owner)], "its scheduler was lost")
         self.lost = []
         for member in self.members.look(now_s, cast(dict[Any, Any], members)):
             name = cast(str, member)
             log.warning("scheduler %s stood still for a lease: its tasks go back", name)
-            untake(self.store, name, held.get(name, []), "its scheduler was lost")
+            give_back(self.store, name, held.get(name, []), "its scheduler was lost")
             self.lost.append(f"{name} {members[name]}")
 
     # -- what waits for too long -------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Keeper:
 
         Repairs `dead`, `names` and `apps` first, if their type is wrong: workers write them and may not delete them.
         """
-        mend_keys(self.store, [self.store.keys.queue(kind) for kind in ("dead", "names", "apps")])
+        repair_keys(self.store, [self.store.keys.queue(kind) for kind in ("dead", "names", "apps")])
         for _ in range(10):
             if len(self.store.run(self.store.commands.expire())) < MAX_BATCH:
                 break
@@ -233,7 +233,7 @@ class Keeper:
                 places.append(parse_place(readable(task), text.decode()))
             else:
                 quarantine(store, f"{store.keys.queue('placed')} {readable(task)}", "not a place", text)
-                mend_task(store, readable(task))
+                repair_task(store, readable(task))
         self._cursor = int(cursor)
         for at in range(0, len(places), MAX_BATCH):
             self._audit_some(places[at : at + MAX_BATCH], clock)
@@ -252,7 +252,7 @@ class Keeper:
             if wrong := [reply for reply in (text, task) if isinstance(reply, Exception)]:
                 if not is_damage(wrong[0]):
                     raise wrong[0]
-                self._part(mend_task, store, place.task)
+                self._part(repair_task, store, place.task)
                 continue
             state, attempt = task
             lease = _lease(place, text)
@@ -270,7 +270,7 @@ class Keeper:
                 log.warning("%d tasks had a place and no lease: %s", len(back), " ".join(sorted(set(back))))
             for (place, _), word in zip(torn, words, strict=True):
                 if word == "none":
-                    mend_task(store, place.task)
+                    repair_task(store, place.task)
         for (p, node), waiting in late.items():
             self._put_back(p, node, waiting, now_s)
 
@@ -278,7 +278,7 @@ class Keeper:
 def agree(records: dict[bytes, bytes], counters: dict[bytes, bytes], notes: dict[bytes, bytes]) -> bool:
     """Whether records of nodes are such as stand beside these counters and notes, and beside each other.
 
-    What of it is damaged mend_partition says; that finds nothing where one was read before a change and one after it.
+    What of it is damaged repair_partition says; that finds nothing where one was read before a change and one after it.
     """
     spans = []
     for name, record in records.items():
@@ -319,9 +319,9 @@ def _lease(place: Place, text: bytes | None) -> Lease | None:
         return None
 
 
-def mend_task(store: Store, task: str) -> None:
-    """Mends a task that is not where its record says, if that is so: no script can have brought it about."""
-    word = store.run(store.commands.mend_task(task, "its record is damaged"))
+def repair_task(store: Store, task: str) -> None:
+    """Repairs a task that is not where its record says, if that is so: no script can have brought it about."""
+    word = store.run(store.commands.repair_task(task, "its record is damaged"))
     if word != "sound":
         quarantine(store, store.keys.task(task), f"its indexes said something else: it is {word} now", b"")
 
@@ -333,7 +333,7 @@ def parse_place(task: str, text: str) -> Place:
     return Place(task, attempt[8:], int(partition[1:]), node, int(number), int(inc[4:]), 0)
 
 
-def mend(store: Store, p: int, leases: list[Lease], why: str) -> None:
+def repair(store: Store, p: int, leases: list[Lease], why: str) -> None:
     """Puts the tasks of lost leases back, and then frees the slots."""
     for at in range(0, len(leases), MAX_BATCH):
         places = [Place(x.task, x.attempt, p, x.node, x.slot, x.inc, x.since_ms) for x in leases[at : at + MAX_BATCH]]
@@ -341,11 +341,11 @@ def mend(store: Store, p: int, leases: list[Lease], why: str) -> None:
         store.run(store.commands.release(p, places))
 
 
-def untake(store: Store, owner: str, tasks: list[str], why: str) -> None:
+def give_back(store: Store, owner: str, tasks: list[str], why: str) -> None:
     """Puts tasks back that a scheduler has taken, whatever their attempt."""
     for at in range(0, len(tasks), MAX_BATCH):
         some = tasks[at : at + MAX_BATCH]
-        words = store.run(store.commands.untake(owner, [(task, "", why) for task in some]))
+        words = store.run(store.commands.give_back(owner, [(task, "", why) for task in some]))
         for task, word in zip(some, words, strict=True):
             if word == "stale":
-                mend_task(store, task)
+                repair_task(store, task)

@@ -8,7 +8,7 @@ pause of the observer, and after the server restarted, nobody is judged for one 
 from collections.abc import Hashable, Iterable, Mapping
 
 
-class Standstill:
+class LeaseWatch:
     """Counters as one observer saw them. All times are seconds of one monotonic clock."""
 
     def __init__(self, lease_s: float) -> None:

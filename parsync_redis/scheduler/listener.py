@@ -17,7 +17,7 @@ import hiredis
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError, ResponseError
 
-from ..store.server_errors import Patience
+from ..store.server_errors import Backoff
 from ..store.store import Store
 
 log = logging.getLogger("parsync.scheduler")
@@ -83,7 +83,7 @@ class _Ear:
         self._pool.release(self._connection)
 
 
-class Ears:
+class Listener:
     """A subscription to the ticks and one to the scheduler's own channel.
 
     Nothing that is heard is needed: where that connection fails, the scheduler goes on by its own clock.
@@ -95,7 +95,7 @@ class Ears:
         self._partitions = partitions
         self._ears: dict[int, _Ear] = {}
         self._all, self._own = select.poll(), select.poll()
-        self._patience = Patience(log, f"scheduler {name} hears nothing")
+        self._patience = Backoff(log, f"scheduler {name} hears nothing")
         self._again_s = 0.0
 
     def listen(self) -> None:

@@ -22,12 +22,12 @@ from ..model.task import Strategy
 from ..settings import Settings
 from ..store.calls import MAX_BATCH, Call, Judged, Place, Snapshot, Took
 from ..store.cluster import ClusterConfig, join_cluster
-from ..store.quarantine import mend_partition, quarantine
-from ..store.server_errors import Patience, is_damage
+from ..store.quarantine import quarantine, repair_partition
+from ..store.server_errors import Backoff, is_damage
 from ..store.store import Store, explain_durability
 from .core import GIVE_BACK_MS, Core, Plan
-from .leader import untake
-from .listener import Ears
+from .leader import give_back
+from .listener import Listener
 from .membership import Membership
 from .standby import Standby
 
@@ -50,7 +50,7 @@ MEANWHILE_S: Final = 0.005
 once."""
 
 SETTLE_S: Final = 0.25
-"""How long a worker has to start what was placed with it; what it has not started by then is settled."""
+"""How long a worker has to start what was placed with it; what it has not started by then is confirmed."""
 
 SAY_S: Final = 5.0
 """How often a scheduler that waits for its server says so."""
@@ -74,7 +74,7 @@ def _number(value: Any) -> int:
 
 
 class Scheduler:
-    """One scheduler process: the core, the store, the ears and the membership thread around it."""
+    """One scheduler process: the core, the store, the listener and the membership thread around it."""
 
     def __init__(self, store: Store, config: ClusterConfig, settings: Settings, name: str, at_most: int = 0) -> None:
         self.store, self.config, self.name = store, config, check_name("scheduler name", name)
@@ -82,7 +82,7 @@ class Scheduler:
         self.core = Core(
             name, config.partitions, Strategy(settings.strategy), settings.tau_s, np.random.default_rng(seed)
         )
-        self._ears = Ears(store.again(), name, config.partitions)
+        self._ears = Listener(store.again(), name, config.partitions)
         self._stats: dict[str, str | int | float] = {"pid": os.getpid()}  # its age tells when it renewed
         self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most)
         self._rank = self.membership.rank
@@ -90,11 +90,11 @@ class Scheduler:
         self._only_read = False
         self._observed_s = 0.0
         self._compared_s = float("-inf")
-        self._settled_s = float("-inf")
+        self._confirmed_s = float("-inf")
         self._heard_s = time.monotonic()
         self._next_own_s = float("inf")
         self._task_due_s = float("inf")
-        self._patience = Patience(log, f"scheduler {self.name}")
+        self._patience = Backoff(log, f"scheduler {self.name}")
         self._run_id = ""
 
     # -- the loop ----------------------------------------------------------------------------------------------------
@@ -138,13 +138,13 @@ class Scheduler:
         if time.monotonic() >= self._task_due_s:
             self._task_due_s = float("inf")
             self.core.on_wake()
-        plan = self.core.plan(place=not self._only_read, settle=False)
+        plan = self.core.plan(place=not self._only_read, confirm=False)
         if plan:
             self._carry_out(plan)
         now_s = time.monotonic()
-        if now_s - self._settled_s > SETTLE_S:
-            self._settled_s = now_s
-            self._settle_late()
+        if now_s - self._confirmed_s > SETTLE_S:
+            self._confirmed_s = now_s
+            self._confirm_late()
         if now_s - self._compared_s > self.config.lease_s:
             self._compared_s = now_s
             self._give_back_strays()
@@ -173,7 +173,7 @@ class Scheduler:
         return self.config.gap_s / self._rank.members
 
     def _hear(self, timeout_s: float) -> None:
-        """Takes in what is there to hear; ticks by its own clock when the keeper's do not come."""
+        """Takes in what is there to hear; ticks by its own clock when the leader's do not come."""
         due_s = 0.0
         while words_heard := self._ears.hear(timeout_s, ticks=not self._rests):
             now_s = time.monotonic()
@@ -228,12 +228,12 @@ class Scheduler:
         if plan.read_nodes:
             self._read_nodes(plan.read_nodes)
         commands, calls = self.store.commands, list[Call[Any]]()
-        if plan.settle:
-            calls.append(commands.settle(plan.settle))
+        if plan.confirm:
+            calls.append(commands.confirm(plan.confirm))
         if plan.note:
             calls.append(commands.note(plan.note))
         if plan.give_back:
-            calls.append(commands.untake(self.name, plan.give_back, GIVE_BACK_MS))
+            calls.append(commands.give_back(self.name, plan.give_back, GIVE_BACK_MS))
         calls += [commands.commit(p, claims) for p, claims in plan.commit.items()]
         for p in plan.read:
             waiter = self.name if p in plan.ask else ""
@@ -250,7 +250,7 @@ class Scheduler:
             elif isinstance(reply, Snapshot):
                 self.core.on_snapshot(reply, now_s)
                 if reply.damaged:
-                    mend_partition(self.store, reply.partition)
+                    repair_partition(self.store, reply.partition)
             elif isinstance(reply, Took):
                 self.core.on_took(reply)
                 self._task_due_s = float("inf")
@@ -261,25 +261,25 @@ class Scheduler:
                 for task, why in reply.failed:
                     quarantine(self.store, self.store.keys.task(task), why, b"")
 
-    def _settle_late(self) -> None:
-        """Settles what was placed a while ago and has not started: start takes a task out of `taken` as settle does."""
-        places = self.core.ripe
-        self._settle(places)
-        self.core.settled(len(places))
+    def _confirm_late(self) -> None:
+        """Confirms what was placed a while ago and has not started: `start` removes a task from `taken` too."""
+        places = self.core.due_to_confirm
+        self._confirm(places)
+        self.core.confirmed(len(places))
 
-    def _settle(self, places: Sequence[Place]) -> None:
+    def _confirm(self, places: Sequence[Place]) -> None:
         taken = self.store.keys.queue("taken")
         for at in range(0, len(places), MAX_BATCH):
             some = places[at : at + MAX_BATCH]
             owners = self.store.client.hmget(taken, [place.task for place in some])
             late = [place for place, owner in zip(some, owners, strict=True) if owner == self.name.encode()]
             if late:
-                self.store.run(self.store.commands.settle(late))
+                self.store.run(self.store.commands.confirm(late))
 
     def _read_nodes(self, partitions: list[int]) -> None:
         """Reads the epoch before the nodes, so that what it has is never older than the epoch says.
 
-        What cannot be read is left out, and mended.
+        What cannot be read is left out, and repaired.
         """
         keys = self.store.keys
         with self.store.client.pipeline(transaction=False) as pipe:
@@ -294,7 +294,7 @@ class Scheduler:
             epoch, records = replies[2 * i : 2 * i + 2]
             nodes, damaged = read_nodes(records if isinstance(records, dict) else {})
             if damaged or isinstance(epoch, Exception) or isinstance(records, Exception):
-                mend_partition(self.store, p)
+                repair_partition(self.store, p)
             self.core.on_nodes(p, nodes.values(), _number(epoch))
         self._read_names()
 
@@ -319,7 +319,7 @@ class Scheduler:
         self._run_id = self.store.run_id()
         self._ears.listen()
         if self._run_id and self._run_id == self._rank.server:
-            self._settle(self.core.unsettled)
+            self._confirm(self.core.unconfirmed)
         self._give_back_all()
 
     def _mine(self) -> list[str]:
@@ -327,7 +327,7 @@ class Scheduler:
         return [readable(task) for task, owner in taken if owner == self.name.encode()]
 
     def _give_back_all(self) -> None:
-        untake(self.store, self.name, self._mine(), "")
+        give_back(self.store, self.name, self._mine(), "")
         self.core.forget()
 
     def _give_back_strays(self) -> None:
@@ -338,7 +338,7 @@ class Scheduler:
         hands = self.core.hands
         if strays := [task for task in self._mine() if task not in hands]:
             log.warning("%d tasks were taken, but in no hand: they go back", len(strays))
-            untake(self.store, self.name, strays, "")
+            give_back(self.store, self.name, strays, "")
 
     def _leave(self) -> None:
         self.membership.stop()
@@ -346,7 +346,7 @@ class Scheduler:
             while plan := self.core.plan():
                 plan.commit.clear()
                 plan.take, plan.read = 0, []
-                if not plan.settle:
+                if not plan.confirm:
                     break
                 self._carry_out(plan)
             self._give_back_all()
@@ -365,10 +365,10 @@ class Scheduler:
         self._read_names()
         core, ages = self.core, self.core.view.ages_s(now_s)
         self._stats = {
-            "strategy": core.mood.strategy,
-            "mood": core.mood.resolve(""),
-            "delay_ms": round(core.mood.delay_s * 1e3, 1),
-            "in_hand": core.in_hand,
+            "strategy": core.selector.strategy,
+            "selector": core.selector.resolve(""),
+            "delay_ms": round(core.selector.delay_s * 1e3, 1),
+            "in_flight": core.in_flight,
             "free": core.view.free_count,
             "view_age_ms": round(1e3 * sum(ages) / len(ages), 1) if ages else 0,
             "view_age_max_ms": round(1e3 * max(ages), 1) if ages else 0,
@@ -400,7 +400,7 @@ def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> Clu
     """The cluster's settings, as soon as its server takes writes; says now and then that it waits. None if stopped.
 
     It waits for a replica as well, which becomes the primary in a failover. Raises ServerUnfit, AccessDenied or
-    ClusterMismatch at once: no waiting mends those.
+    ClusterMismatch at once: no waiting repairs those.
     """
     said_s = float("-inf")
     while not stop.is_set():

@@ -1,7 +1,7 @@
 """A scheduler's membership: a thread with a connection of its own that renews it, whatever the scheduler is busy with.
 
-It learns who the members are (the rank of a name is its ordinal), takes the keeper lease when its holder stands still,
-and while it has it publishes the ticks and does the keeper's work.
+It learns who the members are (the rank of a name is its ordinal), takes the leader lease when its holder stands still,
+and while it has it publishes the ticks and does the leader's work.
 """
 
 import logging
@@ -16,11 +16,11 @@ from ..errors import ParsyncError
 from ..store.calls import LIFE
 from ..store.cluster import ClusterConfig, keep_config
 from ..store.losses import KEEP_S
-from ..store.server_errors import Patience
+from ..store.server_errors import Backoff
 from ..store.store import Store
-from .high_water_marks import Marks
-from .leader import Keeper
-from .lease_watch import Standstill
+from .high_water_marks import HighWaterMarks
+from .leader import Leader
+from .lease_watch import LeaseWatch
 
 log = logging.getLogger("parsync.scheduler")
 
@@ -53,11 +53,11 @@ class Membership(threading.Thread):
         self.out = False  # it was taken for dead, and others have its place: it may not come back
         self.rank = Rank(0, 1, 0, 0)
         self.keeping = False
-        self._keeper = Keeper(store, config.partitions, config.lease_s)
-        self._holder = Standstill(config.lease_s / 2)  # two keepers are harmless, so that this may be short
+        self._leader = Leader(store, config.partitions, config.lease_s)
+        self._holder = LeaseWatch(config.lease_s / 2)  # two leaders are harmless, so that this may be short
         self._stale_holder = ""
         self._counters: dict[str, int] = {}
-        self._marks = Marks()
+        self._marks = HighWaterMarks()
         self._run_id, self._restarted = "", False
         self._sequence = 0
         self._done = threading.Event()
@@ -74,8 +74,8 @@ class Membership(threading.Thread):
         self.join(timeout=10)
 
     def renew(self) -> None:
-        """Moves this scheduler's counter and takes in who the members and the keeper are, or that it is out."""
-        lost = self._keeper.lost.pop() if self._keeper.lost else ""
+        """Moves this scheduler's counter and takes in who the members and the leader are, or that it is out."""
+        lost = self._leader.lost.pop() if self._leader.lost else ""
         members = self.store.run(
             self.store.commands.renew_scheduler(
                 self.me, self._stale_holder, lost, dict(self.stats()), at_most=self.at_most
@@ -90,18 +90,18 @@ class Membership(threading.Thread):
         self._counters = dict(members.counters)
         joined = self.rank.joined + came_back
         self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, self._run_id)
-        keeping = members.keeper.partition(" ")[0] == self.me
+        keeping = members.leader.partition(" ")[0] == self.me
         if keeping and not self.keeping:
-            log.info("%s is keeper now", self.me)
-            self._keeper.reset()
+            log.info("%s is leader now", self.me)
+            self._leader.reset()
         self.keeping = keeping
-        still = self._holder.look(time.monotonic(), {"holder": members.keeper})
-        self._stale_holder = members.keeper if still and not keeping else ""
+        still = self._holder.look(time.monotonic(), {"holder": members.leader})
+        self._stale_holder = members.leader if still and not keeping else ""
 
     def run(self) -> None:
-        """Renews eight times a lease; as keeper it also ticks N times a gap and does a pass with each renewal."""
+        """Renews eight times a lease; as leader it also ticks N times a gap and does a pass with each renewal."""
         renew_s, next_renew_s, next_tick_s = self.config.lease_s / 8, 0.0, 0.0
-        patience = Patience(log, f"membership of {self.me}", renew_s)
+        patience = Backoff(log, f"membership of {self.me}", renew_s)
         while not self._done.is_set() and not self.out:
             now_s = time.monotonic()
             try:
@@ -133,11 +133,11 @@ class Membership(threading.Thread):
         self.renew()
         self._notice_loss()
         if self.keeping:
-            self._keeper.work(time.monotonic, self._counters)
+            self._leader.work(time.monotonic, self._counters)
 
     def _doubt(self) -> None:
         """The server did not answer: whoever stands still may just as little have reached it."""
-        self._keeper.reset()
+        self._leader.reset()
         self._holder.reset()
         self._stale_holder = ""
 

@@ -9,9 +9,9 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..store.cluster import ClusterConfig
-from ..store.server_errors import Patience
+from ..store.server_errors import Backoff
 from ..store.store import Store
-from .lease_watch import Standstill
+from .lease_watch import LeaseWatch
 
 log = logging.getLogger("parsync.scheduler")
 
@@ -22,20 +22,20 @@ LOOKS: Final = 8
 class Standby:
     """Asks to join again and again; the script says whether there is room (lua/renew_scheduler.lua).
 
-    A member that was killed is still listed. The keeper removes it; where no keeper lives, this observer does, by the
+    A member that was killed is still listed. The leader removes it; where no leader lives, this observer does, by the
     same rule: it has itself watched the member stand still for one lease.
     """
 
     def __init__(self, store: Store, config: ClusterConfig, name: str, at_most: int) -> None:
         self.store, self.me, self.at_most = store, name, at_most
         self._pause_s = config.lease_s / LOOKS
-        self._members = Standstill(config.lease_s)
+        self._members = LeaseWatch(config.lease_s)
         self._run_id = ""
         self._said = False
 
     def wait(self, stop: threading.Event) -> bool:
         """Waits until it is a member; False if it was stopped before."""
-        patience = Patience(log, f"scheduler {self.me}", self._pause_s)
+        patience = Backoff(log, f"scheduler {self.me}", self._pause_s)
         lost = ""
         while not stop.is_set():
             try:

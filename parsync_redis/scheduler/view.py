@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model.apps import digest_of
-from ..model.needs import Bundle, parse_bundle
+from ..model.needs import Resources, parse_resources
 from ..model.node import Node
 from ..placement.fits import fits
 from ..placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, NodeFacts, explain_fitting, explain_none
@@ -91,24 +91,26 @@ class PartitionView:
         seen = np.unpackbits(np.frombuffer(bits or b"\0", dtype=np.uint8), count=len(self._is_slot))
         self.free = seen.view(bool) & self._is_slot
         self.free_count = int(np.count_nonzero(self.free))
-        self.left = {node: dict(parse_bundle(text).resources) for node, text in left.items()}
+        self.left = {node: dict(parse_resources(text).amounts) for node, text in left.items()}
         self.version = version
         self._seats.clear()
 
-    def _fit(self, needs: Bundle, knowers: "Knowers" = None) -> "npt.NDArray[np.bool_]":
+    def _fit(self, needs: Resources, knowers: "Knowers" = None) -> "npt.NDArray[np.bool_]":
         mask = self._fits.get((needs.text, knowers))
         if mask is None:
             mask = self._fits[needs.text, knowers] = np.array(
                 [
-                    node.state == "up" and not node.draining and fits(node.offer, needs)
+                    node.state == "up"
+                    and not node.draining
+                    and fits(node.offer, needs)
                     and (knowers is None or not digest or digest in knowers)
                     for node, digest in zip(self.nodes, self.digests, strict=True)
                 ],
                 dtype=bool,
-            )  # fmt: skip
+            )
         return mask
 
-    def seats(self, needs: Bundle, knowers: "Knowers" = None) -> Seats:
+    def seats(self, needs: Resources, knowers: "Knowers" = None) -> Seats:
         """Every place in this partition where a task of these needs could go, as far as the view knows.
 
         knowers: the digests of the nodes that know the task's name; None if all nodes do.
@@ -120,19 +122,19 @@ class PartitionView:
             found = self._seats[needs.text, knowers] = self._find_seats(needs, knowers)
         return found
 
-    def _find_seats(self, needs: Bundle, knowers: "Knowers") -> Seats:
+    def _find_seats(self, needs: Resources, knowers: "Knowers") -> Seats:
         bits = self.free.nonzero()[0]
         nodes = self._node_of[bits]
-        if needs.resources or needs.labels or knowers is not None:
+        if needs.amounts or needs.labels or knowers is not None:
             bits = bits[self._fit(needs, knowers)[nodes]]
             nodes = self._node_of[bits]
-        if needs.slots == 1 and not needs.resources:
+        if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
         owners, starts, counts = np.unique(nodes, return_index=True, return_counts=True)
         most = counts // needs.slots
         for i, owner in enumerate(owners):
             left = self.left.get(self.nodes[owner].name, {})
-            for name, amount in needs.resources:
+            for name, amount in needs.amounts:
                 if amount:
                     most[i] = min(most[i], left.get(name, 0) // amount)
         rank = np.arange(len(bits)) - np.repeat(starts, counts)
@@ -140,7 +142,7 @@ class PartitionView:
         leads = np.flatnonzero(lead)
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
 
-    def occupy(self, seats: Seats, chosen: Ints, needs: Bundle) -> list[tuple[Node, tuple[int, ...]]]:
+    def occupy(self, seats: Seats, chosen: Ints, needs: Resources) -> list[tuple[Node, tuple[int, ...]]]:
         """Takes seats, by their indices, away from the view; the node and slots of each."""
         bits = seats.bits[seats.leads[chosen][:, None] + np.arange(seats.size)]
         owners = seats.nodes[chosen]
@@ -149,13 +151,13 @@ class PartitionView:
         self.free_count -= bits.size
         slots = (bits - self._first_of[owners][:, None]).tolist()
         nodes = [self.nodes[owner] for owner in owners.tolist()]
-        for node in nodes if needs.resources else ():
+        for node in nodes if needs.amounts else ():
             left = self.left.setdefault(node.name, {})
-            for name, amount in needs.resources:
+            for name, amount in needs.amounts:
                 left[name] = left.get(name, 0) - amount
         return [(node, tuple(row)) for node, row in zip(nodes, slots, strict=True)]
 
-    def fitting(self, needs: Bundle, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
+    def fitting(self, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
         """Facts of up to `most` nodes that could hold the task when empty, the open ones first; and how many fit."""
         mask = self._offers.get((needs.text, knowers))
         if mask is None:
@@ -224,7 +226,7 @@ class View:
         """How old each partition's copy is, in seconds; partitions that were never read are left out."""
         return [now_s - p.read_s for p in self.partitions if p.read_s > float("-inf")]
 
-    def why_not(self, needs: Bundle, knowers: Knowers = None) -> str:
+    def why_not(self, needs: Resources, knowers: Knowers = None) -> str:
         """Why a task of these needs finds no place now, in words."""
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE

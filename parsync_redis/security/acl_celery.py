@@ -62,4 +62,4 @@ def broker(queues: Sequence[str], db: int) -> list[Row]:
         ("publish", (), (f"/{db}.{_PIDBOX}", f"/{db}.{_EVENTS}/*")),
         ("psubscribe punsubscribe", (), (f"/{db}.{_PIDBOX}", f"/{db}.{_EVENTS}/worker.*")),
         ("exists incrby llen lrange rpush sadd sismember zadd zcount zrange", (GROUPS,), ()),
-    ]  # fmt: skip
+    ]

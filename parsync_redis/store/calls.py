@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from ..model.apps import KnownTasks
-from ..model.claim import Claim, Verdict, Word
-from ..model.needs import is_bundle
+from ..model.claim import Claim, ClaimOutcome, Verdict
+from ..model.needs import is_resources
 from ..model.node import Lease
 from ..model.task import Strategy, Submission, Taken
 from ..wire.keys import NUMBERS, TYPES, Keys
@@ -18,7 +18,7 @@ from .scripts import Script, load
 
 T = TypeVar("T")
 _WISHES: Final = frozenset(Strategy)
-_VERDICTS: Final = {spelling: word for word in Word for spelling in (word, word.encode())}
+_VERDICTS: Final = {spelling: word for word in ClaimOutcome for spelling in (word, word.encode())}
 Reply = Any  # what a script answers: bytes, integers, lists of them
 
 Loss = Literal["", "unstarted", "recalled"]
@@ -98,9 +98,9 @@ LIFE: Final = 10**8
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Reply of renew_scheduler: the keeper's text ('NAME moved=N'), the members' epoch, and each member's counter."""
+    """Reply of renew_scheduler: the leader's text ('NAME moved=N'), the members' epoch, and each member's counter."""
 
-    keeper: str
+    leader: str
     epoch: int
     counters: Mapping[str, int]
 
@@ -125,8 +125,8 @@ def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
 
 _SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "dead", "task*"))
 _TAKE = load("take", ("meta", "pending", "later", "taken", "verdicts", "task:"))
-_UNTAKE = load("untake", ("pending", "later", "taken", "task*"))
-_SETTLE = load("settle", ("taken", "placed", "task*"))
+_UNTAKE = load("give_back", ("pending", "later", "taken", "task*"))
+_SETTLE = load("confirm", ("taken", "placed", "task*"))
 _START = load("start", ("taken", "placed", "task*"))
 _FINISH = load("finish", ("meta", "pending", "later", "placed", "verdicts", "task*"))
 _REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "verdicts", "dead", "task:", "task*"))
@@ -147,19 +147,45 @@ _RING = load("ring", ("slots", "inbox"))
 _FORGET_NODE = load("forget_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes", "inbox"))
 _CONFIGURE = load("configure", ("config",))
 _DEAL_NODE = load("deal_node", ("dealt",))
-_RENEW_SCHEDULER = load("renew_scheduler", ("schedulers", "keeper", "stats"))
+_RENEW_SCHEDULER = load("renew_scheduler", ("schedulers", "leader", "stats"))
 _NOTE_LOSS = load("note_loss", ("losses",))
 _QUARANTINE = load("quarantine", ("quarantine",))
 _DISCARD = load("discard", ("any",))
-_MEND_PARTITION = load("mend_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes"))
-_MEND_TASK = load("mend_task", ("pending", "later", "taken", "placed", "verdicts", "task"))
+_MEND_PARTITION = load("repair_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes"))
+_MEND_TASK = load("repair_task", ("pending", "later", "taken", "placed", "verdicts", "task"))
 
 ALL: Final = (
-    _SUBMIT, _TAKE, _UNTAKE, _SETTLE, _START, _FINISH, _REQUEUE, _CANCEL, _NOTE, _OFFER, _REGISTER_NODE, _COMMIT,
-    _RELEASE, _READ_PARTITION, _RENEW, _RECLAIM, _SET_NODE, _RING, _FORGET_NODE, _CONFIGURE, _DEAL_NODE,
-    _RENEW_SCHEDULER, _NOTE_LOSS, _QUARANTINE, _DISCARD, _MEND_PARTITION, _MEND_TASK,
-    _REVIVE, _EXPIRE, _PURGE,
-)  # fmt: skip
+    _SUBMIT,
+    _TAKE,
+    _UNTAKE,
+    _SETTLE,
+    _START,
+    _FINISH,
+    _REQUEUE,
+    _CANCEL,
+    _NOTE,
+    _OFFER,
+    _REGISTER_NODE,
+    _COMMIT,
+    _RELEASE,
+    _READ_PARTITION,
+    _RENEW,
+    _RECLAIM,
+    _SET_NODE,
+    _RING,
+    _FORGET_NODE,
+    _CONFIGURE,
+    _DEAL_NODE,
+    _RENEW_SCHEDULER,
+    _NOTE_LOSS,
+    _QUARANTINE,
+    _DISCARD,
+    _MEND_PARTITION,
+    _MEND_TASK,
+    _REVIVE,
+    _EXPIRE,
+    _PURGE,
+)
 
 
 class Commands:
@@ -185,10 +211,19 @@ class Commands:
         for t in tasks:
             o = t.options
             args += (
-                t.id, t.name, o.needs.text, o.strategy, o.priority, "" if t.delay_ms is None else t.delay_ms,
-                "" if t.expiry_ms is None else t.expiry_ms, int(o.wait_for_capacity), t.after,
-                "" if o.max_starts is None else o.max_starts, t.publication, t.message,
-            )  # fmt: skip
+                t.id,
+                t.name,
+                o.needs.text,
+                o.strategy,
+                o.priority,
+                "" if t.delay_ms is None else t.delay_ms,
+                "" if t.expiry_ms is None else t.expiry_ms,
+                int(o.wait_for_capacity),
+                t.after,
+                "" if o.max_starts is None else o.max_starts,
+                t.publication,
+                t.message,
+            )
         keys = self._queue("meta", "pending", "later", "shapes", "feasible", "names", "expires", "dead")
         return Call(_SUBMIT, keys + self._tasks(t.id for t in tasks), args, _words)
 
@@ -213,7 +248,7 @@ class Commands:
         args: list[str | int] = [scheduler, min(limit, MAX_BATCH), salt, self.retention_s, self.keys.tick, int(waits)]
         return Call(_TAKE, keys, args, read)
 
-    def untake(
+    def give_back(
         self, scheduler: str, tasks: Sequence[tuple[str, str, str]], delay_ms: int | None = None
     ) -> Call[list[str]]:
         """Taken tasks go back: (id, attempt or '' for any, why); a word a task: pending, stale."""
@@ -222,7 +257,7 @@ class Commands:
             args += task
         return Call(_UNTAKE, self._queue("pending", "later", "taken") + self._tasks(t[0] for t in tasks), args, _words)
 
-    def settle(self, places: Sequence[Place]) -> Call[list[str]]:
+    def confirm(self, places: Sequence[Place]) -> Call[list[str]]:
         """A word a task: placed, yours, stale."""
         args: list[str | int] = [len(places)]
         for p in places:
@@ -282,8 +317,8 @@ class Commands:
         keys = self._queue("dead", "expires") + self._tasks(ids)
         return Call(_PURGE, keys, [len(ids), state, *ids], _words)
 
-    def mend_task(self, id: str, why: str) -> Call[str]:
-        """Mends a task of which record and indexes differ: sound (they do not), gone, pending, or its final state."""
+    def repair_task(self, id: str, why: str) -> Call[str]:
+        """Repairs a task of which record and indexes differ: sound (they do not), gone, pending, or its final state."""
         keys = [*self._queue("pending", "later", "taken", "placed", "verdicts"), self.keys.task(id)]
         return Call(_MEND_TASK, keys, [id, self.retention_s, why], _text)
 
@@ -336,7 +371,7 @@ class Commands:
             if len(reply) == 2:
                 return Snapshot(p, int(reply[0]), int(reply[1]), None, {})
             left = {_text(node): _text(amounts) for node, amounts in _pairs(reply[3:])}
-            sound = {node: amounts for node, amounts in left.items() if is_bundle(amounts)}
+            sound = {node: amounts for node, amounts in left.items() if is_resources(amounts)}
             bits = reply[2] if isinstance(reply[2], bytes) else str(reply[2]).encode("latin-1")
             return Snapshot(p, int(reply[0]), int(reply[1]), bits, sound, len(sound) < len(left))
 
@@ -374,7 +409,7 @@ class Commands:
         kinds = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
         return Call(_FORGET_NODE, [*self._partition(p, *kinds), self.keys.inbox(p, node)], [node, inc], _text)
 
-    def mend_partition(self, p: int) -> Call[list[tuple[str, str, bytes]]]:
+    def repair_partition(self, p: int) -> Call[list[tuple[str, str, bytes]]]:
         """Takes out of partition p what cannot be read: (key, field or '' for all of it, text) of each."""
 
         def read(reply: Reply) -> list[tuple[str, str, bytes]]:
@@ -388,8 +423,9 @@ class Commands:
     def configure(self, settings: Mapping[str, str | int]) -> Call[dict[str, str]]:
         """Writes the cluster's settings if it has none, and returns those that it has; with {} it only reads."""
         args = [word for pair in settings.items() for word in pair]
-        return Call(_CONFIGURE, [self.keys.shared("config")], args,
-                    lambda reply: {_text(k): _text(v) for k, v in _pairs(reply)})  # fmt: skip
+        return Call(
+            _CONFIGURE, [self.keys.shared("config")], args, lambda reply: {_text(k): _text(v) for k, v in _pairs(reply)}
+        )
 
     def quarantine(self, entry: bytes, most: int) -> Call[int]:
         """Keeps something damaged, see store/quarantine.py; b"" forgets all. How many are kept, `most` at most."""
@@ -408,9 +444,14 @@ class Commands:
         return Call(_DEAL_NODE, [self.keys.shared("dealt")], [node, partitions, labels, slots, repr(score)], int)
 
     def renew_scheduler(
-        self, me: str, seen_keeper: str = "", lost: str = "", stats: Mapping[str, str | int | float] | None = None,
-        stay: bool = True, at_most: int = 0,
-    ) -> Call[Members]:  # fmt: skip
+        self,
+        me: str,
+        seen_leader: str = "",
+        lost: str = "",
+        stats: Mapping[str, str | int | float] | None = None,
+        stay: bool = True,
+        at_most: int = 0,
+    ) -> Call[Members]:
         """Moves this scheduler's counter, or leaves; see lua/renew_scheduler.lua for taking over and for the lost.
 
         at_most: joins only while there are fewer members; who is not among the reply's stands by. 0: in any case.
@@ -421,11 +462,11 @@ class Commands:
 
         args = [
             me,
-            seen_keeper,
+            seen_leader,
             "stay" if stay else "",
             lost,
             at_most,
             *(w for pair in (stats or {}).items() for w in pair),
         ]
-        keys = [self.keys.shared("schedulers"), self.keys.shared("keeper"), self.keys.stats(me)]
+        keys = [self.keys.shared("schedulers"), self.keys.shared("leader"), self.keys.stats(me)]
         return Call(_RENEW_SCHEDULER, keys, args, read)

@@ -51,9 +51,12 @@ class EmbeddedServer:
     """
 
     def __init__(
-        self, program: str | None = None, port: int | None = None, aof: bool = False,
+        self,
+        program: str | None = None,
+        port: int | None = None,
+        aof: bool = False,
         options: Mapping[str, object] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.program = program or find_server()
         self.folder = Path(tempfile.mkdtemp(prefix="parsync-"))
         self.port = port or free_port()
@@ -63,9 +66,15 @@ class EmbeddedServer:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {
-            "port": self.port, "bind": "127.0.0.1", "dir": self.folder, "save": "", "maxmemory-policy": "noeviction",
-            "daemonize": "no", "loglevel": "warning", **self._options,
-        }  # fmt: skip
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "dir": self.folder,
+            "save": "",
+            "maxmemory-policy": "noeviction",
+            "daemonize": "no",
+            "loglevel": "warning",
+            **self._options,
+        }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         with (self.folder / "server.log").open("ab") as log:
             process = subprocess.Popen([self.program, *words], stdout=log, stderr=log, start_new_session=True)

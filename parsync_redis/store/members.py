@@ -27,7 +27,7 @@ class SchedulerView:
 
     name: str
     ordinal: int
-    keeper: bool
+    leader: bool
     counter: int
     stats: Mapping[str, str]
     silent_s: float | None = None
@@ -36,22 +36,20 @@ class SchedulerView:
 
 def read_schedulers(store: Store) -> list[SchedulerView]:
     """The schedulers by ordinal; one that was killed is among them until another has noticed. Two round trips."""
-    kinds = ("schedulers", "keeper", "config")
-    counters, keeper, config = (_text(row) for row in pipe(store, [("hgetall", store.keys.shared(k)) for k in kinds]))
+    kinds = ("schedulers", "leader", "config")
+    counters, leader, config = (_text(row) for row in pipe(store, [("hgetall", store.keys.shared(k)) for k in kinds]))
     names = sorted(name for name in counters if counters[name].isdecimal())
     if not names:
         return []
     keys = [store.keys.stats(name) for name in names]
     replies = pipe(store, [(command, key) for key in keys for command in ("hgetall", "pttl")])
-    holder = keeper.get("holder", "").partition(" ")[0]
+    holder = leader.get("holder", "").partition(" ")[0]
     lease_s = lease_of(config)
     found = []
     for ordinal, name in enumerate(names):
         stats, left_ms = replies[2 * ordinal : 2 * ordinal + 2]
         silent_s, alive = judge_silence(int(left_ms), lease_s)
-        found.append(
-            SchedulerView(name, ordinal, name == holder, int(counters[name]), _text(stats), silent_s, alive)
-        )  # fmt: skip
+        found.append(SchedulerView(name, ordinal, name == holder, int(counters[name]), _text(stats), silent_s, alive))
     return found
 
 
@@ -74,7 +72,7 @@ def lease_of(config: Mapping[str, str]) -> float:
 
 
 def explain_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> str:
-    """Why nothing is placed for want of a scheduler; '' if one is alive. `start_one` is the command that mends it."""
+    """Why nothing is placed for want of a scheduler; '' if one is alive. `start_one` is the command that repairs it."""
     found = list(schedulers)
     if any(scheduler.alive for scheduler in found):
         return ""

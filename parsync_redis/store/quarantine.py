@@ -1,7 +1,7 @@
 """The quarantine: what was damaged or foreign where a process read the state, kept for people to look at.
 
 Each entry is a member of one sorted set, scored by when it was last met: 'WHO WHERE SIZE WHY', a line break, and the
-first bytes. Whoever meets damage goes on without it: it is put here, and what can be mended is mended by a script.
+first bytes. Whoever meets damage goes on without it: it is put here, and what can be repaired is repaired by a script.
 """
 
 import logging
@@ -26,8 +26,18 @@ MOST: Final = 1000
 MOST_BYTES: Final = 2048
 """Bytes that are kept of one thing; its whole size is said."""
 
-COMES_BACK: Final[Sequence[str]] = ("feasible", "shapes", "names", "apps", "verdicts", "schedulers", "keeper", "dealt",
-                                   "expires", "dead")  # fmt: skip
+COMES_BACK: Final[Sequence[str]] = (
+    "feasible",
+    "shapes",
+    "names",
+    "apps",
+    "verdicts",
+    "schedulers",
+    "leader",
+    "dealt",
+    "expires",
+    "dead",
+)
 """Keys that may be deleted if they are damaged: their content comes back by itself, from answers, registrations and
 renewals, or is but a list of what records say: a task past its expiry ends when it is taken, and one that is dead stays
 so, and can be revived by its id.
@@ -77,26 +87,26 @@ def quarantine(store: Store, where: str, why: str, data: bytes) -> None:
     _met[thing] = None
 
 
-def mend_partition(store: Store, number: int) -> int:
+def repair_partition(store: Store, number: int) -> int:
     """Takes out of a partition what cannot be read and puts it into quarantine; how many things.
 
     Raises what `Store.run` raises.
     """
-    told = store.run(store.commands.mend_partition(number))
+    told = store.run(store.commands.repair_partition(number))
     for key, field, data in told:
-        why = "it cannot be, and is mended" if field else _said(data)
+        why = "it cannot be, and is repaired" if field else _said(data)
         quarantine(store, f"{key} {field}".rstrip(), why, data)
     return len(told)
 
 
-def mend(store: Store, keys: Sequence[str]) -> bool:
-    """Whether what these keys, of one script, have of damage was mended. Raises what `Store.run` raises.
+def repair(store: Store, keys: Sequence[str]) -> bool:
+    """Whether what these keys, of one script, have of damage was repaired. Raises what `Store.run` raises.
 
     A partition is made anew from what of it can be read. A key of another type is deleted if its content comes back by
     itself, or is of one task or inbox only.
     """
     number = store.keys.number_of(keys[0])
-    if number is not None and mend_partition(store, number):
+    if number is not None and repair_partition(store, number):
         return True
     inbox = store.keys.inbox(number or 0, "")
     known: dict[str, str] = {key: "inbox" for key in keys if key.startswith(inbox)}

@@ -53,9 +53,12 @@ def parse_service(url: str) -> Service:
     tls = {"ssl": True, **{key: value for key, value in options.items() if key.startswith("ssl_")}} if secured else {}
     login = {"username": places[0].username, "password": places[0].password}
     return Service(
-        name, sentinels, _db([place.path for place in places]),
-        {**options, **tls, **_given(login)}, {**tls, **_given(own)},
-    )  # fmt: skip
+        name,
+        sentinels,
+        _db([place.path for place in places]),
+        {**options, **tls, **_given(login)},
+        {**tls, **_given(own)},
+    )
 
 
 def _host(name: str | None) -> str:

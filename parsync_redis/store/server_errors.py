@@ -53,8 +53,8 @@ def translate(address: str, error: Exception) -> Exception:
     if is_denied(error):
         return denied(address, "", error)
     if reason := _untrusted(error):
-        mend = "ssl_ca_certs in its address names the CA"
-        return ServerUnfit(f"the server at {address} is not trusted: {reason}; {mend}")
+        repair = "ssl_ca_certs in its address names the CA"
+        return ServerUnfit(f"the server at {address} is not trusted: {reason}; {repair}")
     if is_damage(error):
         return damage("a read", error)
     if found := refusal(address, error):
@@ -107,7 +107,7 @@ def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError |
     return None
 
 
-class Patience:
+class Backoff:
     """How long to wait before the next try, growing and never twice the same; and what is wrong, said once.
 
     who: whose trouble it is, the beginning of each line of the log. again_s: after how long an error is said again.
@@ -143,7 +143,7 @@ def is_denied(error: object) -> bool:
 
 
 def denied(address: str, what: str, error: object) -> ParsyncError:
-    """The error that says what this login may not do, and the mend."""
+    """The error that says what this login may not do, and the fix."""
     return AccessDenied(
         f"the login at {address} may not do this: {what}{': ' if what else ''}{error}; "
         "`parsync acl` prints what each role needs"

@@ -53,9 +53,12 @@ def as_redis(url: str) -> str:
 def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
     """A client for the server at `url`: no retries of its own, time-outs on; raises InvalidInput for a bad URL."""
     options: dict[str, Any] = {
-        "socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "socket_keepalive": True,
-        "retry": Retry(NoBackoff(), 0), "health_check_interval": 0,
-    }  # fmt: skip
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "socket_keepalive": True,
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+    }
     try:
         if url.startswith(SCHEME):
             return connect_service(parse_service(url), **options)
@@ -113,8 +116,13 @@ class Store:
             pool: Any = pool_again(mine)
         else:
             pool = type(mine)(connection_class=mine.connection_class, **mine.connection_kwargs)
-        return Store(redis.Redis(connection_pool=pool), self.keys.cluster, self.commands.retention_s,
-                     self.commands.max_starts, self.keys.db)  # fmt: skip
+        return Store(
+            redis.Redis(connection_pool=pool),
+            self.keys.cluster,
+            self.commands.retention_s,
+            self.commands.max_starts,
+            self.keys.db,
+        )
 
     @property
     def address(self) -> str:
@@ -148,7 +156,7 @@ class Store:
                 for i, reply in zip(missing, self._send([calls[i] for i in missing]), strict=True):
                     replies[i] = reply
             for i, reply in enumerate(replies):
-                if isinstance(reply, ResponseError) and is_damage(reply) and self._mended(calls[i]):
+                if isinstance(reply, ResponseError) and is_damage(reply) and self._repaired(calls[i]):
                     replies[i] = self._send([calls[i]])[0]
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
@@ -178,12 +186,12 @@ class Store:
             return ""
         return f"{told['master_host']}:{told['master_port']}" if "master_host" in told else ""
 
-    def _mended(self, call: Call[Any]) -> bool:
-        """Whether what a call met that cannot be was mended, so that the call may be sent again."""
-        from .quarantine import mend
+    def _repaired(self, call: Call[Any]) -> bool:
+        """Whether what a call met that cannot be was repaired, so that the call may be sent again."""
+        from .quarantine import repair
 
         try:
-            return call.script.verb not in ("mend_partition", "discard") and mend(self, call.keys)
+            return call.script.verb not in ("repair_partition", "discard") and repair(self, call.keys)
         except AccessDenied:
             return False
 
@@ -303,7 +311,7 @@ class Store:
         return str(self._read("info", "server").get("run_id", ""))
 
     def check_server(self) -> dict[str, Any]:
-        """INFO of a server that will do; raises ServerUnreachable, or ServerUnfit saying what is wrong and the mend."""
+        """INFO of a server that will do; raises ServerUnreachable, or ServerUnfit saying what is wrong and the fix."""
         try:
             info = self.client.info("everything")
         except (RedisError, OSError) as error:
@@ -325,7 +333,26 @@ class Store:
 
 
 _STATUS_FIELDS = [
-    "state", "name", "attempt", "starts", "partition", "node", "slot", "scheduler", "needs", "priority", "strategy",
-    "why", "cancel", "expires_ms", "story", "submitted_ms", "ready_ms", "taken_ms", "placed_ms", "started_ms",
-    "finished_ms", "max_starts",
-]  # fmt: skip
+    "state",
+    "name",
+    "attempt",
+    "starts",
+    "partition",
+    "node",
+    "slot",
+    "scheduler",
+    "needs",
+    "priority",
+    "strategy",
+    "why",
+    "cancel",
+    "expires_ms",
+    "history",
+    "submitted_ms",
+    "ready_ms",
+    "taken_ms",
+    "placed_ms",
+    "started_ms",
+    "finished_ms",
+    "max_starts",
+]

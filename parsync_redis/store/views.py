@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from ..model.apps import KnownTasks
 from ..model.ids import readable
-from ..model.needs import RESERVED, Bundle, is_bundle, parse_bundle, queues_of
+from ..model.needs import RESERVED, Resources, is_resources, parse_resources, queues_of
 from ..model.node import Node, read_nodes
 from ..model.views import NodeView, PartitionView, gather_partition
 from .server_errors import translate
@@ -90,19 +90,24 @@ class Directory:
         return found
 
 
-def read_offers(store: Store) -> dict[str, Bundle]:
+def read_offers(store: Store) -> dict[str, Resources]:
     """What each node has when it is empty, as submit judges by it."""
     shapes = store.hash(store.keys.queue("shapes"))
-    return {node: parse_bundle(offer) for node, offer in shapes.items() if is_bundle(offer)}
+    return {node: parse_resources(offer) for node, offer in shapes.items() if is_resources(offer)}
 
 
 def _fetch(store: Store, numbers: range) -> Iterator[tuple[Any, ...]]:
     commands: list[tuple[Any, ...]] = []
     for number in numbers:
         meta, free, left, nodes = (store.keys.partition(number, kind) for kind in ("meta", "free", "left", "nodes"))
-        commands += [("hmget", meta, ["version", "epoch"]), ("get", free), ("hgetall", left), ("hgetall", nodes),
-                     ("hgetall", store.keys.partition(number, "notes")),
-                     ("hgetall", store.keys.partition(number, "alive"))]  # fmt: skip
+        commands += [
+            ("hmget", meta, ["version", "epoch"]),
+            ("get", free),
+            ("hgetall", left),
+            ("hgetall", nodes),
+            ("hgetall", store.keys.partition(number, "notes")),
+            ("hgetall", store.keys.partition(number, "alive")),
+        ]
     replies = pipe(store, commands)
     return zip(*[iter(replies)] * 6, strict=True)
 
@@ -155,22 +160,30 @@ def read_node_states(store: Store) -> Iterator[list[NodeState]]:
 
 
 def _node_states(
-    number: int, free: bytes | None, left: dict[bytes, bytes], records: dict[bytes, bytes], notes: dict[bytes, bytes],
+    number: int,
+    free: bytes | None,
+    left: dict[bytes, bytes],
+    records: dict[bytes, bytes],
+    notes: dict[bytes, bytes],
     counters: dict[bytes, bytes],
-) -> list[NodeState]:  # fmt: skip
+) -> list[NodeState]:
     import numpy as np  # here, for it takes long to import and few who import this module look at partitions
 
     bits = np.unpackbits(np.frombuffer(free or b"", dtype=np.uint8))
     found = []
     for name, node in sorted(read_nodes(records)[0].items()):
         amounts = readable(left.get(name.encode(), b""))
-        unheld = parse_bundle(amounts if is_bundle(amounts) else "")
+        unheld = parse_resources(amounts if is_resources(amounts) else "")
         found.append(
             NodeState(
-                number, node, int(bits[node.first : node.first + node.span].sum()), dict(unheld.resources),
-                note_of(node, readable(notes.get(name.encode(), b""))), _down_ms(counters.get(name.encode(), b"")),
+                number,
+                node,
+                int(bits[node.first : node.first + node.span].sum()),
+                dict(unheld.amounts),
+                note_of(node, readable(notes.get(name.encode(), b""))),
+                _down_ms(counters.get(name.encode(), b"")),
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -183,12 +196,23 @@ def _read_partition(
         nodes.append(node)
         views.append(
             NodeView(
-                node.name, number, node.state, node.draining, node.inc, node.score, offer.slots, state.free,
-                offer.slots - state.free, dict(offer.resources), state.left,
-                {label: value for label, value in offer.labels if not label.startswith(RESERVED)}, state.note,
-                tuple(queues_of(offer)), state.down_ms,
+                node.name,
+                number,
+                node.state,
+                node.draining,
+                node.inc,
+                node.score,
+                offer.slots,
+                state.free,
+                offer.slots - state.free,
+                dict(offer.amounts),
+                state.left,
+                {label: value for label, value in offer.labels if not label.startswith(RESERVED)},
+                state.note,
+                tuple(queues_of(offer)),
+                state.down_ms,
             )
-        )  # fmt: skip
+        )
     # Where a slot that is not free need not be held, its leases are counted.
     unusual = [node for node in nodes if node.state != "up" or node.draining or node.span != node.offer.slots]
     held: dict[str, int] = {node.name: 0 for node in unusual}

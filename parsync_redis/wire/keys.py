@@ -5,23 +5,56 @@ import re
 from .. import errors
 from ..model.ids import check_name
 
-QUEUE_KINDS = ("meta", "pending", "later", "taken", "placed", "verdicts", "dead", "expires", "shapes", "feasible",
-               "names", "apps")  # fmt: skip
+QUEUE_KINDS = (
+    "meta",
+    "pending",
+    "later",
+    "taken",
+    "placed",
+    "verdicts",
+    "dead",
+    "expires",
+    "shapes",
+    "feasible",
+    "names",
+    "apps",
+)
 PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
-CLUSTER_KINDS = ("config", "schedulers", "keeper", "dealt", "quarantine", "losses")
+CLUSTER_KINDS = ("config", "schedulers", "leader", "dealt", "quarantine", "losses")
 
 TYPES = {
-    "meta": "hash", "pending": "zset", "later": "zset", "taken": "hash", "placed": "hash", "verdicts": "list",
-    "dead": "zset", "expires": "zset",
-    "shapes": "hash", "feasible": "hash", "names": "hash", "apps": "zset",
-    "slots": "hash", "free": "string", "left": "hash",
-    "nodes": "hash", "alive": "hash", "lost": "set", "notes": "hash", "config": "hash", "schedulers": "hash",
-    "keeper": "hash", "dealt": "hash", "quarantine": "zset", "losses": "hash", "task": "hash", "inbox": "list",
+    "meta": "hash",
+    "pending": "zset",
+    "later": "zset",
+    "taken": "hash",
+    "placed": "hash",
+    "verdicts": "list",
+    "dead": "zset",
+    "expires": "zset",
+    "shapes": "hash",
+    "feasible": "hash",
+    "names": "hash",
+    "apps": "zset",
+    "slots": "hash",
+    "free": "string",
+    "left": "hash",
+    "nodes": "hash",
+    "alive": "hash",
+    "lost": "set",
+    "notes": "hash",
+    "config": "hash",
+    "schedulers": "hash",
+    "leader": "hash",
+    "dealt": "hash",
+    "quarantine": "zset",
+    "losses": "hash",
+    "task": "hash",
+    "inbox": "list",
     "stats": "hash",
-}  # fmt: skip
+}
 """What Redis says the type of a key of each kind is; every script checks its keys before it does anything."""
 
-NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted"), "keeper": ("epoch",)}
+NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted"), "leader": ("epoch",)}
 """Fields that scripts count in."""
 
 

@@ -34,9 +34,14 @@ _NO_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord":
 _PLAIN: Final = frozenset((int, float, bool, type(None)))
 _TEXT: Final = (str, "text")
 _RIGHT: Final[Mapping[str, tuple[type, str]]] = {
-    "ignore_result": (bool, "True or False"), "shadow": _TEXT, "serializer": _TEXT, "headers": (Mapping, "a mapping"),
-    "reply_to": _TEXT, "root_id": _TEXT, "parent_id": _TEXT,
-}  # fmt: skip
+    "ignore_result": (bool, "True or False"),
+    "shadow": _TEXT,
+    "serializer": _TEXT,
+    "headers": (Mapping, "a mapping"),
+    "reply_to": _TEXT,
+    "root_id": _TEXT,
+    "parent_id": _TEXT,
+}
 _encode: Final = kombu_json.JSONEncoder().encode
 _to_json: Final[Any] = kombu_json.dumps
 _from_json: Final[Any] = kombu_json.loads
@@ -46,7 +51,7 @@ _app: Final = Celery("parsync", set_as_current=False)
 
 def make_message(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None, id: str, queue: str = "", **options: Any
-) -> bytes:  # fmt: skip
+) -> bytes:
     """The message of a task; `options` are those of CELERY_OPTIONS, with Celery's meaning and units (seconds).
 
     queue: the Celery queue that it was routed to, which a retry keeps.
@@ -130,7 +135,7 @@ def _shown(whole: Any, values: Any) -> str:
 @lru_cache(maxsize=1024)
 def _template(
     name: str, limits: tuple[tuple[str, Any], ...], expires: bool, queue: str, pid: int
-) -> tuple[list[str], list[str]]:  # fmt: skip
+) -> tuple[list[str], list[str]]:
     """The text around the placeholders, and their order; `pid` because a message names the process that made it."""
     headers, properties, _, _ = _app.amqp.as_task_v2(
         _ID,
@@ -150,7 +155,7 @@ def _template(
 
 def _whole(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], id: str, queue: str, options: dict[str, Any]
-) -> bytes:  # fmt: skip
+) -> bytes:
     """A message with options that may hold anything: made by as_task_v2 from the start."""
     serializer = options.pop("serializer", None) or "json"
     extra = options.pop("headers", None) or {}
@@ -252,9 +257,15 @@ def envelope(
 
 
 def _wrap(
-    body: str, content_type: str, content_encoding: str, headers: Mapping[str, Any], properties: Mapping[str, Any],
-    tag: str, exchange: str, routing_key: str,
-) -> dict[str, Any]:  # fmt: skip
+    body: str,
+    content_type: str,
+    content_encoding: str,
+    headers: Mapping[str, Any],
+    properties: Mapping[str, Any],
+    tag: str,
+    exchange: str,
+    routing_key: str,
+) -> dict[str, Any]:
     return {
         "body": body,
         "content-encoding": content_encoding,

@@ -2,7 +2,7 @@
 brings outcomes home.
 
 Four hands, each with its connection: the worker's event loop answers doorbells (`answer`); a thread brings outcomes
-home (homeward.py); a thread renews the lease, and does nothing that could keep it from that; a thread tends: compares
+home (reporter.py); a thread renews the lease, and does nothing that could keep it from that; a thread tends: compares
 what the node holds with what it runs, ends what was cancelled, announces verdicts. The table of runs (runs.py) is what
 they share. What keeps a run to its slots and to the lease on this machine are the fences (fences.py).
 """
@@ -24,17 +24,17 @@ from redis.exceptions import RedisError
 from ..errors import ParsyncError, ServerUnreachable
 from ..model.apps import TASKS_LABEL, KnownTasks, offer_with
 from ..model.ids import readable
-from ..model.needs import Bundle
+from ..model.needs import Resources
 from ..model.node import STANDS_STILL, Lease
 from ..settings import Settings
 from ..store.calls import MAX_BATCH, Place
 from ..store.cluster import ClusterConfig, join_cluster
-from ..store.quarantine import mend_partition
-from ..store.server_errors import Patience, is_damage
+from ..store.quarantine import repair_partition
+from ..store.server_errors import Backoff, is_damage
 from ..store.store import Store
 from ..wire.doorbell import Doorbell
 from .isolation.node import Fences, now_s
-from .reporter import Homeward
+from .reporter import Reporter
 from .results import announce
 from .runs import Key, Run, Runs
 
@@ -53,7 +53,7 @@ class NodeSpec:
     """What a worker offers as a node."""
 
     name: str
-    offer: Bundle
+    offer: Resources
     score: float
     tasks: KnownTasks | None = None
 
@@ -88,7 +88,7 @@ class Agent:
         self._deaf = ""
         self._stop = threading.Event()
         self._poke = threading.Event()
-        self._home = Homeward(self.store, self.runs, self.fences)
+        self._home = Reporter(self.store, self.runs, self.fences)
         self._renewer = threading.Thread(target=self._renewing, name="parsync-renew", daemon=True)
         self._tender = threading.Thread(target=self._tending, name="parsync-tend", daemon=True)
 
@@ -206,7 +206,7 @@ class Agent:
         if not self._wait_for_loop():
             return
         store, config = self.store.again(), None
-        patience = Patience(log, f"node {self.spec.name}", self._pause_s / 2, SAY_S)
+        patience = Backoff(log, f"node {self.spec.name}", self._pause_s / 2, SAY_S)
         while not self._stop.is_set():
             pause_s = self._pause_s
             try:
@@ -214,7 +214,7 @@ class Agent:
                     self._lease_s, self._pause_s = config.lease_s, config.lease_s / 5
                     pause_s = self._pause_s
                     patience.well()
-                    patience = Patience(log, f"node {self.spec.name}", pause_s / 2)
+                    patience = Backoff(log, f"node {self.spec.name}", pause_s / 2)
                     _hurry(store, config.lease_s)
                 if config is not None:
                     if not self.inc:
@@ -243,7 +243,7 @@ class Agent:
         return True
 
     def _tending(self) -> None:
-        store, patience = self.store.again(), Patience(log, f"node {self.spec.name}")
+        store, patience = self.store.again(), Backoff(log, f"node {self.spec.name}")
         while not self._stop.is_set():
             pause_s = self._pause_s
             try:
@@ -277,8 +277,14 @@ class Agent:
         sent_s = now_s()
         inc, _ = store.run(commands.register_node(partition, spec.name, self.inc, spec.score, spec.offer.text))
         self.partition, self.inc, self._moved, self._deaf = partition, inc, 0, ""
-        log.info("node %s is up: %s, score %g, partition p%d, incarnation %d",
-                 spec.name, spec.offer.text, spec.score, self.partition, self.inc)  # fmt: skip
+        log.info(
+            "node %s is up: %s, score %g, partition p%d, incarnation %d",
+            spec.name,
+            spec.offer.text,
+            spec.score,
+            self.partition,
+            self.inc,
+        )
         try:
             self.fences.renewed(sent_s, config.lease_s)
         finally:
@@ -375,7 +381,7 @@ class Agent:
         damaged: list[str] = []
         leases = store.leases(self.partition, [node], damaged)
         if damaged:
-            mend_partition(store, self.partition)
+            repair_partition(store, self.partition)
         return [lease for lease in leases if lease.inc == self.inc and lease.slots]
 
     def _unknown(self, store: Store) -> list[Lease]:

@@ -34,8 +34,18 @@ class SchedulerBeside(threading.Thread):
 
     def __init__(self, settings: Settings, log_level: str = "warning") -> None:
         super().__init__(name="parsync-scheduler", daemon=True)
-        self._command = [sys.executable, "-m", "parsync_redis.cli", "scheduler", "--at-most", str(AT_MOST),
-                         "--parent", str(os.getpid()), "--log-level", log_level]  # fmt: skip
+        self._command = [
+            sys.executable,
+            "-m",
+            "parsync_redis.cli",
+            "scheduler",
+            "--at-most",
+            str(AT_MOST),
+            "--parent",
+            str(os.getpid()),
+            "--log-level",
+            log_level,
+        ]
         self._env = {**os.environ, "PARSYNC_URL": settings.url, "PARSYNC_CLUSTER": settings.cluster}
         self._done = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
@@ -60,7 +70,7 @@ class SchedulerBeside(threading.Thread):
     def _start(self) -> subprocess.Popen[bytes]:
         child = self._child = subprocess.Popen(
             self._command, env=self._env, stdin=subprocess.DEVNULL, start_new_session=True
-        )  # fmt: skip
+        )
         if self._done.is_set():  # stop() may have looked before there was a child
             child.terminate()
         return child

@@ -24,7 +24,7 @@ from ..errors import ParsyncError
 from ..model.ids import decode_id
 from ..model.task import Submission, TaskOptions
 from ..store.quarantine import quarantine
-from ..store.server_errors import Patience, is_damage, translate
+from ..store.server_errors import Backoff, is_damage, translate
 from ..wire.doorbell import Doorbell
 from ..wire.message import Decoder, open_envelope, pack_envelope
 from .rate_limits import RateLimits, without_bucket
@@ -79,7 +79,7 @@ class Inbox(bootsteps.StartStopStep):
         self._at_a_time = 1
         self._limits = RateLimits()
         name = self.agent.spec.name if self.agent else ""
-        self._patience = Patience(log, f"the inbox of node {name}")
+        self._patience = Backoff(log, f"the inbox of node {name}")
         super().__init__(consumer, **kwargs)
 
     def include_if(self, consumer: Any) -> bool:
@@ -224,9 +224,14 @@ class Inbox(bootsteps.StartStopStep):
             headers = payload["headers"]
             carried = headers.get("parsync")
             headers["parsync"] = {
-                **(carried if isinstance(carried, dict) else {}), "id": place.task, "attempt": place.attempt,
-                "node": place.node, "slot": place.slot, "partition": place.partition, "inc": place.inc,
-            }  # fmt: skip
+                **(carried if isinstance(carried, dict) else {}),
+                "id": place.task,
+                "attempt": place.attempt,
+                "node": place.node,
+                "slot": place.slot,
+                "partition": place.partition,
+                "inc": place.inc,
+            }
             accept = prepare_accept_content(consumer.app.conf.accept_content)
             delivered = make(payload, channel=Decoder(), accept=accept)
             name = headers.get("task")

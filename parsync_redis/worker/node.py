@@ -9,14 +9,20 @@ from redis.connection import parse_url
 
 from ..errors import InvalidInput
 from ..model.ids import check_name
-from ..model.needs import Bundle
+from ..model.needs import Resources
 from ..store.sentinel import SCHEME, parse_service
 from ..store.store import as_redis
 from .agent import NodeSpec
 
 FLAGS = (
-    "parsync", "parsync_only", "parsync_node", "parsync_slots", "parsync_score", "parsync_label", "parsync_resource",
-)  # fmt: skip
+    "parsync",
+    "parsync_only",
+    "parsync_node",
+    "parsync_slots",
+    "parsync_score",
+    "parsync_label",
+    "parsync_resource",
+)
 
 
 def pairs(flag: str, words: Any) -> dict[str, str]:
@@ -44,7 +50,7 @@ def node_spec(worker: Any, flags: dict[str, Any], said: dict[str, str]) -> NodeS
     _check("parsync_slots", said, slots)
     _check("parsync_resource", said, 1, resources)
     _check("parsync_label", said, 1, None, labels)
-    offer = Bundle.of(slots, resources, labels)
+    offer = Resources.of(slots, resources, labels)
     name = flags.get("parsync_node")
     return NodeSpec(check_name("node name", worker.hostname if name is None else name), offer, score)
 
@@ -52,7 +58,7 @@ def node_spec(worker: Any, flags: dict[str, Any], said: dict[str, str]) -> NodeS
 def _check(flag: str, said: dict[str, str], *offer: Any) -> None:
     """Checks a part of the offer; raises InvalidInput that says by which flag or variable it came."""
     try:
-        Bundle.of(*offer)
+        Resources.of(*offer)
     except InvalidInput as error:
         raise InvalidInput(f"{said[flag]}: {error}" if flag in said else str(error)) from None
 

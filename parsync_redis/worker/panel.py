@@ -119,6 +119,14 @@ def _request(app: Any, hostname: str, id: str, name: str, message: bytes) -> Ent
     except Exception:
         args, kwargs = headers.get("argsrepr"), headers.get("kwargsrepr")
     return {
-        "id": id, "name": name, "args": args, "kwargs": kwargs, "type": name, "hostname": hostname, "time_start": None,
-        "acknowledged": False, "delivery_info": opened.delivery_info, "worker_pid": None,
-    }  # fmt: skip
+        "id": id,
+        "name": name,
+        "args": args,
+        "kwargs": kwargs,
+        "type": name,
+        "hostname": hostname,
+        "time_start": None,
+        "acknowledged": False,
+        "delivery_info": opened.delivery_info,
+        "worker_pid": None,
+    }

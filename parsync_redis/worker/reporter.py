@@ -1,4 +1,4 @@
-"""Homeward: a thread that brings outcomes and releases home, many in one round trip, until the server has them.
+"""Reporter: a thread that brings outcomes and releases home, many in one round trip, until the server has them.
 
 An outcome goes at once. A slot is released when nothing that was started in it lives any more on this machine.
 """
@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..store.calls import MAX_BATCH
-from ..store.server_errors import Patience
+from ..store.server_errors import Backoff
 from ..store.store import Store
 from .isolation.node import Fences
 from .runs import Run, Runs
@@ -31,7 +31,7 @@ PATIENCE_S = 1.0
 """Who was killed may take a moment to go: the operator is told of what lives for longer."""
 
 
-class Homeward(threading.Thread):
+class Reporter(threading.Thread):
     """Takes ended runs, tells Redis how they ended, releases their slots, and takes them out of the table."""
 
     def __init__(self, store: Store, runs: Runs, fences: Fences | None = None) -> None:
@@ -39,7 +39,7 @@ class Homeward(threading.Thread):
         self._store, self._runs, self._fences = store, runs, fences or Fences()
         self._occupied: list[Run] = []
         self._ended: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
-        self._patience = Patience(log, "outcomes wait for the server")
+        self._patience = Backoff(log, "outcomes wait for the server")
         self._closing = False
 
     def bring(self, run: Run) -> None:
@@ -113,5 +113,10 @@ class Homeward(threading.Thread):
             run.left_s = now_s
         elif 0 < run.left_s < now_s - PATIENCE_S:
             run.left_s = -1
-            log.warning("task %s has ended, but slots %s of node %s stay held: what it started lives on (processes %s)",
-                        run.place.task, sorted(run.slots), run.place.node, self._fences.living(run.slots))  # fmt: skip
+            log.warning(
+                "task %s has ended, but slots %s of node %s stay held: what it started lives on (processes %s)",
+                run.place.task,
+                sorted(run.slots),
+                run.place.node,
+                self._fences.living(run.slots),
+            )

@@ -84,8 +84,9 @@ class WatchStep(bootsteps.StartStopStep):
             log.warning(
                 "this worker is no node: tasks of its app that parsync places (%s%s) run on nodes only; "
                 "start it with --parsync, or PARSYNC_NODE=1 in its environment, to make it one",
-                ", ".join(names[:SHOWN]), more,
-            )  # fmt: skip
+                ", ".join(names[:SHOWN]),
+                more,
+            )
 
     def stop(self, worker: Any) -> None:
         """Ends the watching. The scheduler ends when every step has stopped, and the agent has left."""

@@ -29,9 +29,13 @@ app.conf.accept_content = ["json", "application/x-accepted"]
 app.conf.worker_hijack_root_logger = True
 app.conf.beat_schedule = {
     "beaten": {"task": f"{__name__}.beaten", "schedule": 0.5, "args": ("beat",)},
-    "beaten by name": {"task": f"{__name__}.plain_mark", "schedule": 0.5, "args": ("beat2",),
-                       "options": {"parsync": {"priority": 3}}},
-}  # fmt: skip
+    "beaten by name": {
+        "task": f"{__name__}.plain_mark",
+        "schedule": 0.5,
+        "args": ("beat2",),
+        "options": {"parsync": {"priority": 3}},
+    },
+}
 Parsync(app)
 
 _client: Any = None

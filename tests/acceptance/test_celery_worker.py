@@ -133,7 +133,7 @@ def test_a_node_that_was_paused_past_its_lease_registers_again_and_its_stale_run
     pids = [rig.pid("paused"), int(rig.marks("held", "paused")[0][2])]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    rig.until(lambda: rig.node("paused").state == "down", "the keeper gave the node up")
+    rig.until(lambda: rig.node("paused").state == "down", "the leader gave the node up")
     rig.until_state(result, "pending", "taken")
     for pid in reversed(pids):  # the run first: it was killed by its guard, and is there until the worker takes note
         os.kill(pid, signal.SIGCONT)
@@ -232,7 +232,7 @@ def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(r
 
 def test_a_task_that_waits_for_its_rate_limit_is_run_by_another_worker_once_that_one_stops(
     rig: Rig, worker: Any
-) -> None:  # fmt: skip
+) -> None:
     rig.worker("slow", slots=2, pool="threads", labels={"kind": "slow"})
     first = rig.tasks.hourly.apply_async(("first",), **on("slow"))
     assert first.get(timeout=GET_S) == "first"
@@ -277,7 +277,7 @@ REFUSED = [
     (["--parsync"], {"CELERY_BROKER_URL": "memory://"}, "which the transport memory of the app's broker lacks"),
     (["--parsync"], {"PARSYNC_URL": "redis://nobody:wrong@SERVER"}, "refuses the login"),
     (["--parsync"], {"TEST_BAD_TASK": "slot"}, "task tests.acceptance.app.bad: unknown parsync option 'slot'"),
-]  # fmt: skip
+]
 
 
 def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig: Rig) -> None:
@@ -287,10 +287,19 @@ def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig:
     refused = [(flags, {k: v.replace("SERVER", server) for k, v in env.items()}, text) for flags, env, text in REFUSED]
     for at in range(0, len(refused), 4):
         running = [
-            (text, subprocess.Popen([*command, *flags], env={**base, **env}, cwd=ROOT, text=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+            (
+                text,
+                subprocess.Popen(
+                    [*command, *flags],
+                    env={**base, **env},
+                    cwd=ROOT,
+                    text=True,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                ),
+            )
             for flags, env, text in refused[at : at + 4]
-        ]  # fmt: skip
+        ]
         for text, process in running:
             _, errors = process.communicate(timeout=60)
             assert (process.returncode, "Traceback" in errors) == (2, False), f"{text}: {errors}"

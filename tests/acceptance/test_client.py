@@ -18,7 +18,7 @@ from parsync_redis.errors import (
 )
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
-from parsync_redis.model.needs import parse_bundle
+from parsync_redis.model.needs import parse_resources
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store.calls import Place
@@ -64,7 +64,7 @@ def cluster(client, store):
         labels = " ".join(word for word in offer.split() if ":" in word)
         slots = int(offer.split()[0].partition("=")[2])
         store.run(store.commands.deal_node(name, 2, labels, slots, score))
-        known = offer_with(parse_bundle(offer), TASKS).text
+        known = offer_with(parse_resources(offer), TASKS).text
         store.run(store.commands.register_node(partition, name, 0, score, known))
         store.run(store.commands.offer(name, known, TASKS))
     return client
@@ -88,8 +88,9 @@ def test_the_same_id_twice_is_one_task(cluster, store):
 
 
 def test_options_reach_the_task(cluster):
-    id = cluster.submit("proj.add", slots=2, resources={"mem": "1k"}, require={"gpu_model": "a100"}, priority=5,
-                        strategy="quality")  # fmt: skip
+    id = cluster.submit(
+        "proj.add", slots=2, resources={"mem": "1k"}, require={"gpu_model": "a100"}, priority=5, strategy="quality"
+    )
     status = cluster.status(id)
     assert (status.needs, status.priority, status.strategy) == ("slots=2 mem=1000 gpu_model:a100", 5, "quality")
     assert status.state is TaskState.PENDING
@@ -206,7 +207,7 @@ def test_a_cancel_says_what_it_did(cluster):
         cluster.cancel("")
 
 
-@pytest.mark.unaudited  # the claim is never settled
+@pytest.mark.unaudited  # the claim is never confirmed
 def test_a_cancel_of_a_running_task_asks_its_node(cluster, store):
     id = cluster.submit("proj.add")
     since_ms = int(place(store, id).verdicts[0].detail)
@@ -220,7 +221,7 @@ def test_a_cancel_of_a_running_task_asks_its_node(cluster, store):
 # -- the cluster ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.unaudited  # the claim is never settled
+@pytest.mark.unaudited  # the claim is never confirmed
 def test_nodes_show_what_is_free_and_held(cluster, store):
     id = cluster.submit("proj.add", resources={"mem": 96})
     assert place(store, id, "n1", 2).verdicts[0].won
@@ -254,7 +255,7 @@ def test_a_node_that_is_not_there_cannot_be_drained(cluster):
         cluster.drain("n9")
 
 
-@pytest.mark.unaudited  # the claim is never settled
+@pytest.mark.unaudited  # the claim is never confirmed
 def test_tasks_are_listed_by_state(cluster, store):
     ids = cluster.submit_many([{"name": "proj.add", "id": f"t{i}"} for i in range(3)])
     place(store, ids[0])
@@ -275,12 +276,12 @@ def test_tasks_are_listed_by_state(cluster, store):
     assert len(listed(ANY, 2)) == 2
 
 
-def test_schedulers_are_listed_with_the_keeper(store):
+def test_schedulers_are_listed_with_the_leader(store):
     store.run(store.commands.renew_scheduler("b", stats={"placed": 3}))
     store.run(store.commands.renew_scheduler("a"))
     first, second = read_schedulers(store)
-    assert (first.name, first.ordinal, first.keeper) == ("a", 0, False)
-    assert (second.name, second.ordinal, second.keeper, second.stats) == ("b", 1, True, {"placed": "3"})
+    assert (first.name, first.ordinal, first.leader) == ("a", 0, False)
+    assert (second.name, second.ordinal, second.leader, second.stats) == ("b", 1, True, {"placed": "3"})
     for name in ("a", "b"):
         store.run(store.commands.renew_scheduler(name, stay=False))
 
@@ -347,9 +348,26 @@ def test_each_listing_is_json_with_stable_keys(parsync):
     assert json.loads(parsync("submit", "proj.add", "1", '"x"', "--id", "t1", "--json")) == {"id": "t1"}
     status = json.loads(parsync("status", "t1", "--json"))
     assert list(status) == [
-        "id", "state", "name", "attempt", "starts", "partition", "node", "slot", "scheduler", "needs", "priority",
-        "strategy", "why", "cancel_asked", "times", "expires_ms", "story", "max_starts", "phase",
-    ]  # fmt: skip
+        "id",
+        "state",
+        "name",
+        "attempt",
+        "starts",
+        "partition",
+        "node",
+        "slot",
+        "scheduler",
+        "needs",
+        "priority",
+        "strategy",
+        "why",
+        "cancel_asked",
+        "times",
+        "expires_ms",
+        "history",
+        "max_starts",
+        "phase",
+    ]
     assert json.loads(parsync("tasks", "--json")) == [status]
     assert [list(node) for node in json.loads(parsync("nodes", "--json"))] == [
         [
@@ -418,8 +436,10 @@ def test_purge_asks_first_and_takes_what_was_asked_for(parsync, cluster, store):
     assert parsync("purge", "--name", "proj.a*", "--yes") == "3 waiting tasks purged\n"
     assert taken in ("a0", "a1", "a2")
     assert {id: cluster.status(id).phase for id in ("a0", "later", "m1")} == {
-        "a0": "cancelled", "later": "waiting", "m1": "waiting",
-    }  # fmt: skip
+        "a0": "cancelled",
+        "later": "waiting",
+        "m1": "waiting",
+    }
     assert cluster.status("a1").why == "purged"
     assert cluster.purge() == 2
     assert json.loads(parsync("purge", "--state", "cancelled", "--yes", "--json")) == {"purged": 5}
@@ -428,7 +448,7 @@ def test_purge_asks_first_and_takes_what_was_asked_for(parsync, cluster, store):
         cluster.purge("running")
 
 
-@pytest.mark.unaudited  # the claim is never settled
+@pytest.mark.unaudited  # the claim is never confirmed
 def test_purge_leaves_alone_what_got_a_place_meanwhile(cluster, store):
     cluster.submit("proj.add", id="t1")
     found = find_purgeable(store)

@@ -39,9 +39,13 @@ class Marked:
 
 def start(marked, *words):
     return subprocess.Popen(
-        [*PARSYNC, *words], env=marked.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        [*PARSYNC, *words],
+        env=marked.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path):
@@ -52,8 +56,12 @@ def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path)
     found = json.loads(out.read_text())
     assert sorted(found) == sorted(KEYS)
     assert {name: found[name] for name in COUNTS} == {
-        "submitted": 25, "succeeded": 25, "failed": 0, "lost": 0, "ran_twice": 0,
-    }  # fmt: skip
+        "submitted": 25,
+        "succeeded": 25,
+        "failed": 0,
+        "lost": 0,
+        "ran_twice": 0,
+    }
     assert 0 <= found["delay_ms"]["p50"] <= found["delay_ms"]["p99"]
     assert (found["schedulers"], found["nodes"], len(found["by_node"])) == (3, 4, 4)
     assert sum(node["tasks"] for node in found["by_node"].values()) == 25

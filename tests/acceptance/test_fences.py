@@ -49,11 +49,32 @@ def rig(new_rig: Callable[..., Rig], folder: Path) -> Rig:
 def start(rig: Rig, node: str, slots: int = 1, pool: str = "prefork", **env: str) -> None:
     """Starts a worker as this node, with a label of that name and variables of its own."""
     command = [
-        "env", *(f"{name}={value}" for name, value in env.items()), sys.executable, "-m", "celery", "-A", APP, "worker",
-        "-P", pool, "-c", str(slots), "--parsync-node", node, "--parsync-slots", str(slots),
-        "--parsync-label", f"kind={node}", "-n", f"{node}@%h", "-l", "info",
-        "--without-mingle", "--without-gossip", "--without-heartbeat",
-    ]  # fmt: skip
+        "env",
+        *(f"{name}={value}" for name, value in env.items()),
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        APP,
+        "worker",
+        "-P",
+        pool,
+        "-c",
+        str(slots),
+        "--parsync-node",
+        node,
+        "--parsync-slots",
+        str(slots),
+        "--parsync-label",
+        f"kind={node}",
+        "-n",
+        f"{node}@%h",
+        "-l",
+        "info",
+        "--without-mingle",
+        "--without-gossip",
+        "--without-heartbeat",
+    ]
     rig.stack.start(node, command)
 
 
@@ -220,7 +241,7 @@ def test_a_run_that_could_not_begin_costs_its_task_no_start_and_its_slot_is_shut
     rig.until(lambda: "node bare: it could not begin" in rig.lines("bare"), "the slot is shut")
     found = rig.status(id)
     assert found.starts == 0
-    assert any("could not begin: [Errno 24]" in lost.why for lost in found.story), found
+    assert any("could not begin: [Errno 24]" in lost.why for lost in found.history), found
     assert rig.lines("bare").count("could not begin ([Errno 24]") == 1
     os.kill(int((folder / "used").read_text()), signal.SIGKILL)
     assert rig.until_state(id, "running").starts == 1
@@ -306,7 +327,7 @@ def test_a_run_is_dead_before_the_lease_of_its_worker_is_over_that_cannot_reach_
     wire.whole.clear()
     cut_s = time.monotonic()
     for pool in POOLS:
-        rig.until(lambda pool=pool: rig.node(pool).state == "down", "the keeper gave the node up")  # type: ignore[misc]
+        rig.until(lambda pool=pool: rig.node(pool).state == "down", "the leader gave the node up")  # type: ignore[misc]
         down_s, last = time.monotonic(), read(files[pool])[-1]
         print(f"{pool}: last tick {last.at_s - cut_s:.2f} s after the cut, given up after {down_s - cut_s:.2f} s")
         assert last.at_s < down_s

@@ -103,8 +103,12 @@ def test_what_was_submitted_before_any_worker_was_there_gets_what_its_app_declar
     for node in ("cpu", "gpu"):
         rig.stack.terminate(node)
     with ParsyncClient.from_url(rig.url, "acceptance") as client:
-        rig.redis.delete(rig.store.keys.queue("names"), rig.store.keys.queue("apps"), rig.store.keys.queue("shapes"),
-                         rig.store.keys.queue("feasible"))  # fmt: skip
+        rig.redis.delete(
+            rig.store.keys.queue("names"),
+            rig.store.keys.queue("apps"),
+            rig.store.keys.queue("shapes"),
+            rig.store.keys.queue("feasible"),
+        )
         ids = [client.submit("fleet.train") for _ in range(3)]
         worker(rig, "cpu", "before", "-Q", "celery", score=9.0)
         rig.until_up("cpu")

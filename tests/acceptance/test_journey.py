@@ -11,7 +11,7 @@ from parsync_redis import ParsyncClient
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
-from parsync_redis.model.needs import parse_bundle
+from parsync_redis.model.needs import parse_resources
 from parsync_redis.model.task import Strategy
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.leader import parse_place
@@ -105,7 +105,7 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     for name, (score, offer) in NODES.items():
         labels = offer.rpartition(" ")[2]
         p = run(commands.deal_node(name, 2, labels, int(offer[6]), score))
-        known = offer_with(parse_bundle(offer), TASKS, ["celery"]).text
+        known = offer_with(parse_resources(offer), TASKS, ["celery"]).text
         run(commands.register_node(p, name, 0, score, known))
         run(commands.offer(name, known, TASKS))
     run(commands.renew_scheduler("s1"))
@@ -129,9 +129,9 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     core.on_judged(judged)
     here.hop("4. commit")
 
-    place = core.plan().settle[0]
-    assert run(commands.settle([place])) == ["placed"]
-    here.hop("5. settle")
+    place = core.plan().confirm[0]
+    assert run(commands.confirm([place])) == ["placed"]
+    here.hop("5. confirm")
 
     assert store.client.blmpop(1, 1, store.keys.inbox(0, "n1"), direction="RIGHT", count=64)
     ((word, message),) = run(commands.start([place]))
@@ -160,7 +160,7 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     (task,) = run(commands.take("s1", 1)).tasks
     (verdict,) = run(commands.commit(0, [Claim(task.id, task.attempt, 0, "n1", 1, (0, 1), task.needs)])).verdicts
     place = Place(task.id, task.attempt, 0, "n1", 0, 1, int(verdict.detail))
-    run(commands.settle([place]))
+    run(commands.confirm([place]))
     run(commands.start([place]))
     here.hop("")
     word, leases = run(commands.reclaim(0, "n1", 1, 0))
@@ -170,7 +170,7 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     here.hop("requeue")
     assert run(commands.finish([(place, "succeeded", "")])) == ["stale"]
     assert run(commands.release(0, [place])) == ["freed"]
-    here.hop("release, by the keeper")
+    here.hop("release, by the leader")
     assert [task.attempt for task in run(commands.take("s1", 1)).tasks] == ["2@2"]
     run(commands.cancel("b92c"))
     assert audit(store) == []
@@ -217,8 +217,8 @@ def test_every_hop_changes_what_the_document_shows(journey):
         return
     for heading, text in told.items():
         right, shown = (TIME.sub("TIME", each) for each in (text, blocks[heading].text))
-        story = "\n".join(difflib.unified_diff(shown.splitlines(), right.splitlines(), "the document", "Redis", n=1))
-        assert shown == right, f"{heading} in {PATH} is not what happens (PARSYNC_TEST_WRITE_DOCS=1 mends it):\n{story}"
+        history = "\n".join(difflib.unified_diff(shown.splitlines(), right.splitlines(), "the document", "Redis", n=1))
+        assert shown == right, f"{heading} in {PATH} is not what happens (PARSYNC_TEST_WRITE_DOCS=1):\n{history}"
 
 
 def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):

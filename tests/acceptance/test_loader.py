@@ -24,15 +24,27 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "parsync.toml").write_text(RULES)
     env = {
-        "CELERY_LOADER": "parsync_redis.loader:Loader", "PARSYNC_CONFIG": str(tmp_path / "parsync.toml"),
-        "PARSYNC_CLUSTER": CLUSTER, "PARSYNC_URL": rig.url.replace("redis://", "valkey://"),
-        "PLAIN_BROKER": "memory://", "PLAIN_BACKEND": rig.url, "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
+        "CELERY_LOADER": "parsync_redis.loader:Loader",
+        "PARSYNC_CONFIG": str(tmp_path / "parsync.toml"),
+        "PARSYNC_CLUSTER": CLUSTER,
+        "PARSYNC_URL": rig.url.replace("redis://", "valkey://"),
+        "PLAIN_BROKER": "memory://",
+        "PLAIN_BACKEND": rig.url,
+        "PYTHONPATH": str(ROOT),
+    }
     node = {
-        "PARSYNC_NODE": "1", "PARSYNC_NODE_NAME": "loaded", "PARSYNC_NODE_SLOTS": "2", "PARSYNC_NODE_ONLY": "1",
-        "PARSYNC_NODE_LABELS": "kind=loaded", "PARSYNC_NODE_RESOURCES": "mem=1GiB", "PARSYNC_NODE_SCORE": "3.5",
-        "PARSYNC_NODE_WITH_SCHEDULER": "1", "PARSYNC_PARTITIONS": "2", "PARSYNC_LEASE_S": "2", "PARSYNC_GAP_S": "0.1",
-    }  # fmt: skip
+        "PARSYNC_NODE": "1",
+        "PARSYNC_NODE_NAME": "loaded",
+        "PARSYNC_NODE_SLOTS": "2",
+        "PARSYNC_NODE_ONLY": "1",
+        "PARSYNC_NODE_LABELS": "kind=loaded",
+        "PARSYNC_NODE_RESOURCES": "mem=1GiB",
+        "PARSYNC_NODE_SCORE": "3.5",
+        "PARSYNC_NODE_WITH_SCHEDULER": "1",
+        "PARSYNC_PARTITIONS": "2",
+        "PARSYNC_LEASE_S": "2",
+        "PARSYNC_GAP_S": "0.1",
+    }
     words = [f"{name}={value}" for name, value in {**env, **node}.items()]
     celery = [sys.executable, "-m", "celery", "-A", "tests.acceptance.plain_app:app"]
     rig.stack.start("loaded", ["env", *words, *celery, "worker", "-P", "threads", "-l", "info", "-n", "loaded@%h"])
@@ -40,9 +52,14 @@ def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: 
     seen = rig.node("loaded")
     assert (seen.slots, seen.score, seen.resources, seen.labels["kind"]) == (2, 3.5, {"mem": 1 << 30}, "loaded")
     client = subprocess.run(
-        [sys.executable, "-m", "tests.acceptance.plain_app"], env={**os.environ, **env}, cwd=ROOT, text=True,
-        capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "tests.acceptance.plain_app"],
+        env={**os.environ, **env},
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
     assert client.returncode == 0, client.stderr
     found = ast.literal_eval(client.stdout)
     assert (found["a"], found["parsync"]["node"]) == (7, "loaded")

@@ -57,8 +57,15 @@ def celery_message(task: str, body: bytes | str, content_type: str = "applicatio
     packed = base64.b64encode(body if isinstance(body, bytes) else body.encode()).decode()
     properties = {"delivery_tag": "t", "body_encoding": "base64", "delivery_info": {"exchange": "", "routing_key": "x"}}
     headers = {"lang": "py", "task": task, "id": "x", "root_id": "x", "parent_id": None, "group": None, **headers}
-    return json.dumps({"body": packed, "content-encoding": "utf-8", "content-type": content_type, "headers": headers,
-                       "properties": properties}).encode()  # fmt: skip
+    return json.dumps(
+        {
+            "body": packed,
+            "content-encoding": "utf-8",
+            "content-type": content_type,
+            "headers": headers,
+            "properties": properties,
+        }
+    ).encode()
 
 
 WHERE = "tests.acceptance.app.where"
@@ -82,7 +89,7 @@ MESSAGES = {
     "a garbled doorbell": b"a 1@1 x 1 1",
     "half a doorbell": b"a 1@1 0",
     "two doorbells": b"a 1@1 0 1 1\na 1@1 0 1 1",
-}  # fmt: skip
+}
 
 
 def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
@@ -125,8 +132,17 @@ def test_a_task_whose_record_cannot_be_run_fails_and_says_why(rig: Rig, field: s
     rig.until(lambda: any(rig.store.keys.task(id) in why for why in whys(rig)), "it is in quarantine")
 
 
-@pytest.mark.parametrize(("field", "value"), [("order", "x"), ("starts", "x"), ("priority", "?"), ("strategy", "best"),
-                                              ("ready_ms", "soon"), ("submitted_ms", b"\xff")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("order", "x"),
+        ("starts", "x"),
+        ("priority", "?"),
+        ("strategy", "best"),
+        ("ready_ms", "soon"),
+        ("submitted_ms", b"\xff"),
+    ],
+)
 def test_a_field_that_no_run_rests_on_may_be_damaged(rig: Rig, field: str, value: Any) -> None:
     id = rig.client.submit(WHERE, countdown=0.4)
     rig.redis.hset(rig.store.keys.task(id), field, value)
@@ -134,7 +150,7 @@ def test_a_field_that_no_run_rests_on_may_be_damaged(rig: Rig, field: str, value
 
 
 @pytest.mark.parametrize("kind", ["nodes", "alive", "left", "slots"])
-def test_a_garbled_line_of_a_partition_is_mended(rig: Rig, kind: str) -> None:
+def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
     result = rig.tasks.gated.apply_async((f"held {kind}".replace(" ", "-"),), **on_n1())
     rig.until(lambda: rig.marks("held", f"held-{kind}"), "a task holds a slot")
     key = rig.store.keys.partition(rig.node("n1").partition, kind)
@@ -177,13 +193,13 @@ def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(rig:
     rig.redis.zadd(store.keys.queue(kind), {"x": 1})
     id = rig.client.submit(WHERE, countdown=600) if kind == "verdicts" else ""
     if id:
-        assert quarantine.mend(store, [store.keys.queue(kind)])
+        assert quarantine.repair(store, [store.keys.queue(kind)])
         assert rig.client.cancel(id) == "cancelled"
     else:
-        assert quarantine.mend(store, [store.keys.queue(kind)])
+        assert quarantine.repair(store, [store.keys.queue(kind)])
 
 
-@pytest.mark.parametrize("kind", ["schedulers", "keeper", "stats"])
+@pytest.mark.parametrize("kind", ["schedulers", "leader", "stats"])
 def test_a_key_of_the_cluster_of_another_type_is_made_anew(rig: Rig, kind: str) -> None:
     keys = rig.store.keys
     name = rig.client.store.hash(keys.shared("schedulers")).popitem()[0]
@@ -197,7 +213,7 @@ def test_a_key_of_the_cluster_of_another_type_is_made_anew(rig: Rig, kind: str) 
 LINES = [
     ("schedulers", "ghost", "x"),
     ("schedulers", b"\xff", "1"),
-    ("keeper", "holder", "x"),
+    ("leader", "holder", "x"),
     ("dealt", "node:n1", "x"),
 ]
 

@@ -56,16 +56,16 @@ def fresh(rig: Rig, result: Any) -> Any:
     return AsyncResult(result.id, app=rig.tasks.app)
 
 
-def test_a_dead_task_tells_its_story_and_runs_again_when_it_is_requeued(rig: Rig) -> None:
+def test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued(rig: Rig) -> None:
     result = rig.tasks.dies.delay("poison", 3)
     assert rig.until_state(result, "dead").starts == 3
     with pytest.raises(WorkerLostError):
         result.get(timeout=GET_S)
     assert [task["id"] for task in json.loads(parsync(rig, "dead", "list", "--json"))] == [result.id]
-    story = json.loads(parsync(rig, "dead", "show", result.id, "--json"))["story"]
-    assert [lost["attempt"].partition("@")[0] for lost in story] == ["1", "2", "3"]
-    assert {lost["state"] for lost in story} == {"running"}
-    assert {lost["node"] for lost in story} <= {"n1", "n2"}
+    history = json.loads(parsync(rig, "dead", "show", result.id, "--json"))["history"]
+    assert [lost["attempt"].partition("@")[0] for lost in history] == ["1", "2", "3"]
+    assert {lost["state"] for lost in history} == {"running"}
+    assert {lost["node"] for lost in history} <= {"n1", "n2"}
     assert parsync(rig, "dead", "show", result.id).count("the process that ran it was lost") == 4
     for node in ("n1", "n2"):
         rig.client.drain(node)
@@ -78,7 +78,7 @@ def test_a_dead_task_tells_its_story_and_runs_again_when_it_is_requeued(rig: Rig
     rig.until(lambda: fresh(rig, result).state == "SUCCESS", "it runs")
     assert fresh(rig, result).result == "poison"
     status = rig.until_state(result, "succeeded")
-    assert (status.starts, len(status.story)) == (1, 3)
+    assert (status.starts, len(status.history)) == (1, 3)
     assert status.attempt > 3, "attempts go on: none comes twice"
     assert parsync(rig, "dead", "list") == "no dead tasks\n"
 
@@ -94,7 +94,7 @@ def test_what_still_runs_when_a_drains_deadline_is_over_runs_elsewhere_and_has_l
     rig.until(lambda: len(rig.marks("held", "drained")) == 2, "it runs again")
     status = rig.status(result)
     assert (status.node, status.starts) == ("n2", 1)
-    (lost,) = status.story
+    (lost,) = status.history
     assert (lost.node, lost.state, lost.why) == ("n1", TaskState.RUNNING, "its node is drained")
     assert rig.node("n1").note == "over deadline_s=1: a new disk"
     rig.open()

@@ -73,13 +73,13 @@ def why(rig: Rig, id: str) -> str:
 
 def test_no_scheduler(rig: Rig, caplog):
     rig.worker("n1", up=False)
-    mend = f"parsync scheduler --cluster {CLUSTER}"
+    repair = f"parsync scheduler --cluster {CLUSTER}"
     missing = f"no scheduler has joined cluster '{CLUSTER}' on {rig.store.address}"
     id = submit(rig)
-    assert f"{missing}: {mend}" in warned(caplog)
-    assert why(rig, id).startswith(f"{missing}: start one: {mend}")
+    assert f"{missing}: {repair}" in warned(caplog)
+    assert why(rig, id).startswith(f"{missing}: start one: {repair}")
     assert missing in parsync(rig, "doctor", code=1)
-    rig.until(lambda: f"node n1 gets no tasks: {missing}: {mend}" in rig.lines("n1"), "the worker says so")
+    rig.until(lambda: f"node n1 gets no tasks: {missing}: {repair}" in rig.lines("n1"), "the worker says so")
     rig.schedulers()
     rig.until(lambda: "node n1: a scheduler is there now" in rig.lines("n1"), "it says that it is over")
     rig.until_state(id, TaskState.SUCCEEDED)

@@ -1,4 +1,4 @@
-"""A worker, a scheduler or the keeper that is killed costs no task: the others take over within two leases.
+"""A worker, a scheduler or the leader that is killed costs no task: the others take over within two leases.
 
 Each is killed with SIGKILL while tasks run and wait. What is asserted are facts and their order; the time that it took
 is printed and kept as a property of the test.
@@ -52,8 +52,8 @@ def all_done_and_none_twice(rig: Rig, ids: list[str]) -> int:
     return sum(status.starts - 1 for status in statuses)
 
 
-def keeper(rig: Rig) -> str:
-    return next((s.name for s in read_schedulers(rig.store) if s.keeper), "")
+def leader(rig: Rig) -> str:
+    return next((s.name for s in read_schedulers(rig.store) if s.leader), "")
 
 
 def members(rig: Rig) -> set[str]:
@@ -72,9 +72,9 @@ def test_a_killed_worker_costs_no_task_and_its_running_ones_start_elsewhere(rig:
     rig.stack.kill("n1")
     killed_s = time.monotonic()
     held = [x.task for x in rig.leases() if x.node == "n1"] or held
-    rig.until(lambda: rig.node("n1").state == "down", "the keeper gave n1 up")
+    rig.until(lambda: rig.node("n1").state == "down", "the leader gave n1 up")
     rig.until(lambda: not [x for x in rig.leases() if x.node == "n1"], "its slots are free of leases")
-    report(record_property, "worker_mended", killed_s)
+    report(record_property, "worker_repaired", killed_s)
     lost = all_done_and_none_twice(rig, ids)
     assert {rig.status(id).node for id in held if rig.status(id).starts > 1} <= {"n2"}
     assert lost <= 2, "only what ran on the two slots of n1 was started again"
@@ -83,37 +83,37 @@ def test_a_killed_worker_costs_no_task_and_its_running_ones_start_elsewhere(rig:
 
 def test_a_killed_scheduler_costs_no_task_and_what_it_had_taken_goes_back(rig: Rig, record_property: Record) -> None:
     ids = load(rig, "scheduler")
-    victim = rig.until(lambda: next(iter(sorted(members(rig) - {keeper(rig)})), ""), "one is not the keeper")
+    victim = rig.until(lambda: next(iter(sorted(members(rig) - {leader(rig)})), ""), "one is not the leader")
     rig.stack.kill(victim)
     killed_s = time.monotonic()
     rig.until(lambda: victim not in members(rig), f"{victim} is no member")
-    report(record_property, "scheduler_mended", killed_s)
+    report(record_property, "scheduler_repaired", killed_s)
     taken = rig.redis.hvals(rig.store.keys.queue("taken"))
     assert victim.encode() not in taken
     assert all_done_and_none_twice(rig, ids) == 0, "no node was lost, so that each task started once"
     rig.schedulers(1)
 
 
-def test_a_killed_keeper_costs_no_task_and_another_keeps_and_mends(rig: Rig, record_property: Record) -> None:
-    ids = load(rig, "keeper")
-    victim = rig.until(lambda: keeper(rig), "there is a keeper")
+def test_a_killed_leader_costs_no_task_and_another_keeps_and_repairs(rig: Rig, record_property: Record) -> None:
+    ids = load(rig, "leader")
+    victim = rig.until(lambda: leader(rig), "there is a leader")
     rig.stack.kill(victim)
     killed_s = time.monotonic()
-    heir = rig.until(lambda: (found := keeper(rig)) != victim and found, "another keeps")
-    report(record_property, "keeper_taken_over", killed_s)
+    heir = rig.until(lambda: (found := leader(rig)) != victim and found, "another keeps")
+    report(record_property, "leader_taken_over", killed_s)
     assert heir in members(rig)
-    rig.until(lambda: victim not in members(rig), f"{victim} is no member: the new keeper does its work")
-    report(record_property, "keeper_mended", killed_s)
+    rig.until(lambda: victim not in members(rig), f"{victim} is no member: the new leader does its work")
+    report(record_property, "leader_repaired", killed_s)
     assert all_done_and_none_twice(rig, ids) == 0
     rig.schedulers(1)
 
 
-def test_a_worker_and_the_keeper_killed_at_once_cost_no_task(rig: Rig, record_property: Record) -> None:
+def test_a_worker_and_the_leader_killed_at_once_cost_no_task(rig: Rig, record_property: Record) -> None:
     ids = load(rig, "both")
-    for name in ("n2", rig.until(lambda: keeper(rig), "there is a keeper")):
+    for name in ("n2", rig.until(lambda: leader(rig), "there is a leader")):
         rig.stack.kill(name)
     killed_s = time.monotonic()
-    rig.until(lambda: rig.node("n2").state == "down", "another keeper gave n2 up")
+    rig.until(lambda: rig.node("n2").state == "down", "another leader gave n2 up")
     rig.until(lambda: not [x for x in rig.leases() if x.node == "n2"], "its slots are free of leases")
-    report(record_property, "both_mended", killed_s)
+    report(record_property, "both_repaired", killed_s)
     assert all_done_and_none_twice(rig, ids) <= 2

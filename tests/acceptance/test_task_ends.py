@@ -41,10 +41,13 @@ def test_a_task_that_exits_fails_once_and_frees_its_slot(rig: Rig, pool: str) ->
         "KeyboardInterrupt": (WorkerLostError, "KeyboardInterrupt"),
         "CancelledError": (asyncio.CancelledError, ""),
         "GeneratorExit": (GeneratorExit, ""),
-        **({"os._exit": (WorkerLostError, "exitcode 3"), "os._exit(0)": (WorkerLostError, "exitcode 0")}
-           if pool == "prefork" else {}),
+        **(
+            {"os._exit": (WorkerLostError, "exitcode 3"), "os._exit(0)": (WorkerLostError, "exitcode 0")}
+            if pool == "prefork"
+            else {}
+        ),
         **({"WorkerShutdown": (WorkerLostError, "exitcode 0")} if pool == "threads" else {}),
-    }  # fmt: skip
+    }
     results = {how: rig.tasks.ends.apply_async((f"{pool}-{how}", how), **on(pool)) for how in ends}
     for how, result in results.items():
         rig.until(result.ready, f"{how} has ended on {pool}")

@@ -12,10 +12,24 @@ from parsync_redis.store.scripts import Script
 from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
-_QUEUE = ("submit", "take", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "mend_task",
-          "revive", "expire", "purge")  # fmt: skip
+_QUEUE = (
+    "submit",
+    "take",
+    "give_back",
+    "confirm",
+    "start",
+    "finish",
+    "requeue",
+    "cancel",
+    "note",
+    "offer",
+    "repair_task",
+    "revive",
+    "expire",
+    "purge",
+)
 _CLUSTER = ("configure", "deal_node", "renew_scheduler", "quarantine", "note_loss")
-_MENDED = ("slots", "left", "nodes", "alive")
+_REPAIRED = ("slots", "left", "nodes", "alive")
 
 
 def family(verb: str) -> str:
@@ -39,7 +53,7 @@ def _uses(script: Script) -> Iterator[tuple[str, str]]:
 
 
 def _any(script: Script, command: str) -> list[str]:
-    """The kinds of key that a command is called on which takes more than one: a library's, or a mend's."""
+    """The kinds of key that a command is called on which takes more than one: a library's, or a repair's."""
     where = family(script.verb)
     if command == "TYPE":
         return []  # of every key of a script: granted with EVALSHA
@@ -50,7 +64,7 @@ def _any(script: Script, command: str) -> list[str]:
         return [f"{'q0' if kind in QUEUE_KINDS else ''}:{kind}" for kind in kinds] + more
     if command == "HMGET":
         return [f"{where}:{key}" for key in script.keys if key in NUMBERS]
-    return [f"{where}:{kind}" for kind in (script.keys if command == "DEL" else _MENDED)]
+    return [f"{where}:{kind}" for kind in (script.keys if command == "DEL" else _REPAIRED)]
 
 
 def _kind(script: Script, argument: str) -> str:

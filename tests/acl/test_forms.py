@@ -11,8 +11,9 @@ from parsync_redis.store.embedded import EmbeddedServer
 
 
 def acl(*words):
-    return subprocess.run([sys.executable, "-m", "parsync_redis.cli", "acl", *words], capture_output=True, text=True,
-                          check=True).stdout  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-m", "parsync_redis.cli", "acl", *words], capture_output=True, text=True, check=True
+    ).stdout
 
 
 @pytest.fixture

@@ -24,11 +24,19 @@ KINDS = {
     "p:inbox": KEYS.inbox(3, "n1"),
     **{f":{kind}": KEYS.shared(kind) for kind in CLUSTER_KINDS},
     ":stats": KEYS.stats("s1"),
-    "queue": "celery", "queue-high": "celery\x06\x169", "result": "celery-task-meta-t1",
-    "group": "celery-taskset-meta-g1.j", "unacked": "unacked", "unacked_index": "unacked_index",
-    "unacked_mutex": "unacked_mutex", "binding": "_kombu.binding.celery", "deadlines": "_kombu.binding_deadlines",
-    "pidbox": "n1@host.celery.pidbox", "reply": "id.reply.celery.pidbox", "events": "celeryev.id",
-}  # fmt: skip
+    "queue": "celery",
+    "queue-high": "celery\x06\x169",
+    "result": "celery-task-meta-t1",
+    "group": "celery-taskset-meta-g1.j",
+    "unacked": "unacked",
+    "unacked_index": "unacked_index",
+    "unacked_mutex": "unacked_mutex",
+    "binding": "_kombu.binding.celery",
+    "deadlines": "_kombu.binding_deadlines",
+    "pidbox": "n1@host.celery.pidbox",
+    "reply": "id.reply.celery.pidbox",
+    "events": "celeryev.id",
+}
 FOREIGN = {
     "another cluster": "parsync:{other:q0}:task:t1",
     "another cluster's slots": "parsync:{other:p3}:slots",
@@ -41,14 +49,38 @@ FOREIGN = {
     "a key that holds the prefix": "x:parsync:{guarded:p3}:slots",
 }
 CHANNELS = {
-    "tick": KEYS.tick, "tick:s1": KEYS.own_channel("s1"), "result": "celery-task-meta-t1",
-    "pidbox": "/0.celery.pidbox", "event": "/0.celeryev/worker.heartbeat", "events": "/0.celeryev/worker.*",
-}  # fmt: skip
+    "tick": KEYS.tick,
+    "tick:s1": KEYS.own_channel("s1"),
+    "result": "celery-task-meta-t1",
+    "pidbox": "/0.celery.pidbox",
+    "event": "/0.celeryev/worker.heartbeat",
+    "events": "/0.celeryev/worker.*",
+}
 FOREIGN_CHANNELS = (
-    "parsync:{other}:tick", "parsync:{guarded}:tock", "/1.celery.pidbox", "news", "*", "__keyspace@0__:*",
-)  # fmt: skip
-NUMBERED = {"eval": 2, "eval_ro": 2, "evalsha": 2, "evalsha_ro": 2, "fcall": 2, "fcall_ro": 2, "zunion": 1, "zinter": 1,
-            "zdiff": 1, "sintercard": 1, "zintercard": 1, "lmpop": 1, "zmpop": 1, "blmpop": 2, "bzmpop": 2}  # fmt: skip
+    "parsync:{other}:tick",
+    "parsync:{guarded}:tock",
+    "/1.celery.pidbox",
+    "news",
+    "*",
+    "__keyspace@0__:*",
+)
+NUMBERED = {
+    "eval": 2,
+    "eval_ro": 2,
+    "evalsha": 2,
+    "evalsha_ro": 2,
+    "fcall": 2,
+    "fcall_ro": 2,
+    "zunion": 1,
+    "zinter": 1,
+    "zdiff": 1,
+    "sintercard": 1,
+    "zintercard": 1,
+    "lmpop": 1,
+    "zmpop": 1,
+    "blmpop": 2,
+    "bzmpop": 2,
+}
 """Where a command says how many keys follow."""
 
 
@@ -148,12 +180,42 @@ def test_no_role_hears_or_speaks_on_a_foreign_channel(guarded: Guarded, role: Ro
 @pytest.mark.parametrize("role", list(Role))
 def test_no_role_runs_dangerous_commands(guarded: Guarded, role: Role):
     dangerous = (
-        "eval x 0", "eval_ro x 0", "function load x", "fcall x 0", "script flush", "script kill", "config get x",
-        "config set x y", "keys *", "scan 0", "dbsize", "randomkey", "flushall", "flushdb", "shutdown", "debug x",
-        "module list", "monitor", "client list", "client kill x", "acl list", "acl whoami", "save", "bgsave",
-        "replicaof no one", "migrate h 1 k 0 1", "restore k 0 x", "dump k", "cluster info", "swapdb 0 1", "slowlog get",
-        "latency doctor", "memory doctor", "command count", "object help",
-    )  # fmt: skip
+        "eval x 0",
+        "eval_ro x 0",
+        "function load x",
+        "fcall x 0",
+        "script flush",
+        "script kill",
+        "config get x",
+        "config set x y",
+        "keys *",
+        "scan 0",
+        "dbsize",
+        "randomkey",
+        "flushall",
+        "flushdb",
+        "shutdown",
+        "debug x",
+        "module list",
+        "monitor",
+        "client list",
+        "client kill x",
+        "acl list",
+        "acl whoami",
+        "save",
+        "bgsave",
+        "replicaof no one",
+        "migrate h 1 k 0 1",
+        "restore k 0 x",
+        "dump k",
+        "cluster info",
+        "swapdb 0 1",
+        "slowlog get",
+        "latency doctor",
+        "memory doctor",
+        "command count",
+        "object help",
+    )
     for words in dangerous:
         assert guarded.dry_run(role, *words.split()), f"{role} may {words}"
 

@@ -42,8 +42,9 @@ class Site:
         """What a process of this role is told."""
         return {
             "PARSYNC_URL": f"redis://{CLUSTER}-{role}@127.0.0.1:{self.guarded.server.port}/0",
-            "PARSYNC_PASSWORD_FILE": str(self.secrets / role), "PARSYNC_CLUSTER": CLUSTER,
-        }  # fmt: skip
+            "PARSYNC_PASSWORD_FILE": str(self.secrets / role),
+            "PARSYNC_CLUSTER": CLUSTER,
+        }
 
     def start(self) -> None:
         self.stack._env |= self.env(Role.SCHEDULER)
@@ -172,12 +173,16 @@ def test_a_viewer_that_may_scan_lists_final_tasks_and_audits(site: Site):
 @pytest.mark.parametrize(
     ("role", "words"),
     [
-        (Role.VIEWER, ("submit", "tiles.ping")), (Role.VIEWER, ("cancel", "t1")), (Role.VIEWER, ("drain", "n1")),
-        (Role.VIEWER, ("tasks", "--state", "failed")), (Role.VIEWER, ("dead", "requeue", "t1")),
-        (Role.CLIENT, ("drain", "n1")), (Role.CLIENT, ("scheduler",)),
+        (Role.VIEWER, ("submit", "tiles.ping")),
+        (Role.VIEWER, ("cancel", "t1")),
+        (Role.VIEWER, ("drain", "n1")),
+        (Role.VIEWER, ("tasks", "--state", "failed")),
+        (Role.VIEWER, ("dead", "requeue", "t1")),
+        (Role.CLIENT, ("drain", "n1")),
+        (Role.CLIENT, ("scheduler",)),
         (Role.VIEWER, ("scheduler",)),
     ],
-)  # fmt: skip
+)
 def test_what_a_login_may_not_do_is_one_line_at_once(site: Site, role: Role, words: tuple[str, ...]):
     done = site.parsync(role, *words)
     site.guarded.admin.execute_command("ACL LOG RESET")

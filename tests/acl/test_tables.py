@@ -25,15 +25,27 @@ from . import needs
 DIRECT = {
     Role.CLIENT: {"q0:apps": "zrevrange", "q0:names": "hmget", "q0:shapes": "hgetall", "q0:verdicts": "lpush lrem"},
     Role.WORKER: {
-        "p:inbox": "blmpop", "q0:apps": "zscore", "q0:later": "zrange", "q0:names": "hexists", "q0:verdicts": "lrange",
+        "p:inbox": "blmpop",
+        "q0:apps": "zscore",
+        "q0:later": "zrange",
+        "q0:names": "hexists",
+        "q0:verdicts": "lrange",
     },
     Role.SCHEDULER: {
-        "p:meta": "hget", "p:nodes": "hexists hgetall", "p:alive": "hgetall", "p:lost": "smembers", "p:slots": "hget",
+        "p:meta": "hget",
+        "p:nodes": "hexists hgetall",
+        "p:alive": "hgetall",
+        "p:lost": "smembers",
+        "p:slots": "hget",
         "p:inbox": "llen",
-        "q0:later": "zrange", "q0:meta": "hget", "q0:names": "hmget", "q0:pending": "zrange", "q0:taken": "hmget hscan",
+        "q0:later": "zrange",
+        "q0:meta": "hget",
+        "q0:names": "hmget",
+        "q0:pending": "zrange",
+        "q0:taken": "hmget hscan",
         "q0:placed": "hscan",
     },
-}  # fmt: skip
+}
 """What Python itself does, besides VIEW."""
 
 LISTED = {Role.CLIENT: (VIEW, CLIENT), Role.WORKER: (VIEW, CLIENT, WORKER), Role.SCHEDULER: (VIEW, SCHEDULER)}

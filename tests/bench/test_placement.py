@@ -31,7 +31,7 @@ def test_the_product_under_load_places_and_ends_every_task():
     assert 0 < found["delay_ms"]["p50"] <= found["delay_ms"]["p999"]
     for rate in ("placed_per_s", "started_per_s", "finished_per_s", "submitted_per_s"):
         assert 0 < found[rate] < 300
-    for cost in ("yardstick_claims_per_s", "redis_us_per_placement", "commands_per_placement", "bytes_per_placement"):
+    for cost in ("baseline_claims_per_s", "redis_us_per_placement", "commands_per_placement", "bytes_per_placement"):
         assert found[cost] > 0
     assert set(found["cpu_share"]) == {"agents", "schedulers", "generators", "redis"}
 
@@ -56,7 +56,7 @@ def test_the_command_prints_json_and_ctrl_c_ends_it():
     assert json.loads(done.stdout)["audit"]["facts"] == 0
     long = subprocess.Popen([*words, "--seconds", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert long.stderr
-    while "yardstick" not in long.stderr.readline() and long.poll() is None:
+    while "baseline" not in long.stderr.readline() and long.poll() is None:
         time.sleep(0.01)
     long.send_signal(signal.SIGINT)
     assert long.wait(30) == 130

@@ -92,7 +92,7 @@ class Ghost:
     def _count(self, verb: str, reply: Any) -> None:
         if verb == "commit":
             self.coverage.update(f"commit {text(word)}" for word in reply[2::2])
-        elif verb in ("submit", "settle", "untake", "finish", "requeue", "release"):
+        elif verb in ("submit", "confirm", "give_back", "finish", "requeue", "release"):
             self.coverage.update(f"{verb} {text(word)}" for word in reply)
         elif verb == "start":
             self.coverage.update(f"start {text(word)}" for word in reply[::2])
@@ -187,7 +187,7 @@ class Ghost:
     def _judged(self, process: Process, holder: str, what: str) -> None:
         """A lease was judged to have lapsed: for a whole lease its holder was silent, and the server was there.
 
-        A restart in the middle of a keeper's pass, or while its request is on the way, is not seen by it.
+        A restart in the middle of a leader's pass, or while its request is on the way, is not seen by it.
         """
         now_s = self.world.clock.now_s + 1e-6
         silent_s = now_s - self.alive_s.get(holder, float("-inf"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import drain_note
 from parsync_redis.model.task import Submission, TaskOptions
 
@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 NODES = {"n1": ("slots=2 gpu=1 mem=5 zone:a", 2.0), "n2": ("slots=1 mem=4 zone:b", 1.0), "n3": ("slots=2 mem=4", 1.0)}
 NEEDS: tuple[dict[str, Any], ...] = (
-    {}, {}, {}, {"slots": 2}, {"resources": {"mem": 3}}, {"resources": {"gpu": 1}}, {"require": {"zone": "a"}},
-)  # fmt: skip
+    {},
+    {},
+    {},
+    {"slots": 2},
+    {"resources": {"mem": 3}},
+    {"resources": {"gpu": 1}},
+    {"require": {"zone": "a"}},
+)
 OUTCOMES = ("succeeded",) * 6 + ("failed", "again", "again", "lost")
 
 
@@ -99,11 +105,14 @@ class Player:
         )
         tasks = [
             Submission(
-                id, "work", b"message", TaskOptions.of({**rng.choice(self.schedule.needs), "wait_for_capacity": True}),
+                id,
+                "work",
+                b"message",
+                TaskOptions.of({**rng.choice(self.schedule.needs), "wait_for_capacity": True}),
                 rng.choice((None, None, None, 500, 5000)),
             )
             for id in dict.fromkeys(ids)
-        ]  # fmt: skip
+        ]
 
         def send() -> None:
             for task, word in zip(tasks, store.run(store.commands.submit(tasks)), strict=True):
@@ -158,7 +167,9 @@ class Player:
     def _new_agent(self, rng: Random, node: str) -> None:
         """n1 offers always the same, so that every task fits somewhere; the others come back larger or smaller."""
         offer, score = NODES[node]
-        bundle = Bundle.of(rng.randint(1, 3), {"mem": rng.choice((3, 4, 6))}) if node != "n1" else parse_bundle(offer)
+        bundle = (
+            Resources.of(rng.randint(1, 3), {"mem": rng.choice((3, 4, 6))}) if node != "n1" else parse_resources(offer)
+        )
         self.world.start_agent(node, bundle, score)
 
     def kill_scheduler(self, rng: Random) -> None:

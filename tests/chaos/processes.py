@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parsync_redis.model.apps import KnownTasks
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Resources
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.wire.doorbell import Doorbell
 from parsync_redis.worker.agent import Agent, NodeSpec
-from parsync_redis.worker.reporter import Homeward
+from parsync_redis.worker.reporter import Reporter
 from parsync_redis.worker.runs import Run
 
 from .wire import CLUSTER, MAX_STARTS, WireStore
@@ -30,7 +30,7 @@ CONFIG = ClusterConfig(PARTITIONS, GAP_S, LEASE_S)
 SETTINGS = Settings(url="redis://127.0.0.1:1/0", cluster=CLUSTER, max_starts=MAX_STARTS)
 
 
-class Ears:
+class Listener:
     """What a scheduler heard; the world puts it there, or does not."""
 
     def __init__(self, world: World) -> None:
@@ -58,14 +58,14 @@ class SchedulerProcess:
         self.dead, self.awake_at = False, 0
         self.scheduler = Scheduler(WireStore(world, self, "loop"), CONFIG, SETTINGS, name)
         self.scheduler.core.rng = np.random.default_rng(world.rng.getrandbits(32))
-        self.ears: Any = Ears(world)
-        self.scheduler._ears = self.ears
+        self.listener: Any = Listener(world)
+        self.scheduler._ears = self.listener
         self.trouble = self.entered = False
         self.began_s = 0.0  # when its last beat began
 
     @property
     def keeping(self) -> bool:
-        """Whether it believes to be keeper."""
+        """Whether it believes to be leader."""
         return self.scheduler.membership.keeping
 
     def turn(self) -> None:
@@ -81,7 +81,7 @@ class SchedulerProcess:
         self.trouble = False
 
     def beat(self) -> None:
-        """One renewal, and a keeper's pass, as Membership.run has it."""
+        """One renewal, and a leader's pass, as Membership.run has it."""
         member = self.scheduler.membership
         self.began_s = self.world.clock.now_s
         try:
@@ -92,7 +92,7 @@ class SchedulerProcess:
             raise
 
     def tick(self) -> None:
-        """A keeper's tick."""
+        """A leader's tick."""
         if self.keeping:
             self.scheduler.membership._tick()
 
@@ -106,7 +106,7 @@ class SchedulerProcess:
 class AgentProcess:
     """A node's worker; hands: pass (the thread that renews), bell (the event loop), home."""
 
-    def __init__(self, world: World, node: str, number: int, offer: Bundle, score: float) -> None:
+    def __init__(self, world: World, node: str, number: int, offer: Resources, score: float) -> None:
         self.world, self.name, self.node = world, f"{node}#{number}", node
         self.dead, self.awake_at = False, 0
         spec = NodeSpec(node, offer, score)
@@ -114,7 +114,7 @@ class AgentProcess:
         self.agent = Agent(None, SETTINGS, spec)
         self.agent.store = WireStore(world, self, "bell")
         self.passing, self.homing = WireStore(world, self, "pass"), WireStore(world, self, "home")
-        self.agent._home = Homeward(self.homing, self.agent.runs)
+        self.agent._home = Reporter(self.homing, self.agent.runs)
         self.agent.on_superseded = self._superseded
         self.on_the_way_home: list[Run] = []
 
@@ -152,7 +152,7 @@ class AgentProcess:
         return bool(self.on_the_way_home) or not home._ended.empty()
 
     def bring_home(self) -> None:
-        """What Homeward does with what has ended, until the server has it."""
+        """What Reporter does with what has ended, until the server has it."""
         home: Any = self.agent._home
         if not self.on_the_way_home:
             while not home._ended.empty():

@@ -14,7 +14,7 @@ from random import Random
 import redis
 
 from parsync_redis.inspect.audit import audit
-from parsync_redis.model.needs import parse_bundle
+from parsync_redis.model.needs import parse_resources
 from parsync_redis.store import Store
 from parsync_redis.store.quarantine import entries
 
@@ -25,11 +25,33 @@ from .wire import CLUSTER, Scripts
 from .world import World
 
 WEIGHTS = {
-    "turn": 16.0, "tick": 6.0, "beat": 6.0, "renew": 14.0, "bell": 16.0, "end": 12.0, "home": 12.0, "submit": 5.0,
-    "cancel": 1.0, "late": 5.0, "drain": 0.8, "purge": 1.5, "kill_agent": 0.4, "start_agent": 1.5, "second_agent": 0.2,
-    "kill_scheduler": 0.3, "start_scheduler": 0.8, "leave_scheduler": 0.1, "oversleep": 0.5, "sleep": 0.7, "jump": 0.3,
-    "flush": 0.2, "restart": 0.2, "wall": 0.2, "leave": 0.3, "rollback": 0.0,
-}  # fmt: skip
+    "turn": 16.0,
+    "tick": 6.0,
+    "beat": 6.0,
+    "renew": 14.0,
+    "bell": 16.0,
+    "end": 12.0,
+    "home": 12.0,
+    "submit": 5.0,
+    "cancel": 1.0,
+    "late": 5.0,
+    "drain": 0.8,
+    "purge": 1.5,
+    "kill_agent": 0.4,
+    "start_agent": 1.5,
+    "second_agent": 0.2,
+    "kill_scheduler": 0.3,
+    "start_scheduler": 0.8,
+    "leave_scheduler": 0.1,
+    "oversleep": 0.5,
+    "sleep": 0.7,
+    "jump": 0.3,
+    "flush": 0.2,
+    "restart": 0.2,
+    "wall": 0.2,
+    "leave": 0.3,
+    "rollback": 0.0,
+}
 ROUNDS = 60
 """Rounds (a quarter of a lease each) after the last fault within which everything has come to rest."""
 
@@ -57,10 +79,13 @@ class Schedule:
         if rng.random() < 0.08:
             self.weights["rollback"] = 2.0
         self.odds = {
-            "fault": rng.choice((0.0, 0.03, 0.1, 0.2)), "nest": rng.choice((0.0, 0.05, 0.15, 0.3)),
-            "die": rng.choice((0.0, 0.0, 0.002, 0.01)), "oversleep": rng.choice((0.0, 0.0, 0.003, 0.01)),
-            "deaf": rng.choice((0.0, 0.1, 0.5, 1.0)), "bell": rng.choice((0.0, 0.1, 0.3)),
-        }  # fmt: skip
+            "fault": rng.choice((0.0, 0.03, 0.1, 0.2)),
+            "nest": rng.choice((0.0, 0.05, 0.15, 0.3)),
+            "die": rng.choice((0.0, 0.0, 0.002, 0.01)),
+            "oversleep": rng.choice((0.0, 0.0, 0.003, 0.01)),
+            "deaf": rng.choice((0.0, 0.1, 0.5, 1.0)),
+            "bell": rng.choice((0.0, 0.1, 0.3)),
+        }
         self.pace_s = LEASE_S * rng.choice((0.005, 0.01, 0.03))
         self.nodes = list(NODES)[: rng.choice((1, 2, 2, 3))]
         self.tasks = rng.choice((3, 6, 10))
@@ -144,7 +169,7 @@ def run_schedule(
                 world.start_scheduler(name)
             for node in schedule.nodes:
                 offer, score = NODES[node]
-                world.start_agent(node, parse_bundle(offer), score)
+                world.start_agent(node, parse_resources(offer), score)
             world.calm = False
             for world.step, step in enumerate(schedule.steps):
                 player.play(step)

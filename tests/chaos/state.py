@@ -79,7 +79,7 @@ class State:
             yield from (
                 (3, f"{name} has less than nothing left: {left}")
                 for name, left in partition.left.items()
-                if "=-" in left and name not in shrunk  # one that came back smaller may, until it is mended
+                if "=-" in left and name not in shrunk  # one that came back smaller may, until it is repaired
             )
         listed: dict[str, list[str]] = {}
         for kind, ids in self.indexes.items():

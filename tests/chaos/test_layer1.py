@@ -17,15 +17,24 @@ from tests.chaos.schedule import Schedule, of_text, run_schedule, to_text
 from tests.chaos.wire import Scripts
 
 REACHED = (
-    "start ok", "start refused", "commit conflict", "reclaim down", "settle stale", "requeue pending", "ring rung",
-    "late requests", "finish again", "server restarts", "slept past a lease",
-)  # fmt: skip
+    "start ok",
+    "start refused",
+    "commit conflict",
+    "reclaim down",
+    "confirm stale",
+    "requeue pending",
+    "ring rung",
+    "late requests",
+    "finish again",
+    "server restarts",
+    "slept past a lease",
+)
 QUICK = {
     "commit does not look at the slot": 1,
     "start leaves the task in taken": 1,
-    "settle of a task no longer taken": 2001,
+    "confirm of a task no longer taken": 2001,
 }
-"""Planted bugs, and the seed to hunt from. That of settle needs a rare order of events: one schedule in some 200."""
+"""Planted bugs, and the seed to hunt from. That of confirm needs a rare order of events: one schedule in some 200."""
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import redis
 from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Resources
 from parsync_redis.scheduler import loop, membership
 from parsync_redis.worker import agent as agent_module
 
@@ -170,7 +170,7 @@ class World:
         else:
             self.act(process, "member", process.beat)
 
-    def start_agent(self, node: str, offer: Bundle, score: float) -> None:
+    def start_agent(self, node: str, offer: Resources, score: float) -> None:
         """A process starts under the name of a node, whether one of that name lives or not."""
         self.numbers += 1
         self.agents.append(AgentProcess(self, node, self.numbers, offer, score))
@@ -188,7 +188,7 @@ class World:
             for scheduler in self.schedulers:
                 if channel not in (KEYS.tick, KEYS.own_channel(scheduler.name)):
                     continue
-                heard = scheduler.ears.heard
+                heard = scheduler.listener.heard
                 for _ in range(0 if self.dares(self.dice.odds["deaf"]) else 2 if self.dares(0.05) else 1):
                     heard.insert(self.rng.randint(0, len(heard)) if self.dares(0.1) else len(heard), words)
 
@@ -201,7 +201,7 @@ class World:
         self.run_id = f"run{self.step}-{self.rng.getrandbits(16)}"
         self.ghost.restarted_s = self.clock.now_s
         for scheduler in self.schedulers:
-            scheduler.ears.heard.clear()
+            scheduler.listener.heard.clear()
 
     def keep(self) -> None:
         """Remembers the server's data as it is now."""

@@ -12,7 +12,7 @@ from celery import Celery
 from kombu.asynchronous import Hub
 
 from parsync_redis import Parsync, ParsyncClient
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Resources
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.wire.doorbell import Doorbell
@@ -47,14 +47,19 @@ class Node:
         app = Celery("heard", set_as_current=False)
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
-        self.agent = Agent(app, settings, NodeSpec("n1", Bundle.of(SLOTS), 1.0))
+        self.agent = Agent(app, settings, NodeSpec("n1", Resources.of(SLOTS), 1.0))
         self.drive.node("n1", SLOTS)
         self.agent.partition, self.agent.inc = 0, 1
         self.heard: list[str] = []
         consumer = SimpleNamespace(
-            controller=SimpleNamespace(parsync_agent=self.agent), connection_errors=(), event_dispatcher=None,
-            hub=Hub(), heard=self.heard, pool=SimpleNamespace(), task_buckets={},
-        )  # fmt: skip
+            controller=SimpleNamespace(parsync_agent=self.agent),
+            connection_errors=(),
+            event_dispatcher=None,
+            hub=Hub(),
+            heard=self.heard,
+            pool=SimpleNamespace(),
+            task_buckets={},
+        )
         self.consumer, self.inbox = consumer, Heard(consumer)
 
     def place(self, *tasks: str) -> None:
@@ -220,8 +225,10 @@ def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(node: N
     node.place("t0", "t1")
     node.inbox._at_a_time = 2
     if unwanted == "cancelled":
-        node.inbox.meanwhile = lambda: (node.drive.run(node.store.commands.cancel("t1")),
-                                        node.agent._end_cancelled(node.store))  # fmt: skip
+        node.inbox.meanwhile = lambda: (
+            node.drive.run(node.store.commands.cancel("t1")),
+            node.agent._end_cancelled(node.store),
+        )
     else:
         node.inbox.meanwhile = lambda: node.agent._end(node.agent.runs.open(), "recalled")
     node.inbox.start(node.consumer)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from parsync_redis.inspect.audit import audit
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Lease
 from parsync_redis.model.task import Submission, TaskOptions
 from parsync_redis.store import Store
@@ -43,9 +43,14 @@ class Cluster:
 
     def schedulers(self, *names: str, partitions: int = 1, strategy: str = "quality") -> None:
         env = {
-            **os.environ, "PARSYNC_URL": self.url, "PARSYNC_CLUSTER": "race", "PARSYNC_PARTITIONS": str(partitions),
-            "PARSYNC_GAP_S": "0.1", "PARSYNC_LEASE_S": str(LEASE_S), "PARSYNC_STRATEGY": strategy,
-        }  # fmt: skip
+            **os.environ,
+            "PARSYNC_URL": self.url,
+            "PARSYNC_CLUSTER": "race",
+            "PARSYNC_PARTITIONS": str(partitions),
+            "PARSYNC_GAP_S": "0.1",
+            "PARSYNC_LEASE_S": str(LEASE_S),
+            "PARSYNC_STRATEGY": strategy,
+        }
         for name in names:
             command = [sys.executable, "-m", "parsync_redis.cli", "scheduler", "--name", name]
             self.processes[name] = subprocess.Popen(command, env=env, start_new_session=True)
@@ -69,12 +74,12 @@ class Cluster:
     def stats(self, field: str) -> int:
         return sum(int(self.store.hash(self.store.keys.stats(name)).get(field, 0)) for name in self.processes)
 
-    def keeper(self) -> str:
-        return self.store.hash(self.store.keys.shared("keeper")).get("holder", " ").split()[0]
+    def leader(self) -> str:
+        return self.store.hash(self.store.keys.shared("leader")).get("holder", " ").split()[0]
 
     def node(self, p: int, name: str, slots: int, score: float = 1.0) -> None:
         self.places[name], self.offers[name] = p, (slots, score)
-        call = self.store.commands.register_node(p, name, self.incs.get(name, 0), score, Bundle.of(slots).text)
+        call = self.store.commands.register_node(p, name, self.incs.get(name, 0), score, Resources.of(slots).text)
         self.incs[name], _ = self.store.run(call)
 
     def renew(self) -> None:
@@ -143,7 +148,9 @@ def cluster(server: EmbeddedServer) -> Iterator[Cluster]:
     cluster.store.client.flushall()
 
 
-def test_on_one_partition_each_task_is_started_once_and_conflicts_are_settled_by_first_claim(cluster: Cluster) -> None:
+def test_on_one_partition_each_task_is_started_once_and_conflicts_are_confirmed_by_first_claim(
+    cluster: Cluster,
+) -> None:
     cluster.node(0, "n1", 12)
     cluster.node(0, "n2", 12, score=2.0)
     cluster.schedulers("s1", "s2", "s3", "s4")
@@ -199,22 +206,22 @@ def test_a_killed_scheduler_costs_no_task_and_is_made_good_within_two_leases(clu
     assert Counter(task for task, _, word in cluster.history if word == "ok") == dict.fromkeys(ids, 1)
 
 
-def test_when_the_keeper_is_killed_another_takes_over_and_ticks_go_on(cluster: Cluster) -> None:
+def test_when_the_leader_is_killed_another_takes_over_and_ticks_go_on(cluster: Cluster) -> None:
     cluster.node(0, "n1", 4)
     cluster.schedulers("s1", "s2", "s3")
-    cluster.wait(cluster.keeper)
-    first = cluster.keeper()
+    cluster.wait(cluster.leader)
+    first = cluster.leader()
     os.kill(cluster.processes[first].pid, signal.SIGKILL)
     killed_s = time.monotonic()
-    cluster.wait(lambda: cluster.keeper() != first)
-    print(f"another keeper after {(time.monotonic() - killed_s) / LEASE_S:.2f} leases")
+    cluster.wait(lambda: cluster.leader() != first)
+    print(f"another leader after {(time.monotonic() - killed_s) / LEASE_S:.2f} leases")
     cluster.wait(lambda: first not in cluster.members())
-    print(f"the lost keeper is no member after {(time.monotonic() - killed_s) / LEASE_S:.2f} leases")
+    print(f"the lost leader is no member after {(time.monotonic() - killed_s) / LEASE_S:.2f} leases")
     ids = cluster.submit(50)
     cluster.work_until_done(ids)
     rest = next(name for name in cluster.processes if name != first)
     own = int(cluster.store.hash(cluster.store.keys.stats(rest))["own_ticks"])
-    assert own > 0, "while no keeper ticked, schedulers went on by their own clock, and counted it"
+    assert own > 0, "while no leader ticked, schedulers went on by their own clock, and counted it"
 
 
 def test_a_node_that_stands_still_is_down_and_its_tasks_run_elsewhere(cluster: Cluster) -> None:

@@ -40,14 +40,21 @@ class RabbitMQ:
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
         self.shown = self.url.replace(":guest@", ":**@")
         self._env = {
-            **os.environ, "HOME": str(self.folder), "RABBITMQ_NODENAME": f"parsync{self.port}@localhost",
-            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1", "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": str(dist), "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(self.folder / "log"), "RABBITMQ_CONFIG_FILE": str(self.folder / "none"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"), "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            **os.environ,
+            "HOME": str(self.folder),
+            "RABBITMQ_NODENAME": f"parsync{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(dist),
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.folder / "log"),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "none"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false",
-            "ERL_EPMD_ADDRESS": "127.0.0.1", "ERL_EPMD_PORT": str(mapper),
-        }  # fmt: skip
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(mapper),
+        }
         self._mapper: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -60,8 +67,9 @@ class RabbitMQ:
         assert program and Path(program).exists(), f"no RabbitMQ at {program}: see PARSYNC_TEST_RABBITMQ"  # noqa: PT018
         self._mapper = self._mapper or subprocess.Popen([mapper], env=self._env, start_new_session=True)
         with (self.folder / "output").open("ab") as output:
-            self._server = subprocess.Popen([program], env=self._env, stdin=subprocess.DEVNULL,
-                                            stdout=output, stderr=output, start_new_session=True)  # fmt: skip
+            self._server = subprocess.Popen(
+                [program], env=self._env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
         deadline = time.monotonic() + START_S
         while not self._answers():
             said = (self.folder / "output").read_text(errors="replace")[-800:]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from parsync_redis.errors import ServerUnfit
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Lease
 from parsync_redis.model.task import Submission
 from parsync_redis.scheduler.loop import Scheduler
@@ -40,7 +40,7 @@ class Rig:
 
     def node(self, name: str, slots: int) -> None:
         """Registers a node."""
-        call = self.store.commands.register_node(0, name, self.incs.get(name, 0), 1.0, Bundle.of(slots).text)
+        call = self.store.commands.register_node(0, name, self.incs.get(name, 0), 1.0, Resources.of(slots).text)
         self.incs[name], _ = self.store.run(call)
 
     def renew(self) -> list[str]:

@@ -41,7 +41,7 @@ def live(server: EmbeddedServer) -> Store:
         assert drive.submit(f"t{i}") == "submitted"
     for id, attempt in drive.take().items():
         place = drive.held(id, attempt, slots=(0, 1), needs="slots=2 mem=7")
-        drive.settle(place)
+        drive.confirm(place)
         drive.start(place)
         drive.finish(place)
         drive.release(place)

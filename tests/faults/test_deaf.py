@@ -4,7 +4,7 @@ import threading
 import time
 from typing import Any
 
-from parsync_redis.scheduler.listener import Ears
+from parsync_redis.scheduler.listener import Listener
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.faults.rig import Rig
@@ -40,25 +40,25 @@ def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server
         client.close()
 
 
-def test_ears_that_did_not_listen_in_time_are_deaf_once_and_hear_again(server: EmbeddedServer) -> None:
-    store = Store.from_url(server.url, "ears")
+def test_listener_that_did_not_listen_in_time_are_deaf_once_and_hear_again(server: EmbeddedServer) -> None:
+    store = Store.from_url(server.url, "listener")
     client: Any = store.client
     before = client.config_get("client-output-buffer-limit")["client-output-buffer-limit"]
     client.config_set("client-output-buffer-limit", "pubsub 65536 0 0")
-    ears = Ears(store.again(), "s1", 1)
+    listener = Listener(store.again(), "s1", 1)
     try:
-        ears.listen()
+        listener.listen()
         until(lambda: client.pubsub_numsub(store.keys.tick)[0][1] == 1)
         while client.publish(store.keys.tick, b"x" * 100_000):
             pass  # until the server has cut it off
         heard: list[list[str]] = []
-        until(lambda: heard.extend(ears.hear(0.1)) or ["deaf"] in heard)
-        until(lambda: ears.hear(0.1) or client.publish(store.keys.tick, "tick 7 1"))
-        until(lambda: ["tick", "7", "1"] in ears.hear(0.1) or not client.publish(store.keys.tick, "tick 7 1"))
+        until(lambda: heard.extend(listener.hear(0.1)) or ["deaf"] in heard)
+        until(lambda: listener.hear(0.1) or client.publish(store.keys.tick, "tick 7 1"))
+        until(lambda: ["tick", "7", "1"] in listener.hear(0.1) or not client.publish(store.keys.tick, "tick 7 1"))
         assert heard.count(["deaf"]) == 1
     finally:
         client.config_set("client-output-buffer-limit", before)
-        ears.close()
+        listener.close()
 
 
 def until(fact: Any, patience_s: float = 20.0) -> None:

@@ -49,7 +49,7 @@ def busy(store: Store) -> Driver:
     return drive
 
 
-@pytest.mark.unaudited  # each script by itself leaves what its next would mend
+@pytest.mark.unaudited  # each script by itself leaves what its next would repair
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
 def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) -> None:
     call = calls(busy)[verb]

@@ -18,12 +18,16 @@ def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: Embedd
     rig = Rig(server.url, "panel", schedulers=1)
     try:
         rig.node("n1", 2)
-        tasks = [Submission(id, "job", make_message("job", [id], {"k": 1}, id), delay_ms=delay_ms)
-                 for id, delay_ms in (("now", None), ("then", 600_000), ("later", 900_000))]  # fmt: skip
+        tasks = [
+            Submission(id, "job", make_message("job", [id], {"k": 1}, id), delay_ms=delay_ms)
+            for id, delay_ms in (("now", None), ("then", 600_000), ("later", 900_000))
+        ]
         other = Submission("other", "nobody", make_message("nobody", [], None, "other"), delay_ms=600_000)
         rig.store.run(rig.store.commands.submit([*tasks, other]))
-        many = [Submission(f"m{n:03}%20x", "many", make_message("many", [n], {}, f"m{n:03} x"), delay_ms=10**6 + n)
-                for n in range(110)]  # fmt: skip
+        many = [
+            Submission(f"m{n:03}%20x", "many", make_message("many", [n], {}, f"m{n:03} x"), delay_ms=10**6 + n)
+            for n in range(110)
+        ]
         rig.store.run(rig.store.commands.submit(many))
         for id, message in (("m000%20x", b"{}"), ("m001%20x", b'{"body": 1, "headers": 2, "properties": 3}')):
             rig.store.client.hset(rig.store.keys.task(id), "message", message)

@@ -1,6 +1,6 @@
 """F41 to F45: the app's broker is a RabbitMQ that is not there at start, paused, slow, killed; parsync works on.
 
-The tests of this file are one story with one RabbitMQ, in their order: it is not there, starts, is paused, is killed.
+The tests of this file are one history with one RabbitMQ, in their order: it is not there, starts, is paused, is killed.
 """
 
 import importlib
@@ -34,11 +34,34 @@ class Site(Rig):
     def worker(self, node: str, *extra: str, up: bool = True, broker: str = "", **options: Any) -> str:
         """Starts a worker of two slots with all that Celery does by default: mingle, gossip, heartbeats, events."""
         before = ["-b", broker] if broker else []
-        self.stack.start(node, [
-            "env", *options.get("env", []), sys.executable, "-m", "celery", "-A", APP, *before, "worker", "-l", "info",
-            "-n", f"{node}@%h", "-E", "-P", options.get("pool", "prefork"), "-c", "2",
-            "--parsync-node", node, "--parsync-label", f"node={node}", *extra,
-        ])  # fmt: skip
+        self.stack.start(
+            node,
+            [
+                "env",
+                *options.get("env", []),
+                sys.executable,
+                "-m",
+                "celery",
+                "-A",
+                APP,
+                *before,
+                "worker",
+                "-l",
+                "info",
+                "-n",
+                f"{node}@%h",
+                "-E",
+                "-P",
+                options.get("pool", "prefork"),
+                "-c",
+                "2",
+                "--parsync-node",
+                node,
+                "--parsync-label",
+                f"node={node}",
+                *extra,
+            ],
+        )
         if up:
             self.until_up(node)
         return node
@@ -102,7 +125,7 @@ def test_a_node_of_placed_tasks_only_needs_no_event_loop_of_its_broker(site: Sit
         assert site.stack.terminate(node) == 0
 
 
-def test_a_mixed_node_on_a_broker_without_an_event_loop_is_refused_with_the_mend(site: Site) -> None:
+def test_a_mixed_node_on_a_broker_without_an_event_loop_is_refused_with_the_repair(site: Site) -> None:
     site.worker("mixed-memory", broker="memory://", up=False)
     ended = site.stack.processes["mixed-memory"].popen
     assert ended.wait(timeout=GET_S) == 2
@@ -150,8 +173,8 @@ class TestRabbitMQ:
         assert [result.get(timeout=GET_S) for result in waiting] == [2 * a for a in range(8)]
         found = [site.status(result.id) for result in waiting]
         assert {status.node for status in found} == {"only"}
-        assert {setback.node for status in found for setback in status.story} == {"mixed"}, "some were placed there"
-        backs = [setback.why for status in found for setback in status.story]
+        assert {setback.node for status in found for setback in status.history} == {"mixed"}, "some were placed there"
+        backs = [setback.why for status in found for setback in status.history]
         assert any(why.startswith("its event loop stands still") for why in backs), f"it gave none back: {backs}"
         site.redis.set("test:gate:loop", "open")
         site.until(lambda: site.node("mixed").state == "up", "it is up when its loop turns")

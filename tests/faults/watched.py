@@ -41,9 +41,9 @@ class Watched:
         login = {"requirepass": pw, "masterauth": pw} if pw else {}
         options = {**login, "repl-diskless-sync-delay": 0, "repl-timeout": 5}
         self.servers.append(EmbeddedServer(program, options=options))
-        self.servers.append(EmbeddedServer(
-            program, options={**options, "replicaof": f"127.0.0.1 {self.servers[0].port}"}
-        ))  # fmt: skip
+        self.servers.append(
+            EmbeddedServer(program, options={**options, "replicaof": f"127.0.0.1 {self.servers[0].port}"})
+        )
         until(lambda: self.info(1)["master_link_status"] == "up", "the replica has its primary's data")
         self.ports = [free_port() for _ in range(sentinels)]
         for port in self.ports:
@@ -61,11 +61,13 @@ class Watched:
 
     def _watch(self, program: str, port: int, quorum: int) -> "subprocess.Popen[bytes]":
         lines = [
-            f"port {port}", "bind 127.0.0.1", f"dir {self.folder}",
+            f"port {port}",
+            "bind 127.0.0.1",
+            f"dir {self.folder}",
             f"sentinel monitor {SERVICE} 127.0.0.1 {self.servers[0].port} {quorum}",
             f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}",
             f"sentinel failover-timeout {SERVICE} 10000",
-        ]  # fmt: skip
+        ]
         lines += [f'sentinel auth-pass {SERVICE} "{self.pw}"'] if self.pw else []
         lines += [f"requirepass {self.spw}", f"sentinel sentinel-pass {self.spw}"] if self.spw else []
         file = self.folder / f"{port}.conf"

@@ -16,7 +16,7 @@ from parsync_redis import Parsync, ParsyncClient
 from parsync_redis.cli import app as cli
 from parsync_redis.errors import ParsyncError
 from parsync_redis.lab.simulate.trace import read_trace
-from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import Lease, Node, read_nodes
 from parsync_redis.model.task import TaskOptions, TaskStatus
 from parsync_redis.scheduler.listener import understand
@@ -34,21 +34,54 @@ PARSERS = (ParsyncError, ValueError)
 """What a reader of a stored line may raise; whoever calls it expects a ValueError."""
 
 COMMANDS = (
-    ["submit"], ["status"], ["tasks"], ["cancel"], ["nodes"], ["partitions"], ["schedulers"], ["drain"], ["undrain"],
+    ["submit"],
+    ["status"],
+    ["tasks"],
+    ["cancel"],
+    ["nodes"],
+    ["partitions"],
+    ["schedulers"],
+    ["drain"],
+    ["undrain"],
     ["acl"],
-    ["quarantine", "list"], ["quarantine", "show"], ["dead", "list"], ["dead", "show"], ["dead", "requeue"],
-)  # fmt: skip
+    ["quarantine", "list"],
+    ["quarantine", "show"],
+    ["dead", "list"],
+    ["dead", "show"],
+    ["dead", "requeue"],
+)
 FLAGS = (
-    "--json", "--slots", "--resource", "--require", "--priority", "--strategy", "--id", "--countdown", "--expires",
+    "--json",
+    "--slots",
+    "--resource",
+    "--require",
+    "--priority",
+    "--strategy",
+    "--id",
+    "--countdown",
+    "--expires",
     "--kwargs",
-    "--limit", "--state", "--cluster", "--role", "--queue", "--form", "--hash", "--config", "--help", "--nonsense",
-)  # fmt: skip
+    "--limit",
+    "--state",
+    "--cluster",
+    "--role",
+    "--queue",
+    "--form",
+    "--hash",
+    "--config",
+    "--help",
+    "--nonsense",
+)
 LINES = (
     b"up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100",
     b"a81f attempt=1@17 inc=3 since=17 slots=3,4 gpu=1",
-    b"a81f attempt=1@17 inc=3 since=17 lead=3", b"host:1 parsync:{c}:x 3 why\nabc", b"slots=2 gpu=1 gpu_model:a100",
-    b"tick 1 2", b"freed 1 2 3", b"wake",
-)  # fmt: skip
+    b"a81f attempt=1@17 inc=3 since=17 lead=3",
+    b"host:1 parsync:{c}:x 3 why\nabc",
+    b"slots=2 gpu=1 gpu_model:a100",
+    b"tick 1 2",
+    b"freed 1 2 3",
+    b"wake",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +102,13 @@ def _item(rng: Random) -> Any:
 
 def _lines(line: bytes) -> None:
     shown = line.decode(errors="backslashreplace")
-    for read in (lambda: Node.of("n1", shown), lambda: Lease.of("n1", 0, shown), lambda: parse_bundle(shown)):
+    for read in (lambda: Node.of("n1", shown), lambda: Lease.of("n1", 0, shown), lambda: parse_resources(shown)):
         with contextlib.suppress(ValueError):
             read()
     read_nodes({b"n1": line, line: line})
     understand(line, 8)
     Entry.of(line, 1.0)
-    for field in ("state", "attempt", "starts", "slot", "started_ms", "story", "priority"):
+    for field in ("state", "attempt", "starts", "slot", "started_ms", "history", "priority"):
         TaskStatus.of("a", {"state": "running", "attempt": "1@1", field: shown})
 
 
@@ -140,24 +173,33 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
         "client.wait": Door(lambda r: [v.mostly(r, lambda: "gone")], lambda ids: client.wait(ids, timeout=0), share=5),
         "apply_async": Door(v.needs, lambda wish: render.apply_async((1,), parsync=wish), share=10),
         "apply_async any": Door(v.value, lambda wish: render.apply_async((1,), parsync=wish or {}), share=5),
-        "options": Door(lambda r: v.mapping(r, ("slots", "resources", "require", "priority", "strategy")),
-                        TaskOptions.of),
-        "needs": Door(lambda r: [v.mostly(r, lambda: 1), {v.text(r): v.value(r)}, {v.text(r): v.value(r)}],
-                        lambda x: Bundle.of(*x)),
-        "make_message": Door(lambda r: [v.mostly(r, lambda: [1]), v.mostly(r, dict), v.mapping(r, ITEM_KEYS[10:])],
-                               lambda x: make_message("a.b", x[0], x[1], "id", **{str(k): y for k, y in x[2].items()})),
+        "options": Door(
+            lambda r: v.mapping(r, ("slots", "resources", "require", "priority", "strategy")), TaskOptions.of
+        ),
+        "needs": Door(
+            lambda r: [v.mostly(r, lambda: 1), {v.text(r): v.value(r)}, {v.text(r): v.value(r)}],
+            lambda x: Resources.of(*x),
+        ),
+        "make_message": Door(
+            lambda r: [v.mostly(r, lambda: [1]), v.mostly(r, dict), v.mapping(r, ITEM_KEYS[10:])],
+            lambda x: make_message("a.b", x[0], x[1], "id", **{str(k): y for k, y in x[2].items()}),
+        ),
         "open_envelope": Door(lambda r: v.mangled(r, v.MESSAGE), open_envelope),
         "doorbell": Door(lambda r: v.mangled(r, v.DOORBELL), Doorbell.of, (ValueError,)),
         "stored lines": Door(lambda r: v.mangled(r, r.choice(LINES)), _lines, ()),
-        "settings": Door(lambda r: v.mapping(r, tuple(Settings.model_fields)),
-                           lambda x: Settings.load(**{str(k): y for k, y in x.items()}), share=5),
+        "settings": Door(
+            lambda r: v.mapping(r, tuple(Settings.model_fields)),
+            lambda x: Settings.load(**{str(k): y for k, y in x.items()}),
+            share=5,
+        ),
         "environment": Door(_environment, _env, share=5),
         "toml": Door(lambda r: v.mangled(r, b'url = "redis://h:1/0"\npartitions = 8\ngap_s = 0.5\n'), _toml, share=5),
-        "acl": Door(lambda r: [v.text(r), v.text(r)],
-                      lambda x: user_line(Role.WORKER, x[0], "", Options((x[1],))), share=3),
+        "acl": Door(
+            lambda r: [v.text(r), v.text(r)], lambda x: user_line(Role.WORKER, x[0], "", Options((x[1],))), share=3
+        ),
         "trace": Door(lambda r: v.mangled(r, TRACE), _trace, share=5),
         "command line": Door(command, run_cli, share=3),
-    }  # fmt: skip
+    }
 
 
 TRACE = b"task_create_time,task_end_time,number_of_instances\n1,2,3\n1.5,9,1\n"

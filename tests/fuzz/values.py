@@ -8,12 +8,49 @@ from random import Random
 from typing import Any
 
 TEXTS = (
-    "", " ", "a", "proj.render", "n1", "x" * 64, "x" * 129, "x" * 300, "a b", "a\nb", "a\0b", "\ud800", "ä", "日本",
-    "{x}", "*",
-    "1", "-1", "1e999", "nan", "4GiB", "1.5GB", "1 k", "99999999999999999999", "gpu", "gpu_model", "mem=1", "a=b",
-    "a:b", "=",
-    "slots", "latency", "quality", "true", "null", "[1]", "{}", "../x", "%s%n", "'; --", "--url", "2026-11-21T00:00:00",
-)  # fmt: skip
+    "",
+    " ",
+    "a",
+    "proj.render",
+    "n1",
+    "x" * 64,
+    "x" * 129,
+    "x" * 300,
+    "a b",
+    "a\nb",
+    "a\0b",
+    "\ud800",
+    "ä",
+    "日本",
+    "{x}",
+    "*",
+    "1",
+    "-1",
+    "1e999",
+    "nan",
+    "4GiB",
+    "1.5GB",
+    "1 k",
+    "99999999999999999999",
+    "gpu",
+    "gpu_model",
+    "mem=1",
+    "a=b",
+    "a:b",
+    "=",
+    "slots",
+    "latency",
+    "quality",
+    "true",
+    "null",
+    "[1]",
+    "{}",
+    "../x",
+    "%s%n",
+    "'; --",
+    "--url",
+    "2026-11-21T00:00:00",
+)
 NUMBERS = (
     0,
     1,
@@ -52,11 +89,19 @@ def deep(levels: int) -> Any:
 
 
 ODDER = (
-    object(), {1, 2}, datetime(1, 1, 1, tzinfo=UTC), timedelta(1), deep(99), deep(150), deep(3000),
-    datetime.fromisoformat("2026-01-01"), datetime.fromisoformat("0001-01-01"),
+    object(),
+    {1, 2},
+    datetime(1, 1, 1, tzinfo=UTC),
+    timedelta(1),
+    deep(99),
+    deep(150),
+    deep(3000),
+    datetime.fromisoformat("2026-01-01"),
+    datetime.fromisoformat("0001-01-01"),
     datetime.fromisoformat("9999-12-31T23:59:59Z"),
-    range(3), "x" * 3_000_000,
-)  # fmt: skip
+    range(3),
+    "x" * 3_000_000,
+)
 
 
 def value(rng: Random, depth: int = 0) -> Any:
@@ -96,10 +141,13 @@ def mapping(rng: Random, names: Sequence[str]) -> dict[Any, Any]:
 def needs(rng: Random) -> dict[str, Any]:
     """Options of a task, more often right than wrong."""
     right: dict[str, Callable[[], Any]] = {
-        "slots": lambda: rng.choice((1, 2, 4)), "resources": lambda: {"mem": rng.choice(("4GiB", 1, 0))},
-        "require": lambda: {"zone": "a"}, "priority": lambda: rng.randrange(10), "strategy": lambda: "latency",
+        "slots": lambda: rng.choice((1, 2, 4)),
+        "resources": lambda: {"mem": rng.choice(("4GiB", 1, 0))},
+        "require": lambda: {"zone": "a"},
+        "priority": lambda: rng.randrange(10),
+        "strategy": lambda: "latency",
         "wait_for_capacity": lambda: True,
-    }  # fmt: skip
+    }
     return {name: mostly(rng, make) for name, make in right.items() if rng.random() < 0.4}
 
 
@@ -125,7 +173,12 @@ def mangled(rng: Random, data: bytes) -> bytes:
 
 
 DOORBELL = b"a 1@1 0,1 1 1795270000000"
-MESSAGE = json.dumps({
-    "body": base64.b64encode(b"[[], {}, {}]").decode(), "content-encoding": "utf-8", "content-type": "application/json",
-    "headers": {"task": "a", "id": "a"}, "properties": {"body_encoding": "base64", "delivery_tag": "a"},
-}).encode()  # fmt: skip
+MESSAGE = json.dumps(
+    {
+        "body": base64.b64encode(b"[[], {}, {}]").decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {"task": "a", "id": "a"},
+        "properties": {"body_encoding": "base64", "delivery_tag": "a"},
+    }
+).encode()

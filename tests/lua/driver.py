@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim, Verdict
-from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.task import Submission, TaskOptions, TaskState
 from parsync_redis.store import Call, Store
 from parsync_redis.store.calls import Loss, Place
@@ -75,9 +75,16 @@ class Driver:
     # -- the queue of tasks ------------------------------------------------------------------------------------------
 
     def submit(
-        self, id: str, options: Mapping[str, Any] | None = None, name: str = "work", message: bytes = b"message",
-        delay_ms: int | None = None, after: str = "", expiry_ms: int | None = None, publication: str = "",
-    ) -> str:  # fmt: skip
+        self,
+        id: str,
+        options: Mapping[str, Any] | None = None,
+        name: str = "work",
+        message: bytes = b"message",
+        delay_ms: int | None = None,
+        after: str = "",
+        expiry_ms: int | None = None,
+        publication: str = "",
+    ) -> str:
         """The word on one task."""
         submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms, publication)
         return self.word(self.commands.submit([submission]))
@@ -91,9 +98,9 @@ class Driver:
         assert self.submit(id, options) == "submitted"
         return self.take()[id]
 
-    def settle(self, place: Place) -> str:
+    def confirm(self, place: Place) -> str:
         """The word on one place."""
-        return self.word(self.commands.settle([place]))
+        return self.word(self.commands.confirm([place]))
 
     def start(self, place: Place) -> str:
         """The first word of start."""
@@ -103,16 +110,14 @@ class Driver:
         """The word on one outcome."""
         return self.word(self.commands.finish([(place, outcome, why)]))
 
-    def requeue(
-        self, place: Place, why: str = "its node was lost", how: Loss = "", delay_ms: int | None = None
-    ) -> str:  # fmt: skip
+    def requeue(self, place: Place, why: str = "its node was lost", how: Loss = "", delay_ms: int | None = None) -> str:
         """The word on one lost lease."""
         return self.word(self.commands.requeue([(place, why)], how, [delay_ms]))
 
     def offer(self, node: str, offer: str, *names: str) -> Call[int]:
         """Makes an offer known to submit, of a worker that knows tasks of these names; the call, to be repeated."""
         tasks = KnownTasks.of(dict.fromkeys(names))
-        call = self.commands.offer(node, offer_with(parse_bundle(offer), tasks).text, tasks)
+        call = self.commands.offer(node, offer_with(parse_resources(offer), tasks).text, tasks)
         self.run(call)
         return call
 
@@ -127,7 +132,7 @@ class Driver:
         if state == TaskState.TAKEN:
             return place
         if state == TaskState.PLACED:
-            assert self.settle(place) == "placed"
+            assert self.confirm(place) == "placed"
             return place
         if state == TaskState.CANCELLED:
             assert self.run(self.commands.cancel(id)) == ["cancelled"]
@@ -143,17 +148,29 @@ class Driver:
     # -- a partition -------------------------------------------------------------------------------------------------
 
     def node(
-        self, name: str = "n1", slots: int = 2, resources: Mapping[str, Any] | None = None,
-        labels: Mapping[str, Any] | None = None, known_inc: int = 0, p: int = 0, score: float = 1.0,
-    ) -> int:  # fmt: skip
+        self,
+        name: str = "n1",
+        slots: int = 2,
+        resources: Mapping[str, Any] | None = None,
+        labels: Mapping[str, Any] | None = None,
+        known_inc: int = 0,
+        p: int = 0,
+        score: float = 1.0,
+    ) -> int:
         """Registers a node; its incarnation."""
-        offer = Bundle.of(slots, resources, labels).text
+        offer = Resources.of(slots, resources, labels).text
         return self.store.run(self.commands.register_node(p, name, known_inc, score, offer))[0]
 
     def claim(
-        self, task: str = "a", attempt: str = "1@1", node: str = "n1", slots: Sequence[int] = (0,), inc: int = 1,
-        needs: str = "", p: int = 0,
-    ) -> Claim:  # fmt: skip
+        self,
+        task: str = "a",
+        attempt: str = "1@1",
+        node: str = "n1",
+        slots: Sequence[int] = (0,),
+        inc: int = 1,
+        needs: str = "",
+        p: int = 0,
+    ) -> Claim:
         """A claim; it needs just its slots unless said otherwise."""
         return Claim(task, attempt, p, node, inc, tuple(slots), needs or f"slots={len(slots)}")
 
@@ -166,8 +183,9 @@ class Driver:
         """Commits a claim, given as to `claim`, that must win; its place."""
         claim, verdict = self.claim(*args, **kwargs), self.commit(*args, **kwargs)
         assert verdict.word == "held", verdict
-        return Place(claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc,
-                     int(verdict.detail))  # fmt: skip
+        return Place(
+            claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, int(verdict.detail)
+        )
 
     def place(self, task: str = "a", attempt: str = "1@1", node: str = "n1", slot: int = 0, inc: int = 1) -> Place:
         """A place that need not be held."""
@@ -178,6 +196,6 @@ class Driver:
         return self.word(self.commands.release(place.partition, [place]))
 
     def lose(self, node: str = "n1", inc: int = 1, p: int = 0) -> None:
-        """Marks a node down, as the keeper does when its counter stood still."""
+        """Marks a node down, as the leader does when its counter stood still."""
         moved = int(self.hash("alive", p)[node].partition("moved=")[2])
         assert self.run(self.commands.reclaim(p, node, inc, moved))[0] == "down"

@@ -52,8 +52,8 @@ def test_a_forgotten_node_leaves_no_weight(drive: Driver):
     assert drive.unchanged_by(drive.commands.deal_node("never", 4, "", 0, 1.0)) == 0
 
 
-def renew(drive: Driver, me: str, seen_keeper: str = "", lost: str = "", **options: Any):
-    return drive.run(drive.commands.renew_scheduler(me, seen_keeper, lost, **options))
+def renew(drive: Driver, me: str, seen_leader: str = "", lost: str = "", **options: Any):
+    return drive.run(drive.commands.renew_scheduler(me, seen_leader, lost, **options))
 
 
 def test_a_scheduler_stands_by_while_there_are_as_many_as_there_may_be(drive: Driver):
@@ -69,30 +69,30 @@ def test_a_scheduler_stands_by_while_there_are_as_many_as_there_may_be(drive: Dr
     assert sorted(renew(drive, "s4").counters) == ["s1", "s3", "s4"], "0 joins in any case"
 
 
-def test_the_first_scheduler_is_keeper_and_a_join_raises_the_epoch(drive: Driver):
+def test_the_first_scheduler_is_leader_and_a_join_raises_the_epoch(drive: Driver):
     first = renew(drive, "s1")
-    assert (first.keeper, first.epoch, first.counters) == ("s1 moved=1", 1, {"s1": LIFE + 1})
+    assert (first.leader, first.epoch, first.counters) == ("s1 moved=1", 1, {"s1": LIFE + 1})
     second = renew(drive, "s2")
-    assert (second.keeper, second.epoch, second.counters) == ("s1 moved=1", 2, {"s1": LIFE + 1, "s2": 2 * LIFE + 1})
+    assert (second.leader, second.epoch, second.counters) == ("s1 moved=1", 2, {"s1": LIFE + 1, "s2": 2 * LIFE + 1})
     third = renew(drive, "s1")
-    assert (third.keeper, third.epoch, third.counters) == ("s1 moved=2", 2, {"s1": LIFE + 2, "s2": 2 * LIFE + 1})
+    assert (third.leader, third.epoch, third.counters) == ("s1 moved=2", 2, {"s1": LIFE + 2, "s2": 2 * LIFE + 1})
 
 
-def test_a_keeper_that_stood_still_is_replaced_and_one_that_moved_is_not(drive: Driver):
+def test_a_leader_that_stood_still_is_replaced_and_one_that_moved_is_not(drive: Driver):
     renew(drive, "s1")
-    seen = renew(drive, "s2").keeper
+    seen = renew(drive, "s2").leader
     renew(drive, "s1")
-    assert renew(drive, "s2", seen).keeper == "s1 moved=2"
-    assert renew(drive, "s2", "s1 moved=2").keeper == "s2 moved=1"
-    assert renew(drive, "s1").keeper == "s2 moved=1"
+    assert renew(drive, "s2", seen).leader == "s1 moved=2"
+    assert renew(drive, "s2", "s1 moved=2").leader == "s2 moved=1"
+    assert renew(drive, "s1").leader == "s2 moved=1"
 
 
-def test_a_keeper_that_leaves_makes_room(drive: Driver):
+def test_a_leader_that_leaves_makes_room(drive: Driver):
     renew(drive, "s1")
     renew(drive, "s2")
     left = renew(drive, "s1", stay=False)
-    assert (left.keeper, left.counters, left.epoch) == ("", {"s2": 2 * LIFE + 1}, 3)
-    assert renew(drive, "s2").keeper == "s2 moved=1"
+    assert (left.leader, left.counters, left.epoch) == ("", {"s2": 2 * LIFE + 1}, 3)
+    assert renew(drive, "s2").leader == "s2 moved=1"
 
 
 def test_a_member_that_stood_still_is_removed_and_one_that_moved_is_not(drive: Driver):

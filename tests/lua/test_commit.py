@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from parsync_redis.model.claim import Word
+from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.wire.doorbell import Doorbell
 from tests.lua.driver import Driver
 
@@ -23,7 +23,7 @@ def test_the_first_claim_on_a_slot_wins_and_the_other_learns_who_has_it(drive: D
     drive.node("n1", 2)
     claims = [drive.claim("a"), drive.claim("b", "1@2"), drive.claim("c", "1@3", slots=(1,))]
     judged = drive.run(drive.commands.commit(0, claims))
-    assert [(v.word, v.detail) for v in judged.verdicts if not v.won] == [(Word.CONFLICT, "a")]
+    assert [(v.word, v.detail) for v in judged.verdicts if not v.won] == [(ClaimOutcome.CONFLICT, "a")]
     assert [v.word for v in judged.verdicts] == ["held", "conflict", "held"]
     assert sorted(drive.hash("slots")) == ["n1/0", "n1/1"]
 

@@ -1,4 +1,4 @@
-"""The dead: their story, the list that keeps their records, and revive, which lets them run again."""
+"""The dead: their history, the list that keeps their records, and revive, which lets them run again."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.lua.driver import Driver
 def lose(drive: Driver, id: str = "a", why: str = "its node n1 was lost", state: TaskState = TaskState.RUNNING) -> str:
     """A start of a pending task, on n1, that is lost; the word."""
     place = drive.place(id, drive.take()[id])
-    drive.settle(place)
+    drive.confirm(place)
     if state == TaskState.RUNNING:
         assert drive.start(place) == "ok"
     return drive.requeue(place, why)
@@ -22,33 +22,33 @@ def die(drive: Driver, id: str = "a") -> None:
     assert [lose(drive, id) for _ in range(drive.commands.max_starts)][-1] == "dead"
 
 
-def story(drive: Driver, id: str = "a") -> tuple[Setback, ...]:
-    return drive.store.statuses([id])[0].story
+def history(drive: Driver, id: str = "a") -> tuple[Setback, ...]:
+    return drive.store.statuses([id])[0].history
 
 
-def test_each_attempt_that_was_lost_leaves_a_line_of_its_story(drive: Driver):
+def test_each_attempt_that_was_lost_leaves_a_line_of_its_history(drive: Driver):
     drive.submit("a")
     lose(drive, why="its node n1 was lost")
     lose(drive, why="two\nlines", state=TaskState.PLACED)
-    first, second = story(drive)
+    first, second = history(drive)
     assert (first.attempt, first.state, first.node, first.slot, first.inc) == ("1@1", TaskState.RUNNING, "n1", 0, 1)
     assert first.why == "its node n1 was lost"
     assert 0 < first.since_ms <= first.until_ms
     assert (second.attempt, second.state, second.why) == ("2@1", TaskState.PLACED, "two lines")
 
 
-def test_a_story_keeps_its_last_ten_lines(drive: Driver):
+def test_a_history_keeps_its_last_ten_lines(drive: Driver):
     drive.submit("a")
     for _ in range(12):
         lose(drive, state=TaskState.PLACED)
-    assert [lost.attempt for lost in story(drive)] == [f"{n}@1" for n in range(3, 13)]
+    assert [lost.attempt for lost in history(drive)] == [f"{n}@1" for n in range(3, 13)]
 
 
 def test_a_dead_task_is_listed_and_its_record_does_not_expire(drive: Driver):
     die(drive)
     assert (drive.state("a"), drive.index("dead")) == ("dead", ["a"])
     assert drive.store.client.ttl(drive.keys.task("a")) == -1
-    assert len(story(drive)) == drive.commands.max_starts
+    assert len(history(drive)) == drive.commands.max_starts
 
 
 def test_beyond_the_limit_the_oldest_leaves_the_list_and_expires(drive: Driver):
@@ -75,7 +75,7 @@ def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes
     assert "finished_ms" not in record
     assert (drive.index("pending"), drive.index("dead")) == (["a"], [])
     assert [lose(drive) for _ in range(drive.commands.max_starts)] == ["pending", "pending", "dead"]
-    attempts = [lost.attempt for lost in story(drive)]
+    attempts = [lost.attempt for lost in history(drive)]
     assert attempts == [f"{n}@1" for n in range(1, 7)]
     verdicts = drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1)
     assert verdicts == [b"a dead its node n1 was lost", b"a pending by an operator", b"a dead its node n1 was lost"]
@@ -106,7 +106,7 @@ def test_what_is_revived_where_nothing_waited_wakes_a_scheduler(drive: Driver):
 
 
 def test_an_unstarted_attempt_is_put_back_only_while_it_has_not_started(drive: Driver):
-    """A node may start at last what its keeper is about to put back: then it stays where it runs."""
+    """A node may start at last what its leader is about to put back: then it stays where it runs."""
     for state in (TaskState.TAKEN, TaskState.RUNNING):
         place = drive.bring(state, state)
         assert drive.unchanged_by(drive.commands.requeue([(place, "late")], "unstarted")) == ["none"]
@@ -122,7 +122,7 @@ def test_a_start_that_was_recalled_does_not_count(drive: Driver):
         assert drive.requeue(place, "its node is drained", "recalled") == "pending"
         assert drive.record("a")["starts"] == "0"
     place = drive.place("a", drive.take()["a"])
-    drive.settle(place)
+    drive.confirm(place)
     assert drive.requeue(place, "its node is drained", "recalled") == "pending"
     assert drive.record("a")["starts"] == "0", "it had not started"
 

@@ -9,7 +9,7 @@ EXPIRED = [b"a cancelled expired"]
 
 
 def past(drive: Driver, id: str = "a") -> None:
-    """The expiry of a task has come: both where it is judged and where the keeper looks."""
+    """The expiry of a task has come: both where it is judged and where the leader looks."""
     drive.store.client.hset(drive.keys.task(id), "expires_ms", 1)
     drive.store.client.zadd(drive.keys.queue("expires"), {id: 1})
 
@@ -29,7 +29,7 @@ def test_a_task_that_has_expired_is_not_taken_and_ends(drive: Driver):
 
 
 @pytest.mark.parametrize("delay_ms", [None, NEVER_MS])
-def test_the_keeper_ends_what_waits_past_its_expiry_though_nobody_takes_it(drive: Driver, delay_ms: int | None):
+def test_the_leader_ends_what_waits_past_its_expiry_though_nobody_takes_it(drive: Driver, delay_ms: int | None):
     drive.submit("a", delay_ms=delay_ms, expiry_ms=0)
     assert drive.run(drive.commands.expire()) == ["a"]
     assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "expired")
@@ -43,7 +43,7 @@ def test_a_task_that_is_taken_and_finds_no_place_expires(drive: Driver):
     past(drive)
     assert drive.run(drive.commands.expire()) == ["a"]
     assert (drive.index("taken"), drive.state("a")) == ([], "cancelled")
-    assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
+    assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
     assert drive.start(place) == "refused"
 
 

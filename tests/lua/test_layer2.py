@@ -22,17 +22,57 @@ from tests.lua.test_refusals import busy_cluster, calls
 pytestmark = pytest.mark.unaudited
 
 MALFORMED: list[bytes | str] = [
-    "", "0", "-1", "1", "2", "1.5", "99", str(2**53), str(2**53 + 1), "1e14", "1e308", "1e999", "-1e14", "nan",
-    "inf", "0x10",
-    "x" * 65_536, "a\0b", b"\xff\xfe", "a b", "{x}", "n1/0", "1,2", ",", "slots=1", "slots=99999999999", "gpu=1", "yes",
-]  # fmt: skip
+    "",
+    "0",
+    "-1",
+    "1",
+    "2",
+    "1.5",
+    "99",
+    str(2**53),
+    str(2**53 + 1),
+    "1e14",
+    "1e308",
+    "1e999",
+    "-1e14",
+    "nan",
+    "inf",
+    "0x10",
+    "x" * 65_536,
+    "a\0b",
+    b"\xff\xfe",
+    "a b",
+    "{x}",
+    "n1/0",
+    "1,2",
+    ",",
+    "slots=1",
+    "slots=99999999999",
+    "gpu=1",
+    "yes",
+]
 SOME = 8 if settings.default.max_examples < 100 else 1
 """In the quick run a script meets every eighth field only, another script the others."""
 
 REFUSALS = {
-    "none", "stale", "gone", "conflict", "short", "changed", "infeasible", "unknown", "refused", "superseded", "lapsed",
-    "waiting", "held", "up", "sound", "exists", "moved",
-}  # fmt: skip
+    "none",
+    "stale",
+    "gone",
+    "conflict",
+    "short",
+    "changed",
+    "infeasible",
+    "unknown",
+    "refused",
+    "superseded",
+    "lapsed",
+    "waiting",
+    "held",
+    "up",
+    "sound",
+    "exists",
+    "moved",
+}
 """Words of a reply that say that nothing was done."""
 
 
@@ -94,7 +134,7 @@ def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver]
     one()
 
 
-@pytest.mark.parametrize("verb", [script.verb for script in ALL if script.verb not in ("discard", "mend_partition")])
+@pytest.mark.parametrize("verb", [script.verb for script in ALL if script.verb not in ("discard", "repair_partition")])
 def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callable[[], Driver], verb: str) -> None:
     for at, key in enumerate(calls(fresh())[verb].keys):
         if key.endswith(":"):
@@ -125,9 +165,26 @@ def test_garbled_records_are_no_error_half_way(fresh: Callable[[], Driver], verb
 
 
 TWICE_THE_SAME = {
-    "submit", "untake", "settle", "start", "finish", "requeue", "cancel", "note", "offer", "commit", "release",
-    "reclaim", "forget_node", "configure", "deal_node", "discard", "mend_partition", "mend_task", "ring",
-}  # fmt: skip
+    "submit",
+    "give_back",
+    "confirm",
+    "start",
+    "finish",
+    "requeue",
+    "cancel",
+    "note",
+    "offer",
+    "commit",
+    "release",
+    "reclaim",
+    "forget_node",
+    "configure",
+    "deal_node",
+    "discard",
+    "repair_partition",
+    "repair_task",
+    "ring",
+}
 """Verbs whose repeat changes nothing; the others count (renew, take) or are new each time (register_node)."""
 
 

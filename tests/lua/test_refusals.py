@@ -18,8 +18,8 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
     return {
         "submit": commands.submit([Submission("new", "work", b"")]),
         "take": commands.take("s1", 1),
-        "untake": commands.untake("s1", [("taken", "", "why")]),
-        "settle": commands.settle([replace(place, task="taken", attempt="1@2")]),
+        "give_back": commands.give_back("s1", [("taken", "", "why")]),
+        "confirm": commands.confirm([replace(place, task="taken", attempt="1@2")]),
         "start": commands.start([replace(place, task="taken", attempt="1@2")]),
         "finish": commands.finish([(place, "succeeded", "")]),
         "requeue": commands.requeue([(place, "why")]),
@@ -44,8 +44,8 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
         "note_loss": commands.note_loss("s1 submitted=2->1", 60),
         "quarantine": commands.quarantine(b"something", 10),
         "discard": commands.discard(drive.keys.queue("names"), "names"),
-        "mend_partition": commands.mend_partition(0),
-        "mend_task": commands.mend_task("a", "why"),
+        "repair_partition": commands.repair_partition(0),
+        "repair_task": commands.repair_task("a", "why"),
     }
 
 
@@ -69,9 +69,13 @@ def busy_cluster(drive: Driver) -> Driver:
 
 
 WELL_FORMED = {
-    ("offer", "one more argument"), ("configure", "no arguments"), ("commit", "one more key"),
-    ("discard", "one more argument"), ("mend_partition", "one less argument"), ("mend_partition", "no arguments"),
-}  # fmt: skip
+    ("offer", "one more argument"),
+    ("configure", "no arguments"),
+    ("commit", "one more key"),
+    ("discard", "one more argument"),
+    ("repair_partition", "one less argument"),
+    ("repair_partition", "no arguments"),
+}
 
 
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])

@@ -1,4 +1,4 @@
-"""register_node, forget_node: a process takes a node's name, and what earlier ones held is the keeper's to mend."""
+"""register_node, forget_node: a process takes a node's name, and what earlier ones held is the leader's to repair."""
 
 import pytest
 
@@ -9,9 +9,7 @@ def test_a_new_node_has_free_slots_and_all_its_amounts(drive: Driver):
     assert drive.node("n1", 3, {"gpu": 2, "mem": "4KiB"}, {"zone": "a"}) == 1
     assert drive.bits() == "11100000"
     assert drive.hash("left") == {"n1": "gpu=2 mem=4096"}
-    assert drive.hash("nodes")["n1"] == (
-        "up inc=1 drain=0 first=0 span=3 score=1.0 slots=3 gpu=2 mem=4096 zone:a"
-    )  # fmt: skip
+    assert drive.hash("nodes")["n1"] == ("up inc=1 drain=0 first=0 span=3 score=1.0 slots=3 gpu=2 mem=4096 zone:a")
     assert (drive.hash("meta")["slots"], drive.hash("meta")["free"]) == ("3", "3")
 
 

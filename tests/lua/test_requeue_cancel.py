@@ -21,11 +21,11 @@ def test_the_task_of_a_lost_lease_waits_again_without_a_place(drive: Driver, sta
 
 
 def test_requeue_taken(drive: Driver):
-    """A lost lease of the current attempt puts back a task that is only taken: its settle or start may never come."""
+    """A lost lease of the current attempt puts back a task that is only taken: its confirm or start may never come."""
     place = drive.bring(TaskState.TAKEN)
     assert drive.requeue(place) == "pending"
     assert (drive.index("pending"), drive.index("taken")) == (["a"], [])
-    assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
+    assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
 
 
 @pytest.mark.parametrize("state", HELD)
@@ -48,7 +48,7 @@ def test_requeue_touches_only_what_is_on_its_way(drive: Driver, state: TaskState
     place = drive.bring(state)
     if state == TaskState.PENDING:
         drive.take()
-        drive.run(drive.commands.untake("s1", [("a", "", "")]))
+        drive.run(drive.commands.give_back("s1", [("a", "", "")]))
     assert drive.unchanged_by(drive.commands.requeue([(place, "")])) == ["none"]
 
 
@@ -57,7 +57,7 @@ def test_limit_counts_starts(drive: Driver):
     drive.submit("a")
     for _ in range(5):
         place = drive.place("a", drive.take()["a"])
-        drive.settle(place)
+        drive.confirm(place)
         assert drive.requeue(place) == "pending"
     for number in range(1, drive.commands.max_starts + 1):
         place = drive.place("a", drive.take()["a"])
@@ -78,7 +78,7 @@ def test_a_placed_task_is_not_dead_however_often_it_started_before(drive: Driver
         drive.requeue(place)
     drive.store.client.hset(drive.keys.task("a"), "starts", drive.commands.max_starts)
     place = drive.place("a", drive.take()["a"])
-    drive.settle(place)
+    drive.confirm(place)
     assert drive.requeue(place) == "pending"
 
 
@@ -93,8 +93,10 @@ def test_cancel_survives_requeue(drive: Driver):
 def test_requeue_judges_each_task_by_itself(drive: Driver):
     a, b = drive.bring(TaskState.RUNNING, "a"), drive.bring(TaskState.PLACED, "b")
     assert drive.run(drive.commands.requeue([(a, ""), (replace(b, attempt="9@9"), ""), (b, "")])) == [
-        "pending", "none", "pending",
-    ]  # fmt: skip
+        "pending",
+        "none",
+        "pending",
+    ]
 
 
 @pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED])

@@ -4,7 +4,7 @@ import pytest
 
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.apps import KnownTasks, offer_with
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Resources
 from parsync_redis.model.task import Submission, TaskOptions, TaskState
 from parsync_redis.store.views import Directory
 from parsync_redis.submission import explain_refusal
@@ -104,8 +104,11 @@ def test_a_running_attempt_says_what_its_id_does_next(drive: Driver):
     assert drive.finish(place) == "again"
     record = drive.record("a")
     assert (record["state"], record["name"], record["message"], record["needs"]) == (
-        "pending", "other", "next", "slots=2",
-    )  # fmt: skip
+        "pending",
+        "other",
+        "next",
+        "slots=2",
+    )
 
 
 def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive: Driver):
@@ -138,7 +141,7 @@ def test_fence_survives_purge(drive: Driver):
     assert (old.attempt, new.attempt) == ("1@1", "1@2")
     before = dump(drive.store)
     assert drive.start(old) == "refused"
-    assert drive.settle(old) == "stale"
+    assert drive.confirm(old) == "stale"
     assert drive.finish(old) == "stale"
     assert drive.requeue(old) == "none"
     assert dump(drive.store) == before
@@ -241,10 +244,10 @@ def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_ne
     if state != TaskState.PENDING:
         place = drive.place("a", drive.take()["a"])
     if state == TaskState.PLACED:
-        drive.settle(place)
+        drive.confirm(place)
     assert drive.submit("a", message=b"last step", publication="s7") == "next"
     if state == TaskState.TAKEN:
-        assert drive.word(drive.commands.untake("s1", [("a", "", "")])) == "pending"
+        assert drive.word(drive.commands.give_back("s1", [("a", "", "")])) == "pending"
     if state != TaskState.PLACED:
         place = drive.place("a", drive.take()["a"])
     assert drive.start(place) == "ok"
@@ -299,7 +302,7 @@ def test_the_newest_app_is_that_which_was_registered_last(drive: Driver):
     assert directory.declared(["train"]) == {}
     for node, gpus in (("n1", 1), ("n2", 2), ("n1", 1)):
         tasks = KnownTasks.of({"train": {"resources": {"gpu": gpus}}, f"only.{gpus}": None})
-        drive.run(drive.commands.offer(node, offer_with(Bundle.of(4, {"gpu": 4}), tasks).text, tasks))
+        drive.run(drive.commands.offer(node, offer_with(Resources.of(4, {"gpu": 4}), tasks).text, tasks))
     declared = directory.declared(["train", "only.1", "only.2", "none"])
     assert declared == {"train": {"resources": {"gpu": 2}}, "only.1": None, "only.2": None}
 

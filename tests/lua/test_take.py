@@ -1,4 +1,4 @@
-"""take, untake and note: a task is with one scheduler, or waits."""
+"""take, give_back and note: a task is with one scheduler, or waits."""
 
 from tests.lua.driver import NEVER_MS, Driver
 
@@ -30,7 +30,7 @@ def test_every_take_is_an_attempt_that_was_never_given_out_before(drive: Driver)
     for number in range(1, 12):
         attempt = drive.take()["a"]
         assert attempt == f"{number}@1"
-        drive.run(drive.commands.untake("s1", [("a", attempt, "")]))
+        drive.run(drive.commands.give_back("s1", [("a", attempt, "")]))
 
 
 def test_what_the_taker_drew_ends_the_attempt_and_counts_nothing(drive: Driver):
@@ -39,7 +39,7 @@ def test_what_the_taker_drew_ends_the_attempt_and_counts_nothing(drive: Driver):
         (task,) = drive.run(drive.commands.take("s1", 1, salt)).tasks
         assert task.attempt == f"{number}@1{salt}"
         assert drive.start(drive.place("a", f"{number}@1.8")) == "refused", "another take's"
-        drive.run(drive.commands.untake("s1", [("a", task.attempt, "")]))
+        drive.run(drive.commands.give_back("s1", [("a", task.attempt, "")]))
 
 
 def test_a_delayed_task_is_taken_when_it_is_due_at_its_place_in_the_order(drive: Driver):
@@ -65,42 +65,42 @@ def test_a_take_says_that_no_task_is_delayed(drive: Driver):
     assert drive.run(drive.commands.take("s1", 1)).due_ms is None
 
 
-def test_an_untaken_task_waits_at_its_old_place(drive: Driver):
+def test_a_task_given_back_waits_at_its_old_place(drive: Driver):
     attempt = drive.taken("a")
     drive.submit("b")
-    assert drive.run(drive.commands.untake("s1", [("a", attempt, "no slot")])) == ["pending"]
+    assert drive.run(drive.commands.give_back("s1", [("a", attempt, "no slot")])) == ["pending"]
     assert (drive.index("pending"), drive.index("taken")) == (["a", "b"], [])
     assert drive.record("a")["why"] == "no slot"
     assert "scheduler" not in drive.record("a")
 
 
-def test_an_untaken_task_may_be_put_off(drive: Driver):
+def test_a_task_given_back_may_be_put_off(drive: Driver):
     attempt = drive.taken("a")
-    drive.run(drive.commands.untake("s1", [("a", attempt, "")], delay_ms=NEVER_MS))
+    drive.run(drive.commands.give_back("s1", [("a", attempt, "")], delay_ms=NEVER_MS))
     assert (drive.index("pending"), drive.index("later")) == ([], ["a"])
 
 
-def test_untake_is_fenced_by_scheduler_and_attempt(drive: Driver):
+def test_give_back_is_fenced_by_scheduler_and_attempt(drive: Driver):
     attempt = drive.taken("a")
     for scheduler, named in (("s2", attempt), ("s1", "0@1"), ("s1", "2@1"), ("s2", "")):
-        assert drive.unchanged_by(drive.commands.untake(scheduler, [("a", named, "")])) == ["stale"]
+        assert drive.unchanged_by(drive.commands.give_back(scheduler, [("a", named, "")])) == ["stale"]
 
 
-def test_untake_touches_only_what_is_taken(drive: Driver):
+def test_give_back_touches_only_what_is_taken(drive: Driver):
     attempt = drive.taken("a")
     drive.start(drive.place("a", attempt))
-    assert drive.unchanged_by(drive.commands.untake("s1", [("a", attempt, ""), ("gone", "", "")])) == ["stale"] * 2
+    assert drive.unchanged_by(drive.commands.give_back("s1", [("a", attempt, ""), ("gone", "", "")])) == ["stale"] * 2
 
 
 def test_what_a_lost_scheduler_has_goes_back_whatever_its_attempt(drive: Driver):
     drive.taken("a")
-    assert drive.run(drive.commands.untake("s1", [("a", "", "")])) == ["pending"]
+    assert drive.run(drive.commands.give_back("s1", [("a", "", "")])) == ["pending"]
 
 
-def test_an_attempt_that_was_put_back_cannot_start_or_settle(drive: Driver):
+def test_an_attempt_that_was_put_back_cannot_start_or_confirm(drive: Driver):
     place = drive.place("a", drive.taken("a"))
-    drive.run(drive.commands.untake("s1", [("a", "", "")]))
-    assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
+    drive.run(drive.commands.give_back("s1", [("a", "", "")]))
+    assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
     assert drive.unchanged_by(drive.commands.start([place]))[0][0] == "refused"
 
 

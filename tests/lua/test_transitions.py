@@ -19,8 +19,8 @@ VERBS: dict[str, list[Make]] = {
         lambda c, p: c.submit([Submission(p.task, "work", b"", publication="c1")]),
     ],
     "take": [lambda c, p: c.take("s1", 10)],
-    "untake": [lambda c, p: c.untake("s1", [(p.task, "", "")])],
-    "settle": [lambda c, p: c.settle([p])],
+    "give_back": [lambda c, p: c.give_back("s1", [(p.task, "", "")])],
+    "confirm": [lambda c, p: c.confirm([p])],
     "start": [lambda c, p: c.start([p])],
     "finish": [
         (lambda c, p, outcome=outcome: c.finish([(p, outcome, "")]))  # type: ignore[misc]
@@ -30,7 +30,7 @@ VERBS: dict[str, list[Make]] = {
     "revive": [lambda c, p: c.revive([p.task], "why")],
     "expire": [lambda c, p: c.expire()],
     "cancel": [lambda c, p: c.cancel(p.task)],
-    "mend_task": [lambda c, p: c.mend_task(p.task, "why")],
+    "repair_task": [lambda c, p: c.repair_task(p.task, "why")],
     "note": [lambda c, p: c.note([(p.task, p.attempt, "why")])],
 }
 
@@ -39,7 +39,7 @@ def bring(drive: Driver, state: TaskState, variant: str) -> Place:
     place = drive.bring(state)
     if state == TaskState.PENDING:  # so that the verbs name its present attempt
         drive.take()
-        drive.run(drive.commands.untake("s1", [("a", "", "")]))
+        drive.run(drive.commands.give_back("s1", [("a", "", "")]))
     if variant == "cancel asked" and state == TaskState.RUNNING:
         drive.run(drive.commands.cancel("a"))
     if variant == "last start" and state not in (TaskState.GONE, TaskState.PENDING):

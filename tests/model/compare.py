@@ -57,7 +57,7 @@ def _value(kind: str, value: Any, ttl: int) -> Any:
 def _field(name: str, value: bytes) -> Any:
     if name.endswith("_ms"):
         return bool(value)
-    if name == "story":
+    if name == "history":
         return _SINCE.sub(r"\1=T", value.decode())
     return value if name.endswith("message") else value.decode()
 
@@ -72,12 +72,15 @@ def state_of_reference(reference: MemoryStore) -> State:
     cluster = reference.cluster
     state: State = {
         **_queue(reference.queue),
-        **{f":p{number}}}:{kind}": value
-           for number, partition in reference.partitions.items() for kind, value in _partition(partition).items()},
+        **{
+            f":p{number}}}:{kind}": value
+            for number, partition in reference.partitions.items()
+            for kind, value in _partition(partition).items()
+        },
         "}:config": cluster.config,
         "}:schedulers": {name: str(counter) for name, counter in cluster.members.items()},
-        "}:keeper": {
-            **({"holder": cluster.keeper.text()} if cluster.keeper else {}),
+        "}:leader": {
+            **({"holder": cluster.leader.text()} if cluster.leader else {}),
             **({"epoch": str(cluster.epoch)} if cluster.epoch else {}),
         },
         "}:dealt": {
@@ -85,7 +88,7 @@ def state_of_reference(reference: MemoryStore) -> State:
             for name, w in cluster.dealt.items()
         },
         **{f"}}:stats:{name}": stats for name, stats in cluster.stats.items()},
-    }  # fmt: skip
+    }
     return {key: value for key, value in state.items() if value}
 
 
@@ -103,10 +106,13 @@ def _queue(queue: Queue) -> State:
         "later": sorted(queue.later, key=lambda id: (queue.later[id], id)),
         "dead": sorted(queue.dead, key=lambda id: (queue.dead[id], id)),
         "expires": sorted(queue.expires, key=lambda id: (queue.expires[id], id)),
-        "taken": taken, "placed": placed, "verdicts": queue.verdicts, "shapes": queue.shapes,
+        "taken": taken,
+        "placed": placed,
+        "verdicts": queue.verdicts,
+        "shapes": queue.shapes,
         "names": {digest: tasks.text for digest, tasks in queue.names.items()},
         "apps": sorted(queue.apps, key=lambda digest: queue.apps[digest]),
-    }  # fmt: skip
+    }
     return {
         **{f":q0}}:{kind}": value for kind, value in indexes.items()},
         **{f":q0}}:task:{id}": _record(task) for id, task in queue.tasks.items()},
@@ -115,14 +121,25 @@ def _queue(queue: Queue) -> State:
 
 def _record(task: Task) -> State:
     record: State = {
-        "state": task.state, "name": task.job.name, "needs": task.job.needs, "strategy": task.job.strategy,
-        "message": task.job.message, "priority": task.job.priority, "max_starts": task.job.max_starts or None,
-        "publication": task.job.publication or None, "order": str(task.order), "attempt": task.attempt,
-        "starts": str(task.starts), "scheduler": task.scheduler, "why": task.why,
-        "cancel": task.cancel, "expires": task.kept_s is not None, "story": _story(task),
+        "state": task.state,
+        "name": task.job.name,
+        "needs": task.job.needs,
+        "strategy": task.job.strategy,
+        "message": task.job.message,
+        "priority": task.job.priority,
+        "max_starts": task.job.max_starts or None,
+        "publication": task.job.publication or None,
+        "order": str(task.order),
+        "attempt": task.attempt,
+        "starts": str(task.starts),
+        "scheduler": task.scheduler,
+        "why": task.why,
+        "cancel": task.cancel,
+        "expires": task.kept_s is not None,
+        "history": _history(task),
         "expires_ms": task.expires_ms is not None or None,
         **{f"{step}_ms": True for step in _STEPS if step in task.times},
-    }  # fmt: skip
+    }
     if task.seat:
         record |= {
             "partition": str(task.partition),
@@ -135,16 +152,19 @@ def _record(task: Task) -> State:
     return {field: value for field, value in record.items() if value is not None}
 
 
-def _story(task: Task) -> str | None:
-    return _SINCE.sub(r"\1=T", "\n".join(task.story)) or None
+def _history(task: Task) -> str | None:
+    return _SINCE.sub(r"\1=T", "\n".join(task.history)) or None
 
 
 def _partition(partition: Partition) -> State:
     nodes = partition.nodes.values()
     counts = {
-        "inc": partition.inc, "version": partition.version, "epoch": partition.epoch,
-        "slots": sum(node.offer.slots for node in nodes), "free": sum(byte.bit_count() for byte in partition.bits),
-    }  # fmt: skip
+        "inc": partition.inc,
+        "version": partition.version,
+        "epoch": partition.epoch,
+        "slots": sum(node.offer.slots for node in nodes),
+        "free": sum(byte.bit_count() for byte in partition.bits),
+    }
     meta = {name: str(count) for name, count in counts.items()} if partition.version else {}
     return {
         "meta": meta | ({"waiters": " ".join(partition.waiters)} if partition.waiters else {}),

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.placement.fits import fits
 from parsync_redis.store import Store
 from parsync_redis.store.scripts import lua_folder
@@ -15,7 +15,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(["gpu", "mem", "cpu"]), st.integers(0,
 LABELS = st.dictionaries(
     st.sampled_from(["zone", "gpu", "z", "zone.a"]), st.sampled_from(["a", "ab", "a.b", "%a", "-"][:3])
 )
-BUNDLES = st.builds(Bundle.of, st.integers(1, 4), AMOUNTS, LABELS)
+BUNDLES = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
 PAIRS = st.tuples(BUNDLES, BUNDLES) | BUNDLES.map(lambda bundle: (bundle, bundle))
 SCRIPT = (
     (Path(lua_folder()) / "lib" / "fits.lua").read_text()
@@ -31,9 +31,9 @@ def test_what_fits_for_the_view_fits_for_the_scripts(any_store: Store):
     client: Any = any_store.client
 
     @given(st.lists(PAIRS, min_size=1, max_size=50))
-    def same(pairs: list[tuple[Bundle, Bundle]]) -> None:
+    def same(pairs: list[tuple[Resources, Resources]]) -> None:
         answers = client.eval(SCRIPT, 0, *(bundle.text for pair in pairs for bundle in pair))
         assert [bool(answer) for answer in answers] == [fits(offer, needs) for offer, needs in pairs]
-        assert all(parse_bundle(bundle.text) == bundle for pair in pairs for bundle in pair)
+        assert all(parse_resources(bundle.text) == bundle for pair in pairs for bundle in pair)
 
     same()

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
-from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.task import Submission, TaskOptions
 from parsync_redis.store import Call, Store
 from parsync_redis.store.calls import Judged, Place, Snapshot, Took
@@ -25,15 +25,31 @@ NEVER_MS = 10**9
 IDS, NODES, SCHEDULERS = st.sampled_from("abcd"), st.sampled_from(["n1", "n2"]), st.sampled_from(["s1", "s2"])
 PARTITIONS = st.sampled_from([0] * 7 + [1])
 WHY = st.sampled_from(["", "why"])
-NEEDS = st.sampled_from([
-    {}, {}, {}, {"slots": 2}, {"resources": {"gpu": 1}}, {"slots": 2, "resources": {"gpu": 2, "mem": 0}},
-    {"require": {"zone": "a"}}, {"slots": 9}, {"slots": 9, "wait_for_capacity": True},
-    {"priority": 9}, {"max_starts": 1},
-])  # fmt: skip
-OFFERS = st.sampled_from([
-    Bundle.of(2), Bundle.of(2), Bundle.of(1), Bundle.of(4, {"gpu": 2}), Bundle.of(9, {"gpu": 3}),
-    Bundle.of(3, {"gpu": 1, "mem": 7}, {"zone": "a"}),
-])  # fmt: skip
+NEEDS = st.sampled_from(
+    [
+        {},
+        {},
+        {},
+        {"slots": 2},
+        {"resources": {"gpu": 1}},
+        {"slots": 2, "resources": {"gpu": 2, "mem": 0}},
+        {"require": {"zone": "a"}},
+        {"slots": 9},
+        {"slots": 9, "wait_for_capacity": True},
+        {"priority": 9},
+        {"max_starts": 1},
+    ]
+)
+OFFERS = st.sampled_from(
+    [
+        Resources.of(2),
+        Resources.of(2),
+        Resources.of(1),
+        Resources.of(4, {"gpu": 2}),
+        Resources.of(9, {"gpu": 3}),
+        Resources.of(3, {"gpu": 1, "mem": 7}, {"zone": "a"}),
+    ]
+)
 DELAYS = st.sampled_from([None, None, None, 0, NEVER_MS])
 EXPIRIES = st.sampled_from([None, None, None, None, 0, NEVER_MS])
 SLOTS = st.sampled_from([(0,), (0,), (1,), (0, 1), (2, 3), (1, 8)])
@@ -112,7 +128,7 @@ class SideBySide(RuleBasedStateMachine):
             self.commit_where_it_fits(id, task.attempt, task.job.needs)
         elif held and task.state in ("taken", "placed"):
             late = task.state == "taken" and data.draw(st.booleans(), "the message comes late")
-            self.both(self.commands.settle([held[0]]) if late else self.commands.start([held[0]]))
+            self.both(self.commands.confirm([held[0]]) if late else self.commands.start([held[0]]))
         elif held and task.state == "running":
             outcome = data.draw(st.sampled_from(["succeeded", "failed", "again"]), "outcome")
             self.both(self.commands.finish([(held[0], outcome, "")]))
@@ -121,7 +137,7 @@ class SideBySide(RuleBasedStateMachine):
         else:
             self.the_record_of_an_ended_task_expires(id)
 
-    @rule(id=IDS, slip=SLIPS, verb=st.sampled_from(["settle", "start", "finish", "requeue", "release"]))
+    @rule(id=IDS, slip=SLIPS, verb=st.sampled_from(["confirm", "start", "finish", "requeue", "release"]))
     def again_or_with_a_slip(self, id, slip, verb):
         """A request of a task's present attempt repeated, or come from a place that is not its own."""
         task = self.reference.queue.tasks.get(id)
@@ -129,7 +145,7 @@ class SideBySide(RuleBasedStateMachine):
         if held:
             place = replace(held[-1], **slip)
             call = {
-                "settle": self.commands.settle([place]),
+                "confirm": self.commands.confirm([place]),
                 "start": self.commands.start([place]),
                 "finish": self.commands.finish([(place, "succeeded", "")]),
                 "requeue": self.commands.requeue([(place, "")]),
@@ -144,7 +160,7 @@ class SideBySide(RuleBasedStateMachine):
 
     def commit_where_it_fits(self, id, attempt, needs):
         """Claims the first free slots, wherever they are."""
-        count = parse_bundle(needs).slots
+        count = parse_resources(needs).slots
         for p, partition in self.reference.partitions.items():
             for node in partition.nodes.values():
                 free = [slot for slot in range(node.span) if partition.is_free(node, slot)]
@@ -195,10 +211,10 @@ class SideBySide(RuleBasedStateMachine):
         self.attempts += [(scheduler, task.id, task.attempt) for task in took.tasks]
 
     @rule(data=st.data(), scheduler=SCHEDULERS, delay=DELAYS, whatever=st.booleans(), why=WHY)
-    def untake(self, data, scheduler, delay, whatever, why):
+    def give_back(self, data, scheduler, delay, whatever, why):
         owner, id, attempt = self.an_attempt(data)
         self.both(
-            self.commands.untake(scheduler if whatever else owner, [(id, "" if whatever else attempt, why)], delay)
+            self.commands.give_back(scheduler if whatever else owner, [(id, "" if whatever else attempt, why)], delay)
         )
 
     @rule(data=st.data(), why=WHY)
@@ -207,8 +223,8 @@ class SideBySide(RuleBasedStateMachine):
         self.both(self.commands.note([(id, attempt, why)]))
 
     @rule(data=st.data())
-    def settle(self, data):
-        self.both(self.commands.settle([self.a_place(data), self.a_place(data)]))
+    def confirm(self, data):
+        self.both(self.commands.confirm([self.a_place(data), self.a_place(data)]))
 
     @rule(data=st.data())
     def start(self, data):
@@ -274,7 +290,7 @@ class SideBySide(RuleBasedStateMachine):
     def commit(self, data, p, node, slots, needs, slip):
         _, id, attempt = self.an_attempt(data)
         inc = self.reference.partition(p).nodes[node].inc if node in self.reference.partition(p).nodes else 1
-        text = Bundle.of(len(slots), needs.get("resources"), needs.get("require")).text
+        text = Resources.of(len(slots), needs.get("resources"), needs.get("require")).text
         times = data.draw(st.sampled_from([1, 1, 2]), "times in one call")
         self.claim(Claim(id, attempt, p, node, inc - slip, slots, text), times)
 
@@ -284,7 +300,7 @@ class SideBySide(RuleBasedStateMachine):
         lease = self.reference.partition(place.partition).leases.get((place.node, place.slot))
         slots, amounts = (lease.slots, lease.amounts) if lease else ((place.slot,), ())
         inc = place.inc - stale
-        needs = Bundle.of(len(slots), dict(amounts)).text
+        needs = Resources.of(len(slots), dict(amounts)).text
         self.claim(Claim(place.task, place.attempt, place.partition, place.node, inc, slots, needs))
 
     @rule(data=st.data(), times=st.sampled_from([1, 1, 2]))

@@ -1,4 +1,4 @@
-"""Members, keeper and the deal of nodes: the scripts and the reference store are the same."""
+"""Members, leader and the deal of nodes: the scripts and the reference store are the same."""
 
 from typing import Any
 
@@ -28,17 +28,27 @@ class Cluster(RuleBasedStateMachine):
         assert self.store.run(call) == self.reference.run(call), call.script.verb
         assert state_of_server(self.store) == state_of_reference(self.reference), call.script.verb
 
-    @rule(me=SCHEDULERS, keeper=st.booleans(), lost=st.booleans(), stay=st.sampled_from([True, True, False]),
-          at_most=st.sampled_from([0, 1, 2]))  # fmt: skip
-    def renew_scheduler(self, me, keeper, lost, stay, at_most):
+    @rule(
+        me=SCHEDULERS,
+        leader=st.booleans(),
+        lost=st.booleans(),
+        stay=st.sampled_from([True, True, False]),
+        at_most=st.sampled_from([0, 1, 2]),
+    )
+    def renew_scheduler(self, me, leader, lost, stay, at_most):
         cluster = self.reference.cluster
-        seen = cluster.keeper.text() if keeper and cluster.keeper else ""
+        seen = cluster.leader.text() if leader and cluster.leader else ""
         still = next((f"{name} {count}" for name, count in cluster.members.items() if lost and name != me), "")
         stats = {"placed": 1} if stay else None
         self.both(self.commands.renew_scheduler(me, seen, still, stats, stay, at_most))
 
-    @rule(name=st.sampled_from(["n1", "n2", "n3", "n4"]), labels=st.sampled_from(["", "zone:a", "zone:a gpu:b"]),
-          slots=st.integers(0, 3), score=st.sampled_from([1.0, 2.5]), partitions=st.integers(1, 3))  # fmt: skip
+    @rule(
+        name=st.sampled_from(["n1", "n2", "n3", "n4"]),
+        labels=st.sampled_from(["", "zone:a", "zone:a gpu:b"]),
+        slots=st.integers(0, 3),
+        score=st.sampled_from([1.0, 2.5]),
+        partitions=st.integers(1, 3),
+    )
     def deal_node(self, name, labels, slots, score, partitions):
         self.both(self.commands.deal_node(name, partitions, labels, slots, score))
 

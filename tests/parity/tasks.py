@@ -521,9 +521,11 @@ def end(how: str) -> None:
         os.kill(os.getpid(), getattr(signal, how))
         time.sleep(20)
     raise {
-        "KeyboardInterrupt": KeyboardInterrupt, "CancelledError": asyncio.CancelledError,
-        "GeneratorExit": GeneratorExit, "MemoryError": MemoryError,
-    }[how]  # fmt: skip
+        "KeyboardInterrupt": KeyboardInterrupt,
+        "CancelledError": asyncio.CancelledError,
+        "GeneratorExit": GeneratorExit,
+        "MemoryError": MemoryError,
+    }[how]
 
 
 # -- callbacks ---------------------------------------------------------------------------------------------------------

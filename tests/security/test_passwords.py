@@ -15,13 +15,21 @@ SECRET = "s3cr3t"
 @pytest.mark.parametrize(
     "url",
     [
-        f"redis://:{SECRET}@host:1/0", f"redis://user:{SECRET}@host/0", f"rediss://u:{SECRET}@h?ssl_ca_certs=/x",
-        f"redis://host/0?password={SECRET}", f"unix:///x.sock?db=0&password={SECRET}", f"redis://u:a@b{SECRET}@host",
-        f"redis://u:{SECRET}/x@host", f":{SECRET}@host", f"u:{SECRET}@host", f"http://u:{SECRET}@host",
-        f"redis://:{SECRET}@h1;redis://:{SECRET}@h2", f"rediss://h?ssl_password={SECRET}&db=1",
+        f"redis://:{SECRET}@host:1/0",
+        f"redis://user:{SECRET}@host/0",
+        f"rediss://u:{SECRET}@h?ssl_ca_certs=/x",
+        f"redis://host/0?password={SECRET}",
+        f"unix:///x.sock?db=0&password={SECRET}",
+        f"redis://u:a@b{SECRET}@host",
+        f"redis://u:{SECRET}/x@host",
+        f":{SECRET}@host",
+        f"u:{SECRET}@host",
+        f"http://u:{SECRET}@host",
+        f"redis://:{SECRET}@h1;redis://:{SECRET}@h2",
+        f"rediss://h?ssl_password={SECRET}&db=1",
         f"redis://u:{SECRET}@host:notaport/0",
     ],
-)  # fmt: skip
+)
 def test_an_address_is_shown_without_its_password(url):
     assert SECRET not in safe_url(url)
     try:
@@ -54,10 +62,12 @@ def test_a_password_file_completes_the_address(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("url", "complete"),
     [
-        ("redis://host/0", "redis://:pw@host/0"), ("redis://u@host", "redis://u:pw@host"),
-        ("redis://u:own@host", "redis://u:own@host"), ("unix:///x.sock", "unix://:pw@/x.sock"),
+        ("redis://host/0", "redis://:pw@host/0"),
+        ("redis://u@host", "redis://u:pw@host"),
+        ("redis://u:own@host", "redis://u:own@host"),
+        ("unix:///x.sock", "unix://:pw@/x.sock"),
     ],
-)  # fmt: skip
+)
 def test_a_password_of_the_address_goes_over_the_files(url, complete):
     assert with_password(url, "pw") == complete
 

@@ -34,10 +34,25 @@ class TlsServer:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         words = [
-            "--port", "0", "--tls-port", self.port, "--bind", "127.0.0.1", "--dir", folder, "--save", "",
-            "--tls-cert-file", certificate[0], "--tls-key-file", certificate[1], "--tls-ca-cert-file", ca,
-            "--tls-auth-clients", "no",
-        ]  # fmt: skip
+            "--port",
+            "0",
+            "--tls-port",
+            self.port,
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            folder,
+            "--save",
+            "",
+            "--tls-cert-file",
+            certificate[0],
+            "--tls-key-file",
+            certificate[1],
+            "--tls-ca-cert-file",
+            ca,
+            "--tls-auth-clients",
+            "no",
+        ]
         self.process = subprocess.Popen([program, *map(str, words)], stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline and self.process.poll() is None:

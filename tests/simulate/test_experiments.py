@@ -24,21 +24,34 @@ SMALL = {
     "omega": {"length": 0.05},
     "trace": {"scale": 0.01, "length": 0.05, "schedulers": 5},
 }
-PLACED = {"utilisation", "delay_mean_s", "delay_p50_s", "delay_p99_s", "conflict_fraction", "score_mean",
-          "staleness_mean_s", "staleness_min_s", "staleness_max_s"}  # fmt: skip
+PLACED = {
+    "utilisation",
+    "delay_mean_s",
+    "delay_p50_s",
+    "delay_p99_s",
+    "conflict_fraction",
+    "score_mean",
+    "staleness_mean_s",
+    "staleness_min_s",
+    "staleness_max_s",
+}
 
 HOLDS = {
-    "strategies": ({"scale": 0.005, "length": 0.25, "tau_s": 0.3},
-                   {"latency.conflicts", "latency.utilisation3", "quality.slope2A", "adaptive.partB",
-                    "adaptive.utilisation3"}),
-    "statesync": ({"scale": 0.005, "length": 0.06, "tau_s": 0.3, "schedulers": 10, "partitions": 10},
-                  {"order.latency", "order.adaptive", "order.quality", "statesync.growth", "score.latency",
-                   "score.adaptive"}),
-    "extra-slots": ({"scale": 0.02}, {"A4", "A8", "grows.rate", "grows.gap_s", "grows.scores", "shrinks.amplifier",
-                                      "steady.partitions"}),
+    "strategies": (
+        {"scale": 0.005, "length": 0.25, "tau_s": 0.3},
+        {"latency.conflicts", "latency.utilisation3", "quality.slope2A", "adaptive.partB", "adaptive.utilisation3"},
+    ),
+    "statesync": (
+        {"scale": 0.005, "length": 0.06, "tau_s": 0.3, "schedulers": 10, "partitions": 10},
+        {"order.latency", "order.adaptive", "order.quality", "statesync.growth", "score.latency", "score.adaptive"},
+    ),
+    "extra-slots": (
+        {"scale": 0.02},
+        {"A4", "A8", "grows.rate", "grows.gap_s", "grows.scores", "shrinks.amplifier", "steady.partitions"},
+    ),
     "omega": ({"length": 0.1}, {"rising", "falling"}),
     "trace": ({"scale": 0.01, "length": 0.1, "schedulers": 5}, {"trace.conflicts", "trace.delay"}),
-}  # fmt: skip
+}
 """Parameters of runs that are small, and the claims that hold even there."""
 
 SWEEPS = extra_slots.SWEEPS
@@ -206,9 +219,15 @@ def test_a_result_says_what_each_run_used_and_not_what_none_did(trace: Path) -> 
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [({}, True), ({"seed": 5}, True), ({"strategy": SimStrategy.QUALITY}, True), ({"sharpness": 1.0}, False),
-     ({"scale": 0.02}, False), ({"sync": Sync.STATE}, False)],
-)  # fmt: skip
+    [
+        ({}, True),
+        ({"seed": 5}, True),
+        ({"strategy": SimStrategy.QUALITY}, True),
+        ({"sharpness": 1.0}, False),
+        ({"scale": 0.02}, False),
+        ({"sync": Sync.STATE}, False),
+    ],
+)
 def test_a_reason_is_given_for_the_parameters_that_it_was_found_for(
     more: dict[str, Any], said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

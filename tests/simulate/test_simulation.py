@@ -49,10 +49,18 @@ def test_statesync_reads_everything_once_a_gap_and_same_the_same_at_each_tick():
 
 
 def simulate(rate: float = 400.0, seconds: float = 4.0, **changes: object) -> Simulation:
-    parameters = Parameters(**{
-        "schedulers": 4, "partitions": 4, "slots": 400, "rate": rate, "duration_s": 0.5, "scale": 1.0,
-        "amplifier": 1.5, **changes,
-    })  # fmt: skip
+    parameters = Parameters(
+        **{
+            "schedulers": 4,
+            "partitions": 4,
+            "slots": 400,
+            "rate": rate,
+            "duration_s": 0.5,
+            "scale": 1.0,
+            "amplifier": 1.5,
+            **changes,
+        }
+    )
     load = Poisson(np.random.default_rng(3), [(0.0, rate)], parameters.duration_s)
     simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
     simulation.run(seconds)
@@ -70,8 +78,8 @@ def test_no_task_and_no_slot_is_lost_or_double(strategy: SimStrategy, sync: Sync
     assert len({lease.task for lease in leases}) == len(leases)
     assert free == 400 - len(leases)
     (queue,) = cluster.queues
-    in_hand = sum(one.core.in_hand for one in simulation.schedulers)
-    assert len(queue.tasks) == len(leases) + cluster.waiting(0) + in_hand
+    in_flight = sum(one.core.in_flight for one in simulation.schedulers)
+    assert len(queue.tasks) == len(leases) + cluster.waiting(0) + in_flight
     cluster.finish_until(float("inf"))
     assert all(not partition.leases for partition in cluster.partitions)
 
@@ -87,8 +95,8 @@ def test_what_a_scheduler_cannot_hold_goes_back_and_is_taken_again() -> None:
     simulation = simulate(rate=2000.0, amplifier=50.0, seconds=3.0)  # two and a half times what the slots carry
     cluster, (queue,) = simulation.cluster, simulation.cluster.queues
     assert sum(one.core.counters.given_back for one in simulation.schedulers) > 0
-    in_hand = sum(one.core.in_hand for one in simulation.schedulers)
-    assert len(queue.tasks) == sum(cluster.held) + cluster.waiting(0) + in_hand
+    in_flight = sum(one.core.in_flight for one in simulation.schedulers)
+    assert len(queue.tasks) == sum(cluster.held) + cluster.waiting(0) + in_flight
     assert simulation.measure.series()["all"]["utilisation"][-1] > 0.7
 
 
@@ -104,9 +112,17 @@ def test_listed_arrivals_come_when_they_are_due() -> None:
     assert load.until(9.0) == [Arrival(1.0, 2.0)]
 
 
-@pytest.mark.parametrize(("case", "right"), [((2, 1000, 4000), 0.125), ((10, 100, 4000), 0.105),
-                                             ((20, 1000, 40_000), 0.205), ((20, 1000, 24_000), 0.312),
-                                             ((80, 250, 40_000), 0.211), ((1, 1000, 4000), 0.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("case", "right"),
+    [
+        ((2, 1000, 4000), 0.125),
+        ((10, 100, 4000), 0.105),
+        ((20, 1000, 40_000), 0.205),
+        ((20, 1000, 24_000), 0.312),
+        ((80, 250, 40_000), 0.211),
+        ((1, 1000, 4000), 0.0),
+    ],
+)
 def test_the_formula_of_conflicts(case: tuple[int, int, int], right: float) -> None:
     assert expected(*case) == pytest.approx(right, abs=0.0006)
 
@@ -126,13 +142,20 @@ def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
     assert between("i", "c", 1.0, 2.0, 2.5, "less").why == "", "a reason for less is none for more"
 
 
-@pytest.mark.parametrize("check", [
-    near("i", "c", 1.0, None, 9.0, "because"), between("i", "c", 0.0, 9.0, None), below("i", "c", "p", 9.0, None),
-    above("i", "c", "p", 0.0, None), below("i", "c", "p", 1.0, ratio(0.0, 0.0)),
-    below("i", "c", "p", 1.0, ratio(None, 1.0)),
-    above("i", "c", "p", 0.0, difference(1.0, None)), below("i", "c", "p", 1.0, most([0.0, None])),
-    below("i", "c", "p", 1.0, most([])),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "check",
+    [
+        near("i", "c", 1.0, None, 9.0, "because"),
+        between("i", "c", 0.0, 9.0, None),
+        below("i", "c", "p", 9.0, None),
+        above("i", "c", "p", 0.0, None),
+        below("i", "c", "p", 1.0, ratio(0.0, 0.0)),
+        below("i", "c", "p", 1.0, ratio(None, 1.0)),
+        above("i", "c", "p", 0.0, difference(1.0, None)),
+        below("i", "c", "p", 1.0, most([0.0, None])),
+        below("i", "c", "p", 1.0, most([])),
+    ],
+)
 def test_what_was_not_measured_does_not_hold(check: Check) -> None:
     assert not check.holds
     assert check.as_dict()["why"] == "not measured"
@@ -158,8 +181,19 @@ def test_merging_takes_means_and_says_how_sure_they_are() -> None:
 
 
 def test_adaptive_is_latency_first_while_delays_are_above_tau_and_quality_first_else() -> None:
-    parameters = Parameters(schedulers=4, partitions=4, slots=2000, rate=1000.0, duration_s=1.0, scale=1.0, gap_s=0.2,
-                            amplifier=1.0, sharpness=4.0, tau_s=0.3, strategy=SimStrategy.ADAPTIVE)  # fmt: skip
+    parameters = Parameters(
+        schedulers=4,
+        partitions=4,
+        slots=2000,
+        rate=1000.0,
+        duration_s=1.0,
+        scale=1.0,
+        gap_s=0.2,
+        amplifier=1.0,
+        sharpness=4.0,
+        tau_s=0.3,
+        strategy=SimStrategy.ADAPTIVE,
+    )
     load = Poisson(np.random.default_rng(3), [(0.0, 100.0), (2.0, 950.0), (8.0, 100.0)], parameters.duration_s)
     simulation = Simulation(parameters, [Group("all", 4)], [load], np.random.SeedSequence(5))
     chosen: list[set[Strategy]] = []
@@ -168,7 +202,7 @@ def test_adaptive_is_latency_first_while_delays_are_above_tau_and_quality_first_
         while (tick + 1) * parameters.tick_s <= end_s:
             tick += 1
             simulation.tick(tick)
-        chosen.append({one.core.mood.resolve("") for one in simulation.schedulers})
+        chosen.append({one.core.selector.resolve("") for one in simulation.schedulers})
     series = simulation.measure.series()["all"]
     conflicts, delays = series["conflict_fraction"], series["delay_p50_s"]
     assert chosen[0] == chosen[2] == {Strategy.QUALITY}

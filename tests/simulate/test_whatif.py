@@ -21,8 +21,15 @@ def test_whatif_shows_alternatives_and_marks_the_one_to_choose() -> None:
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     names = [one["name"] for one in found["alternatives"]]
-    assert names == ["as given", "latency", "quality", "half the schedulers", "twice the schedulers", "half the gap",
-                     "twice the gap"]  # fmt: skip
+    assert names == [
+        "as given",
+        "latency",
+        "quality",
+        "half the schedulers",
+        "twice the schedulers",
+        "half the gap",
+        "twice the gap",
+    ]
     assert found["choose"] in names
     given = found["alternatives"][0]
     assert given["keeps_up"]

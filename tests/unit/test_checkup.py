@@ -11,8 +11,8 @@ def levels(checks):
     return [(check.name, check.level) for check in checks]
 
 
-def scheduler(name, alive, keeper=False):
-    return SchedulerView(name, 0, keeper, 1, {}, 0.5 if alive else 60.0, alive)
+def scheduler(name, alive, leader=False):
+    return SchedulerView(name, 0, leader, 1, {}, 0.5 if alive else 60.0, alive)
 
 
 def node(name, state="up", draining=False):
@@ -33,7 +33,7 @@ def node(name, state="up", draining=False):
 def test_persistence(info, save, level):
     check = checkup.judge_persistence(info, save)
     assert check.level == level
-    assert bool(check.mend) == (level != "ok")
+    assert bool(check.repair) == (level != "ok")
 
 
 @pytest.mark.parametrize(("used", "limit", "level"), [(10, 0, "ok"), (79, 100, "ok"), (81, 100, "warn")])
@@ -52,16 +52,16 @@ def test_scripts_that_are_not_loaded_yet_are_no_fault():
 
 
 @pytest.mark.parametrize(
-    ("alive", "still", "keeper", "expected"),
+    ("alive", "still", "leader", "expected"),
     [
-        (["a", "b"], [], "a", [("schedulers", "ok"), ("keeper", "ok")]),
-        (["a"], ["b"], "b", [("schedulers", "ok"), ("schedulers", "warn"), ("keeper", "warn")]),
+        (["a", "b"], [], "a", [("schedulers", "ok"), ("leader", "ok")]),
+        (["a"], ["b"], "b", [("schedulers", "ok"), ("schedulers", "warn"), ("leader", "warn")]),
         ([], ["b"], "b", [("schedulers", "fail"), ("schedulers", "warn")]),
         ([], [], "", [("schedulers", "fail")]),
     ],
 )
-def test_schedulers_and_keeper(alive, still, keeper, expected):
-    there = [scheduler(name, name in alive, name == keeper) for name in (*alive, *still)]
+def test_schedulers_and_leader(alive, still, leader, expected):
+    there = [scheduler(name, name in alive, name == leader) for name in (*alive, *still)]
     assert levels(checkup.judge_schedulers(there)) == expected
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from parsync_redis.model.apps import TASKS_LABEL, KnownTasks, offer_with
-from parsync_redis.model.claim import Verdict, Word
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.task import Strategy, Taken
 from parsync_redis.scheduler.core import AHEAD, HOLD, Core, Plan
@@ -17,7 +17,7 @@ def make(partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int =
 
 
 def node(name: str, slots: int, score: float = 1.0, **labels: str) -> Node:
-    return Node(name, "up", 1, False, 0, slots, score, Bundle.of(slots, labels=labels))
+    return Node(name, "up", 1, False, 0, slots, score, Resources.of(slots, labels=labels))
 
 
 def bitmap(count: int) -> bytes:
@@ -39,9 +39,11 @@ def claims_of(plan: Plan) -> list[str]:
     return [f"{c.node}/{c.slots[0]}" for some in plan.commit.values() for c in some]
 
 
-def judge(core: Core, plan: Plan, word: Word) -> None:
+def judge(core: Core, plan: Plan, word: ClaimOutcome) -> None:
     for p, claims in plan.commit.items():
-        core.on_judged(Judged(p, 2, 1000, claims, [Verdict(word, "1000" if word is Word.HELD else "x")] * len(claims)))
+        core.on_judged(
+            Judged(p, 2, 1000, claims, [Verdict(word, "1000" if word is ClaimOutcome.HELD else "x")] * len(claims))
+        )
 
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 4), (3, 8), (4, 4), (5, 3), (20, 20), (7, 20)])
@@ -63,18 +65,18 @@ def test_in_each_round_the_reads_are_disjoint_and_n_rounds_cover_everything(memb
     assert all(mine == set(range(partitions)) for mine in seen)
 
 
-def test_a_task_goes_to_the_best_slot_and_is_settled_there() -> None:
+def test_a_task_goes_to_the_best_slot_and_is_confirmed_there() -> None:
     core = make()
-    core.on_nodes(0, [node("slow", 1, 1.0), Node("fast", "up", 4, False, 1, 1, 99.0, Bundle.of(1))], 1)
+    core.on_nodes(0, [node("slow", 1, 1.0), Node("fast", "up", 4, False, 1, 1, 99.0, Resources.of(1))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(2), {}), 0.0)
     core.on_took(Took(0, 0, tasks(1)))
     plan = core.plan()
     assert claims_of(plan) == ["fast/0"]
     assert plan.commit[0][0].inc == 4
-    judge(core, plan, Word.HELD)
-    (place,) = core.plan().settle
+    judge(core, plan, ClaimOutcome.HELD)
+    (place,) = core.plan().confirm
     assert (place.task, place.node, place.slot, place.inc, place.since_ms) == ("t0", "fast", 0, 4, 1000)
-    assert core.in_hand == 0
+    assert core.in_flight == 0
 
 
 def test_a_lost_claim_is_tried_elsewhere_and_not_on_the_same_slot() -> None:
@@ -85,10 +87,10 @@ def test_a_lost_claim_is_tried_elsewhere_and_not_on_the_same_slot() -> None:
     for _ in range(3):
         plan = core.plan()
         tried += claims_of(plan)
-        judge(core, plan, Word.CONFLICT)
+        judge(core, plan, ClaimOutcome.CONFLICT)
     assert sorted(tried) == ["n/0", "n/1", "n/2"]
     assert not core.plan().commit
-    assert core.in_hand == 1
+    assert core.in_flight == 1
     assert core.counters.conflicts == 3
 
 
@@ -156,30 +158,30 @@ def test_after_a_lost_claim_a_partition_is_read_before_the_next_claim_there(stra
     see(core, 0, [node("n", 4)], 4)
     core.on_took(Took(0, 0, tasks(1)))
     (claims,) = core.plan().commit.values()
-    core.on_judged(Judged(0, 2, 0, claims, [Verdict(Word.CONFLICT, "other")]))
+    core.on_judged(Judged(0, 2, 0, claims, [Verdict(ClaimOutcome.CONFLICT, "other")]))
     assert core.due
     assert core.plan(place=False).read == [0]
 
 
-def test_won_claims_that_nobody_has_started_for_a_while_are_ripe_to_be_settled() -> None:
+def test_won_claims_that_nobody_has_started_for_a_while_are_due_to_confirm_to_be_confirmed() -> None:
     core = make()
     see(core, 0, [node("n", 4)], 4)
 
     def win(id: int) -> None:
         core.on_took(Took(0, 0, [Taken(f"t{id}", f"1@{id}", "slots=1", "", 0)]))
-        (claims,) = core.plan(settle=False).commit.values()
-        core.on_judged(Judged(0, 2, 0, claims, [Verdict(Word.HELD, "7") for _ in claims]))
+        (claims,) = core.plan(confirm=False).commit.values()
+        core.on_judged(Judged(0, 2, 0, claims, [Verdict(ClaimOutcome.HELD, "7") for _ in claims]))
 
     win(1)
-    assert core.ripe == []
-    core.settled(0)
+    assert core.due_to_confirm == []
+    core.confirmed(0)
     win(2)
-    assert [place.task for place in core.ripe] == ["t1"]
+    assert [place.task for place in core.due_to_confirm] == ["t1"]
     assert core.hands == {"t1", "t2"}, "until that is done"
-    core.settled(1)
+    core.confirmed(1)
     assert core.hands == {"t2"}
-    assert [place.task for place in core.plan().settle] == ["t2"], "who leaves settles everything"
-    assert core.ripe == []
+    assert [place.task for place in core.plan().confirm] == ["t2"], "who leaves confirms everything"
+    assert core.due_to_confirm == []
 
 
 def test_a_scheduler_is_at_rest_while_it_neither_has_tasks_nor_looks_for_any() -> None:
@@ -194,7 +196,7 @@ def test_a_scheduler_is_at_rest_while_it_neither_has_tasks_nor_looks_for_any() -
     assert not core.at_rest
     (claims,) = core.plan().commit.values()
     assert not core.at_rest, "its claim is not judged"
-    core.on_judged(Judged(0, 2, 0, claims, [Verdict(Word.HELD, "7")]))
+    core.on_judged(Judged(0, 2, 0, claims, [Verdict(ClaimOutcome.HELD, "7")]))
     assert core.at_rest
 
 
@@ -263,7 +265,7 @@ def test_a_task_without_a_seat_blocks_no_other_kind_and_is_tried_when_the_view_c
     plan = core.plan()
     assert [c.task for c in plan.commit[0]] == ["cpu"]
     assert plan.note == [("t0", "1@0", "no node fits: no node has label gpu_model:a100; there are no labels")]
-    judge(core, plan, Word.HELD)
+    judge(core, plan, ClaimOutcome.HELD)
     assert not core.plan().commit
     core.on_tick(1)
     assert core.plan().note == [], "it was noted, and nothing changed"
@@ -283,7 +285,7 @@ def test_a_kind_that_never_runs_out_starves_no_other() -> None:
         core.on_snapshot(Snapshot(0, version, 1, bitmap(1), {}), float(version))
         plan = core.plan()
         ran += [claim.task for claims in plan.commit.values() for claim in claims]
-        judge(core, plan, Word.HELD)
+        judge(core, plan, ClaimOutcome.HELD)
         core.on_took(Took(9, 0, [Taken(f"t{version}9", f"1@{version}9", "slots=1", "", version * 10 + 9)]))
     assert ran == ["t1", "rare", "t3"], "whoever waits longest goes first, whatever its kind"
 
@@ -294,14 +296,14 @@ def test_more_blocked_tasks_than_it_may_hold_are_given_back() -> None:
     core.on_took(Took(0, 0, tasks(HOLD + 10, "slots=1 gpu_model:a100")))
     plan = core.plan()
     assert len(plan.give_back) == 10
-    assert core.in_hand == HOLD
+    assert core.in_flight == HOLD
 
 
 def test_a_changed_node_is_read_again_before_it_is_claimed_again() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 2)
     core.on_took(Took(0, 0, tasks(1)))
-    judge(core, core.plan(), Word.CHANGED)
+    judge(core, core.plan(), ClaimOutcome.CHANGED)
     assert core.plan().read_nodes == [0]
 
 
@@ -344,9 +346,16 @@ def test_what_is_due_can_be_read_before_anything_is_placed() -> None:
 
 def test_turns_orders_and_asking_can_be_others() -> None:
     last_only = {Strategy.QUALITY: lambda known: [known[-1:]]}
-    core = Core("s1", 3, Strategy.QUALITY, 1.5, np.random.default_rng(1),
-                turns=lambda ordinal, members, tick, partitions: [tick % partitions], orders=last_only,
-                asks=False)  # fmt: skip
+    core = Core(
+        "s1",
+        3,
+        Strategy.QUALITY,
+        1.5,
+        np.random.default_rng(1),
+        turns=lambda ordinal, members, tick, partitions: [tick % partitions],
+        orders=last_only,
+        asks=False,
+    )
     for p in range(3):
         see(core, p, [node("n", 2)], 2)
     core.on_tick(7)
@@ -369,13 +378,13 @@ def test_the_same_dice_make_the_same_decisions() -> None:
     assert decide(7) != decide(8)
 
 
-def test_after_an_outage_it_reads_everything_and_has_nothing_in_hand() -> None:
+def test_after_an_outage_it_reads_everything_and_has_nothing_in_flight() -> None:
     core = make(3)
     see(core, 0, [node("n", 2)], 2)
     core.on_took(Took(0, 0, tasks(5)))
     core.forget()
     plan = core.plan()
-    assert core.in_hand == 0
+    assert core.in_flight == 0
     assert plan.read_nodes == [0, 1, 2]
 
 
@@ -391,10 +400,10 @@ def test_a_scheduler_whose_passes_are_slower_than_ticks_places_all_the_same(memb
         core.on_tick(tick)
     for _ in range(12):  # passes, as the loop makes them
         only_read = core.due and not only_read
-        plan = core.plan(place=not only_read, settle=False)
+        plan = core.plan(place=not only_read, confirm=False)
         for p, claims in plan.commit.items():
             placed += len(claims)
-            core.on_judged(Judged(p, 2, 1, claims, [Verdict(Word.HELD, "1")] * len(claims)))
+            core.on_judged(Judged(p, 2, 1, claims, [Verdict(ClaimOutcome.HELD, "1")] * len(claims)))
         for p in plan.read:
             core.on_snapshot(Snapshot(p, 2, 1, bitmap(4), {}), 1.0)
         for _ in range(ticks_a_pass):
@@ -430,12 +439,12 @@ def test_what_was_fetched_is_fresh_for_one_pass() -> None:
     core.on_snapshot(Snapshot(2, 2, 1, bitmap(4), {}), 1.0)
     for some in ([Taken("a", "1@1", "slots=1", "", 0)], [Taken("b", "1@2", "slots=1", "", 0)]):
         core.on_took(Took(0, 0, some))
-        plan = core.plan(settle=False)
+        plan = core.plan(confirm=False)
         assert not plan.commit, "it was read at its turn, or for the task before: others place there now"
         assert plan.read == [2]
         core.on_snapshot(Snapshot(2, 3, 1, bitmap(4), {}), 2.0)
-        (claims,) = core.plan(settle=False).commit.values()
-        core.on_judged(Judged(2, 4, 1, claims, [Verdict(Word.HELD, "1")]))
+        (claims,) = core.plan(confirm=False).commit.values()
+        core.on_judged(Judged(2, 4, 1, claims, [Verdict(ClaimOutcome.HELD, "1")]))
 
 
 def test_no_more_is_fetched_than_what_is_left_needs() -> None:
@@ -459,7 +468,7 @@ OLD, NEW = KnownTasks.of({"kept": None, "old": None}), KnownTasks.of({"kept": No
 
 
 def knowing(name: str, tasks: KnownTasks, first: int) -> Node:
-    return Node(name, "up", 1, False, first, 2, 1.0, offer_with(Bundle.of(2), tasks))
+    return Node(name, "up", 1, False, first, 2, 1.0, offer_with(Resources.of(2), tasks))
 
 
 def named(*names: str) -> list[Taken]:
@@ -496,7 +505,7 @@ def test_tasks_that_are_of_one_kind_once_nodes_have_changed_keep_their_order() -
     core.on_took(Took(0, 0, named("old", "new", "kept", "old", "new")))
     core.plan()
     both = KnownTasks.of({"kept": None, "old": None, "new": None})
-    core.on_nodes(0, [Node("n3", "up", 1, False, 0, 8, 1.0, offer_with(Bundle.of(8), both))], 2)
+    core.on_nodes(0, [Node("n3", "up", 1, False, 0, 8, 1.0, offer_with(Resources.of(8), both))], 2)
     core.on_names(both.digest, both.declared)
     core.on_snapshot(Snapshot(0, 2, 2, bitmap(8), {}), 1.0)
     claims = [claim for some in core.plan().commit.values() for claim in some]

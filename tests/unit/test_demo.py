@@ -48,8 +48,12 @@ def test_a_module_is_counted():
     found = measure("shape.py", SOURCE)
     assert found["most_complex"] == {"name": "Shape.area", "line": 7, "complexity": 11}
     assert {name: found[name] for name in ("lines", "functions", "classes", "branches", "error")} == {
-        "lines": len(SOURCE.splitlines()), "functions": 4, "classes": 1, "branches": 14, "error": "",
-    }  # fmt: skip
+        "lines": len(SOURCE.splitlines()),
+        "functions": 4,
+        "classes": 1,
+        "branches": 14,
+        "error": "",
+    }
 
 
 def test_functions_inside_others_have_their_names_and_their_own_complexity():
@@ -112,20 +116,29 @@ def gathered(statuses, runs):
 def test_the_summary_counts_what_was_lost_failed_or_ran_twice():
     found = gathered(
         [
-            status("a", TaskState.SUCCEEDED), status("b", TaskState.SUCCEEDED, "desk", placed=1050),
-            status("c", TaskState.FAILED), status("d", TaskState.RUNNING),
+            status("a", TaskState.SUCCEEDED),
+            status("b", TaskState.SUCCEEDED, "desk", placed=1050),
+            status("c", TaskState.FAILED),
+            status("d", TaskState.RUNNING),
             status("e", TaskState.GONE, None, None, None),
         ],
         {"a": 1, "b": 2, "c": 1},
-    )  # fmt: skip
+    )
     summary = summarize(found, NODES, "Redis 7", 3)
     assert {name: summary[name] for name in ("submitted", "succeeded", "failed", "lost", "ran_twice")} == {
-        "submitted": 5, "succeeded": 2, "failed": 1, "lost": 2, "ran_twice": 1,
-    }  # fmt: skip
+        "submitted": 5,
+        "succeeded": 2,
+        "failed": 1,
+        "lost": 2,
+        "ran_twice": 1,
+    }
     assert summary["delay_ms"] == {"p50": 10, "p99": 50}
     assert summary["by_node"]["desk"] == {
-        "slots": 2, "score": 4.0, "tasks": 1, "labels": {"zone": "b", "screen": "yes"}
-    }  # fmt: skip
+        "slots": 2,
+        "score": 4.0,
+        "tasks": 1,
+        "labels": {"zone": "b", "screen": "yes"},
+    }
     assert not is_clean(summary)
 
 

@@ -55,9 +55,12 @@ def test_a_node_is_by_default_named_as_its_worker_and_has_a_slot_for_each_proces
 
 def test_a_node_offers_what_its_flags_say() -> None:
     flags = {
-        "parsync_node": "n1", "parsync_slots": 4, "parsync_score": -2.5, "parsync_label": ("zone=a",),
+        "parsync_node": "n1",
+        "parsync_slots": 4,
+        "parsync_score": -2.5,
+        "parsync_label": ("zone=a",),
         "parsync_resource": ("mem=2KiB",),
-    }  # fmt: skip
+    }
     spec = node_spec(worker(), *node_options(flags))
     assert (spec.name, spec.offer.text, spec.score) == ("n1", "slots=4 mem=2048 zone:a", -2.5)
 
@@ -65,11 +68,16 @@ def test_a_node_offers_what_its_flags_say() -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        {"parsync_node": "a b"}, {"parsync_node": ""}, {"parsync_slots": 0}, {"parsync_slots": 10_001},
-        {"parsync_score": float("nan")}, {"parsync_score": float("inf")}, {"parsync_label": ("=1",)},
+        {"parsync_node": "a b"},
+        {"parsync_node": ""},
+        {"parsync_slots": 0},
+        {"parsync_slots": 10_001},
+        {"parsync_score": float("nan")},
+        {"parsync_score": float("inf")},
+        {"parsync_label": ("=1",)},
         {"parsync_resource": ("mem=-1",)},
     ],
-)  # fmt: skip
+)
 def test_flags_without_sense_are_refused(flags: dict[str, Any]) -> None:
     found, said = node_options(flags)
     assert found, "it is a node, or wants to be"
@@ -84,9 +92,14 @@ def test_a_worker_without_flags_is_no_node() -> None:
 
 def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
-        "PARSYNC_NODE": "1", "PARSYNC_NODE_NAME": "n1", "PARSYNC_NODE_SLOTS": "4", "PARSYNC_NODE_SCORE": "-2.5",
-        "PARSYNC_NODE_LABELS": "zone=a, kind=b", "PARSYNC_NODE_RESOURCES": "mem=2KiB", "PARSYNC_NODE_ONLY": "yes",
-    }.items():  # fmt: skip
+        "PARSYNC_NODE": "1",
+        "PARSYNC_NODE_NAME": "n1",
+        "PARSYNC_NODE_SLOTS": "4",
+        "PARSYNC_NODE_SCORE": "-2.5",
+        "PARSYNC_NODE_LABELS": "zone=a, kind=b",
+        "PARSYNC_NODE_RESOURCES": "mem=2KiB",
+        "PARSYNC_NODE_ONLY": "yes",
+    }.items():
         monkeypatch.setenv(name, value)
     found, said = node_options({})
     spec = node_spec(worker(), found, said)
@@ -143,10 +156,15 @@ def test_rules_place_tasks_by_name_and_what_task_and_call_say_goes_before(
     app.task(name="proj.own", parsync={"slots": 3}, shared=False)(nothing)
     app.task(name="proj.never", parsync=False, shared=False)(nothing)
     wishes = {
-        "proj.train": {"slots": 2, "resources": {"gpu": 1}}, "proj.other": {}, "proj.ping": None, "other": None,
-        "celery.chord_unlock": {"priority": 3}, "celery.backend_cleanup": None, "proj.own": {"slots": 3},
+        "proj.train": {"slots": 2, "resources": {"gpu": 1}},
+        "proj.other": {},
+        "proj.ping": None,
+        "other": None,
+        "celery.chord_unlock": {"priority": 3},
+        "celery.backend_cleanup": None,
+        "proj.own": {"slots": 3},
         "proj.never": None,
-    }  # fmt: skip
+    }
     assert {name: parsync.wish(name, None, None) for name in wishes} == wishes
     assert parsync.wish("proj.train", None, {"slots": 5}) == {"slots": 5, "resources": {"gpu": 1}}
     assert parsync.wish("proj.train", None, False) is None

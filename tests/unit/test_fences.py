@@ -24,7 +24,7 @@ from parsync_redis.worker.isolation.locks import (
     lock_file,
     locks_folder,
     open_locks,
-)  # fmt: skip
+)
 from parsync_redis.worker.isolation.node import OF_A_LEASE, MachineFences, now_s
 from parsync_redis.worker.isolation.tie import Fence, FencedPool, NotBegun, run_fenced, tied
 

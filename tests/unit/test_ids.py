@@ -16,10 +16,13 @@ KINDS = sorted(_RULES)
     ("kind", "name"),
     [
         ("task name", "proj.tasks.render"),
-        ("node name", "celery@host-1.example"), ("cluster name", "prod.eu-1"), ("resource name", "gpu"),
-        ("label name", "gpu_model"), ("label value", "a100/40g"),
+        ("node name", "celery@host-1.example"),
+        ("cluster name", "prod.eu-1"),
+        ("resource name", "gpu"),
+        ("label name", "gpu_model"),
+        ("label value", "a100/40g"),
     ],
-)  # fmt: skip
+)
 def test_what_people_use_is_valid(kind: str, name: str):
     assert check_name(kind, name) == name
 

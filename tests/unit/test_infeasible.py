@@ -4,36 +4,36 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Resources
 from parsync_redis.placement.fits import fits
 from parsync_redis.placement.infeasible import explain_infeasible
 from parsync_redis.submission import explain_unknown
 
 OFFERS = {
-    "n1": Bundle.of(4, {"mem": 4096}, {"gpu_model": "a100"}),
-    "n2": Bundle.of(6, {"mem": 1024, "gpu": 2}, {"gpu_model": "t4", "zone": "a"}),
-    "n3": Bundle.of(8),
+    "n1": Resources.of(4, {"mem": 4096}, {"gpu_model": "a100"}),
+    "n2": Resources.of(6, {"mem": 1024, "gpu": 2}, {"gpu_model": "t4", "zone": "a"}),
+    "n3": Resources.of(8),
 }
 
 
 @pytest.mark.parametrize(
     ("needs", "says"),
     [
-        (Bundle.of(64), "task needs slots=64; the largest node has 8 (n3)"),
-        (Bundle.of(1, {"mem": 9999}), "task needs mem=9999; the most is 4096 (n1)"),
-        (Bundle.of(1, {"disk": 1}), "task needs disk=1; no node declares disk; there are resources gpu, mem"),
-        (Bundle.of(1, {}, {"gpu_model": "h100"}), "no node has label gpu_model:h100; there are gpu_model: a100, t4"),
-        (Bundle.of(1, {}, {"rack": "7"}), "no node has label rack:7; there are labels gpu_model, zone"),
+        (Resources.of(64), "task needs slots=64; the largest node has 8 (n3)"),
+        (Resources.of(1, {"mem": 9999}), "task needs mem=9999; the most is 4096 (n1)"),
+        (Resources.of(1, {"disk": 1}), "task needs disk=1; no node declares disk; there are resources gpu, mem"),
+        (Resources.of(1, {}, {"gpu_model": "h100"}), "no node has label gpu_model:h100; there are gpu_model: a100, t4"),
+        (Resources.of(1, {}, {"rack": "7"}), "no node has label rack:7; there are labels gpu_model, zone"),
         (
-            Bundle.of(64, {"gpu": 3}),
+            Resources.of(64, {"gpu": 3}),
             "task needs slots=64; the largest node has 8 (n3); task needs gpu=3; the most is 2 (n2)",
         ),
         (
-            Bundle.of(5, {"mem": 512}, {"gpu_model": "a100"}),
+            Resources.of(5, {"mem": 512}, {"gpu_model": "a100"}),
             "no node has all of slots=5 mem=512 gpu_model:a100 at once; n1 comes closest: it lacks slots=5 (has 4)",
         ),
         (
-            Bundle.of(1, {"gpu": 1}, {"gpu_model": "a100"}),
+            Resources.of(1, {"gpu": 1}, {"gpu_model": "a100"}),
             "no node has all of slots=1 gpu=1 gpu_model:a100 at once; n1 comes closest: it lacks gpu=1 (has 0)",
         ),
     ],
@@ -43,14 +43,14 @@ def test_the_largest_there_is_is_named(needs, says):
 
 
 def test_nodes_without_resources_or_labels_are_said_to_have_none():
-    bare = {"n3": Bundle.of(8)}
-    assert explain_infeasible(Bundle.of(1, {"gpu": 1}), bare).endswith("there are no resources")
-    assert explain_infeasible(Bundle.of(1, {}, {"zone": "a"}), bare).endswith("there are no labels")
-    assert explain_infeasible(Bundle.of(2), {}) == "task needs slots=2; no node is registered"
+    bare = {"n3": Resources.of(8)}
+    assert explain_infeasible(Resources.of(1, {"gpu": 1}), bare).endswith("there are no resources")
+    assert explain_infeasible(Resources.of(1, {}, {"zone": "a"}), bare).endswith("there are no labels")
+    assert explain_infeasible(Resources.of(2), {}) == "task needs slots=2; no node is registered"
 
 
 bundles = st.builds(
-    Bundle.of,
+    Resources.of,
     st.integers(1, 3),
     st.dictionaries(st.sampled_from(["gpu", "mem"]), st.integers(0, 3)),
     st.dictionaries(st.sampled_from(["zone", "rack"]), st.sampled_from(["a", "b"])),

@@ -5,17 +5,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.model.needs import MAX_AMOUNT, Bundle, parse_amount, parse_bundle
+from parsync_redis.model.needs import MAX_AMOUNT, Resources, parse_amount, parse_resources
 
 
 @pytest.mark.parametrize(
     ("text", "amount"),
     [
-        (0, 0), (7, 7), ("7", 7), (" 64GiB ", 64 * 2**30), ("64 GiB", 64 * 2**30), ("1.5GB", 1_500_000_000),
+        (0, 0),
+        (7, 7),
+        ("7", 7),
+        (" 64GiB ", 64 * 2**30),
+        ("64 GiB", 64 * 2**30),
+        ("1.5GB", 1_500_000_000),
         ("2k", 2000),
-        ("1M", 10**6), ("3TiB", 3 * 2**40), ("0.5KiB", 512), (MAX_AMOUNT, MAX_AMOUNT), (str(MAX_AMOUNT), MAX_AMOUNT),
+        ("1M", 10**6),
+        ("3TiB", 3 * 2**40),
+        ("0.5KiB", 512),
+        (MAX_AMOUNT, MAX_AMOUNT),
+        (str(MAX_AMOUNT), MAX_AMOUNT),
     ],
-)  # fmt: skip
+)
 def test_an_amount_is_a_whole_number_of_the_smallest_unit(text: object, amount: int):
     assert parse_amount("mem", text) == amount
 
@@ -23,11 +32,31 @@ def test_an_amount_is_a_whole_number_of_the_smallest_unit(text: object, amount: 
 @pytest.mark.parametrize(
     "text",
     [
-        -1, "-1", 1.5, "1.5", "0.3KiB", "1e3", "4 GiBs", "GiB", "", "4gib", None, True, [], MAX_AMOUNT + 1,
-        str(MAX_AMOUNT + 1), "9" * 400, "9" * 5000, "9" * 400 + ".5", "0." + "1" * 400, "8192TiB", float("nan"),
-        float("inf"), b"4",
+        -1,
+        "-1",
+        1.5,
+        "1.5",
+        "0.3KiB",
+        "1e3",
+        "4 GiBs",
+        "GiB",
+        "",
+        "4gib",
+        None,
+        True,
+        [],
+        MAX_AMOUNT + 1,
+        str(MAX_AMOUNT + 1),
+        "9" * 400,
+        "9" * 5000,
+        "9" * 400 + ".5",
+        "0." + "1" * 400,
+        "8192TiB",
+        float("nan"),
+        float("inf"),
+        b"4",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_amount_is_refused_naming_the_units(text: object):
     with pytest.raises(InvalidInput, match=r"resource mem=.* is not an amount: .* units .*GiB"):
         parse_amount("mem", text)
@@ -36,29 +65,29 @@ def test_what_is_no_amount_is_refused_naming_the_units(text: object):
 @pytest.mark.parametrize("slots", [0, -1, 10_001, 1.0, "2", None, True])
 def test_slots_are_a_whole_number_in_range(slots: object):
     with pytest.raises(InvalidInput, match=r"slots=.* from 1 to 10,000"):
-        Bundle.of(slots)
+        Resources.of(slots)
 
 
 def test_the_text_has_slots_first_then_amounts_then_labels_each_in_order():
-    bundle = Bundle.of(2, {"mem": "4KiB", "gpu": 1}, {"zone": "a", "gpu_model": "a100"})
+    bundle = Resources.of(2, {"mem": "4KiB", "gpu": 1}, {"zone": "a", "gpu_model": "a100"})
     assert bundle.text == "slots=2 gpu=1 mem=4096 gpu_model:a100 zone:a"
 
 
 def test_the_order_in_which_needs_are_given_does_not_matter():
-    assert Bundle.of(1, {"a": 1, "b": 2}).text == Bundle.of(1, {"b": 2, "a": 1}).text
+    assert Resources.of(1, {"a": 1, "b": 2}).text == Resources.of(1, {"b": 2, "a": 1}).text
 
 
 @pytest.mark.parametrize("names", [{1: 1, "a": 2}, {None: 1}, {("a",): 1}])
 def test_a_name_that_is_no_text_is_refused(names: dict):
     with pytest.raises(InvalidInput, match="must be text"):
-        Bundle.of(1, names)
+        Resources.of(1, names)
     with pytest.raises(InvalidInput, match="must be text"):
-        Bundle.of(1, None, names)
+        Resources.of(1, None, names)
 
 
 def test_slots_is_no_resource():
     with pytest.raises(InvalidInput, match="use slots=N"):
-        Bundle.of(1, {"slots": 2})
+        Resources.of(1, {"slots": 2})
 
 
 @pytest.mark.parametrize(
@@ -66,17 +95,23 @@ def test_slots_is_no_resource():
 )
 def test_names_and_values_are_checked(resources: dict[str, object] | None, labels: dict[str, object] | None):
     with pytest.raises(InvalidInput):
-        Bundle.of(1, resources, labels)
+        Resources.of(1, resources, labels)
 
 
 @given(
     st.integers(1, 10_000),
-    st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True).filter(lambda n: n != "slots"),
-                    st.integers(0, MAX_AMOUNT), max_size=4),
-    st.dictionaries(st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,62}", fullmatch=True),
-                    st.from_regex(r"[A-Za-z0-9_./-]{1,63}", fullmatch=True), max_size=4),
-)  # fmt: skip
+    st.dictionaries(
+        st.from_regex(r"[a-z][a-z0-9_]{0,31}", fullmatch=True).filter(lambda n: n != "slots"),
+        st.integers(0, MAX_AMOUNT),
+        max_size=4,
+    ),
+    st.dictionaries(
+        st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,62}", fullmatch=True),
+        st.from_regex(r"[A-Za-z0-9_./-]{1,63}", fullmatch=True),
+        max_size=4,
+    ),
+)
 def test_a_bundle_reads_back_from_its_text(slots: int, resources: dict[str, object], labels: dict[str, object]):
-    bundle = Bundle.of(slots, resources, labels)
-    assert parse_bundle(bundle.text) == bundle
-    assert parse_bundle(bundle.text).text == bundle.text
+    bundle = Resources.of(slots, resources, labels)
+    assert parse_resources(bundle.text) == bundle
+    assert parse_resources(bundle.text).text == bundle.text

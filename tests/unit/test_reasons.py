@@ -2,22 +2,22 @@
 
 import pytest
 
-from parsync_redis.model.needs import Bundle, parse_bundle
+from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, Holder, NodeFacts, explain_waiting
 
-GPU = parse_bundle("slots=1 gpu=1 kind:gpu")
+GPU = parse_resources("slots=1 gpu=1 kind:gpu")
 OFFER = "slots=2 gpu=2 kind:gpu"
 
 
 def node(name="n1", state="up", offer=OFFER, free=2, left=None, **facts):
-    bundle = parse_bundle(offer)
+    bundle = parse_resources(offer)
     return NodeFacts(
         name,
         state,
         facts.pop("draining", False),
         bundle,
         free,
-        dict(bundle.resources) if left is None else left,
+        dict(bundle.amounts) if left is None else left,
         **facts,
     )
 
@@ -51,7 +51,7 @@ def test_who_holds_what_is_short_is_named():
     assert full == "only node n1 fits: it is full until one of the tasks t1, t2 ends"
     short = explain_waiting(GPU, [node(left={"gpu": 0})], holders)
     assert short == ("only node n1 fits: it is short of gpu: the task needs 1, and 0 of 2 is left until task t1 ends")
-    wide = explain_waiting(Bundle.of(2), [node(free=1)], [Holder("n1", f"t{n}", {}) for n in range(5)])
+    wide = explain_waiting(Resources.of(2), [node(free=1)], [Holder("n1", f"t{n}", {}) for n in range(5)])
     assert wide == (
         "only node n1 fits: it has fewer than 2 free slots until one of the tasks t0, t1, t2 or 2 more ends"
     )
@@ -88,9 +88,9 @@ def test_a_node_that_does_not_know_the_name_does_not_fit():
 
 def test_a_queue_that_nobody_consumes_is_named_as_such():
     offer = "slots=1 celery.queue:celery celery.queue:fast celery.tasks:00ff zone:a"
-    routed = parse_bundle("slots=1 celery.queue:slow")
+    routed = parse_resources("slots=1 celery.queue:slow")
     assert explain_waiting(routed, [node(offer=offer)]) == (
         "no node fits: no node consumes the queue slow; nodes consume celery, fast"
     )
-    assert explain_waiting(parse_bundle("slots=1 celery.queue:fast"), [node(offer=offer)]) == f"node n1 {ROOM}"
-    assert "there are labels zone" in explain_waiting(parse_bundle("slots=1 kind:x"), [node(offer=offer)])
+    assert explain_waiting(parse_resources("slots=1 celery.queue:fast"), [node(offer=offer)]) == f"node n1 {ROOM}"
+    assert "there are labels zone" in explain_waiting(parse_resources("slots=1 kind:x"), [node(offer=offer)])

@@ -30,9 +30,11 @@ def write(tmp_path: Path) -> Write:
 
 def test_a_library_is_in_the_text_once_and_before_who_needs_it(write: Write):
     folder = write(
-        verb="--- @include one\n--- @include two\nreturn 'verb'\n", lib__one="--- @include base\nlocal one\n",
-        lib__two="--- @include base\nlocal two\n", lib__base="local base\n",
-    )  # fmt: skip
+        verb="--- @include one\n--- @include two\nreturn 'verb'\n",
+        lib__one="--- @include base\nlocal one\n",
+        lib__two="--- @include base\nlocal two\n",
+        lib__base="local base\n",
+    )
     text = expand("verb", folder, [])
     assert "@include" not in text
     assert [line for line in text.splitlines() if line] == ["local base", "local one", "local two", "return 'verb'"]
@@ -52,9 +54,13 @@ def test_functions_that_nothing_calls_are_not_sent(write: Write):
     )
     text = compose("verb", (), folder)
     assert [line for line in text.splitlines()[1:] if line] == [
-        "-- named in a comment", "local function use(f)", "  f()", "end", "local function read() return 1 end",
+        "-- named in a comment",
+        "local function use(f)",
+        "  f()",
+        "end",
+        "local function read() return 1 end",
         "use(read)",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from parsync_redis.model.task import Strategy
-from parsync_redis.placement.strategy import EMA_WEIGHT, HYSTERESIS, SHARPNESS, Mood, pace, sample
+from parsync_redis.placement.strategy import EMA_WEIGHT, HYSTERESIS, SHARPNESS, StrategySelector, pace, sample
 
 
 def test_a_sample_has_each_candidate_once() -> None:
@@ -30,27 +30,27 @@ def test_among_equals_the_choice_is_even() -> None:
 
 
 def test_adaptive_goes_to_latency_above_tau_and_back_only_below_the_hysteresis() -> None:
-    mood = Mood(Strategy.ADAPTIVE, tau_s=1.0)
-    assert mood.resolve("") is Strategy.QUALITY
-    while mood.delay_s <= 1.0:
-        assert mood.resolve("") is Strategy.QUALITY
-        mood.observe(3.0)
-    assert mood.resolve("") is Strategy.LATENCY
-    while mood.delay_s > HYSTERESIS:
-        assert mood.resolve("") is Strategy.LATENCY
-        mood.observe(0.0)
-    assert mood.resolve("") is Strategy.QUALITY
+    selector = StrategySelector(Strategy.ADAPTIVE, tau_s=1.0)
+    assert selector.resolve("") is Strategy.QUALITY
+    while selector.delay_s <= 1.0:
+        assert selector.resolve("") is Strategy.QUALITY
+        selector.observe(3.0)
+    assert selector.resolve("") is Strategy.LATENCY
+    while selector.delay_s > HYSTERESIS:
+        assert selector.resolve("") is Strategy.LATENCY
+        selector.observe(0.0)
+    assert selector.resolve("") is Strategy.QUALITY
 
 
 def test_the_delay_is_smoothed_exponentially() -> None:
-    mood = Mood(Strategy.ADAPTIVE, tau_s=1.0)
-    mood.observe(2.0)
-    assert mood.delay_s == pytest.approx(2.0 * EMA_WEIGHT)
-    mood.observe(2.0)
-    assert mood.delay_s == pytest.approx(2.0 * (1 - (1 - EMA_WEIGHT) ** 2))
+    selector = StrategySelector(Strategy.ADAPTIVE, tau_s=1.0)
+    selector.observe(2.0)
+    assert selector.delay_s == pytest.approx(2.0 * EMA_WEIGHT)
+    selector.observe(2.0)
+    assert selector.delay_s == pytest.approx(2.0 * (1 - (1 - EMA_WEIGHT) ** 2))
 
 
 def test_a_tasks_own_wish_goes_before_the_clusters_strategy() -> None:
-    assert Mood(Strategy.LATENCY, 1.0).resolve("quality") is Strategy.QUALITY
-    assert Mood(Strategy.QUALITY, 1.0).resolve("latency") is Strategy.LATENCY
-    assert Mood(Strategy.LATENCY, 1.0).resolve("adaptive") is Strategy.QUALITY
+    assert StrategySelector(Strategy.LATENCY, 1.0).resolve("quality") is Strategy.QUALITY
+    assert StrategySelector(Strategy.QUALITY, 1.0).resolve("latency") is Strategy.LATENCY
+    assert StrategySelector(Strategy.LATENCY, 1.0).resolve("adaptive") is Strategy.QUALITY

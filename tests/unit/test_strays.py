@@ -1,7 +1,7 @@
-"""What the chaos harness found in schedulers and keepers: takes that came late, judgements that came early."""
+"""What the chaos harness found in schedulers and leaders: takes that came late, judgements that came early."""
 
 from parsync_redis.model.task import Taken
-from parsync_redis.scheduler.leader import Keeper
+from parsync_redis.scheduler.leader import Leader
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
@@ -13,7 +13,7 @@ CONFIG = ClusterConfig(1, 0.5, 10.0)
 
 
 class Silence:
-    """Ears for a server that has no sockets."""
+    """Listener for a server that has no sockets."""
 
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
         return []
@@ -33,7 +33,7 @@ def test_a_scheduler_that_comes_back_under_its_name_gives_back_what_the_earlier_
     drive = Driver(fake_store)
     drive.taken("a")  # by s1, which is killed then
     scheduler(fake_store)._turn()
-    assert drive.state("a") == "pending", "s1 lives again: no keeper would ever give it back"
+    assert drive.state("a") == "pending", "s1 lives again: no leader would ever give it back"
 
 
 def test_a_take_that_comes_after_its_sender_gave_it_up_is_given_back_within_a_lease(fake_store: Store) -> None:
@@ -47,7 +47,7 @@ def test_a_take_that_comes_after_its_sender_gave_it_up_is_given_back_within_a_le
     assert drive.state("a") == "pending"
 
 
-def test_what_a_scheduler_has_in_hand_is_no_stray(fake_store: Store) -> None:
+def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
     drive, made = Driver(fake_store), scheduler(fake_store)
     attempt = drive.taken("a")
     made.core.on_took(Took(0, 0, [Taken("a", attempt, "slots=1", "", 0)]))
@@ -58,7 +58,7 @@ def test_what_a_scheduler_has_in_hand_is_no_stray(fake_store: Store) -> None:
 def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store: Store) -> None:
     member = scheduler(fake_store).membership
     fake_store.client.hset(fake_store.keys.shared("schedulers"), "s2", 7)
-    member.keeping, member._run_id, member._keeper.lost = True, "before", ["s2 7"]
+    member.keeping, member._run_id, member._leader.lost = True, "before", ["s2 7"]
     member.store.client.info = lambda section: {"run_id": "after"}  # type: ignore[method-assign]
     member._beat()
     assert fake_store.hash(fake_store.keys.shared("schedulers"))["s2"] == "7"
@@ -67,10 +67,10 @@ def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store
 def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_asked_for(fake_store: Store) -> None:
     drive = Driver(fake_store)
     drive.node()
-    keeper = Keeper(fake_store, 1, 10.0)
-    keeper.work(lambda: 5.0, {})  # asked for at 0, the answer took 5 seconds
-    keeper.work(lambda: 9.0, {})
-    keeper.work(lambda: 12.0, {})
+    leader = Leader(fake_store, 1, 10.0)
+    leader.work(lambda: 5.0, {})  # asked for at 0, the answer took 5 seconds
+    leader.work(lambda: 9.0, {})
+    leader.work(lambda: 12.0, {})
     assert fake_store.nodes(0)["n1"].state == "up", "it has been silent for 7 seconds"
-    keeper.work(lambda: 15.0, {})
+    leader.work(lambda: 15.0, {})
     assert fake_store.nodes(0)["n1"].state == "down"

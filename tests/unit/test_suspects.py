@@ -1,10 +1,10 @@
-"""The keeper and nodes that live, but do not start what they get; and the keeper's count of a drain's deadline."""
+"""The leader and nodes that live, but do not start what they get; and the leader's count of a drain's deadline."""
 
 import pytest
 
 from parsync_redis.model.node import drain_note
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.leader import PROBATION_LEASES, TRIES, Keeper
+from parsync_redis.scheduler.leader import PROBATION_LEASES, TRIES, Leader
 from parsync_redis.store import Store
 from parsync_redis.store.calls import Place
 from tests.lua.driver import Driver
@@ -13,20 +13,20 @@ LEASE_S = 10.0
 
 
 class Rounds:
-    """A keeper's passes while time goes by and every node renews."""
+    """A leader's passes while time goes by and every node renews."""
 
     def __init__(self, store: Store) -> None:
-        self.drive, self.keeper, self.now_s = Driver(store), Keeper(store, 1, LEASE_S), 0.0
+        self.drive, self.leader, self.now_s = Driver(store), Leader(store, 1, LEASE_S), 0.0
         self.attempts: dict[str, str] = {}
 
-    def go(self, seconds: float, keeper: Keeper | None = None) -> None:
+    def go(self, seconds: float, leader: Leader | None = None) -> None:
         """Passes four times a lease, at the times given."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s += LEASE_S / 4
             for node in self.drive.hash("nodes"):
                 self.drive.run(self.drive.commands.renew(0, node, 1))
-            (keeper or self.keeper).work(lambda: self.now_s, {"s1": int(self.now_s * 4)})
+            (leader or self.leader).work(lambda: self.now_s, {"s1": int(self.now_s * 4)})
 
     def place(self, task: str, slot: int = 0, node: str = "n1") -> Place:
         """A task that is placed and held, and whose doorbell has rung."""
@@ -35,7 +35,7 @@ class Rounds:
             drive.submit(task)
         self.attempts |= drive.take()
         place = drive.held(task, self.attempts[task], node=node, slots=(slot,))
-        assert drive.settle(place) == "placed"
+        assert drive.confirm(place) == "placed"
         return place
 
     @property
@@ -55,7 +55,7 @@ def rounds(fake_store: Store) -> Rounds:
 def test_a_task_that_does_not_start_for_a_lease_goes_back_and_its_slot_is_free(rounds: Rounds) -> None:
     rounds.place("a")
     rounds.go(LEASE_S)
-    assert rounds.drive.state("a") == "placed", "the keeper has seen it for less than a lease"
+    assert rounds.drive.state("a") == "placed", "the leader has seen it for less than a lease"
     rounds.go(LEASE_S / 2)
     assert (rounds.drive.state("a"), rounds.drive.bits(4)) == ("pending", "1111")
     assert rounds.drive.record("a")["why"] == "n1 did not start it for a lease"
@@ -114,22 +114,22 @@ def test_a_suspect_that_reads_its_inbox_gets_tasks_again_after_its_probation(rou
     assert (rounds.state, rounds.drive.bits(4), rounds.drive.hash("notes")) == ("up", "1111", {})
 
 
-def test_a_new_keeper_judges_nobody_for_a_lease(rounds: Rounds) -> None:
+def test_a_new_leader_judges_nobody_for_a_lease(rounds: Rounds) -> None:
     rounds.place("a")
     rounds.go(LEASE_S)
-    rounds.go(LEASE_S, Keeper(rounds.drive.store, 1, LEASE_S))
+    rounds.go(LEASE_S, Leader(rounds.drive.store, 1, LEASE_S))
     assert rounds.drive.state("a") == "placed"
 
 
 def test_after_a_restart_of_the_server_nobody_is_judged_for_a_lease(rounds: Rounds) -> None:
     rounds.place("a")
     rounds.go(LEASE_S)
-    rounds.keeper.reset()
+    rounds.leader.reset()
     rounds.go(LEASE_S)
     assert rounds.drive.state("a") == "placed"
 
 
-def test_a_keeper_that_slept_begins_anew(rounds: Rounds) -> None:
+def test_a_leader_that_slept_begins_anew(rounds: Rounds) -> None:
     rounds.place("a")
     rounds.go(LEASE_S / 2)
     rounds.now_s += 2 * LEASE_S
@@ -137,7 +137,7 @@ def test_a_keeper_that_slept_begins_anew(rounds: Rounds) -> None:
     assert rounds.drive.state("a") == "placed"
 
 
-def test_the_deadline_of_a_drain_is_counted_by_the_keeper_from_when_it_saw_it(rounds: Rounds) -> None:
+def test_the_deadline_of_a_drain_is_counted_by_the_leader_from_when_it_saw_it(rounds: Rounds) -> None:
     drive, note = rounds.drive, drain_note(2 * LEASE_S, "new disk")
     drive.start(rounds.place("a"))
     drive.run(drive.commands.set_node(0, "n1", "drain", None, note))
@@ -149,20 +149,20 @@ def test_the_deadline_of_a_drain_is_counted_by_the_keeper_from_when_it_saw_it(ro
     assert drive.state("a") == TaskState.RUNNING, "its agent ends it"
 
 
-def test_a_new_keeper_counts_a_deadline_anew_and_a_drain_without_one_lasts(rounds: Rounds) -> None:
+def test_a_new_leader_counts_a_deadline_anew_and_a_drain_without_one_lasts(rounds: Rounds) -> None:
     drive = rounds.drive
     drive.run(drive.commands.set_node(0, "n1", "drain", None, drain_note(LEASE_S, "")))
     rounds.go(LEASE_S)
-    rounds.go(LEASE_S, Keeper(drive.store, 1, LEASE_S))
+    rounds.go(LEASE_S, Leader(drive.store, 1, LEASE_S))
     assert drive.run(drive.commands.renew(0, "n1", 1))[3] == "1"
     drive.run(drive.commands.set_node(0, "n1", "drain", None, drain_note(None, "deadline_s=1")))
     rounds.go(3 * LEASE_S)
     assert drive.run(drive.commands.renew(0, "n1", 1))[3] == "1"
 
 
-@pytest.mark.parametrize(("deadline", "note"), [
-    (None, "no deadline"), (600, "deadline_s=600"), (0, "deadline_s=0"), (1.5, "deadline_s=1.5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("deadline", "note"), [(None, "no deadline"), (600, "deadline_s=600"), (0, "deadline_s=0"), (1.5, "deadline_s=1.5")]
+)
 def test_a_drain_reads_as_people_say_it(deadline: float | None, note: str) -> None:
     assert drain_note(deadline, "") == note
     assert drain_note(deadline, "why") == f"{note}: why"

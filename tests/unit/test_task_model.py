@@ -13,10 +13,16 @@ def test_nothing_asked_is_one_slot():
 
 
 def test_everything_may_be_asked():
-    options = TaskOptions.of({
-        "slots": 2, "resources": {"mem": "4GiB"}, "require": {"gpu_model": "a100"}, "priority": 9,
-        "strategy": "quality", "wait_for_capacity": True,
-    })  # fmt: skip
+    options = TaskOptions.of(
+        {
+            "slots": 2,
+            "resources": {"mem": "4GiB"},
+            "require": {"gpu_model": "a100"},
+            "priority": 9,
+            "strategy": "quality",
+            "wait_for_capacity": True,
+        }
+    )
     assert options.needs.text == "slots=2 mem=4294967296 gpu_model:a100"
     assert (options.priority, options.strategy, options.wait_for_capacity) == (9, "quality", True)
 
@@ -61,11 +67,24 @@ def test_every_state_can_be_reached_and_left():
 
 
 def test_a_record_reads_as_a_status():
-    status = TaskStatus.of("a", {
-        "state": "running", "name": "work", "attempt": "3@17", "starts": "2", "partition": "1", "node": "n1",
-        "slot": "0", "scheduler": "s1", "needs": "slots=1", "priority": "5", "cancel": "SIGTERM", "submitted_ms": "17",
-        "started_ms": "1e3",
-    })  # fmt: skip
+    status = TaskStatus.of(
+        "a",
+        {
+            "state": "running",
+            "name": "work",
+            "attempt": "3@17",
+            "starts": "2",
+            "partition": "1",
+            "node": "n1",
+            "slot": "0",
+            "scheduler": "s1",
+            "needs": "slots=1",
+            "priority": "5",
+            "cancel": "SIGTERM",
+            "submitted_ms": "17",
+            "started_ms": "1e3",
+        },
+    )
     assert (status.state, status.attempt, status.starts, status.partition, status.slot) == (
         TaskState.RUNNING,
         3,
@@ -75,16 +94,21 @@ def test_a_record_reads_as_a_status():
     )
     assert status.cancel_asked
     assert status.times == {
-        "submitted": 17, "ready": None, "taken": None, "placed": None, "started": 1000, "finished": None,
-    }  # fmt: skip
+        "submitted": 17,
+        "ready": None,
+        "taken": None,
+        "placed": None,
+        "started": 1000,
+        "finished": None,
+    }
 
 
-def test_a_story_reads_as_setbacks_and_what_is_none_is_passed_over():
-    story = (
+def test_a_history_reads_as_setbacks_and_what_is_none_is_passed_over():
+    history = (
         "1@17 running n1/3 inc=2 since=1000 until=2000 its node n1 was lost\nno setback\n"
         "2@17 placed a/b/0 inc=1 since=3 until=4 "
     )
-    first, second = TaskStatus.of("a", {"state": "dead", "attempt": "2@17", "story": story}).story
+    first, second = TaskStatus.of("a", {"state": "dead", "attempt": "2@17", "history": history}).history
     assert first == Setback("1@17", TaskState.RUNNING, "n1", 3, 2, 1000, 2000, "its node n1 was lost")
     assert (second.state, second.node, second.slot, second.why) == (TaskState.PLACED, "a/b", 0, "")
 

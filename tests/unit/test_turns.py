@@ -1,4 +1,4 @@
-"""The turns of the loop: what it settles, what it keeps after an error, when it rests. On fakeredis, no sockets."""
+"""The turns of the loop: what it confirms, what it keeps after an error, when it rests. On fakeredis, no sockets."""
 
 import time
 from dataclasses import replace
@@ -19,17 +19,17 @@ def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
     """The scheduler places these tasks; where."""
     for id in ids:
         drive.submit(id)
-    made._settled_s = float("inf")
+    made._confirmed_s = float("inf")
     for _ in range(6):
         made.core.on_wake()
         made._turn()
-    assert not made.core.in_hand
-    return {place.task: place for place in made.core.unsettled}
+    assert not made.core.in_flight
+    return {place.task: place for place in made.core.unconfirmed}
 
 
 @pytest.fixture
 def won(fake_store: Store) -> tuple[Driver, Scheduler]:
-    """A scheduler on server `same` that has won a claim for task a, on the only slot, and not settled it."""
+    """A scheduler on server `same` that has won a claim for task a, on the only slot, and not confirmed it."""
     drive, made = Driver(fake_store), scheduler(fake_store)
     drive.node("n1", slots=1)
     placed(drive, made, "a")
@@ -38,20 +38,20 @@ def won(fake_store: Store) -> tuple[Driver, Scheduler]:
     return drive, made
 
 
-def test_what_has_not_started_after_a_while_is_settled_and_what_has_is_left_alone(fake_store: Store) -> None:
+def test_what_has_not_started_after_a_while_is_confirmed_and_what_has_is_left_alone(fake_store: Store) -> None:
     drive, made = Driver(fake_store), scheduler(fake_store)
     drive.node("n1", slots=4)
     places = placed(drive, made, "a", "b")
     assert drive.start(places["a"]) == "ok"
     for _ in range(2):
         assert drive.state("b") == "taken"
-        made._settled_s = float("-inf")
+        made._confirmed_s = float("-inf")
         made._turn()
     assert (drive.state("a"), drive.state("b")) == ("running", "placed")
-    assert made.core.unsettled == []
+    assert made.core.unconfirmed == []
 
 
-def test_after_an_error_what_was_won_is_settled_and_the_rest_goes_back(won: tuple[Driver, Scheduler]) -> None:
+def test_after_an_error_what_was_won_is_confirmed_and_the_rest_goes_back(won: tuple[Driver, Scheduler]) -> None:
     drive, made = won
     made.core.on_took(Took(0, 0, [Taken("b", drive.taken("b"), "slots=1", "", 0)]))
     assert (drive.state("a"), drive.state("b")) == ("taken", "taken")
@@ -66,7 +66,7 @@ def test_another_server_may_not_know_of_what_was_won(won: tuple[Driver, Schedule
     assert drive.state("a") == "pending"
 
 
-def test_what_could_not_be_settled_for_an_error_is_not_lost(
+def test_what_could_not_be_confirmed_for_an_error_is_not_lost(
     won: tuple[Driver, Scheduler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drive, made = won
@@ -74,10 +74,10 @@ def test_what_could_not_be_settled_for_an_error_is_not_lost(
     def cut(*_: object) -> None:
         raise Disconnected("cut")
 
-    made._settled_s = float("-inf")
+    made._confirmed_s = float("-inf")
     made._turn()
     monkeypatch.setattr(made.store.client, "hmget", cut)
-    made._settled_s = float("-inf")
+    made._confirmed_s = float("-inf")
     with pytest.raises(Disconnected):
         made._turn()
     monkeypatch.undo()

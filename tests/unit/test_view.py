@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.model.needs import Bundle
+from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.placement.fits import fits
 from parsync_redis.scheduler.view import Ints, PartitionView, Seats, View
@@ -15,7 +15,7 @@ from parsync_redis.scheduler.view import Ints, PartitionView, Seats, View
 def node(name: str, first: int, slots: int, score: float = 1.0, **labels_and_amounts: object) -> Node:
     resources = {k: v for k, v in labels_and_amounts.items() if isinstance(v, int)}
     labels = {k: v for k, v in labels_and_amounts.items() if isinstance(v, str)}
-    return Node(name, "up", 1, False, first, slots, score, Bundle.of(slots, resources, labels))
+    return Node(name, "up", 1, False, first, slots, score, Resources.of(slots, resources, labels))
 
 
 def bits(*free: int, size: int = 32) -> bytes:
@@ -39,38 +39,41 @@ def everything(seats: Seats) -> Ints:
 
 def test_every_free_slot_is_a_seat_for_a_plain_task() -> None:
     view = partition(node("a", 0, 4), node("b", 4, 4), free=(0, 2, 5))
-    seats = view.seats(Bundle.of(1))
-    places = view.occupy(seats, everything(seats), Bundle.of(1))
+    seats = view.seats(Resources.of(1))
+    places = view.occupy(seats, everything(seats), Resources.of(1))
     assert [(n.name, slots) for n, slots in places] == [("a", (0,)), ("a", (2,)), ("b", (1,))]
     assert view.free_count == 0
 
 
 def test_several_slots_are_of_one_node() -> None:
     view = partition(node("a", 0, 4), node("b", 4, 4), free=(0, 4, 5, 7))
-    seats = view.seats(Bundle.of(2))
+    seats = view.seats(Resources.of(2))
     assert len(seats.leads) == 1
-    assert view.occupy(seats, everything(seats), Bundle.of(2))[0][1] == (0, 1)
+    assert view.occupy(seats, everything(seats), Resources.of(2))[0][1] == (0, 1)
 
 
 def test_labels_and_amounts_narrow_the_seats() -> None:
     view = partition(
-        node("a", 0, 4, gpu=2, model="t4"), node("b", 4, 4, gpu=2, model="a100"), node("c", 8, 4),
-        free=tuple(range(12)), left={"a": "gpu=2", "b": "gpu=1"},
-    )  # fmt: skip
-    assert len(view.seats(Bundle.of(1, labels={"model": "a100"})).leads) == 4
-    one_gpu = view.seats(Bundle.of(1, {"gpu": 1}))
+        node("a", 0, 4, gpu=2, model="t4"),
+        node("b", 4, 4, gpu=2, model="a100"),
+        node("c", 8, 4),
+        free=tuple(range(12)),
+        left={"a": "gpu=2", "b": "gpu=1"},
+    )
+    assert len(view.seats(Resources.of(1, labels={"model": "a100"})).leads) == 4
+    one_gpu = view.seats(Resources.of(1, {"gpu": 1}))
     assert sorted(view.nodes[i].name for i in one_gpu.nodes) == ["a", "a", "b"], "as many as each has GPUs left"
-    assert len(view.seats(Bundle.of(1, {"gpu": 2})).leads) == 1
-    assert len(view.seats(Bundle.of(1, {"gpu": 3})).leads) == 0
+    assert len(view.seats(Resources.of(1, {"gpu": 2})).leads) == 1
+    assert len(view.seats(Resources.of(1, {"gpu": 3})).leads) == 0
 
 
 def test_occupying_takes_slots_and_amounts_away() -> None:
-    needs = Bundle.of(1, {"gpu": 1})
+    needs = Resources.of(1, {"gpu": 1})
     view = partition(node("a", 0, 4, gpu=2), free=(0, 1, 2, 3), left={"a": "gpu=2"})
     seats = view.seats(needs)
     view.occupy(seats, everything(seats), needs)
     assert len(view.seats(needs).leads) == 0
-    assert len(view.seats(Bundle.of(1)).leads) == 2
+    assert len(view.seats(Resources.of(1)).leads) == 2
 
 
 def test_bits_beyond_the_nodes_count_for_nothing() -> None:
@@ -92,12 +95,12 @@ def test_why_not_says_what_is_missing() -> None:
     view = View(1)
     view.partitions[0].set_nodes([node("a", 0, 4, gpu=1)], 1)
     view.partitions[0].set_free(bits(0), {"a": "gpu=0"}, 1)
-    assert view.why_not(Bundle.of(1, labels={"zone": "x"})) == (
+    assert view.why_not(Resources.of(1, labels={"zone": "x"})) == (
         "no node fits: no node has label zone:x; there are no labels"
     )
-    assert view.why_not(Bundle.of(2)) == "only node a fits: it has fewer than 2 free slots"
-    assert view.why_not(Bundle.of(1, {"gpu": 1})) == "only node a fits: it is short of gpu: the task needs 1"
-    assert View(1).why_not(Bundle.of(1)).startswith("no node has joined the cluster")
+    assert view.why_not(Resources.of(2)) == "only node a fits: it has fewer than 2 free slots"
+    assert view.why_not(Resources.of(1, {"gpu": 1})) == "only node a fits: it is short of gpu: the task needs 1"
+    assert View(1).why_not(Resources.of(1)).startswith("no node has joined the cluster")
 
 
 def test_why_not_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there() -> None:
@@ -109,7 +112,7 @@ def test_why_not_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there
     ]
     view.partitions[1].set_nodes(nodes, 1)
     view.partitions[1].set_free(bits(8, 9), {"c": ""}, 1)
-    assert view.why_not(Bundle.of(1, {"gpu": 1})) == "2 nodes fit: a is down; b is drained"
+    assert view.why_not(Resources.of(1, {"gpu": 1})) == "2 nodes fit: a is down; b is drained"
 
 
 @given(st.data())
@@ -122,8 +125,10 @@ def test_seats_hold_whatever_is_put_on_all_of_them(data: st.DataObject) -> None:
         nodes.append(node(f"n{i}", first, slots, gpu=gpu))
         first += slots
     free = tuple(b for b in range(first) if data.draw(st.booleans()))
-    left = {n.name: data.draw(st.integers(0, dict(n.offer.resources).get("gpu", 0))) for n in nodes}
-    needs = Bundle.of(data.draw(st.integers(1, 3)), {"gpu": amount} if (amount := data.draw(st.integers(0, 2))) else {})
+    left = {n.name: data.draw(st.integers(0, dict(n.offer.amounts).get("gpu", 0))) for n in nodes}
+    needs = Resources.of(
+        data.draw(st.integers(1, 3)), {"gpu": amount} if (amount := data.draw(st.integers(0, 2))) else {}
+    )
     view = partition(*nodes, free=free, left={name: f"gpu={n}" for name, n in left.items()})
     seats = view.seats(needs)
     places = view.occupy(seats, everything(seats), needs)

@@ -58,8 +58,10 @@ def test_a_scheduler_beside_that_cannot_be_started_is_tried_again(
     thread.stop()
 
 
-@pytest.mark.parametrize(("flag", "text", "wants"), [(True, "", True), (None, "1", True), (None, "0", False),
-                                                     (None, "", False), (True, "0", True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flag", "text", "wants"),
+    [(True, "", True), (None, "1", True), (None, "0", False), (None, "", False), (True, "0", True)],
+)
 def test_the_environment_asks_for_a_scheduler_too(
     flag: Any, text: str, wants: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from celery import Celery
 from celery.worker.control import inspect_command
 
-from ... import Parsync
+from ...integration.app import Parsync
 
 QUEUE: Final = "bench"
 """The queue of plain Celery; workers consume it only while they are told to."""

@@ -1,4 +1,4 @@
-"""The yardstick: how many claims a second a server judges if it does nothing else: a bare Lua loop of HSETNX."""
+"""The baseline: how many claims a second a server judges if it does nothing else: a bare Lua loop of HSETNX."""
 
 import time
 from typing import Final
@@ -8,7 +8,7 @@ from .processes import cpu_of
 
 BATCH: Final = 100
 SLOTS: Final = 10_000
-_KEY: Final = "bench:yardstick"
+_KEY: Final = "bench:baseline"
 _LOOP: Final = """
 local won = 0
 for i = 1, #ARGV do won = won + redis.call('HSETNX', KEYS[1], ARGV[i], 'x') end
@@ -16,7 +16,7 @@ return won
 """
 
 
-def measure_yardstick(url: str, pid: int, seconds: float = 1.0) -> tuple[float, float]:
+def measure_baseline(url: str, pid: int, seconds: float = 1.0) -> tuple[float, float]:
     """Claims/s of one client that sends batches of 100, one after the other; and claims a second of the server's CPU.
 
     Every claim wins; when all slots are held, all are freed at once. pid: of the server.

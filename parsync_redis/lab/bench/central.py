@@ -2,7 +2,7 @@
 
 A slot has one score for all tasks, so that a sorted set knows the best. For 50 kinds of task there is no such order:
 the script walks through the nodes, best first, until one fits, inside Redis. Records and doorbells are as lean as can
-be; it promises less than we do: no leases, no attempts, nothing is mended when a process is lost.
+be; it promises less than we do: no leases, no attempts, nothing is repaired when a process is lost.
 """
 
 from typing import Final

@@ -11,7 +11,7 @@ from ...demo.driver import Stopped
 from ...errors import ServerUnfit
 from ...model.apps import KnownTasks, offer_with
 from ...model.claim import Claim
-from ...model.needs import Bundle
+from ...model.needs import Resources
 from ...store.calls import MAX_BATCH
 from ...store.embedded import EmbeddedServer, find_wheel
 from ...store.store import Store
@@ -21,7 +21,7 @@ from .load import TASK
 from .ours import CLUSTER, Ours, set_up
 from .parameters import Parameters
 from .placement import Say, facts_of
-from .processes import Crew, cpu_of
+from .processes import Processes, cpu_of
 
 WARM: Final = 3
 """Rounds that are not counted."""
@@ -37,8 +37,9 @@ def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[s
         store.run_all([store.commands.register_node(0, name, 0, 1.0, f"slots={size}") for name, size in homes])
         claims = [
             Claim(f"t-{name}-{slot}", "1@1.000000", 0, name, number + 1, (slot,), "slots=1")
-            for number, (name, size) in enumerate(homes) for slot in range(size)
-        ]  # fmt: skip
+            for number, (name, size) in enumerate(homes)
+            for slot in range(size)
+        ]
         held = 0
         for at in range(0, len(claims), MAX_BATCH):
             held += sum(v.won for v in store.run(store.commands.commit(0, claims[at : at + MAX_BATCH])).verdicts)
@@ -88,7 +89,7 @@ def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict
         store = Store.from_url(server.url, CLUSTER)
         set_up(store, Parameters(schedulers=1, partitions=1))
         known = KnownTasks.of({TASK: None, plain.PLACED: None})
-        store.run(store.commands.offer("n1", offer_with(Bundle.of(4), known).text, known))
+        store.run(store.commands.offer("n1", offer_with(Resources.of(4), known).text, known))
         celery = plain.make_app(server.url, CLUSTER)
         rates: dict[str, list[float]] = {"submit_many": [], "apply_async": []}
         with ParsyncClient.from_url(server.url, CLUSTER) as client:
@@ -109,9 +110,12 @@ def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict
         found = {way: round(median(values), 1) for way, values in rates.items()}
         pairs = zip(rates["submit_many"], rates["apply_async"], strict=True)
         return {
-            "tasks": tasks, "rounds": rounds, **found, "ratio": round(median(a / b for a, b in pairs), 2),
+            "tasks": tasks,
+            "rounds": rounds,
+            **found,
+            "ratio": round(median(a / b for a, b in pairs), 2),
             "facts": facts_of(server),
-        }  # fmt: skip
+        }
 
 
 def run_idle(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, Any]:
@@ -121,10 +125,13 @@ def run_idle(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, An
     those inside scripts.
     """
     asked.check()
-    with EmbeddedServer(find_wheel()) as server, Crew(stop) as crew:  # Redis does not count the commands of a client
-        one = Ours(server.url, asked, crew, idle=True)
+    with (
+        EmbeddedServer(find_wheel()) as server,
+        Processes(stop) as processes,
+    ):  # Redis does not count the commands of a client
+        one = Ours(server.url, asked, processes, idle=True)
         one.start(say)
-        crew.pause(2 * asked.gap_s)
+        processes.pause(2 * asked.gap_s)
         client: Any = one.store.client
 
         def look() -> tuple[float, dict[str, int], dict[str, float], float, int]:
@@ -135,12 +142,12 @@ def run_idle(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, An
                 kind = row["name"].partition(":")[0] or "bench"
                 counts[kind] = counts.get(kind, 0) + int(row["tot-cmds"])
             scripts = int(client.info("commandstats")["cmdstat_evalsha"]["calls"])
-            return time.monotonic(), counts, crew.cpu_s(), cpu_of(server.process.pid), scripts
+            return time.monotonic(), counts, processes.cpu_s(), cpu_of(server.process.pid), scripts
 
         began = look()
         until_s = time.monotonic() + asked.seconds
         while (rest_s := until_s - time.monotonic()) > 0:
-            crew.pause(min(1.0, rest_s))
+            processes.pause(min(1.0, rest_s))
             say(f"{max(0.0, until_s - time.monotonic()):.0f} s to go")
         ended = look()
         seconds = ended[0] - began[0]
@@ -149,8 +156,12 @@ def run_idle(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, An
         scripts = (ended[4] - began[4]) / seconds - renewals
         one.end([])
         return {
-            "schedulers": asked.schedulers, "nodes": asked.nodes, "partitions": asked.partitions, "gap_s": asked.gap_s,
-            "seconds": asked.seconds, "commands_per_s": a_second,
+            "schedulers": asked.schedulers,
+            "nodes": asked.nodes,
+            "partitions": asked.partitions,
+            "gap_s": asked.gap_s,
+            "seconds": asked.seconds,
+            "commands_per_s": a_second,
             "requests_per_scheduler_and_s": round(scripts / asked.schedulers, 1),
             "commands_per_scheduler_and_s": round(a_second["schedulers"] / asked.schedulers, 1),
             "partitions_per_gap": asked.partitions / asked.gap_s,
@@ -159,4 +170,4 @@ def run_idle(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, An
                 "redis": round((ended[3] - began[3]) / seconds, 3),
             },
             "facts": facts_of(server),
-        }  # fmt: skip
+        }

@@ -18,7 +18,7 @@ from ...store.store import Store
 from ..simulate.modes import whole_state
 from .load import TASK, Submit, task_id, through_client
 from .parameters import Parameters, System
-from .processes import Crew, Member
+from .processes import Member, Processes
 from .standins import stand_in
 from .wire import Wire, pack
 
@@ -57,9 +57,13 @@ def read_records(url: str, key: Callable[[int], str], numbers: Sequence[int]) ->
 def settings_of(url: str, asked: Parameters) -> Settings:
     """The settings of a bench's cluster."""
     return Settings.load(
-        url=url, cluster=CLUSTER, partitions=asked.partitions, gap_s=asked.gap_s, lease_s=asked.lease_s,
+        url=url,
+        cluster=CLUSTER,
+        partitions=asked.partitions,
+        gap_s=asked.gap_s,
+        lease_s=asked.lease_s,
         strategy=asked.strategy,
-    )  # fmt: skip
+    )
 
 
 def set_up(store: Store, asked: Parameters) -> None:
@@ -78,8 +82,8 @@ class Ours:
     idle: there will be no tasks, so that nobody looks into inboxes.
     """
 
-    def __init__(self, url: str, asked: Parameters, crew: Crew, idle: bool = False) -> None:
-        self.url, self.asked, self.crew, self.idle = url, asked, crew, idle
+    def __init__(self, url: str, asked: Parameters, processes: Processes, idle: bool = False) -> None:
+        self.url, self.asked, self.processes, self.idle = url, asked, processes, idle
         self.store = Store.from_url(url, CLUSTER)
         self.settings = settings_of(named(url, "schedulers"), asked)
         self._schedulers: list[Member] = []
@@ -90,21 +94,34 @@ class Ours:
         join_cluster(self.store, self.settings, create=True)
         plans = asked.node_plans()
         agents = [
-            self.crew.start("agents", stand_in(named(self.url, "agents"), CLUSTER, plans[which :: asked.agents],
-                                               asked.partitions, asked.duration_s, asked.lease_s, TASK, self.idle))
+            self.processes.start(
+                "agents",
+                stand_in(
+                    named(self.url, "agents"),
+                    CLUSTER,
+                    plans[which :: asked.agents],
+                    asked.partitions,
+                    asked.duration_s,
+                    asked.lease_s,
+                    TASK,
+                    self.idle,
+                ),
+            )
             for which in range(asked.agents)
-        ]  # fmt: skip
+        ]
         say(f"{asked.nodes} nodes register")
         for agent in agents:
-            self.crew.hear(agent, START_S + asked.nodes / 20)
+            self.processes.hear(agent, START_S + asked.nodes / 20)
         names = [f"s{number:02d}" for number in range(asked.schedulers)]
-        self._schedulers = [self.crew.start("schedulers", _scheduler(self.settings, n, asked.system)) for n in names]
+        self._schedulers = [
+            self.processes.start("schedulers", _scheduler(self.settings, n, asked.system)) for n in names
+        ]
         say(f"{asked.schedulers} schedulers read them")
         deadline = time.monotonic() + START_S
         while [row.get("free") for row in self.stats()] != [str(asked.slots)] * asked.schedulers:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"after {START_S:g} s not every scheduler sees all {asked.slots} slots")
-            self.crew.pause(0.2)
+            self.processes.pause(0.2)
 
     def connect(self) -> Callable[[], Submit]:
         """How a generator submits."""
@@ -117,14 +134,18 @@ class Ours:
     def open(self) -> int:
         """How many submitted tasks are not final."""
         client, keys = self.store.client, self.store.keys
-        counts: Any = (client.zcard(keys.queue("pending")), client.zcard(keys.queue("later")),
-                       client.hlen(keys.queue("taken")), client.hlen(keys.queue("placed")))  # fmt: skip
+        counts: Any = (
+            client.zcard(keys.queue("pending")),
+            client.zcard(keys.queue("later")),
+            client.hlen(keys.queue("taken")),
+            client.hlen(keys.queue("placed")),
+        )
         return int(sum(counts))
 
     def end(self, numbers: Sequence[int]) -> tuple[History, dict[str, Any]]:
         """Stops schedulers and stand-ins, and judges the state that they leave; what became of tasks, and counts."""
-        counters: list[dict[str, int]] = self.crew.finish("schedulers")
-        runs = self.crew.finish("agents")
+        counters: list[dict[str, int]] = self.processes.finish("schedulers")
+        runs = self.processes.finish("agents")
         states, times = read_records(self.url, lambda n: self.store.keys.task(task_id(n)), numbers)
         started = [id for ran in runs for id in ran.started]
         facts = audit(self.store)

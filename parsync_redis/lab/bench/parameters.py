@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidInput
-from ...model.needs import Bundle
+from ...model.needs import Resources
 from ...model.task import Strategy
 from .standins import NodePlan
 
@@ -49,18 +49,27 @@ class Parameters:
     def check(self) -> None:
         """Raises InvalidInput, saying what is wrong and what would be right."""
         for name, least, most in (
-            ("schedulers", 1, 64), ("slots", 1, 4_000_000), ("partitions", 1, 4096), ("gap_s", 0.01, 60),
-            ("rate", 1, 1_000_000), ("duration_s", 0, 600), ("seconds", 1, 3600), ("node_slots", 1, 10_000),
-            ("agents", 1, 64), ("generators", 1, 16), ("lease_s", 0.5, 3600),
-        ):  # fmt: skip
+            ("schedulers", 1, 64),
+            ("slots", 1, 4_000_000),
+            ("partitions", 1, 4096),
+            ("gap_s", 0.01, 60),
+            ("rate", 1, 1_000_000),
+            ("duration_s", 0, 600),
+            ("seconds", 1, 3600),
+            ("node_slots", 1, 10_000),
+            ("agents", 1, 64),
+            ("generators", 1, 16),
+            ("lease_s", 0.5, 3600),
+        ):
             value = getattr(self, name)
             if not least <= value <= most:
                 flag = "--" + name.removesuffix("_s").replace("_", "-")
                 raise InvalidInput(f"{flag} {value:g} is not valid: it must be from {least:g} to {most:,}")
         for flag, value, known in (
-            ("--strategy", self.strategy, list(Strategy)), ("--system", self.system, list(System)),
+            ("--strategy", self.strategy, list(Strategy)),
+            ("--system", self.system, list(System)),
             ("--kinds", self.kinds, [1, KINDS]),
-        ):  # fmt: skip
+        ):
             if value not in known:
                 raise InvalidInput(f"{flag} {value!r} is not known: known are {', '.join(map(str, known))}")
         if self.slots % self.node_slots:
@@ -98,7 +107,7 @@ class Parameters:
             if self.kinds > 1:
                 labels = {"gpu_model": f"g{number % GPUS}", "zone": f"z{number // GPUS % ZONES}"}
                 resources = {"mem": 4 * self.node_slots}
-            offer = Bundle.of(self.node_slots, resources, labels)
+            offer = Resources.of(self.node_slots, resources, labels)
             found.append(NodePlan(f"n{number}", offer, round(float(scores[number]), 3)))
         return found
 
@@ -108,5 +117,7 @@ class Parameters:
             return [{}]
         return [
             {"require": {"gpu_model": f"g{gpu}", "zone": f"z{zone}"}, "resources": {"mem": 2 + 2 * size}}
-            for gpu in range(GPUS) for zone in range(ZONES) for size in range(SIZES)
-        ]  # fmt: skip
+            for gpu in range(GPUS)
+            for zone in range(ZONES)
+            for size in range(SIZES)
+        ]

@@ -15,12 +15,12 @@ from ...demo.driver import Stopped
 from ...placement.strategy import Floats
 from ...store.embedded import EmbeddedServer
 from ...store.store import connect
-from .baseline import measure_yardstick
+from .baseline import measure_baseline
 from .figures import Pace, grows, quantiles, rate_within, ratio
 from .load import Sent, Submit, generator
 from .ours import History, Ours
 from .parameters import Parameters, System
-from .processes import Crew, cpu_of
+from .processes import Processes, cpu_of
 
 STALL_S: Final = 60.0
 """How long no task may become final after the load before the bench is given up."""
@@ -47,36 +47,36 @@ class Contender(Protocol):
         """Stops everything; what became of the tasks, and counts."""
 
 
-def contender(url: str, asked: Parameters, crew: Crew) -> Contender:
+def contender(url: str, asked: Parameters, processes: Processes) -> Contender:
     """The system that is asked for."""
     if asked.system in (System.CENTRAL, System.QUEUES):
         from .rivals import make_rival
 
-        return make_rival(url, asked, crew)
-    return Ours(url, asked, crew)
+        return make_rival(url, asked, processes)
+    return Ours(url, asked, processes)
 
 
 def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, Any]:
     """One run; the figures that docs/performance.md explains. Raises InvalidInput, Stopped, TimeoutError."""
     asked.check()
     load = round(os.getloadavg()[0], 1)
-    with EmbeddedServer(aof=asked.aof) as server, Crew(stop) as crew:
-        say("yardstick")
-        yardstick = measure_yardstick(server.url, server.process.pid)
-        one = contender(server.url, asked, crew)
+    with EmbeddedServer(aof=asked.aof) as server, Processes(stop) as processes:
+        say("baseline")
+        baseline = measure_baseline(server.url, server.process.pid)
+        one = contender(server.url, asked, processes)
         one.start(say)
-        watch = _Watch(server, crew, one)
+        watch = _Watch(server, processes, one)
         begin_s = time.monotonic() + 1.0
         paces = [Pace(asked.rate, asked.seconds, which, asked.generators) for which in range(asked.generators)]
         for pace in paces:
-            crew.start("generators", generator(one.connect(), pace, begin_s))
+            processes.start("generators", generator(one.connect(), pace, begin_s))
         begin_ms = watch.server_ms(begin_s)
         warm_s = min(asked.duration_s, max(asked.seconds / 2, asked.seconds - 15))
         watch.until(begin_s + warm_s, say)
         before = watch.look()
         watch.until(begin_s + asked.seconds, say)
         after = watch.look()
-        sent: list[Sent] = crew.finish("generators")
+        sent: list[Sent] = processes.finish("generators")
         watch.drain(say)
         say("audit")
         numbers = sorted(
@@ -91,8 +91,8 @@ def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[st
             **_rates(history, due_ms, window, asked),
             "late_s": round(max(one.late_s for one in sent), 3),
             "conflicts_per_claim": ratio(after["conflicts"] - before["conflicts"], after["claims"] - before["claims"]),
-            "yardstick_claims_per_s": yardstick[0],
-            "yardstick_claims_per_cpu_s": yardstick[1],
+            "baseline_claims_per_s": baseline[0],
+            "baseline_claims_per_cpu_s": baseline[1],
             **_costs(before, after, history, window),
             "staleness_ms": watch.staleness(),
             "counts": counts,
@@ -163,8 +163,8 @@ def facts_of(server: EmbeddedServer) -> dict[str, Any]:
 class _Watch:
     """Looks at a run from outside: once a second what schedulers say of themselves, at two moments what was used."""
 
-    def __init__(self, server: EmbeddedServer, crew: Crew, one: Contender) -> None:
-        self.server, self.crew, self.one = server, crew, one
+    def __init__(self, server: EmbeddedServer, processes: Processes, one: Contender) -> None:
+        self.server, self.processes, self.one = server, processes, one
         self.client: Any = connect(server.url, timeout_s=30)
         self._ages: list[tuple[float, float]] = []
 
@@ -183,7 +183,7 @@ class _Watch:
     def until(self, at_s: float, say: Say) -> None:
         """Waits until a moment; says how it goes."""
         while (rest_s := at_s - time.monotonic()) > 0:
-            self.crew.pause(min(1.0, rest_s))
+            self.processes.pause(min(1.0, rest_s))
             rows = [row for row in self.one.stats() if row]
             self._ages += [
                 (float(row["view_age_ms"]), float(row["view_age_max_ms"])) for row in rows if "view_age_ms" in row
@@ -195,7 +195,7 @@ class _Watch:
         left, moved_s = self.one.open(), time.monotonic()
         while left:
             say(f"draining, {left:,} tasks open")
-            self.crew.pause(0.25)
+            self.processes.pause(0.25)
             now = self.one.open()
             if now < left:
                 moved_s = time.monotonic()
@@ -216,7 +216,7 @@ class _Watch:
             "script_us": sum(row["usec"] for row in calls),
             "bytes": info["total_net_input_bytes"] + info["total_net_output_bytes"],
             "memory": info["used_memory"],
-            "cpu": self.crew.cpu_s(),
+            "cpu": self.processes.cpu_s(),
             **{name: sum(int(row.get(name, 0)) for row in rows) for name in ("claims", "conflicts")},
         }
 

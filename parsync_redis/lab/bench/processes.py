@@ -49,7 +49,7 @@ class Member:
             self.line.send(None)
 
 
-class Crew:
+class Processes:
     """Starts processes of several kinds and stops them; a context manager that leaves nothing running."""
 
     def __init__(self, stop: threading.Event) -> None:
@@ -108,7 +108,7 @@ class Crew:
             found[one.kind] = found.get(one.kind, 0.0) + cpu_of(one.process.pid or 0)
         return found
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "Processes":
         return self
 
     def __exit__(

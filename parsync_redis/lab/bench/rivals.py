@@ -20,7 +20,7 @@ from .central import PREFIX, scripts
 from .load import TASK, Submit, task_id
 from .ours import History, read_records
 from .parameters import Parameters, System
-from .processes import Crew
+from .processes import Processes
 from .standins import AT_ONCE, POLL_S, NodePlan, batches, poll_every_s
 from .wire import Wire, pack
 
@@ -38,9 +38,9 @@ class Times:
     runs: list[tuple[int, float, float]] = field(default_factory=list)
 
 
-def make_rival(url: str, asked: Parameters, crew: Crew) -> "Central | Queues":
+def make_rival(url: str, asked: Parameters, processes: Processes) -> "Central | Queues":
     """The rival that is asked for."""
-    return Central(url, asked, crew) if asked.system == System.CENTRAL else Queues(url, asked, crew)
+    return Central(url, asked, processes) if asked.system == System.CENTRAL else Queues(url, asked, processes)
 
 
 def _loop(stop: Event, poll_s: float, turn: Callable[[float], None]) -> None:
@@ -56,8 +56,8 @@ def _loop(stop: Event, poll_s: float, turn: Callable[[float], None]) -> None:
 class Central:
     """One script that takes the best free slot."""
 
-    def __init__(self, url: str, asked: Parameters, crew: Crew) -> None:
-        self.url, self.asked, self.crew = url, asked, crew
+    def __init__(self, url: str, asked: Parameters, processes: Processes) -> None:
+        self.url, self.asked, self.processes = url, asked, processes
         self.client: Any = connect(url, timeout_s=60)
         self._scripts = {verb: self.client.register_script(text) for verb, text in scripts(asked.kinds).items()}
 
@@ -75,14 +75,14 @@ class Central:
                     pipe.zadd(PREFIX + "free", dict.fromkeys(slots, plan.score))
                 else:
                     pipe.hset(PREFIX + "labels", plan.name, _labels(dict(plan.offer.labels)))
-                    pipe.hset(PREFIX + "mem", plan.name, dict(plan.offer.resources)["mem"])
+                    pipe.hset(PREFIX + "mem", plan.name, dict(plan.offer.amounts)["mem"])
                     pipe.rpush(PREFIX + f"slots:{plan.name}", *slots)
                     pipe.zadd(PREFIX + "free", {plan.name: plan.score})
                 if number % 500 == 499:
                     pipe.execute()
             pipe.execute()
         for which in range(self.asked.agents):
-            self.crew.start("agents", self._agent(plans[which :: self.asked.agents]))
+            self.processes.start("agents", self._agent(plans[which :: self.asked.agents]))
 
     def _agent(self, plans: Sequence[NodePlan]) -> Callable[[Event, Callable[[Any], None]], int]:
         def job(stop: Event, tell: Callable[[Any], None]) -> int:
@@ -142,7 +142,7 @@ class Central:
 
     def end(self, numbers: Sequence[int]) -> tuple[History, dict[str, Any]]:
         """Stops the stand-ins; what became of the tasks."""
-        ended = sum(self.crew.finish("agents"))
+        ended = sum(self.processes.finish("agents"))
         states, times = read_records(self.url, lambda n: f"{PREFIX}task:{task_id(n)}", numbers)
         if self.asked.kinds == 1:
             free = self.client.zcard(PREFIX + "free")
@@ -152,8 +152,11 @@ class Central:
             "lost": sum(state != (b"succeeded", b"1") for state in states),
             "ran_twice": max(0, ended - len(numbers)),
             "leaked_slots": self.asked.slots - free,
-            "bitmap_mismatches": 0, "counter_mismatches": self.open(), "facts": 0, "first_facts": [],
-        }  # fmt: skip
+            "bitmap_mismatches": 0,
+            "counter_mismatches": self.open(),
+            "facts": 0,
+            "first_facts": [],
+        }
         return History(times[0], times[1], times[2], times[3], said), {"placed": len(numbers)}
 
 
@@ -164,14 +167,14 @@ def _labels(labels: Any) -> str:
 class Queues:
     """Plain Celery: who submits chooses the class of machine; whichever machine of the class is free takes the next."""
 
-    def __init__(self, url: str, asked: Parameters, crew: Crew) -> None:
-        self.url, self.asked, self.crew = url, asked, crew
+    def __init__(self, url: str, asked: Parameters, processes: Processes) -> None:
+        self.url, self.asked, self.processes = url, asked, processes
         self.client: Any = connect(url, timeout_s=60)
 
     def start(self, say: Callable[[str], None]) -> None:
         """Starts what stands in for workers; each has its share of the slots of every class."""
         for _ in range(self.asked.agents):
-            self.crew.start("agents", self._agent(self.asked.slots // CLASSES // self.asked.agents))
+            self.processes.start("agents", self._agent(self.asked.slots // CLASSES // self.asked.agents))
 
     def _agent(self, slots: int) -> Callable[[Event, Callable[[Any], None]], Times]:
         """Workers with `slots` slots of each class; as kombu does, a message is unacked until its task has ended."""
@@ -235,7 +238,7 @@ class Queues:
 
     def end(self, numbers: Sequence[int]) -> tuple[History, dict[str, Any]]:
         """Stops the stand-ins; what became of the tasks. A task is placed when a worker has taken its message."""
-        runs = [run for made in self.crew.finish("agents") for run in made.runs]
+        runs = [run for made in self.processes.finish("agents") for run in made.runs]
         seconds, micros = self.client.time()
         offset_ms = seconds * 1e3 + micros / 1e3 - time.monotonic() * 1e3
         at = {number: which for which, number in enumerate(numbers)}
@@ -246,8 +249,11 @@ class Queues:
             "lost": int(np.count_nonzero(np.isnan(ended))),
             "ran_twice": len(runs) - len({number for number, _, _ in runs}),
             "leaked_slots": sum(self.client.exists(key) for key in _QUEUE_STATE),
-            "bitmap_mismatches": 0, "counter_mismatches": 0, "facts": 0, "first_facts": [],
-        }  # fmt: skip
+            "bitmap_mismatches": 0,
+            "counter_mismatches": 0,
+            "facts": 0,
+            "first_facts": [],
+        }
         unknown: Floats = np.full(len(numbers), np.nan)
         return History(unknown, begun, begun, ended, said), {"placed": len(runs)}
 

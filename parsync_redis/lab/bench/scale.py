@@ -11,8 +11,19 @@ from .placement import Say, run_placement
 
 SLOTS: Final = (2_000, 20_000, 200_000, 1_000_000)
 SCHEDULERS: Final = (1, 2, 5, 10, 20)
-SHOWN: Final = ("slots", "schedulers", "placed_per_s", "delay_ms", "conflicts_per_claim", "redis_us_per_placement",
-                "script_us_per_placement", "us_per_placement", "memory_mb", "sustained", "audit")  # fmt: skip
+SHOWN: Final = (
+    "slots",
+    "schedulers",
+    "placed_per_s",
+    "delay_ms",
+    "conflicts_per_claim",
+    "redis_us_per_placement",
+    "script_us_per_placement",
+    "us_per_placement",
+    "memory_mb",
+    "sustained",
+    "audit",
+)
 
 
 def run_scale(
@@ -26,18 +37,27 @@ def run_scale(
     rows, facts = [], {}
     for number, plan in enumerate(plans, 1):
         what = f"{plan.slots:,} slots, {plan.schedulers} schedulers"
-        found = run_placement(plan, stop, lambda text, number=number, what=what: say(  # type: ignore[misc]
-            f"{number} of {len(plans)}: {what}: {text}"))  # fmt: skip
+        found = run_placement(
+            plan,
+            stop,
+            lambda text, number=number, what=what: say(  # type: ignore[misc]
+                f"{number} of {len(plans)}: {what}: {text}"
+            ),
+        )
         facts = found["facts"]
         rows.append({name: found[name] for name in SHOWN})
     by_slots, by_schedulers = rows[: len(slots)], rows[len(slots) :]
     return {
-        "rate": asked.rate, "duration_s": asked.duration_s, "seconds": asked.seconds, "partitions": asked.partitions,
-        "by_slots": by_slots, "by_schedulers": by_schedulers,
+        "rate": asked.rate,
+        "duration_s": asked.duration_s,
+        "seconds": asked.seconds,
+        "partitions": asked.partitions,
+        "by_slots": by_slots,
+        "by_schedulers": by_schedulers,
         "ratio_slots": _ratio(by_slots, "slots", 200_000, 2_000),
         "ratio_schedulers": _ratio(by_schedulers, "schedulers", 20, 1),
         "facts": facts,
-    }  # fmt: skip
+    }
 
 
 def _ratio(rows: Sequence[dict[str, Any]], by: str, most: int, least: int) -> float | None:

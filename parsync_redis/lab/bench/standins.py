@@ -14,7 +14,7 @@ from threading import Event
 from typing import Any, Final, TypeVar
 
 from ...model.apps import KnownTasks, offer_with
-from ...model.needs import Bundle
+from ...model.needs import Resources
 from ...store.calls import MAX_BATCH, Call, Place
 from ...store.store import Store
 from ...wire.doorbell import Doorbell
@@ -38,7 +38,7 @@ class NodePlan:
     """A node to be: what it offers and how good it is."""
 
     name: str
-    offer: Bundle
+    offer: Resources
     score: float
 
 
@@ -84,11 +84,14 @@ class StandIn:
         commands, tasks = self.store.commands, KnownTasks.of({task_name: None})
         offers = {n.name: offer_with(n.offer, tasks).text for n in self.plans}
         for some in batches(self.plans, 100):
-            dealt = self.store.run_all([
-                commands.deal_node(n.name, partitions, " ".join(f"{k}:{v}" for k, v in n.offer.labels), n.offer.slots,
-                                   n.score)
-                for n in some
-            ])  # fmt: skip
+            dealt = self.store.run_all(
+                [
+                    commands.deal_node(
+                        n.name, partitions, " ".join(f"{k}:{v}" for k, v in n.offer.labels), n.offer.slots, n.score
+                    )
+                    for n in some
+                ]
+            )
             self.store.run_all([commands.offer(n.name, offers[n.name], tasks) for n in some])
             rows = list(zip(some, dealt, strict=True))
             found = self.store.run_all([commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows])
@@ -142,7 +145,7 @@ class StandIn:
         self._release(refused)
 
     def _end(self, now_s: float) -> None:
-        """Brings outcomes home and then frees the slots, as Homeward does."""
+        """Brings outcomes home and then frees the slots, as Reporter does."""
         over = []
         while self._held and self._held[0][0] <= now_s:
             over.append(heapq.heappop(self._held)[2])
@@ -163,9 +166,15 @@ class StandIn:
 
 
 def stand_in(
-    url: str, cluster: str, nodes: Sequence[NodePlan], partitions: int, duration_s: float, lease_s: float,
-    task_name: str, idle: bool = False,
-) -> Callable[[Event, Callable[[Any], None]], Ran]:  # fmt: skip
+    url: str,
+    cluster: str,
+    nodes: Sequence[NodePlan],
+    partitions: int,
+    duration_s: float,
+    lease_s: float,
+    task_name: str,
+    idle: bool = False,
+) -> Callable[[Event, Callable[[Any], None]], Ran]:
     """The job of a stand-in: registers, tells that it is ready, and goes on until it is stopped."""
 
     def job(stop: Event, tell: Callable[[Any], None]) -> Ran:

@@ -20,7 +20,7 @@ the server included, are on the one machine named here, and share its cores.
 - **load**: the share of the slots that the offered tasks hold.
 - **agents** are stand-ins: each process looks after many nodes, and starts, holds, finishes and releases every task
   through the calls of a real agent; it runs no function. What a real worker adds shows `parsync bench celery`.
-- **yardstick**: claims/s of a bare Lua loop of HSETNX, by one client in batches of 100, just before, on that server.
+- **baseline**: claims/s of a bare Lua loop of HSETNX, by one client in batches of 100, just before, on that server.
 - Every run ends with an audit: each submitted task succeeded once, every slot free, bitmaps and counters agree.
   *audit* is the number of what was not so.
 """
@@ -64,7 +64,7 @@ def _audit(found: Mapping[str, Any]) -> int:
 _RATES = (
     "offered/s",
     "placed/s",
-    "of the yardstick",
+    "of the baseline",
     "sustained",
     "delay p50 ms",
     "p99",
@@ -81,7 +81,7 @@ def _rates(run: Mapping[str, Any]) -> list[object]:
     return [
         found["offered_per_s"],
         found["placed_per_s"],
-        found["placed_per_s"] / found["yardstick_claims_per_s"],
+        found["placed_per_s"] / found["baseline_claims_per_s"],
         "yes" if found["sustained"] else "no",
         found["delay_ms"]["p50"],
         found["delay_ms"]["p99"],

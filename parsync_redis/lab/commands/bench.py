@@ -117,8 +117,11 @@ def _facts(url: str, schedulers: int, workers: int, tasks: int, rounds: int) -> 
         "python": platform.python_version(),
         "server": f"{info['name']} {info['version']}",
         **{name: version(name) for name in ("celery", "kombu", "redis", "hiredis")},
-        "schedulers": schedulers, "workers": workers, "tasks": tasks, "rounds": rounds,
-    }  # fmt: skip
+        "schedulers": schedulers,
+        "workers": workers,
+        "tasks": tasks,
+        "rounds": rounds,
+    }
 
 
 def _result(
@@ -147,25 +150,44 @@ def _line(one: "Round") -> str:
 def _print(result: dict[str, Any]) -> None:
     facts = result["facts"]
     print(f"machine     {facts['machine']}, load at the start {facts['load']}")
-    print("versions    " + ", ".join(f"{n} {facts[n]}" for n in ("python", "celery", "kombu", "redis", "hiredis"))
-          + f", {facts['server']}")  # fmt: skip
-    print(f"stack       {facts['schedulers']} schedulers, {facts['workers']} solo workers, which run both systems by "
-          f"turns: {facts['rounds']} rounds of {facts['tasks']} tasks each;\n            "
-          "medians, the ratio's over pairs of rounds next to each other")  # fmt: skip
+    print(
+        "versions    "
+        + ", ".join(f"{n} {facts[n]}" for n in ("python", "celery", "kombu", "redis", "hiredis"))
+        + f", {facts['server']}"
+    )
+    print(
+        f"stack       {facts['schedulers']} schedulers, {facts['workers']} solo workers, which run both systems by "
+        f"turns: {facts['rounds']} rounds of {facts['tasks']} tasks each;\n            "
+        "medians, the ratio's over pairs of rounds next to each other"
+    )
     print("options     JSON, no results stored, no events, no mingle, gossip or heartbeat, Celery's prefetch is 4")
     print("drain       all tasks are submitted before any may start; timed from the first to the last that runs")
-    print("slots       more than the one task that a solo worker runs at a time: a short queue at the worker, as "
-          "prefetch is\n")  # fmt: skip
+    print(
+        "slots       more than the one task that a solo worker runs at a time: a short queue at the worker, as "
+        "prefetch is\n"
+    )
     rows: list[tuple[object, ...]] = [
-        (f"tasks run/s, {slots} slot{'s' * (slots != '1')} a worker", row["plain"], row["parsync"], row["ratio"],
-         f"at least {DRAIN_BAR:g}")
+        (
+            f"tasks run/s, {slots} slot{'s' * (slots != '1')} a worker",
+            row["plain"],
+            row["parsync"],
+            row["ratio"],
+            f"at least {DRAIN_BAR:g}",
+        )
         for slots, row in result["drain_per_s"].items()
-    ]  # fmt: skip
+    ]
     row = result["drain_10ms_per_s"]
     rows.append((f"tasks of {LONG_MS:g} ms run/s", row["plain"], row["parsync"], row["ratio"], ""))
     submit = result["submit_per_s"]
-    rows.append(("submitted/s, apply_async and submit_many", submit["plain"], submit["parsync"], submit["ratio"],
-                 f"at least {SUBMIT_BAR:g}, goal {SUBMIT_GOAL:g}"))  # fmt: skip
+    rows.append(
+        (
+            "submitted/s, apply_async and submit_many",
+            submit["plain"],
+            submit["parsync"],
+            submit["ratio"],
+            f"at least {SUBMIT_BAR:g}, goal {SUBMIT_GOAL:g}",
+        )
+    )
     for name in ("p50", "p99"):
         plain, parsync = (result["start_ms"][system][name] for system in ("plain", "parsync"))
         rows.append((f"ms from submit to start, one at a time, {name}", plain, parsync, parsync / plain, ""))

@@ -90,9 +90,22 @@ def placement(
     from ..bench.placement import run_placement
 
     asked = Parameters(
-        schedulers, slots, partitions, gap, rate, duration, seconds, strategy, system, node_slots, agents, generators,
-        lease, kinds, aof,
-    )  # fmt: skip
+        schedulers,
+        slots,
+        partitions,
+        gap,
+        rate,
+        duration,
+        seconds,
+        strategy,
+        system,
+        node_slots,
+        agents,
+        generators,
+        lease,
+        kinds,
+        aof,
+    )
     asked.check()
     with measuring() as (stop, line):
         found = run_placement(asked, stop, line)
@@ -105,23 +118,35 @@ def print_placement(found: dict[str, Any]) -> None:
     """The figures of a run as lines."""
     facts, delay, audit = found["facts"], found["delay_ms"], found["audit"]
     print(f"machine     {facts['machine']}, load at the start {facts['load_average']}, {facts['server']}")
-    print(f"asked       {found['system']}: {found['schedulers']} schedulers, {found['slots']:,} slots, "
-          f"{found['partitions']} partitions, {found['rate']:,.0f} tasks/s of {found['duration_s']:g} s: "
-          f"load {found['load']:.2f}, for {found['seconds']:g} s")  # fmt: skip
+    print(
+        f"asked       {found['system']}: {found['schedulers']} schedulers, {found['slots']:,} slots, "
+        f"{found['partitions']} partitions, {found['rate']:,.0f} tasks/s of {found['duration_s']:g} s: "
+        f"load {found['load']:.2f}, for {found['seconds']:g} s"
+    )
     names = ("offered", "submitted", "placed", "started", "finished")
-    print("per second  " + ", ".join(f"{name} {found[f'{name}_per_s'] or 0:,.0f}" for name in names)
-          + (": sustained" if found["sustained"] else ": NOT sustained"))  # fmt: skip
-    print("delay ms    " + ", ".join(f"{name} {value:.1f}" for name, value in delay.items())
-          + (", growing" if found["delay_grows"] else ""))  # fmt: skip
-    print(f"conflicts   {found['conflicts_per_claim']:.4%} of claims; views on average "
-          f"{found['staleness_ms'].get('mean', 0):.0f} ms old")  # fmt: skip
-    share = found["placed_per_s"] / found["yardstick_claims_per_s"]
-    bare, of_cpu = found["yardstick_claims_per_s"], found["yardstick_claims_per_cpu_s"]
-    print(f"yardstick   {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} of the first")
-    print(f"server      {found['redis_us_per_placement']:.0f} us a placement, "
-          f"{found['redis_cpu_share']:.0%} of a core, "
-          f"{found['commands_per_placement']:.1f} commands, {found['bytes_per_placement']:.0f} bytes, "
-          f"{found['memory_mb']:.0f} MiB")  # fmt: skip
+    print(
+        "per second  "
+        + ", ".join(f"{name} {found[f'{name}_per_s'] or 0:,.0f}" for name in names)
+        + (": sustained" if found["sustained"] else ": NOT sustained")
+    )
+    print(
+        "delay ms    "
+        + ", ".join(f"{name} {value:.1f}" for name, value in delay.items())
+        + (", growing" if found["delay_grows"] else "")
+    )
+    print(
+        f"conflicts   {found['conflicts_per_claim']:.4%} of claims; views on average "
+        f"{found['staleness_ms'].get('mean', 0):.0f} ms old"
+    )
+    share = found["placed_per_s"] / found["baseline_claims_per_s"]
+    bare, of_cpu = found["baseline_claims_per_s"], found["baseline_claims_per_cpu_s"]
+    print(f"baseline   {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} of the first")
+    print(
+        f"server      {found['redis_us_per_placement']:.0f} us a placement, "
+        f"{found['redis_cpu_share']:.0%} of a core, "
+        f"{found['commands_per_placement']:.1f} commands, {found['bytes_per_placement']:.0f} bytes, "
+        f"{found['memory_mb']:.0f} MiB"
+    )
     print("cores       " + ", ".join(f"{kind} {value:.2f}" for kind, value in found["cpu_share"].items()))
     print("audit       " + ", ".join(f"{name} {value}" for name, value in audit.items() if name != "first_facts"))
     for fact in audit["first_facts"]:
@@ -219,10 +244,17 @@ def scale(
         print(json.dumps(found, indent=2))
         return
     rows = [
-        (row["slots"], row["schedulers"], row["placed_per_s"], row["redis_us_per_placement"],
-         row["us_per_placement"]["schedulers"], row["delay_ms"]["p99"], row["memory_mb"])
+        (
+            row["slots"],
+            row["schedulers"],
+            row["placed_per_s"],
+            row["redis_us_per_placement"],
+            row["us_per_placement"]["schedulers"],
+            row["delay_ms"]["p99"],
+            row["memory_mb"],
+        )
         for row in (*found["by_slots"], *found["by_schedulers"])
-    ]  # fmt: skip
+    ]
     print_table(("SLOTS", "SCHEDULERS", "PLACED/S", "REDIS US", "SCHEDULER US", "DELAY P99 MS", "MIB"), rows, "")
 
 

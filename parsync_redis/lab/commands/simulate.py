@@ -48,14 +48,16 @@ ScoreMean = Annotated[float | None, _number("--score-mean", "The mean of the sco
 ScoreVariance = Annotated[float | None, _number("--score-variance", "V, their variance.")]
 StrategyOption = Annotated[
     str | None,
-    typer.Option("--strategy", help="latency, quality, quality-partition or adaptive; only this one is run.",
-                 show_default=False),
-]  # fmt: skip
+    typer.Option(
+        "--strategy", help="latency, quality, quality-partition or adaptive; only this one is run.", show_default=False
+    ),
+]
 SyncOption = Annotated[
     str | None,
-    typer.Option("--sync", help="parsync, state (everything once a gap) or same (all the same at a tick).",
-                 show_default=False),
-]  # fmt: skip
+    typer.Option(
+        "--sync", help="parsync, state (everything once a gap) or same (all the same at a tick).", show_default=False
+    ),
+]
 Tau = Annotated[float | None, _number("--tau", "Adaptive: the delay in seconds above which latency counts.")]
 Ema = Annotated[float | None, _number("--ema", "Adaptive: the weight of the newest delay.")]
 Amplifier = Annotated[float | None, _number("--amplifier", "A = N K / R: what the schedulers can decide, over R.")]
@@ -70,19 +72,49 @@ NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw nothing; matplot
 
 
 def _experiment(
-    context: typer.Context, schedulers: Schedulers = None, partitions: Partitions = None, gap_s: Gap = None,
-    slots: Slots = None, rate: Rate = None, duration_s: Duration = None, score_mean: ScoreMean = None,
-    score_variance: ScoreVariance = None, strategy: StrategyOption = None, sync: SyncOption = None,
-    tau_s: Tau = None, ema: Ema = None, amplifier: Amplifier = None, sharpness: Sharpness = None,
-    length: Length = None, scale: Scale = 0.1, seed: Seed = 1, repeat: Repeat = 1, jobs: Jobs = 0, out: Out = None,
-    no_plots: NoPlots = False, as_json: Json = False,
-) -> None:  # fmt: skip
+    context: typer.Context,
+    schedulers: Schedulers = None,
+    partitions: Partitions = None,
+    gap_s: Gap = None,
+    slots: Slots = None,
+    rate: Rate = None,
+    duration_s: Duration = None,
+    score_mean: ScoreMean = None,
+    score_variance: ScoreVariance = None,
+    strategy: StrategyOption = None,
+    sync: SyncOption = None,
+    tau_s: Tau = None,
+    ema: Ema = None,
+    amplifier: Amplifier = None,
+    sharpness: Sharpness = None,
+    length: Length = None,
+    scale: Scale = 0.1,
+    seed: Seed = 1,
+    repeat: Repeat = 1,
+    jobs: Jobs = 0,
+    out: Out = None,
+    no_plots: NoPlots = False,
+    as_json: Json = False,
+) -> None:
     given = {
-        "schedulers": schedulers, "partitions": partitions, "gap_s": gap_s, "slots": slots, "rate": rate,
-        "duration_s": duration_s, "score_mean": score_mean, "score_variance": score_variance, "strategy": strategy,
-        "sync": sync, "tau_s": tau_s, "ema": ema, "amplifier": amplifier, "sharpness": sharpness, "length": length,
-        "scale": scale, "seed": seed,
-    }  # fmt: skip
+        "schedulers": schedulers,
+        "partitions": partitions,
+        "gap_s": gap_s,
+        "slots": slots,
+        "rate": rate,
+        "duration_s": duration_s,
+        "score_mean": score_mean,
+        "score_variance": score_variance,
+        "strategy": strategy,
+        "sync": sync,
+        "tau_s": tau_s,
+        "ema": ema,
+        "amplifier": amplifier,
+        "sharpness": sharpness,
+        "length": length,
+        "scale": scale,
+        "seed": seed,
+    }
     simulate(str(context.info_name), given, repeat, jobs, out, not no_plots, as_json)
 
 
@@ -94,20 +126,49 @@ for _name, _help in EXPERIMENTS.items():
 def _trace(
     file: Annotated[Path, typer.Argument(help="A trace of batch tasks, .csv or .csv.gz; see docs/reproduction.md.")],
     load: Annotated[float | None, _number("--load", "The share of slots and schedulers that is busy; 0.8.")] = None,
-    schedulers: Schedulers = None, partitions: Partitions = None, gap_s: Gap = None, slots: Slots = None,
-    rate: Rate = None, score_mean: ScoreMean = None, score_variance: ScoreVariance = None,
-    strategy: StrategyOption = None, sync: SyncOption = None, tau_s: Tau = None, ema: Ema = None,
-    amplifier: Amplifier = None, sharpness: Sharpness = None, length: Length = None, scale: Scale = 0.1,
-    seed: Seed = 1, repeat: Repeat = 1, jobs: Jobs = 0, out: Out = None, no_plots: NoPlots = False,
+    schedulers: Schedulers = None,
+    partitions: Partitions = None,
+    gap_s: Gap = None,
+    slots: Slots = None,
+    rate: Rate = None,
+    score_mean: ScoreMean = None,
+    score_variance: ScoreVariance = None,
+    strategy: StrategyOption = None,
+    sync: SyncOption = None,
+    tau_s: Tau = None,
+    ema: Ema = None,
+    amplifier: Amplifier = None,
+    sharpness: Sharpness = None,
+    length: Length = None,
+    scale: Scale = 0.1,
+    seed: Seed = 1,
+    repeat: Repeat = 1,
+    jobs: Jobs = 0,
+    out: Out = None,
+    no_plots: NoPlots = False,
     as_json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Replays a real trace, with its time compressed."""
     given = {
-        "trace": str(file), "load": load, "schedulers": schedulers, "partitions": partitions, "gap_s": gap_s,
-        "slots": slots, "rate": rate, "score_mean": score_mean, "score_variance": score_variance,
-        "strategy": strategy, "sync": sync, "tau_s": tau_s, "ema": ema, "amplifier": amplifier,
-        "sharpness": sharpness, "length": length, "scale": scale, "seed": seed,
-    }  # fmt: skip
+        "trace": str(file),
+        "load": load,
+        "schedulers": schedulers,
+        "partitions": partitions,
+        "gap_s": gap_s,
+        "slots": slots,
+        "rate": rate,
+        "score_mean": score_mean,
+        "score_variance": score_variance,
+        "strategy": strategy,
+        "sync": sync,
+        "tau_s": tau_s,
+        "ema": ema,
+        "amplifier": amplifier,
+        "sharpness": sharpness,
+        "length": length,
+        "scale": scale,
+        "seed": seed,
+    }
     simulate("trace", given, repeat, jobs, out, not no_plots, as_json)
 
 
@@ -143,8 +204,10 @@ def simulate(
         _print_claims(outcome)
     say = Console(stderr=True, highlight=False, soft_wrap=True)
     by_wall, by_cpu = outcome.placements / outcome.wall_s, outcome.placements / max(outcome.cpu_s, 1e-9)
-    say.print(f"{outcome.placements:,} placements in {outcome.wall_s:.1f} s: {by_wall:,.0f} a wall second, "
-              f"{by_cpu:,.0f} a CPU second")  # fmt: skip
+    say.print(
+        f"{outcome.placements:,} placements in {outcome.wall_s:.1f} s: {by_wall:,.0f} a wall second, "
+        f"{by_cpu:,.0f} a CPU second"
+    )
     if files:
         say.print("written: " + ", ".join(map(str, files)))
 

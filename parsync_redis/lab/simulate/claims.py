@@ -34,7 +34,7 @@ class Check:
 
 def near(
     id: str, claim: str, paper: float, ours: float | None, within: float, if_less: str = "", if_more: str = ""
-) -> Check:  # fmt: skip
+) -> Check:
     """Ours is the paper's value, give or take `within`; the reasons are those for less and for more."""
     holds = ours is not None and abs(ours - paper) <= within + 1e-9
     why = if_less if ours is not None and ours < paper else if_more

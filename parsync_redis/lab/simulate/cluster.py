@@ -50,7 +50,7 @@ class SimCluster:
         """What a scheduler cannot hold goes back for a while; each task as (id, attempt, why)."""
         if tasks:
             words = [word for task in tasks for word in task]
-            self.queues[group].untake((), [len(tasks), scheduler, GIVE_BACK_MS, *words])
+            self.queues[group].give_back((), [len(tasks), scheduler, GIVE_BACK_MS, *words])
 
     def read(self, p: int, version: int) -> Snapshot:
         """A partition's snapshot."""
@@ -77,8 +77,9 @@ class SimCluster:
         """So many slots are busy, drawn evenly, each with what is left of a task: all run that long, or, unless they
         are `equal`, so long in the mean, with exponential running times.
         """
-        seats = [(p, node, slot) for p, nodes in enumerate(self.nodes) for node in nodes
-                 for slot in range(node.offer.slots)]  # fmt: skip
+        seats = [
+            (p, node, slot) for p, nodes in enumerate(self.nodes) for node in nodes for slot in range(node.offer.slots)
+        ]
         for number, i in enumerate(rng.permutation(len(seats))[:count].tolist()):
             p, node, slot = seats[i]
             self.submit(0, f"f{number}", 0.0)
@@ -88,10 +89,10 @@ class SimCluster:
             left_s = rng.uniform(0, duration_s) if equal else rng.exponential(duration_s)
             self.start(0, claim, 0.0, float(left_s))
 
-    def settle(self, group: int, places: Sequence[Place]) -> None:
-        """What a scheduler won is settled; mostly it runs already."""
+    def confirm(self, group: int, places: Sequence[Place]) -> None:
+        """What a scheduler won is confirmed; mostly it runs already."""
         for place in places:
-            self.queues[group].settle_at(place)
+            self.queues[group].confirm_at(place)
 
     def finish_until(self, now_s: float) -> None:
         """Every task that ends by now is finished, and its slot free."""

@@ -53,11 +53,18 @@ def run_experiment(
         checks = [replace(check, why=OTHERS) if check.why and check.ours is not None else check for check in checks]
     used = {run.name: run.parameters.only(experiment.USES) if run.used is None else dict(run.used) for run in runs}
     result = {
-        "experiment": name, "title": experiment.TITLE, "version": __version__, "given": sorted(given),
-        "parameters": _asked(parameters, given, list(used.values())), "runs": used, "seed": parameters.seed,
-        "repeat": repeat, "series": series, "summary": summary,
+        "experiment": name,
+        "title": experiment.TITLE,
+        "version": __version__,
+        "given": sorted(given),
+        "parameters": _asked(parameters, given, list(used.values())),
+        "runs": used,
+        "seed": parameters.seed,
+        "repeat": repeat,
+        "series": series,
+        "summary": summary,
         "claims": [_tidied(check.as_dict()) for check in checks],
-    }  # fmt: skip
+    }
     every = [one for of_run in found for one in of_run]
     wall_s = max(time.monotonic() - begun_s, 1e-9)
     return Outcome(result, checks, sum(one.placements for one in every), wall_s, sum(one.cpu_s for one in every))
@@ -82,9 +89,10 @@ def _others(experiment: Experiment, parameters: Parameters, runs: Sequence[Run])
 def _asked(parameters: Parameters, given: Container[str], used: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What was given, and of the others what is the same in all runs; each run's own are under `runs`."""
     return {
-        name: value for name, value in asdict(parameters).items()
+        name: value
+        for name, value in asdict(parameters).items()
         if name in given or all(name in run and run[name] == value for run in used)
-    }  # fmt: skip
+    }
 
 
 def write_result(outcome: Outcome, folder: Path, plots: bool = True) -> list[Path]:
@@ -121,10 +129,15 @@ def as_json(result: Mapping[str, Any]) -> str:
 def rows_of(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str, str]]:
     """Lines of the table of claims: claim, paper, ours, tolerance, holds."""
     return [
-        (row["claim"], row["paper"], "none" if row["ours"] is None else f"{row['ours']:.4g}", row["tolerance"],
-         "yes" if row["holds"] else f"NO: {row['why']}" if row.get("why") else "NO")
+        (
+            row["claim"],
+            row["paper"],
+            "none" if row["ours"] is None else f"{row['ours']:.4g}",
+            row["tolerance"],
+            "yes" if row["holds"] else f"NO: {row['why']}" if row.get("why") else "NO",
+        )
         for row in claims
-    ]  # fmt: skip
+    ]
 
 
 def _tidied(claim: dict[str, Any]) -> dict[str, Any]:

@@ -12,9 +12,20 @@ if TYPE_CHECKING:
     from .simulation import SimScheduler
 
 METRICS: Final = (
-    "utilisation", "delay_mean_s", "delay_p50_s", "delay_p99_s", "placed", "claims", "conflict_fraction", "score_mean",
-    "waiting", "staleness_mean_s", "staleness_min_s", "staleness_max_s", "oldest_s",
-)  # fmt: skip
+    "utilisation",
+    "delay_mean_s",
+    "delay_p50_s",
+    "delay_p99_s",
+    "placed",
+    "claims",
+    "conflict_fraction",
+    "score_mean",
+    "waiting",
+    "staleness_mean_s",
+    "staleness_min_s",
+    "staleness_max_s",
+    "oldest_s",
+)
 """utilisation: share of all slots that the group's tasks hold; delay: submit to commit, by the second of the commit;
 placed, claims: how many, in a phase all of it; conflict_fraction: of the claims; score_mean: of the slots that were
 placed on; waiting: tasks in the queue, the mean over the ticks; staleness: of a scheduler's view, its mean over
@@ -112,8 +123,10 @@ class Measure:
         return {
             "utilisation": float(np.mean(second.held)) / self.parameters.scaled_slots if second.held else None,
             "delay_mean_s": float(delays.mean()) if len(delays) else None,
-            "delay_p50_s": p50, "delay_p99_s": p99,
-            "placed": len(delays), "claims": second.claims,
+            "delay_p50_s": p50,
+            "delay_p99_s": p99,
+            "placed": len(delays),
+            "claims": second.claims,
             "conflict_fraction": second.lost / second.claims if second.claims else None,
             "score_mean": second.scores / len(delays) if len(delays) else None,
             "waiting": float(np.mean(second.waiting)) if second.waiting else None,
@@ -121,7 +134,7 @@ class Measure:
             "staleness_min_s": float(ages[:, 1].min()) if ages is not None else None,
             "staleness_max_s": float(ages[:, 2].max()) if ages is not None else None,
             "oldest_s": float(ages[:, 3].max()) if ages is not None else None,
-        }  # fmt: skip
+        }
 
 
 def _merge(seconds: Sequence[_Second]) -> _Second:

@@ -39,6 +39,14 @@ def make_core(name: str, parameters: Parameters, rng: np.random.Generator) -> Co
     by_partition = parameters.strategy is SimStrategy.QUALITY_PARTITION
     strategy = Strategy.QUALITY if by_partition else Strategy(parameters.strategy)
     return Core(
-        name, parameters.partitions, strategy, parameters.tau_s, rng, parameters.ema, parameters.sharpness,
-        TURNS[parameters.sync], _BEST_PARTITION if by_partition else ORDERS, asks=False,
-    )  # fmt: skip
+        name,
+        parameters.partitions,
+        strategy,
+        parameters.tau_s,
+        rng,
+        parameters.ema,
+        parameters.sharpness,
+        TURNS[parameters.sync],
+        _BEST_PARTITION if by_partition else ORDERS,
+        asks=False,
+    )

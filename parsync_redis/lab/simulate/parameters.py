@@ -22,9 +22,22 @@ PAPER_SHARPNESS: Final = 0.7
 
 OF_ALL: Final = frozenset({"scale", "seed"})
 OF_SIMULATION: Final = OF_ALL | {
-    "schedulers", "partitions", "gap_s", "slots", "rate", "duration_s", "score_mean", "score_variance", "strategy",
-    "sync", "tau_s", "ema", "amplifier", "sharpness", "length",
-}  # fmt: skip
+    "schedulers",
+    "partitions",
+    "gap_s",
+    "slots",
+    "rate",
+    "duration_s",
+    "score_mean",
+    "score_variance",
+    "strategy",
+    "sync",
+    "tau_s",
+    "ema",
+    "amplifier",
+    "sharpness",
+    "length",
+}
 """What every experiment takes, and what a run of the whole simulation (simulation.py) does."""
 
 

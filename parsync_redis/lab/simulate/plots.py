@@ -6,8 +6,15 @@ from typing import Any, Final
 
 from ...errors import InvalidInput
 
-COLOURS: Final = {"A": "tab:red", "B": "tab:blue", "latency": "tab:blue", "adaptive": "tab:green",
-                  "quality": "tab:orange", "quality-partition": "tab:brown", "statesync": "tab:red"}  # fmt: skip
+COLOURS: Final = {
+    "A": "tab:red",
+    "B": "tab:blue",
+    "latency": "tab:blue",
+    "adaptive": "tab:green",
+    "quality": "tab:orange",
+    "quality-partition": "tab:brown",
+    "statesync": "tab:red",
+}
 
 
 def new_figure() -> Any:
@@ -40,8 +47,14 @@ def line(
 ) -> None:
     """A line of values, one a second unless `xs` says where; None is a gap."""
     at = list(xs) or list(range(len(values)))
-    axes.plot(at, [float("nan") if value is None else value for value in values], style, label=label, color=colour,
-              linewidth=1.3)  # fmt: skip
+    axes.plot(
+        at,
+        [float("nan") if value is None else value for value in values],
+        style,
+        label=label,
+        color=colour,
+        linewidth=1.3,
+    )
 
 
 def finish_axes(*axes: Any) -> None:

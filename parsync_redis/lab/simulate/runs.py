@@ -45,19 +45,23 @@ class Run:
 
 
 def run_phases(
-    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, groups: Sequence[Group],
+    parameters: Parameters,
+    dice: np.random.SeedSequence,
+    progress: Progress,
+    groups: Sequence[Group],
     phases: Sequence[Phase],
-) -> Found:  # fmt: skip
+) -> Found:
     """A run of the simulation under Poisson loads that change by phases."""
     own, *of_load = dice.spawn(1 + len(groups))
     full = parameters.scaled(parameters.rate)
     loads: list[Load] = [
         Poisson(
-            np.random.default_rng(seed), phase_rates(phases, number, full * group.schedulers / parameters.schedulers),
+            np.random.default_rng(seed),
+            phase_rates(phases, number, full * group.schedulers / parameters.schedulers),
             parameters.duration_s,
         )
         for number, (group, seed) in enumerate(zip(groups, of_load, strict=True))
-    ]  # fmt: skip
+    ]
     measure = Simulation(parameters, groups, loads, own).run(sum(phase.length_s for phase in phases), progress)
     return Found(measure.series(), measure.summary(phases), measure.placements)
 
@@ -152,9 +156,38 @@ def merge_with_interval(found: Sequence[Any]) -> Any:
 
 
 STUDENT: Final = (
-    0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.2, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11,
-    2.1, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 1.96,
-)  # fmt: skip
+    0.0,
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.2,
+    2.18,
+    2.16,
+    2.14,
+    2.13,
+    2.12,
+    2.11,
+    2.1,
+    2.09,
+    2.09,
+    2.08,
+    2.07,
+    2.07,
+    2.06,
+    2.06,
+    2.06,
+    2.05,
+    2.05,
+    2.05,
+    1.96,
+)
 """The two-sided 95 % quantile of Student's t by degrees of freedom; from 30 on that of the normal distribution."""
 
 

@@ -83,10 +83,10 @@ class Simulation:
             room = self.parameters.decisions * tick_s
             one.budget = min(one.budget + room, room + 1)
             self._look(one, now_s)
-            if one.core.in_hand:
+            if one.core.in_flight:
                 plan = one.core.plan()
                 cluster.give_back(one.group, one.core.name, plan.give_back)
-                cluster.settle(one.group, plan.settle)
+                cluster.confirm(one.group, plan.confirm)
                 claims = sum(map(len, plan.commit.values()))
                 one.budget -= claims
                 plans.append((now_s + min(claims / self.parameters.decisions, tick_s), turn, one, plan))
@@ -100,7 +100,7 @@ class Simulation:
         """A scheduler reads what is due, and takes what it has time for."""
         core, cluster = one.core, self.cluster
         plan = core.plan(place=False)
-        cluster.settle(one.group, plan.settle)
+        cluster.confirm(one.group, plan.confirm)
         if plan.read_nodes:
             for p in plan.read_nodes:
                 core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
@@ -110,7 +110,7 @@ class Simulation:
             snapshot = cluster.read(p, core.view.partitions[p].version)
             one.read_bytes += len(snapshot.bits or b"")
             core.on_snapshot(snapshot, now_s)
-        take = min(plan.take, int(one.budget) - core.in_hand)
+        take = min(plan.take, int(one.budget) - core.in_flight)
         if take > 0:
             queue = cluster.queues[one.group]
             core.on_took(Took(0, 0, queue.take_tasks(core.name, take)))

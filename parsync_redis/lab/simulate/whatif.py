@@ -1,6 +1,6 @@
 """What a cluster of the user's own numbers would do, and what some alternatives to it would: side by side.
 
-Each is simulated for some seconds, from the load that it has when it is settled, with the dice of the product.
+Each is simulated for some seconds, from the load that it has when it is confirmed, with the dice of the product.
 """
 
 import math
@@ -51,7 +51,7 @@ GROWN: Final = 0.01
 LEAST_QUEUE_S: Final = 0.1
 MOST_TAU_S: Final = 2.0
 CALLS_PER_TASK: Final = 7
-"""Submit, take, settle, the doorbell, start, finish, release: each a call of its own at worst; claims are apart."""
+"""Submit, take, confirm, the doorbell, start, finish, release: each a call of its own at worst; claims are apart."""
 
 AS_GIVEN: Final = "as given"
 
@@ -161,7 +161,7 @@ def _work_s(one: Parameters) -> tuple[float, float]:
 
 
 def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, decisions: float) -> Found:
-    """Some gaps, from a settled load; measured is the second half. Played on while it is not clear what keeps up."""
+    """Some gaps, from a confirmed load; measured is the second half. Played on while it is not clear what keeps up."""
     load, fill, own = dice.spawn(3)
     rate = parameters.scaled(parameters.rate)
     arrivals = Poisson(np.random.default_rng(load), [(0.0, rate)], parameters.duration_s)
@@ -211,14 +211,19 @@ def _prediction(run: Run, found: Found, decisions: float) -> Prediction:
     lost = means["conflict_fraction"] or 0.0
     claims_per_s = one.rate / (1 - lost) if lost < 1 else one.schedulers * decisions
     numbers = {
-        "delay_p50_s": means["delay_p50_s"], "delay_p99_s": means["delay_p99_s"], "conflict_fraction": lost,
-        "score_mean": means["score_mean"], "staleness_mean_s": means["staleness_mean_s"], "oldest_s": means["oldest_s"],
-        "reads_per_s": reads_per_s, "read_bytes_per_s": one.schedulers / one.gap_s * one.slots / 8,
+        "delay_p50_s": means["delay_p50_s"],
+        "delay_p99_s": means["delay_p99_s"],
+        "conflict_fraction": lost,
+        "score_mean": means["score_mean"],
+        "staleness_mean_s": means["staleness_mean_s"],
+        "oldest_s": means["oldest_s"],
+        "reads_per_s": reads_per_s,
+        "read_bytes_per_s": one.schedulers / one.gap_s * one.slots / 8,
         "calls_per_s": reads_per_s + claims_per_s + CALLS_PER_TASK * one.rate,
-    }  # fmt: skip
+    }
     tidied = {name: None if value is None else tidy(float(value)) for name, value in numbers.items()}
-    return Prediction(run.name, one.schedulers, one.partitions, one.gap_s, one.strategy.value,
-                      means["keeps_up"], **tidied)  # type: ignore[arg-type]  # fmt: skip
+    asked = (run.name, one.schedulers, one.partitions, one.gap_s, one.strategy.value)
+    return Prediction(*asked, means["keeps_up"], **tidied)  # type: ignore[arg-type]
 
 
 def as_result(given: Mapping[str, Any], predictions: Sequence[Prediction]) -> dict[str, Any]:

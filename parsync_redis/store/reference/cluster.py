@@ -19,8 +19,8 @@ class Weight(NamedTuple):
 
 
 @dataclass(slots=True)
-class Keeper:
-    """The scheduler that has the keeper's lease, and its counter."""
+class Leader:
+    """The scheduler that has the leader's lease, and its counter."""
 
     name: str
     moved: int = 1
@@ -37,7 +37,7 @@ class Cluster:
         self.config: dict[str, str] = {}
         self.dealt: dict[str, Weight] = {}
         self.members: dict[str, int] = {}
-        self.keeper: Keeper | None = None
+        self.leader: Leader | None = None
         self.epoch = 0
         self.stats: dict[str, dict[str, str]] = {}
 
@@ -62,7 +62,7 @@ class Cluster:
         return home
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """A scheduler stays, leaves or stands by; it may take over as keeper and remove a member that stood still."""
+        """A scheduler stays, leaves or stands by; it may take over as leader and remove a member that stood still."""
         me, seen, stay, lost, at_most, *stats = args
         before = set(self.members)
         name, _, counter = lost.partition(" ")
@@ -72,17 +72,17 @@ class Cluster:
         joins = me in self.members or not int(at_most) or len(self.members) < int(at_most)
         if stay and joins:
             self.members[me] = self.members.get(me, (self.epoch + 1) * LIFE) + 1
-            if self.keeper is None or (seen and seen == self.keeper.text() and self.keeper.name != me):
-                self.keeper = Keeper(me)
-            elif self.keeper.name == me:
-                self.keeper.moved += 1
+            if self.leader is None or (seen and seen == self.leader.text() and self.leader.name != me):
+                self.leader = Leader(me)
+            elif self.leader.name == me:
+                self.leader.moved += 1
             if stats:
                 self.stats.setdefault(me, {}).update(zip(stats[::2], stats[1::2], strict=True))
         elif not stay:
             self.members.pop(me, None)
             self.stats.pop(me, None)
-            if self.keeper and self.keeper.name == me:
-                self.keeper = None
+            if self.leader and self.leader.name == me:
+                self.leader = None
         self.epoch += bool(removed or set(self.members) != before)
-        text = self.keeper.text() if self.keeper and stay else ""
+        text = self.leader.text() if self.leader and stay else ""
         return [text, self.epoch, *(word for pair in self.members.items() for word in pair)]

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...model.claim import Claim, Verdict, Word
-from ...model.needs import Bundle, parse_bundle
+from ...model.claim import Claim, ClaimOutcome, Verdict
+from ...model.needs import Resources, parse_resources
 from ...placement.fits import fits
 from ..calls import Place, Snapshot
 from .queue import Args, World, rows
@@ -23,7 +23,7 @@ class Node:
     name: str
     inc: int
     score: str
-    offer: Bundle
+    offer: Resources
     first: int = 0
     span: int = 0
     state: str = "up"
@@ -81,10 +81,10 @@ class Partition:
     def register_node(self, keys: Sequence[str], args: Args) -> list[int]:
         """A process takes a node's name under a new incarnation."""
         name, known_inc, score, text = args
-        old, offer = self.nodes.get(name), parse_bundle(text)
+        old, offer = self.nodes.get(name), parse_resources(text)
         held = dict(self._leases_of(old)) if old else {}
         self.inc = max(self.inc, int(known_inc)) + 1
-        node = Node(name, self.inc, score, offer, drain=old.drain if old else 0, left=dict(offer.resources))
+        node = Node(name, self.inc, score, offer, drain=old.drain if old else 0, left=dict(offer.amounts))
         for slot, lease in held.items():
             if slot == lease.lead:
                 self._give(node, lease.amounts, -1)
@@ -112,31 +112,31 @@ class Partition:
     def judge_claims(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Commit: a verdict on each claim; what is won is held."""
         verdicts = [self.judge(claim) or self._hold(claim) for claim in claims]
-        self.version += any(verdict.word is Word.HELD for verdict in verdicts)
+        self.version += any(verdict.word is ClaimOutcome.HELD for verdict in verdicts)
         return verdicts
 
     def judge(self, claim: Claim) -> Verdict | None:
         """Why a claim gets nothing anew; None if it would be held."""
         node = self.nodes.get(claim.node)
         if node is None:
-            return Verdict(Word.GONE, "")
+            return Verdict(ClaimOutcome.GONE, "")
         for slot in claim.slots:
             if slot >= node.span or not self._get(node.first + slot):
                 lease = self.leases.get((claim.node, slot))
                 if lease and (lease.task, lease.attempt, lease.inc) == (claim.task, claim.attempt, node.inc):
-                    return Verdict(Word.YOURS, str(lease.since_ms))
-                return Verdict(Word.CONFLICT, lease.task if lease else "")
+                    return Verdict(ClaimOutcome.YOURS, str(lease.since_ms))
+                return Verdict(ClaimOutcome.CONFLICT, lease.task if lease else "")
         if node.inc != claim.inc:
-            return Verdict(Word.CHANGED, str(node.inc))
-        needs = parse_bundle(claim.needs)
+            return Verdict(ClaimOutcome.CHANGED, str(node.inc))
+        needs = parse_resources(claim.needs)
         if not fits(node.offer, needs):
-            return Verdict(Word.SHORT, node.offer.text)
-        if any(node.left.get(resource, 0) < amount for resource, amount in needs.resources):
-            return Verdict(Word.SHORT, amounts_text(node.left))
+            return Verdict(ClaimOutcome.SHORT, node.offer.text)
+        if any(node.left.get(resource, 0) < amount for resource, amount in needs.amounts):
+            return Verdict(ClaimOutcome.SHORT, amounts_text(node.left))
         return None
 
     def _hold(self, claim: Claim) -> Verdict:
-        node, amounts = self.nodes[claim.node], parse_bundle(claim.needs).resources
+        node, amounts = self.nodes[claim.node], parse_resources(claim.needs).amounts
         since_ms = self.world.now_ms
         lease = Lease(claim.task, claim.attempt, claim.inc, since_ms, claim.slots, amounts, claim.slots[0])
         for slot in claim.slots:
@@ -144,12 +144,13 @@ class Partition:
             self.leases[claim.node, slot] = lease
         self._give(node, amounts, -1)
         node.inbox.appendleft(lease)
-        return Verdict(Word.HELD, str(since_ms))
+        return Verdict(ClaimOutcome.HELD, str(since_ms))
 
     def release(self, keys: Sequence[str], args: Args) -> list[str]:
         """Frees exactly the lease that is meant."""
-        places = [Place(task, attempt, 0, name, int(slot), int(inc), 0)
-                  for name, slot, task, attempt, inc in rows(args, 3, 5)]  # fmt: skip
+        places = [
+            Place(task, attempt, 0, name, int(slot), int(inc), 0) for name, slot, task, attempt, inc in rows(args, 3, 5)
+        ]
         return ["freed" if freed else "none" for freed in self.free_leases(places, args[1], args[2])]
 
     def free_leases(self, places: Sequence[Place], channel: str, number: str) -> list[bool]:

@@ -1,7 +1,7 @@
 """The queue of the store in memory: the life of tasks. See lua/ for the contract of each script.
 
-A method with `keys` and `args` is a script; admit, take_tasks, settle_at, start_at and finish_at are what is within, on
-values, for the simulator.
+A method with `keys` and `args` is a script; admit, take_tasks, confirm_at, start_at and finish_at are their inside,
+on values, for the simulator.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from ...model.apps import KnownTasks, digest_of
-from ...model.needs import QUEUE_LABEL, parse_bundle
+from ...model.needs import QUEUE_LABEL, parse_resources
 from ...model.task import Taken, TaskState
 from ...placement.fits import fits
 from ..calls import Place
@@ -70,7 +70,7 @@ class Task:
     next: tuple[Job, int | None, int | None] | None = None  # what its running attempt wants next; when; until when
     expires_ms: int | None = None  # when it expires
     kept_s: int | None = None  # for how long the record is kept; None for good
-    story: list[str] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
     times: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -165,11 +165,11 @@ class Queue:
         return "submitted"
 
     def _judge(self, job: Job) -> str:
-        offers = [parse_bundle(offer) for offer in set(self.shapes.values())]
+        offers = [parse_resources(offer) for offer in set(self.shapes.values())]
         knowing = [offer for offer in offers if self._knows(digest_of(offer), job.name)]
         if offers and not knowing:
             return "unknown"
-        needs = parse_bundle(" ".join(word for word in job.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
+        needs = parse_resources(" ".join(word for word in job.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
         return "" if not offers or any(fits(offer, needs) for offer in knowing) else "infeasible"
 
     def _knows(self, digest: str, name: str) -> bool:
@@ -211,7 +211,7 @@ class Queue:
             taken.append(Taken(id, task.attempt, job.needs, job.strategy, task.times["ready"], job.name))
         return taken
 
-    def untake(self, keys: Sequence[str], args: Args) -> list[str]:
+    def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
         """What this scheduler took goes back."""
         scheduler, replies = args[1], []
         due = None if args[2] == "" else self.world.now_ms + int(args[2])
@@ -225,12 +225,12 @@ class Queue:
                 replies.append("stale")
         return replies
 
-    def settle(self, keys: Sequence[str], args: Args) -> list[str]:
+    def confirm(self, keys: Sequence[str], args: Args) -> list[str]:
         """Only a task that is still taken, by this attempt, gets a place."""
-        return [self.settle_at(_place(*row)) for row in rows(args, 1, 7)]
+        return [self.confirm_at(_place(*row)) for row in rows(args, 1, 7)]
 
-    def settle_at(self, place: Place) -> str:
-        """Settle: one task; the word for it."""
+    def confirm_at(self, place: Place) -> str:
+        """Confirm: one task; the word for it."""
         task, seat = self.tasks.get(place.task), Seat(place.node, place.slot, place.inc)
         if task and task.state == TAKEN and task.attempt == place.attempt:
             self._seat(task, PLACED, place, seat)
@@ -238,7 +238,7 @@ class Queue:
         return "yours" if task and task.state in (PLACED, RUNNING) and task.at(place.attempt, seat) else "stale"
 
     def start(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Only the current attempt may start, once, where settle put it, if it has."""
+        """Only the current attempt may start, once, where confirm put it, if it has."""
         return [word for row in rows(args, 1, 7) for word in self.start_at(_place(*row))]
 
     def start_at(self, place: Place) -> tuple[str, bytes]:
@@ -400,8 +400,8 @@ class Queue:
         if digest and digest not in self.names:
             self.names[digest], changed = KnownTasks(text), True
             self.apps[digest] = max(self.apps.values(), default=0) + 1
-        used = {digest_of(parse_bundle(other)) for other in self.shapes.values()}
-        old = digest_of(parse_bundle(before)) if before else ""
+        used = {digest_of(parse_resources(other)) for other in self.shapes.values()}
+        old = digest_of(parse_resources(before)) if before else ""
         if old and old not in used:
             self.names.pop(old, None)
             self.apps.pop(old, None)
@@ -450,11 +450,11 @@ class Queue:
         return task.expires_ms is not None and task.expires_ms <= self.world.now_ms
 
     def _tell(self, task: Task, seat: Seat, why: str) -> None:
-        """A line more of the task's story, at most ten."""
+        """A line more of the task's history, at most ten."""
         since = task.times["started" if task.state == RUNNING else task.state]
         where = f"{seat.node}/{seat.slot} inc={seat.inc}"
         line = f"{task.attempt} {task.state} {where} since={since} until={self.world.now_ms} {why}"
-        task.story = [*task.story[-9:], line]
+        task.history = [*task.history[-9:], line]
 
     def _bury(self, id: str, task: Task, retention_s: int) -> None:
         """A dead task's record stays while it is listed; beyond the limit the oldest leaves."""

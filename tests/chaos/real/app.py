@@ -22,9 +22,12 @@ TICKS = "ticks.log"
 BROKER = os.environ.get("PARSYNC_URL", "redis://127.0.0.1:1/0")
 app = Celery("chaos", broker=BROKER, backend=BROKER)
 app.conf.update(
-    broker_connection_retry_on_startup=True, broker_connection_max_retries=None, result_expires=60,
-    task_ignore_result=True, worker_send_task_events=False,
-)  # fmt: skip
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    result_expires=60,
+    task_ignore_result=True,
+    worker_send_task_events=False,
+)
 Parsync(app)
 watch_this_process("worker")
 

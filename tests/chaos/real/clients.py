@@ -84,9 +84,17 @@ class Client(threading.Thread):
     """Submits tasks, `rate` a second as long as fewer than `window` are open, until it is stopped."""
 
     def __init__(
-        self, url: str, cluster: str, name: str, book: Book, rate: float, window: int, seed: int,
-        make: Make = mixed, cancels: float = 0.02,
-    ) -> None:  # fmt: skip
+        self,
+        url: str,
+        cluster: str,
+        name: str,
+        book: Book,
+        rate: float,
+        window: int,
+        seed: int,
+        make: Make = mixed,
+        cancels: float = 0.02,
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self.book, self.rate, self.window, self.cancels = book, rate, window, cancels
         self.make, self._dice = make, random.Random(f"{seed} {name}")

@@ -84,9 +84,9 @@ class Storm:
         free = self._free(worker)
         return self.dice.choice(free) if free else None
 
-    def _keeper(self) -> Member | None:
+    def _leader(self) -> Member | None:
         try:
-            text = self._admin.hget("parsync:{chaos}:keeper", "holder") or b""
+            text = self._admin.hget("parsync:{chaos}:leader", "holder") or b""
         except RedisError:
             return None
         name = text.decode().partition(" ")[0]  # type: ignore[union-attr]
@@ -135,9 +135,9 @@ class Storm:
         """SIGKILL to a scheduler."""
         return self._kill_scheduler(self._one(worker=False))
 
-    def kill_keeper(self) -> str | None:
-        """SIGKILL to the keeper."""
-        return self._kill_scheduler(self._keeper())
+    def kill_leader(self) -> str | None:
+        """SIGKILL to the leader."""
+        return self._kill_scheduler(self._leader())
 
     def _kill_scheduler(self, member: Member | None) -> str | None:
         if member is None:
@@ -302,12 +302,12 @@ FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
     "kill worker's main process": (2.0, Storm.kill_main),
     "kill pool process": (4.0, Storm.kill_child),
     "kill scheduler": (2.0, Storm.kill_scheduler),
-    "kill keeper": (2.0, Storm.kill_keeper),
+    "kill leader": (2.0, Storm.kill_leader),
     "kill server": (1.5, Storm.kill_server),
     "stop server": (1.0, Storm.stop_server),
     "stop worker": (3.0, lambda storm: storm.pause(storm._one(worker=True))),
     "stop scheduler": (1.5, lambda storm: storm.pause(storm._one(worker=False))),
-    "stop keeper": (1.0, lambda storm: storm.pause(storm._keeper())),
+    "stop leader": (1.0, lambda storm: storm.pause(storm._leader())),
     "zombie": (2.0, Storm.zombie),
     "terminate worker": (1.5, lambda storm: storm.terminate(worker=True)),
     "terminate scheduler": (1.0, lambda storm: storm.terminate(worker=False)),

@@ -238,9 +238,12 @@ def after(state: State, event: Event, word: str) -> State | None:
 
 
 _EFFECTS: Final = {
-    "submit": ("submitted",), "start": ("ok",), "finish": ("ok", "again"), "requeue": ("pending", "dead", "cancelled"),
+    "submit": ("submitted",),
+    "start": ("ok",),
+    "finish": ("ok", "again"),
+    "requeue": ("pending", "dead", "cancelled"),
     "cancel": ("cancelled",),
-}  # fmt: skip
+}
 
 
 def check_task(events: Iterable[Event], final: str, end_s: float) -> str | None:

@@ -84,11 +84,15 @@ def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, A
         moved = moved_after(kills, read_ticks(lines))
     events = list(events_of(folder))
     return {
-        "seed": seed, "undisturbed": round(rates["undisturbed"], 1), "killed": round(rates["killed"], 1),
-        "ratio": round(rates["killed"] / rates["undisturbed"], 3), "lost": lost, "kills": len(kills),
+        "seed": seed,
+        "undisturbed": round(rates["undisturbed"], 1),
+        "killed": round(rates["killed"], 1),
+        "ratio": round(rates["killed"] / rates["undisturbed"], 3),
+        "lost": lost,
+        "kills": len(kills),
         "moved_leases": percentiles([seconds / LEASE_S for seconds in moved]),
         "first_placement_s": percentiles([wait for up_s in ups if (wait := first_after(up_s, events)) is not None]),
-    }  # fmt: skip
+    }
 
 
 def _killing(
@@ -174,9 +178,15 @@ def soak(minutes: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
         name: round(100 * (_mean(rows, span_s * 8 / 9, span_s) / _mean(rows, span_s / 3, span_s * 4 / 9) - 1), 2)
         for name, rows in seen.items()
     }
-    return {"seed": seed, "minutes": minutes, "tasks": done, "tasks_per_s": round(done / span_s, 1),
-            "growth_percent": growth, "worst_percent": max(growth.values()),
-            "ended_by_themselves": len(stack.deaths)}  # fmt: skip
+    return {
+        "seed": seed,
+        "minutes": minutes,
+        "tasks": done,
+        "tasks_per_s": round(done / span_s, 1),
+        "growth_percent": growth,
+        "worst_percent": max(growth.values()),
+        "ended_by_themselves": len(stack.deaths),
+    }
 
 
 def _mean(rows: list[tuple[float, float]], begin_s: float, end_s: float) -> float:

@@ -17,15 +17,7 @@ from parsync_redis.store.store import Store
 from .app import TICKS
 from .clients import Book, Client, Make, Watcher, mixed
 from .faults import Storm
-from .history import (
-    Event,
-    check_leases,
-    check_runs,
-    check_task,
-    read_calls,
-    read_ticks,
-    slots_by_attempt,
-)  # fmt: skip
+from .history import Event, check_leases, check_runs, check_task, read_calls, read_ticks, slots_by_attempt
 from .proxy import Line
 from .recorder import Recorder
 from .stack import CLUSTER, LEASE_S, PARTITIONS, Stack
@@ -209,9 +201,11 @@ def percentiles(values: list[float]) -> dict[str, float]:
         return {}
     ordered = sorted(values)
     return {
-        "n": len(ordered), "p50": round(ordered[len(ordered) // 2], 2),
-        "p99": round(ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))], 2), "max": round(ordered[-1], 2),
-    }  # fmt: skip
+        "n": len(ordered),
+        "p50": round(ordered[len(ordered) // 2], 2),
+        "p99": round(ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))], 2),
+        "max": round(ordered[-1], 2),
+    }
 
 
 def first_after(up_s: float, events: list[Event]) -> float | None:

@@ -127,10 +127,14 @@ class Stack:
             self.former.append(member.process)
         url = f"redis://127.0.0.1:{member.line.port}/0"
         env = {
-            **os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT), "PARSYNC_URL": url,
-            "PARSYNC_CLUSTER": CLUSTER, "PARSYNC_RETENTION_S": str(self.retention_s),
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": str(ROOT),
+            "PARSYNC_URL": url,
+            "PARSYNC_CLUSTER": CLUSTER,
+            "PARSYNC_RETENTION_S": str(self.retention_s),
             **({FOLDER: str(self.folder)} if self.record else {}),
-        }  # fmt: skip
+        }
         member.process = Process(name, member.command, env, ROOT, self._sink)
 
     def _sink(self, name: str, line: str) -> None:

@@ -13,7 +13,7 @@ from tests.chaos.real.history import (
     read_calls,
     read_ticks,
     slots_by_attempt,
-)  # fmt: skip
+)
 
 PLACE = {"id": "t", "node": "n1", "slot": "0", "inc": "1"}
 END_S = 100.0
@@ -72,7 +72,7 @@ def test_promise_4_a_second_accepted_outcome_and_a_stale_one_that_counts_are_fou
 
 def test_a_start_of_a_running_task_needs_that_it_went_back_first() -> None:
     assert not right(SUBMIT, start("ok", 1), start("ok", 2, "2@7", node="n2"), finish("ok", 3, "2@7", node="n2"))
-    lost = requeue("", 1.5)  # a keeper that was killed while it asked
+    lost = requeue("", 1.5)  # a leader that was killed while it asked
     assert right(SUBMIT, start("ok", 1), lost, start("ok", 2, "2@7", node="n2"), finish("ok", 3, "2@7", node="n2"))
 
 
@@ -138,13 +138,16 @@ def test_overlaps_are_found_behind_a_shorter_one() -> None:
 
 def test_what_was_written_down_is_read_as_it_happened() -> None:
     lines = [
-        '["call", 1, 1.0, "start", [{"id": "t"}]]', '["call", 2, 1.1, "finish", [{"id": "a"}, {"id": "b"}]]',
+        '["call", 1, 1.0, "start", [{"id": "t"}]]',
+        '["call", 2, 1.1, "finish", [{"id": "a"}, {"id": "b"}]]',
         '["reply", 2, 1.2, ["ok", "stale"]]',
-    ]  # fmt: skip
+    ]
     events = list(read_calls("p", lines))
     assert [(e.verb, e.task, e.word, e.back_s) for e in events] == [
-        ("finish", "a", "ok", 1.2), ("finish", "b", "stale", 1.2), ("start", "t", "", inf),
-    ]  # fmt: skip
+        ("finish", "a", "ok", 1.2),
+        ("finish", "b", "stale", 1.2),
+        ("start", "t", "", inf),
+    ]
     ticks = ["start t 1@1 n1 0 7 1.0", "tick t 1@1 n1 0 7 1.2", "end t 1@1 n1 0 7 1.3", "start u 1@2 n1 0 7 2.0"]
     runs = read_ticks(ticks)
     assert [(r.task, r.began_s, r.last_s, r.ended) for r in runs] == [("t", 1.0, 1.3, True), ("u", 2.0, 2.0, False)]

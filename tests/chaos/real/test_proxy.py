@@ -90,12 +90,12 @@ def test_what_is_held_is_executed_late_after_its_sender_gave_up(line, through, d
 
 
 def test_a_reset_ends_connections_and_new_ones_are_made(line, through) -> None:
-    with through.pubsub() as ears:
-        ears.subscribe("c")
-        ears.get_message(timeout=0.2)
+    with through.pubsub() as listener:
+        listener.subscribe("c")
+        listener.get_message(timeout=0.2)
         line.reset()
         with pytest.raises(Unreachable):
-            until(lambda: ears.get_message(timeout=0.1))
+            until(lambda: listener.get_message(timeout=0.1))
     until(lambda: _pings(through))
 
 

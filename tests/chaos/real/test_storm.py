@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.serial, pytest.mark.timeout(300)]
 def test_promises_1_to_7_hold_for_real_processes_under_faults(tmp_path: Path) -> None:
     said: list[str] = []
     outcome = play(seconds=12, seed=5, folder=tmp_path / "storm", say=said.append, every_s=0.8)
-    story = "\n".join([*said, *outcome.broken, str(outcome.figures)])
-    print(story)
-    assert not outcome.broken, story
+    history = "\n".join([*said, *outcome.broken, str(outcome.figures)])
+    print(history)
+    assert not outcome.broken, history
     assert outcome.figures["faults"] >= 8
-    assert outcome.figures["acknowledged"] >= 30, story
+    assert outcome.figures["acknowledged"] >= 30, history

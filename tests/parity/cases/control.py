@@ -19,8 +19,14 @@ def ask(c: Context, what: str, *args: Any, **kwargs: Any) -> Any:
 def entry(found: Any, id: str) -> Any:
     """A task's entry, without what differs from one run to the next."""
     entries = [each.get("request", each) for each in found or () if each.get("request", each)["id"] == id]
-    return [{key: bool(value) if key in ("time_start", "worker_pid") else value for key, value in one.items()
-             if key != "delivery_info"} for one in entries]  # fmt: skip
+    return [
+        {
+            key: bool(value) if key in ("time_start", "worker_pid") else value
+            for key, value in one.items()
+            if key != "delivery_info"
+        }
+        for one in entries
+    ]
 
 
 case("ping", "who answers", lambda c: c.app.control.ping(destination=[c.worker], timeout=2), short=True)

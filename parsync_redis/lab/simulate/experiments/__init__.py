@@ -37,6 +37,11 @@ class Experiment(Protocol):
 
 
 EXPERIMENTS: Final[Mapping[str, Experiment]] = {
-    "strategies": strategies, "statesync": statesync, "conflicts": conflicts, "staleness": staleness,
-    "extra-slots": extra_slots, "omega": omega, "trace": trace,
-}  # fmt: skip
+    "strategies": strategies,
+    "statesync": statesync,
+    "conflicts": conflicts,
+    "staleness": staleness,
+    "extra-slots": extra_slots,
+    "omega": omega,
+    "trace": trace,
+}

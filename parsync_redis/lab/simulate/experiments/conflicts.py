@@ -27,8 +27,14 @@ from ..simulation import Progress
 TITLE = "Conflicts of schedulers that pick at random, against the formula"
 DEFAULTS: Final[Mapping[str, Any]] = {"score_variance": 0.0}
 USES: Final = OF_ALL | {"schedulers", "partitions", "gap_s", "slots", "rate", "amplifier"}
-CASES: Final = ((1, 1000, 4000), (2, 1000, 4000), (10, 100, 4000), (20, 1000, 40_000), (20, 1000, 24_000),
-                (80, 250, 40_000))  # fmt: skip
+CASES: Final = (
+    (1, 1000, 4000),
+    (2, 1000, 4000),
+    (10, 100, 4000),
+    (20, 1000, 40_000),
+    (20, 1000, 24_000),
+    (80, 250, 40_000),
+)
 """N, K and S at scale 1; at others, K and S are so many times smaller (K at least 10)."""
 
 ROUNDS: Final = 30
@@ -66,9 +72,7 @@ def own_case(parameters: Parameters) -> tuple[int, int, int]:
     return parameters.schedulers, k, parameters.slots
 
 
-def play(
-    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, n: int, k: int, idle: int
-) -> Found:  # fmt: skip
+def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, n: int, k: int, idle: int) -> Found:
     """Rounds in which every scheduler reads everything, then all claim, in an order that is drawn.
 
     What became of its claims no scheduler is told: each round begins anew.
@@ -101,9 +105,9 @@ def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.rando
                 core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
             for p in due.read:
                 core.on_snapshot(cluster.read(p, -1), 0.0)
-            core.hungry = False
+            core.wants_tasks = False
         core.on_took(Took(0, 0, queue.take_tasks(core.name, k)))
-        while core.in_hand and (plan := core.plan()).commit:
+        while core.in_flight and (plan := core.plan()).commit:
             plans.append(plan)
     lost = 0
     for i in rng.permutation(len(plans)).tolist():
@@ -120,10 +124,15 @@ def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.rando
 def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
     """Each case against the formula: within 5 %; no conflict at all for one scheduler."""
     return [
-        near(f"formula.{i}", f"{name}: conflicts per request", round(one["formula"]["mean"], 4),
-             one["conflict_fraction"]["mean"], 0.05 * one["formula"]["mean"])
+        near(
+            f"formula.{i}",
+            f"{name}: conflicts per request",
+            round(one["formula"]["mean"], 4),
+            one["conflict_fraction"]["mean"],
+            0.05 * one["formula"]["mean"],
+        )
         for i, (name, one) in enumerate(summary.items())
-    ]  # fmt: skip
+    ]
 
 
 def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:

@@ -22,15 +22,28 @@ from .conflicts import play_round
 
 TITLE = "Extra slots that keep the delay unchanged (the paper's figure 2)"
 DEFAULTS: Final[Mapping[str, Any]] = {
-    "amplifier": 2.0, "strategy": SimStrategy.QUALITY, "sync": Sync.STATE, "slots": 10**7,
-}  # fmt: skip
+    "amplifier": 2.0,
+    "strategy": SimStrategy.QUALITY,
+    "sync": Sync.STATE,
+    "slots": 10**7,
+}
 USES: Final = OF_ALL | {
-    "schedulers", "partitions", "gap_s", "rate", "score_mean", "score_variance", "amplifier", "sharpness",
-}  # fmt: skip
+    "schedulers",
+    "partitions",
+    "gap_s",
+    "rate",
+    "score_mean",
+    "score_variance",
+    "amplifier",
+    "sharpness",
+}
 SWEEPS: Final[Mapping[str, Sequence[float]]] = {
-    "rate": (20_000, 40_000, 80_000, 160_000), "gap_s": (0.25, 0.5, 1.0, 2.0), "score_variance": (0, 1, 2, 4, 8),
-    "partitions": (5, 10, 20, 40), "amplifier": (2, 3, 4, 8),
-}  # fmt: skip
+    "rate": (20_000, 40_000, 80_000, 160_000),
+    "gap_s": (0.25, 0.5, 1.0, 2.0),
+    "score_variance": (0, 1, 2, 4, 8),
+    "partitions": (5, 10, 20, 40),
+    "amplifier": (2, 3, 4, 8),
+}
 SHOWN: Final = {"rate": "R, tasks/s", "gap_s": "G, s", "score_variance": "V", "partitions": "P", "amplifier": "A"}
 STEPS: Final = 8
 ROUNDS: Final = 20
@@ -42,13 +55,12 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
     """A run a point of a sweep; points that are the same are run once for each sweep that has them."""
     return [
         Run(f"{name}={value:g}", seek, parameters, (name, float(value)), {**parameters.only(USES), name: value})
-        for name, values in SWEEPS.items() for value in values
-    ]  # fmt: skip
+        for name, values in SWEEPS.items()
+        for value in values
+    ]
 
 
-def seek(
-    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, name: str, value: float
-) -> Found:  # fmt: skip
+def seek(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, name: str, value: float) -> Found:
     """The least number of idle slots at one point, by bisection, at scale 1."""
     partitions = round(value) if name == "partitions" else parameters.partitions
     point = parameters if name == "partitions" else parameters.with_(**{name: value})
@@ -92,21 +104,56 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
         return []
     extra = {name: one["extra"]["mean"] for name, one in summary.items()}
     found = [
-        near(f"A{value}", f"extra slots x 10,000 at A={value}", paper, extra[f"amplifier={value}"] / 1e4, READ * paper,
-             if_less=SHARPNESS_WHY)
+        near(
+            f"A{value}",
+            f"extra slots x 10,000 at A={value}",
+            paper,
+            extra[f"amplifier={value}"] / 1e4,
+            READ * paper,
+            if_less=SHARPNESS_WHY,
+        )
         for value, paper in ((2, 3.9), (4, 2.4), (8, 2.2))
-    ]  # fmt: skip
+    ]
     for name, why in (("rate", ""), ("gap_s", ""), ("score_variance", V_WHY)):
         low, high = (extra[f"{name}={value:g}"] for value in (SWEEPS[name][1], SWEEPS[name][-1]))
-        found.append(above(f"grows.{name}", f"extra slots at {SHOWN[name]} = {SWEEPS[name][-1]:g} / at "
-                           f"{SWEEPS[name][1]:g}", "grows", 1.1, high / low, why))  # fmt: skip
-    found.append(above("grows.scores", "extra slots at V = 2 / at V = 0, all scores the same", "grows", 1.1,
-                       extra["score_variance=2"] / extra["score_variance=0"]))  # fmt: skip
-    found.append(below("shrinks.amplifier", "extra slots at A = 8 / at A = 2", "0.56", 0.9,
-                       extra["amplifier=8"] / extra["amplifier=2"]))  # fmt: skip
+        found.append(
+            above(
+                f"grows.{name}",
+                f"extra slots at {SHOWN[name]} = {SWEEPS[name][-1]:g} / at {SWEEPS[name][1]:g}",
+                "grows",
+                1.1,
+                high / low,
+                why,
+            )
+        )
+    found.append(
+        above(
+            "grows.scores",
+            "extra slots at V = 2 / at V = 0, all scores the same",
+            "grows",
+            1.1,
+            extra["score_variance=2"] / extra["score_variance=0"],
+        )
+    )
+    found.append(
+        below(
+            "shrinks.amplifier",
+            "extra slots at A = 8 / at A = 2",
+            "0.56",
+            0.9,
+            extra["amplifier=8"] / extra["amplifier=2"],
+        )
+    )
     several = [value for name, value in extra.items() if name.startswith("partitions=")]
-    found.append(below("steady.partitions", "extra slots: the most / the least over P", "hardly changes", 1.25,
-                       max(several) / min(several)))  # fmt: skip
+    found.append(
+        below(
+            "steady.partitions",
+            "extra slots: the most / the least over P",
+            "hardly changes",
+            1.25,
+            max(several) / min(several),
+        )
+    )
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ....model.claim import Claim, Verdict, Word
+from ....model.claim import Claim, ClaimOutcome, Verdict
 from ....model.task import Taken
 from ....scheduler.core import Core, Plan
 from ....store.calls import Judged, Took
@@ -29,8 +29,12 @@ from ..simulation import Progress
 
 TITLE = "Omega: conflicts and busyness of 1 to 32 schedulers"
 MEMBERS: Final = (1, 2, 4, 8, 16, 32)
-MODES: Final = (("fine", "incremental"), ("fine", "all-or-nothing"), ("coarse", "incremental"),
-                ("coarse", "all-or-nothing"))  # fmt: skip
+MODES: Final = (
+    ("fine", "incremental"),
+    ("fine", "all-or-nothing"),
+    ("coarse", "incremental"),
+    ("coarse", "all-or-nothing"),
+)
 JOB_TASKS: Final = 10
 JOB_S, TASK_S = 0.1, 0.005
 BUSY_ALONE: Final = 0.9
@@ -40,9 +44,14 @@ UTILISATION: Final = 0.7
 LENGTH_S: Final = 120.0
 WARM_S: Final = 45.0
 DEFAULTS: Final[Mapping[str, Any]] = {
-    "strategy": SimStrategy.QUALITY, "sync": Sync.STATE, "schedulers": 1, "partitions": max(MEMBERS), "rate": RATE,
-    "duration_s": RUNS_S, "slots": round(RATE * RUNS_S / UTILISATION),
-}  # fmt: skip
+    "strategy": SimStrategy.QUALITY,
+    "sync": Sync.STATE,
+    "schedulers": 1,
+    "partitions": max(MEMBERS),
+    "rate": RATE,
+    "duration_s": RUNS_S,
+    "slots": round(RATE * RUNS_S / UTILISATION),
+}
 USES: Final = OF_SIMULATION - {"scale", "gap_s", "amplifier", "sync"}
 
 
@@ -53,10 +62,16 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
         members = [parameters.schedulers]
     cells = [parameters.with_(schedulers=n) for n in members]
     return [
-        Run(f"{detect}, {commit}, N={cell.schedulers}", play, cell, (detect, commit),
-            {**cell.only(USES | OF_ALL), "detect": detect, "commit": commit})
-        for detect, commit in MODES for cell in cells
-    ]  # fmt: skip
+        Run(
+            f"{detect}, {commit}, N={cell.schedulers}",
+            play,
+            cell,
+            (detect, commit),
+            {**cell.only(USES | OF_ALL), "detect": detect, "commit": commit},
+        )
+        for detect, commit in MODES
+        for cell in cells
+    ]
 
 
 WHOLE_WHY: Final = {
@@ -83,10 +98,8 @@ class _Member:
     conflicts: int = 0
 
 
-def play(
-    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, detect: str, commit: str
-) -> Found:  # fmt: skip
-    """One cell for two minutes, of which 45 s are to settle; it begins as full as its load keeps it."""
+def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, detect: str, commit: str) -> Found:
+    """One cell for two minutes, of which 45 s are to confirm; it begins as full as its load keeps it."""
     return _Cell(parameters, dice, detect == "coarse", commit == "all-or-nothing").run(
         LENGTH_S * parameters.length, WARM_S * parameters.length, progress
     )
@@ -131,8 +144,14 @@ class _Cell:
         fraction = sum(one.conflicts for one in self.members) / commits if commits else None
         waiting = sum(len(one.jobs) for one in self.members)
         utilisation = float(np.mean(self._held)) / self.parameters.scaled_slots
-        summary = {"n": len(self.members), "busyness": busyness, "conflict_fraction": fraction, "jobs": commits,
-                   "waiting": waiting, "utilisation": utilisation}  # fmt: skip
+        summary = {
+            "n": len(self.members),
+            "busyness": busyness,
+            "conflict_fraction": fraction,
+            "jobs": commits,
+            "waiting": waiting,
+            "utilisation": utilisation,
+        }
         return Found(dict(summary), summary, self._placed)
 
     def _at(self, at_s: float, member: _Member | None) -> None:
@@ -152,14 +171,14 @@ class _Cell:
     def _think(self, member: _Member, now_s: float) -> None:
         """Takes the next job, unless one is in hand; reads everything and decides; the commit comes later."""
         core, cluster = member.core, self.cluster
-        if not core.in_hand:
+        if not core.in_flight:
             if not member.jobs:
                 member.plan = None
                 return
             core.on_took(Took(0, 0, member.jobs.popleft()))
         core.on_stale()
         while due := core.plan(place=False):
-            core.hungry = False
+            core.wants_tasks = False
             for p in due.read_nodes:
                 core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
             for p in due.read:
@@ -178,12 +197,12 @@ class _Cell:
             member.core.on_judged(Judged(p, 0, self.cluster.store.now_ms, some, mine))
         lost = sum(not verdict.won for verdict in verdicts)
         member.conflicts += lost > 0
-        member.commits += not member.core.in_hand
+        member.commits += not member.core.in_flight
         self._think(member, now_s)
 
     def _judge(self, member: _Member, claims: Sequence[tuple[int, Claim]], now_s: float) -> list[Verdict]:
         """One transaction: who is refused before the store is asked, and whether any refusal refuses all."""
-        cluster, refused = self.cluster, Verdict(Word.CONFLICT, "")
+        cluster, refused = self.cluster, Verdict(ClaimOutcome.CONFLICT, "")
 
         def stale(p: int, claim: Claim) -> bool:
             changed = self.coarse and cluster.changed_s.get(claim.node, -1.0) > member.read_s
@@ -217,18 +236,42 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
 
     found = []
     for what, said in (("conflict_fraction", "conflicts"), ("busyness", "busyness")):
-        found.append(between(f"coarse.{what}", f"{said} of coarse / of fine (incremental, N={most})", 2.0, 3.0,
-                             to_base("coarse", "incremental", what), COARSE_WHY[what]))  # fmt: skip
-        found.append(between(f"whole.{what}", f"{said} of all-or-nothing / of incremental (fine, N={most})", 1.5, 2.5,
-                             to_base("fine", "all-or-nothing", what), WHOLE_WHY[what]))  # fmt: skip
+        found.append(
+            between(
+                f"coarse.{what}",
+                f"{said} of coarse / of fine (incremental, N={most})",
+                2.0,
+                3.0,
+                to_base("coarse", "incremental", what),
+                COARSE_WHY[what],
+            )
+        )
+        found.append(
+            between(
+                f"whole.{what}",
+                f"{said} of all-or-nothing / of incremental (fine, N={most})",
+                1.5,
+                2.5,
+                to_base("fine", "all-or-nothing", what),
+                WHOLE_WHY[what],
+            )
+        )
     if "fine, incremental, N=1" not in summary:
         return found
     rising = [of("fine", "incremental", "conflict_fraction", n) for n in (1, most)]
-    found.append(above("rising", "conflict fraction at N=32 less that at N=1 (fine, incremental)", "rises", 0.01,
-                       difference(rising[-1], rising[0])))  # fmt: skip
+    found.append(
+        above(
+            "rising",
+            "conflict fraction at N=32 less that at N=1 (fine, incremental)",
+            "rises",
+            0.01,
+            difference(rising[-1], rising[0]),
+        )
+    )
     falling = [of("fine", "incremental", "busyness", n) for n in (1, most)]
-    found.append(above("falling", "busyness at N=1 / at N=32 (fine, incremental)", "falls", 2.0,
-                       ratio(falling[0], falling[-1])))  # fmt: skip
+    found.append(
+        above("falling", "busyness at N=1 / at N=32 (fine, incremental)", "falls", 2.0, ratio(falling[0], falling[-1]))
+    )
     return found
 
 
@@ -239,8 +282,14 @@ def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary
     for (detect, commit), colour in zip(MODES, ("tab:blue", "tab:green", "tab:orange", "tab:red"), strict=True):
         points = [one for name, one in series.items() if name.startswith(f"{detect}, {commit},")]
         for one, what in zip(axes, ("conflict_fraction", "busyness"), strict=True):
-            line(one, [point[what] for point in points], f"{detect}, {commit}", colour, "o-",
-                 [point["n"] for point in points])  # fmt: skip
+            line(
+                one,
+                [point[what] for point in points],
+                f"{detect}, {commit}",
+                colour,
+                "o-",
+                [point["n"] for point in points],
+            )
     for one, label in zip(axes, ("transactions with conflicts / jobs done", "busyness of a scheduler"), strict=True):
         one.set_xscale("log", base=2)
         one.set_xlabel("schedulers")

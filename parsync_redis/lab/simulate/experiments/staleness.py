@@ -59,10 +59,15 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
         progress(tick / (GAPS * n))
     table = np.array(ages)
     summary = {
-        "mean_s": float(table[:, :2].mean()), "low_s": float(table[:, 1].min()), "high_s": float(table[:, 0].max()),
-        "oldest_s": float(table[:, 2].max()), "disjoint": int(disjoint), "covered": int(covered),
-        "bytes_per_gap": sum(read_bytes) / (GAPS - 1), "bytes_peak": max(read_bytes),
-    }  # fmt: skip
+        "mean_s": float(table[:, :2].mean()),
+        "low_s": float(table[:, 1].min()),
+        "high_s": float(table[:, 0].max()),
+        "oldest_s": float(table[:, 2].max()),
+        "disjoint": int(disjoint),
+        "covered": int(covered),
+        "bytes_per_gap": sum(read_bytes) / (GAPS - 1),
+        "bytes_peak": max(read_bytes),
+    }
     series = {"before_s": table[:, 0].tolist(), "after_s": table[:, 1].tolist(), "tick_s": parameters.tick_s}
     return Found(series, summary, simulation.measure.placements)
 
@@ -77,23 +82,47 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
         tick_s = gap_s / n
         found += [
             near(f"mean.{n}", f"{name}: mean staleness, s", gap_s / 2, ours["mean_s"], 0.05 * gap_s / 2),
-            near(f"low.{n}", f"{name}: the least mean over the partitions, s", gap_s * (n - 1) / (2 * n), ours["low_s"],
-                 tick_s),
-            near(f"high.{n}", f"{name}: the largest mean over the partitions, s", gap_s * (n + 1) / (2 * n),
-                 ours["high_s"], tick_s),
+            near(
+                f"low.{n}",
+                f"{name}: the least mean over the partitions, s",
+                gap_s * (n - 1) / (2 * n),
+                ours["low_s"],
+                tick_s,
+            ),
+            near(
+                f"high.{n}",
+                f"{name}: the largest mean over the partitions, s",
+                gap_s * (n + 1) / (2 * n),
+                ours["high_s"],
+                tick_s,
+            ),
             below(f"oldest.{n}", f"{name}: the oldest partition, s", f"{gap_s:g}", gap_s + tick_s, ours["oldest_s"]),
-            near(f"disjoint.{n}", f"{name}: no two schedulers read a partition at the same tick", 1, ours["disjoint"],
-                 0),
+            near(
+                f"disjoint.{n}", f"{name}: no two schedulers read a partition at the same tick", 1, ours["disjoint"], 0
+            ),
             near(f"covered.{n}", f"{name}: N ticks cover all partitions", 1, ours["covered"], 0),
-        ]  # fmt: skip
+        ]
         if name != "StateSync" and "StateSync" in summary:
             whole = summary["StateSync"]
-            found.append(near(f"bytes.{n}", f"{name}: bytes read a gap / those of the whole state", 1,
-                              ours["bytes_per_gap"] / whole["bytes_per_gap"]["mean"], 0.05))  # fmt: skip
+            found.append(
+                near(
+                    f"bytes.{n}",
+                    f"{name}: bytes read a gap / those of the whole state",
+                    1,
+                    ours["bytes_per_gap"] / whole["bytes_per_gap"]["mean"],
+                    0.05,
+                )
+            )
             share = -(-parameters.partitions // n) / parameters.partitions
-            found.append(near(f"peak.{n}", f"{name}: the most bytes of a tick / those of the whole state",
-                              round(share, 4), ours["bytes_peak"] / whole["bytes_peak"]["mean"],
-                              0.05 * share))  # fmt: skip
+            found.append(
+                near(
+                    f"peak.{n}",
+                    f"{name}: the most bytes of a tick / those of the whole state",
+                    round(share, 4),
+                    ours["bytes_peak"] / whole["bytes_peak"]["mean"],
+                    0.05 * share,
+                )
+            )
     return found
 
 

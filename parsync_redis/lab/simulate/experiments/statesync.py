@@ -47,13 +47,15 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
         times = ratio(delay[slower], delay[faster])
         found.append(above(f"order.{faster}", f"mean delay of {slower} / that of {faster}", "more than 1", 1.0, times))
     growth = slope(series["statesync"][GROUP], "delay_p50_s", 2 * length_s, 3 * length_s)
-    found.append(above("statesync.growth", "StateSync at 95 % load: growth of the delay, s/s", "out of control", 0.05,
-                       growth))  # fmt: skip
+    found.append(
+        above("statesync.growth", "StateSync at 95 % load: growth of the delay, s/s", "out of control", 0.05, growth)
+    )
     score = {name: [_score(series[name], i, length_s) for i in range(len(LOADS))] for name in ORDER}
     for name in ("latency", "adaptive"):
         fall = difference(score[name][0], score[name][2])
-        found.append(above(f"score.{name}", f"mean score of {name} falls from 50 % to 95 % load by", "visibly", 0.2,
-                           fall))  # fmt: skip
+        found.append(
+            above(f"score.{name}", f"mean score of {name} falls from 50 % to 95 % load by", "visibly", 0.2, fall)
+        )
     less = difference(score["quality"][2], score["statesync"][2])
     found.append(near("score.quality", "mean score of quality less that of StateSync at 95 % load", 0.0, less, 0.1))
     return found

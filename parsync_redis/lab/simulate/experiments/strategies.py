@@ -20,7 +20,7 @@ USES: Final = OF_SIMULATION
 PART: Final = 0.75
 SHARE_A: Final = 0.6
 WARM_S: Final = 10.0
-"""Seconds of a phase after which its load has settled: twice as long as a task runs."""
+"""Seconds of a phase after which its load has confirmed: twice as long as a task runs."""
 
 TOGETHER_WHY: Final = (
     "what a scheduler decides in a tick is judged together, when the last claim is decided; one by one it would be "
@@ -72,9 +72,11 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
     times = [(0.0, one), (one, one + two), (one + two, one + two + three)]
     of_strategy = {"latency": _latency, "quality": _quality, "adaptive": _adaptive}
     return [
-        check for name, by_group in series.items() if name in of_strategy
+        check
+        for name, by_group in series.items()
+        if name in of_strategy
         for check in of_strategy[name](by_group, summary[name], times, min(WARM_S, one / 3))
-    ]  # fmt: skip
+    ]
 
 
 Times = Sequence[tuple[float, float]]
@@ -82,49 +84,89 @@ Times = Sequence[tuple[float, float]]
 
 def _latency(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
     lost = [means["conflict_fraction"]["mean"] for phase in summary.values() for means in phase.values()]
-    yield below("latency.conflicts", "latency-first: conflicts of the claims, the worst phase and group", "0", 0.01,
-                most(lost))  # fmt: skip
+    yield below(
+        "latency.conflicts", "latency-first: conflicts of the claims, the worst phase and group", "0", 0.01, most(lost)
+    )
     part, full = (_all(by_group, "delay_p50_s", times[i], warm_s) for i in (0, 2))
     yield below("latency.ratio", "latency-first: p50 delay at full load / at part load", "1.28", 1.5, ratio(full, part))
     growth = [slope(table, "delay_p50_s", times[2][0] + warm_s, times[2][1]) for table in by_group.values()]
     yield below("latency.growth", "latency-first: growth of the delay at full load, s/s", "0", 0.005, most(growth))
     yield from _utilisation("latency", by_group, times, warm_s, (0.69, 0.83, 0.92))
     for i, paper in enumerate((0.0545, 0.0585, 0.07)):
-        yield near(f"latency.delay{i + 1}", f"latency-first: p50 delay in phase {i + 1}, s", paper,
-                   _all(by_group, "delay_p50_s", times[i], warm_s), READ * paper,
-                   if_more=TOGETHER_WHY)  # fmt: skip
+        yield near(
+            f"latency.delay{i + 1}",
+            f"latency-first: p50 delay in phase {i + 1}, s",
+            paper,
+            _all(by_group, "delay_p50_s", times[i], warm_s),
+            READ * paper,
+            if_more=TOGETHER_WHY,
+        )
     yield from _scores("latency", by_group, times, warm_s, (10.25, 9.9, 9.67))
 
 
 def _quality(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
     for group, i in (("A", 1), ("A", 2), ("B", 2)):
-        yield near(f"quality.slope{i + 1}{group}", f"quality-first: {group} at full load in phase {i + 1} falls "
-                   "behind, s/s", 0.167, slope(by_group[group], "delay_p50_s", times[i][0] + warm_s / 2, times[i][1]),
-                   0.05)  # fmt: skip
+        yield near(
+            f"quality.slope{i + 1}{group}",
+            f"quality-first: {group} at full load in phase {i + 1} falls behind, s/s",
+            0.167,
+            slope(by_group[group], "delay_p50_s", times[i][0] + warm_s / 2, times[i][1]),
+            0.05,
+        )
     for group, end_s, paper in (("A", times[1][1], 5.2), ("A", times[2][1], 11.3), ("B", times[2][1], 6.5)):
-        yield near(f"quality.delay{group}{round(end_s)}", f"quality-first: delay of {group} at t={end_s:g}, s", paper,
-                   mean_over(by_group[group], "delay_p50_s", end_s - 1, end_s), READ * paper,
-                   BEHIND_WHY)  # fmt: skip
-    yield near("quality.partB", "quality-first: delay of B, at part load in phase 2, s", 0.3,
-               mean_over(by_group["B"], "delay_p50_s", times[1][0] + warm_s, times[1][1]), READ * 0.3,
-               PART_WHY)  # fmt: skip
+        yield near(
+            f"quality.delay{group}{round(end_s)}",
+            f"quality-first: delay of {group} at t={end_s:g}, s",
+            paper,
+            mean_over(by_group[group], "delay_p50_s", end_s - 1, end_s),
+            READ * paper,
+            BEHIND_WHY,
+        )
+    yield near(
+        "quality.partB",
+        "quality-first: delay of B, at part load in phase 2, s",
+        0.3,
+        mean_over(by_group["B"], "delay_p50_s", times[1][0] + warm_s, times[1][1]),
+        READ * 0.3,
+        PART_WHY,
+    )
     yield from _utilisation("quality", by_group, times, warm_s, (0.69, 0.75, 0.77))
     yield from _scores("quality", by_group, times, warm_s, (10.2, 10.1, 10.05))
 
 
 def _adaptive(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
     there = first_at(by_group["A"], "delay_p50_s", 1.4, times[1][0])
-    yield near("adaptive.there", "adaptive: A, at full load from t=30, is at its plateau at t, s", 45.0, there, 5.0,
-               THERE_WHY)  # fmt: skip
-    for group, i, begin_s in (("A", 1, times[1][1] - 1.5 * warm_s), ("A", 2, times[2][0]),
-                              ("B", 2, times[2][1] - 2.5 * warm_s)):  # fmt: skip
-        yield between(f"adaptive.plateau{i + 1}{group}", f"adaptive: plateau of {group}, overloaded in phase {i + 1}, "
-                      "s", 1.4, 1.75, mean_over(by_group[group], "delay_p50_s", begin_s, times[i][1]),
-                      HYSTERESIS_WHY)  # fmt: skip
-    yield below("adaptive.partB", "adaptive: delay of B, at part load in phase 2, s", "0.15 to 0.2", 0.3,
-                mean_over(by_group["B"], "delay_p50_s", times[1][0], times[1][1]))  # fmt: skip
-    yield near("adaptive.thereB", "adaptive: B, at full load from t=60, is at its plateau at t, s", 72.0,
-               first_at(by_group["B"], "delay_p50_s", 1.4, times[2][0]), 5.0, THERE_WHY)  # fmt: skip
+    yield near(
+        "adaptive.there", "adaptive: A, at full load from t=30, is at its plateau at t, s", 45.0, there, 5.0, THERE_WHY
+    )
+    for group, i, begin_s in (
+        ("A", 1, times[1][1] - 1.5 * warm_s),
+        ("A", 2, times[2][0]),
+        ("B", 2, times[2][1] - 2.5 * warm_s),
+    ):
+        yield between(
+            f"adaptive.plateau{i + 1}{group}",
+            f"adaptive: plateau of {group}, overloaded in phase {i + 1}, s",
+            1.4,
+            1.75,
+            mean_over(by_group[group], "delay_p50_s", begin_s, times[i][1]),
+            HYSTERESIS_WHY,
+        )
+    yield below(
+        "adaptive.partB",
+        "adaptive: delay of B, at part load in phase 2, s",
+        "0.15 to 0.2",
+        0.3,
+        mean_over(by_group["B"], "delay_p50_s", times[1][0], times[1][1]),
+    )
+    yield near(
+        "adaptive.thereB",
+        "adaptive: B, at full load from t=60, is at its plateau at t, s",
+        72.0,
+        first_at(by_group["B"], "delay_p50_s", 1.4, times[2][0]),
+        5.0,
+        THERE_WHY,
+    )
     yield from _utilisation("adaptive", by_group, times, warm_s, (0.69, 0.80, 0.92))
 
 
@@ -133,23 +175,34 @@ def _utilisation(
 ) -> Iterator[Check]:
     both = total(by_group, "utilisation")
     for i, value in enumerate(paper):
-        yield near(f"{name}.utilisation{i + 1}", f"{_SAID[name]}: utilisation in phase {i + 1}", value,
-                   mean_over(both, "utilisation", times[i][0] + warm_s, times[i][1]), 0.03)  # fmt: skip
+        yield near(
+            f"{name}.utilisation{i + 1}",
+            f"{_SAID[name]}: utilisation in phase {i + 1}",
+            value,
+            mean_over(both, "utilisation", times[i][0] + warm_s, times[i][1]),
+            0.03,
+        )
 
 
 def _scores(
     name: str, by_group: Mapping[str, Any], times: Times, warm_s: float, paper: Sequence[float]
 ) -> Iterator[Check]:
     for i, value in enumerate(paper):
-        yield near(f"{name}.score{i + 1}", f"{_SAID[name]}: mean score in phase {i + 1}", value,
-                   _all(by_group, "score_mean", times[i], warm_s), SCORE_READ, SCORE_WHY)  # fmt: skip
+        yield near(
+            f"{name}.score{i + 1}",
+            f"{_SAID[name]}: mean score in phase {i + 1}",
+            value,
+            _all(by_group, "score_mean", times[i], warm_s),
+            SCORE_READ,
+            SCORE_WHY,
+        )
 
 
 _SAID: Final = {"latency": "latency-first", "quality": "quality-first", "adaptive": "adaptive"}
 
 
 def _all(by_group: Mapping[str, Any], metric: str, times: tuple[float, float], warm_s: float) -> float | None:
-    """The mean of a metric over a settled phase and the groups, a group by what it placed."""
+    """The mean of a metric over a confirmed phase and the groups, a group by what it placed."""
     means = [mean_over(table, metric, times[0] + warm_s, times[1]) for table in by_group.values()]
     placed = [mean_over(table, "placed", times[0] + warm_s, times[1]) or 0.0 for table in by_group.values()]
     if None in means or not sum(placed):

@@ -2,7 +2,7 @@
 
 The trace's whole span becomes a minute of virtual time, arrivals and running times alike; of its instances so many
 are drawn, evenly, that the schedulers are loaded to `--load`, and there are so many slots that these are as well,
-unless `--slots` says how many. The longest tasks are cut at a tenth of the span, so that it settles.
+unless `--slots` says how many. The longest tasks are cut at a tenth of the span, so that it confirms.
 """
 
 import math
@@ -41,9 +41,7 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
     return [Run(s.value, play, parameters.with_(strategy=s), (rows,)) for s in which]
 
 
-def play(
-    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, rows: Sequence[Row]
-) -> Found:  # fmt: skip
+def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, rows: Sequence[Row]) -> Found:
     """A minute of virtual time."""
     draw, own = dice.spawn(2)
     length_s = LENGTH_S * parameters.length
@@ -63,8 +61,9 @@ def compress(rows: Sequence[Row], parameters: Parameters, length_s: float, rng: 
     kept = rng.binomial(counts.astype(int), min(1.0, busy, decided))
     found = [
         Arrival(float(begin_s), float(max(seconds, 0.001)))
-        for begin_s, seconds, count in zip(begins_s, runs_s, kept.tolist(), strict=True) for _ in range(count)
-    ]  # fmt: skip
+        for begin_s, seconds, count in zip(begins_s, runs_s, kept.tolist(), strict=True)
+        for _ in range(count)
+    ]
     if not found:
         raise InvalidInput("at this scale and load not one task of the trace is left: take a larger scale")
     return found
@@ -100,13 +99,28 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
         return value
 
     return [
-        below("trace.conflicts", "latency-first / quality-first: conflicts of the claims", "less than 1", 1.0,
-              ratio(of("latency", "conflict_fraction"), of("quality", "conflict_fraction"))),
-        below("trace.delay", "latency-first / quality-first: mean delay", "less than 1", 1.0,
-              ratio(of("latency", "delay_mean_s"), of("quality", "delay_mean_s"))),
-        above("trace.score", "quality-first less latency-first: mean score", "more than 0", 0.0,
-              difference(of("quality", "score_mean"), of("latency", "score_mean"))),
-    ]  # fmt: skip
+        below(
+            "trace.conflicts",
+            "latency-first / quality-first: conflicts of the claims",
+            "less than 1",
+            1.0,
+            ratio(of("latency", "conflict_fraction"), of("quality", "conflict_fraction")),
+        ),
+        below(
+            "trace.delay",
+            "latency-first / quality-first: mean delay",
+            "less than 1",
+            1.0,
+            ratio(of("latency", "delay_mean_s"), of("quality", "delay_mean_s")),
+        ),
+        above(
+            "trace.score",
+            "quality-first less latency-first: mean score",
+            "more than 0",
+            0.0,
+            difference(of("quality", "score_mean"), of("latency", "score_mean")),
+        ),
+    ]
 
 
 def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.scheduler.listener import Ears, _Ear, understand
+from parsync_redis.scheduler.listener import Listener, _Ear, understand
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 
@@ -21,9 +21,22 @@ def test_what_schedulers_and_scripts_send_is_understood(data):
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b" ", b"tick", b"tick a b", b"tick 1", b"wake 1", b"awake", b"freed 8 0 16", b"freed -1 0 16",
-     b"\xff\xfe", b"tick 1 2\n", b"tick " + b"9" * 5000 + b" 1", "tick \u0661 \u0662".encode()],
-)  # fmt: skip
+    [
+        b"",
+        b" ",
+        b"tick",
+        b"tick a b",
+        b"tick 1",
+        b"wake 1",
+        b"awake",
+        b"freed 8 0 16",
+        b"freed -1 0 16",
+        b"\xff\xfe",
+        b"tick 1 2\n",
+        b"tick " + b"9" * 5000 + b" 1",
+        "tick \u0661 \u0662".encode(),
+    ],
+)
 def test_what_else_is_said_is_passed_over(data):
     assert understand(data, 8) == []
 
@@ -59,9 +72,15 @@ MESSAGE = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$4\r\nwake\r\n"
 
 @pytest.mark.parametrize(
     ("ends", "said"),
-    [([ssl.SSLWantReadError()], []), ([BlockingIOError()], []), ([MESSAGE], [b"wake"]), ([MESSAGE[:9]], []),
-     ([MESSAGE[:9], MESSAGE[9:] + MESSAGE], [b"wake"] * 2), ([MESSAGE, ssl.SSLWantReadError()], [b"wake"])],
-)  # fmt: skip
+    [
+        ([ssl.SSLWantReadError()], []),
+        ([BlockingIOError()], []),
+        ([MESSAGE], [b"wake"]),
+        ([MESSAGE[:9]], []),
+        ([MESSAGE[:9], MESSAGE[9:] + MESSAGE], [b"wake"] * 2),
+        ([MESSAGE, ssl.SSLWantReadError()], [b"wake"]),
+    ],
+)
 def test_a_readable_socket_without_a_whole_message_is_no_error(ends, said):
     ear = _Ear.__new__(_Ear)
     ear._reader, ear.socket = hiredis.Reader(), Pieces(*ends)
@@ -71,43 +90,43 @@ def test_a_readable_socket_without_a_whole_message_is_no_error(ends, said):
 def test_who_does_not_wait_for_ticks_hears_them_with_the_next_thing(store: Store) -> None:
     client: Any = store.client
     tick, own = store.keys.tick, store.keys.own_channel("s1")
-    ears = Ears(store.again(), "s1", 1)
+    listener = Listener(store.again(), "s1", 1)
     try:
-        ears.listen()
+        listener.listen()
         while min(count for _, count in client.pubsub_numsub(tick, own)) < 1:
             pass
         for _ in range(2):
-            assert ears.hear(0.1) == [], "what the server says of the subscriptions"
+            assert listener.hear(0.1) == [], "what the server says of the subscriptions"
         client.publish(tick, "tick 1 1")
         began_s = time.monotonic()
-        assert ears.hear(0.2, ticks=False) == [["tick", "1", "1"]]
+        assert listener.hear(0.2, ticks=False) == [["tick", "1", "1"]]
         assert time.monotonic() - began_s >= 0.2, "a tick did not end its rest"
         client.publish(own, "wake")
-        assert ears.hear(10.0, ticks=False) == [["wake"]]
+        assert listener.hear(10.0, ticks=False) == [["wake"]]
         client.publish(own, "tick 2 1")
         client.publish(own, "freed 0 1 1")
         client.publish(tick, "tick 3 1")
         words: list[list[str]] = []
         deadline = time.monotonic() + 10.0
         while len(words) < 2 and time.monotonic() < deadline:
-            words += ears.hear(0.05)
+            words += listener.hear(0.05)
         assert sorted(words) == [["freed", "0", "1", "1"], ["tick", "3", "1"]], "a tick is none on one's own channel"
     finally:
-        ears.close()
+        listener.close()
 
 
 def test_clusters_of_one_name_in_two_databases_do_not_hear_each_other(server: EmbeddedServer) -> None:
     address = server.url.rpartition("/")[0]
     here, there = (Store.from_url(f"{address}/{db}", "twin") for db in (0, 1))
-    ears = Ears(here.again(), "s1", 1)
-    ears.listen()
+    listener = Listener(here.again(), "s1", 1)
+    listener.listen()
     client: Any = here.client
     while min(count for _, count in client.pubsub_numsub(here.keys.tick, here.keys.own_channel("s1"))) < 1:
         pass
     for _ in range(2):
-        assert ears.hear(0.1) == [], "what the server says of the subscriptions"
+        assert listener.hear(0.1) == [], "what the server says of the subscriptions"
     there.client.publish(there.keys.tick, "tick 9 9")
     there.client.publish(there.keys.own_channel("s1"), "wake")
     here.client.publish(here.keys.tick, "tick 1 1")
-    assert ears.hear(10.0) == [["tick", "1", "1"]]
-    ears.close()
+    assert listener.hear(10.0) == [["tick", "1", "1"]]
+    listener.close()

@@ -1,30 +1,30 @@
-"""How a keeper counts on its own clock what nobody counts in Redis."""
+"""How a leader counts on its own clock what nobody counts in Redis."""
 
-from parsync_redis.scheduler.age_tracker import Stopwatch
+from parsync_redis.scheduler.age_tracker import AgeTracker
 
 
 def test_the_age_of_a_thing_is_since_it_was_first_seen():
-    watch = Stopwatch(1.0)
+    watch = AgeTracker(1.0)
     assert watch.look(10.0, ["a"]) == {"a": 0.0}
     assert watch.look(10.5, ["a", "b"]) == {"a": 0.5, "b": 0.0}
 
 
 def test_what_was_gone_meanwhile_is_new():
-    watch = Stopwatch(1.0)
+    watch = AgeTracker(1.0)
     for now_s, things in ((10.0, ["a"]), (10.5, []), (11.0, ["a"])):
         ages = watch.look(now_s, things)
     assert ages == {"a": 0.0}
 
 
 def test_who_did_not_look_for_a_while_has_seen_nothing():
-    watch = Stopwatch(1.0)
+    watch = AgeTracker(1.0)
     watch.look(10.0, ["a"])
     assert watch.look(11.0, ["a"]) == {"a": 1.0}
     assert watch.look(12.1, ["a"]) == {"a": 0.0}
 
 
 def test_things_may_be_looked_at_piece_by_piece():
-    watch = Stopwatch(1.0)
+    watch = AgeTracker(1.0)
     for at in range(6):  # a, then b, then a...; after each two all have been looked at
         watch.begin(float(at))
         ages = watch.age_s(float(at), "ab"[at % 2])
@@ -37,7 +37,7 @@ def test_things_may_be_looked_at_piece_by_piece():
 
 
 def test_reset_forgets():
-    watch = Stopwatch(1.0)
+    watch = AgeTracker(1.0)
     watch.look(10.0, ["a"])
     watch.reset()
     assert watch.look(10.1, ["a"]) == {"a": 0.0}

@@ -1,4 +1,4 @@
--- untake: taken tasks go back to pending, because their scheduler gives them back or was lost.
+-- give_back: taken tasks go back to pending, because their scheduler gives them back or was lost.
 -- KEYS: pending later taken task*
 -- ARGV: count scheduler delay_ms (id attempt why)*
 --   attempt is '' for whatever attempt that scheduler has (it was lost); delay_ms '' puts the task at its old place at once
@@ -13,7 +13,7 @@
 --- @include queue
 local pending, later, taken = unpack(KEYS, 1, 3)
 local count, scheduler, delay_ms = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
-local bad = bad_count('untake', 3 + count, 3 + 3 * count, 3)
+local bad = bad_count('give_back', 3 + count, 3 + 3 * count, 3)
   or (ARGV[3] ~= '' and bad_number('delay_ms', ARGV[3], 0, 1e12))
 if bad then return bad end
 local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'scheduler') end

@@ -1,4 +1,4 @@
--- mend_task: a task whose record and indexes do not say the same, which no script can have brought about, is mended.
+-- repair_task: a task whose record and indexes do not say the same, which no script can have brought about, is repaired.
 -- KEYS: pending later taken placed verdicts task
 -- ARGV: id retention_s why
 -- RETURNS: sound (they say the same: nothing was changed), gone (it was listed, and has no record), taken, placed or running
@@ -10,7 +10,7 @@
 -- COMPLEXITY: O(log pending)
 --- @include arguments
 --- @include queue
-local bad = bad_count('mend_task', 6, 3) or bad_retention(ARGV[2])
+local bad = bad_count('repair_task', 6, 3) or bad_retention(ARGV[2])
 if bad then return bad end
 local pending, later, taken, placed, verdicts, key = unpack(KEYS)
 local id, retention_s, why = unpack(ARGV)

@@ -1,4 +1,4 @@
-"""settle and start: one place for an attempt, and one start."""
+"""confirm and start: one place for an attempt, and one start."""
 
 from dataclasses import replace
 
@@ -8,53 +8,53 @@ from parsync_redis.model.task import TaskState
 from tests.lua.driver import Driver
 
 
-def test_a_settled_task_is_placed_and_not_taken(drive: Driver):
+def test_a_confirmed_task_is_placed_and_not_taken(drive: Driver):
     place = drive.bring(TaskState.TAKEN)
-    assert drive.settle(place) == "placed"
+    assert drive.confirm(place) == "placed"
     assert (drive.index("taken"), drive.index("placed")) == ([], ["a"])
     record = drive.record("a")
     assert [record[field] for field in ("state", "partition", "node", "slot", "inc")] == ["placed", "0", "n1", "0", "1"]
 
 
-def test_settle_asked_again_answers_yours(drive: Driver):
+def test_confirm_asked_again_answers_yours(drive: Driver):
     place = drive.bring(TaskState.PLACED)
-    assert drive.unchanged_by(drive.commands.settle([place])) == ["yours"]
+    assert drive.unchanged_by(drive.commands.confirm([place])) == ["yours"]
     drive.start(place)
-    assert drive.unchanged_by(drive.commands.settle([place])) == ["yours"]
+    assert drive.unchanged_by(drive.commands.confirm([place])) == ["yours"]
 
 
 @pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
-def test_settle_does_not_move_a_task_that_has_a_place(drive: Driver, other: dict[str, str | int]):
+def test_confirm_does_not_move_a_task_that_has_a_place(drive: Driver, other: dict[str, str | int]):
     place = drive.bring(TaskState.PLACED)
-    assert drive.unchanged_by(drive.commands.settle([replace(place, **other)])) == ["stale"]
+    assert drive.unchanged_by(drive.commands.confirm([replace(place, **other)])) == ["stale"]
 
 
-def test_settle_fenced(drive: Driver):
+def test_confirm_fenced(drive: Driver):
     """An earlier attempt gives the task no place, though the task is taken."""
     place = drive.bring(TaskState.TAKEN)
-    drive.run(drive.commands.untake("s1", [("a", "", "")]))
+    drive.run(drive.commands.give_back("s1", [("a", "", "")]))
     drive.take()
-    assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
+    assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
 
 
 @pytest.mark.parametrize(
     "state", [s for s in TaskState if s not in (TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING)]
 )
-def test_settle_needs_taken(drive: Driver, state: TaskState):
+def test_confirm_needs_taken(drive: Driver, state: TaskState):
     """The attempt is the current one, but the task is not with its scheduler any more."""
     place = drive.bring(state)
     if state == TaskState.PENDING:
         drive.take()
-        drive.run(drive.commands.untake("s1", [("a", "", "")]))
+        drive.run(drive.commands.give_back("s1", [("a", "", "")]))
         assert drive.record("a")["attempt"] == place.attempt
-    assert drive.unchanged_by(drive.commands.settle([place])) == ["stale"]
+    assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
 
 
-def test_settle_judges_each_task_by_itself(drive: Driver):
+def test_confirm_judges_each_task_by_itself(drive: Driver):
     a, b = drive.bring(TaskState.TAKEN, "a"), drive.bring(TaskState.TAKEN, "b")
     b = replace(b, slot=1)
     drive.run(drive.commands.cancel("a"))
-    assert drive.run(drive.commands.settle([a, b])) == ["stale", "placed"]
+    assert drive.run(drive.commands.confirm([a, b])) == ["stale", "placed"]
 
 
 @pytest.mark.parametrize("state", [TaskState.TAKEN, TaskState.PLACED])
@@ -67,11 +67,11 @@ def test_start_hands_over_the_message(drive: Driver, state: TaskState):
 
 
 def test_start_unlists_taken(drive: Driver):
-    """Else a keeper that untakes a lost scheduler's tasks would put a running task back."""
+    """Else a leader that gives back a lost scheduler's tasks would put a running task back."""
     place = drive.bring(TaskState.TAKEN)
     drive.start(place)
     assert drive.index("taken") == []
-    assert drive.unchanged_by(drive.commands.untake("s1", [("a", "", "")])) == ["stale"]
+    assert drive.unchanged_by(drive.commands.give_back("s1", [("a", "", "")])) == ["stale"]
 
 
 def test_start_is_idempotent(drive: Driver):
@@ -82,7 +82,7 @@ def test_start_is_idempotent(drive: Driver):
 def test_start_needs_taken_or_placed(drive: Driver):
     """An attempt that was put back to pending, or has ended, may not start."""
     place = drive.bring(TaskState.TAKEN)
-    drive.run(drive.commands.untake("s1", [("a", place.attempt, "")]))
+    drive.run(drive.commands.give_back("s1", [("a", place.attempt, "")]))
     assert drive.record("a")["attempt"] == place.attempt
     assert drive.unchanged_by(drive.commands.start([place])) == [("refused", b"pending")]
 
@@ -107,10 +107,10 @@ def test_only_the_current_attempt_starts(drive: Driver, state: TaskState):
         assert drive.unchanged_by(drive.commands.start([replace(place, attempt=attempt)]))[0][0] == "refused"
 
 
-def test_a_start_before_settle_fixes_the_place(drive: Driver):
-    """The message may be faster than the scheduler; what settle then says must be the same place."""
+def test_a_start_before_confirm_fixes_the_place(drive: Driver):
+    """The message may be faster than the scheduler; what confirm then says must be the same place."""
     place = drive.bring(TaskState.TAKEN)
     drive.start(place)
-    assert drive.settle(place) == "yours"
-    assert drive.settle(replace(place, slot=1)) == "stale"
+    assert drive.confirm(place) == "yours"
+    assert drive.confirm(replace(place, slot=1)) == "stale"
     assert drive.record("a")["slot"] == "0"

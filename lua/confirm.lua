@@ -1,4 +1,4 @@
--- settle: a task whose claim was committed is placed, on the node and slot that it holds.
+-- confirm: a task whose claim was committed is placed, on the node and slot that it holds.
 -- KEYS: taken placed task*
 -- ARGV: count (id attempt partition node slot inc since)*
 -- RETURNS: a word a task: placed, yours (it has that place already, perhaps it even runs), stale
@@ -10,13 +10,13 @@
 --- @include batch
 local taken, placed = KEYS[1], KEYS[2]
 local count = tonumber(ARGV[1]) or 0
-local bad = bad_count('settle', 2 + count, 1 + 7 * count, 2)
+local bad = bad_count('confirm', 2 + count, 1 + 7 * count, 2)
 if bad then return bad end
 local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'why') end
 local tasks, damage = read_tasks(2, read)
 if damage then return damage end
 redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
-local settled, places, replies = {}, {}, {}
+local confirmed, places, replies = {}, {}, {}
 for i = 1, count do
   local id, attempt, partition, node, slot, inc, since = unpack(ARGV, 7 * i - 5, 7 * i + 1)
   local key = KEYS[2 + i]
@@ -27,7 +27,7 @@ for i = 1, count do
     redis.call('HSET', key, 'state', 'placed', 'partition', partition, 'node', node, 'slot', slot, 'inc', inc,
       'placed_ms', since)
     if task[6] then redis.call('HDEL', key, 'why') end
-    settled[#settled + 1] = id
+    confirmed[#confirmed + 1] = id
     places[#places + 1] = id
     places[#places + 1] = 'p' .. partition .. ' ' .. node .. '/' .. slot .. ' inc=' .. inc .. ' attempt=' .. attempt
     replies[i] = 'placed'
@@ -37,6 +37,6 @@ for i = 1, count do
     replies[i] = 'stale'
   end
 end
-write_all('HDEL', taken, settled)
+write_all('HDEL', taken, confirmed)
 write_all('HSET', placed, places)
 return replies

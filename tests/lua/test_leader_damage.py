@@ -1,50 +1,50 @@
-"""Promises 7 and 10: what is damaged keeps the keeper from nothing but itself."""
+"""Promises 7 and 10: what is damaged keeps the leader from nothing but itself."""
 
 import threading
 
 import pytest
 
-from parsync_redis.scheduler.leader import Keeper
+from parsync_redis.scheduler.leader import Leader
 from tests.lua.driver import Driver
 
 LEASE_S = 10.0
 
 
-def passes(keeper: Keeper, count: int = 9) -> None:
-    """Passes of a keeper, a third of a lease apart, while no node renews."""
+def passes(leader: Leader, count: int = 9) -> None:
+    """Passes of a leader, a third of a lease apart, while no node renews."""
     now_s = 0.0
     for _ in range(count):
         now_s += LEASE_S / 3
-        keeper.work(lambda now_s=now_s: now_s, {})
+        leader.work(lambda now_s=now_s: now_s, {})
 
 
 def running(drive: Driver, id: str, node: str) -> None:
     drive.node(node, slots=2)
     place = drive.held(id, drive.taken(id), node=node, inc=drive.store.nodes(0)[node].inc)
-    assert drive.settle(place) == "placed"
+    assert drive.confirm(place) == "placed"
     assert drive.start(place) == "ok"
 
 
 @pytest.mark.unaudited
 @pytest.mark.parametrize("kind", ["task", "expires"])
-def test_a_key_of_another_type_keeps_no_lost_node_from_being_mended(drive: Driver, kind: str):
+def test_a_key_of_another_type_keeps_no_lost_node_from_being_repaired(drive: Driver, kind: str):
     running(drive, "a", "n1")
     running(drive, "b", "n2")
     key = drive.keys.task("a") if kind == "task" else drive.keys.queue(kind)
     drive.store.client.delete(key)
     drive.store.client.rpush(key, "damaged")
-    passes(Keeper(drive.store, 1, LEASE_S))
+    passes(Leader(drive.store, 1, LEASE_S))
     assert drive.store.nodes(0)["n2"].state == "down"
     assert drive.state("b") == "pending"
     assert "n2/0" not in drive.hash("slots")
 
 
 @pytest.mark.unaudited
-def test_a_lead_that_does_not_name_its_own_slot_holds_up_no_keeper(drive: Driver):
+def test_a_lead_that_does_not_name_its_own_slot_holds_up_no_leader(drive: Driver):
     running(drive, "a", "n1")
     text = drive.hash("slots")["n1/0"]
     drive.store.client.hset(drive.keys.partition(0, "slots"), "n1/0", text.replace("slots=0", "slots=1"))
-    done = threading.Thread(target=passes, args=(Keeper(drive.store, 1, LEASE_S),), daemon=True)
+    done = threading.Thread(target=passes, args=(Leader(drive.store, 1, LEASE_S),), daemon=True)
     done.start()
     done.join(timeout=20)
     assert not done.is_alive()

@@ -1,4 +1,4 @@
-"""What no script can have written is met and mended, whichever line it is and whoever meets it. Promises 3, 6, 10."""
+"""What no script can have written is met and repaired, whichever line it is and whoever meets it. Promises 3, 6, 10."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import drain_note
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.leader import Keeper, agree
+from parsync_redis.scheduler.leader import Leader, agree
 from parsync_redis.store import quarantine
-from parsync_redis.store.quarantine import mend, mend_partition
+from parsync_redis.store.quarantine import repair, repair_partition
 from tests.lua.driver import Driver
-from tests.lua.test_keeper_damage import LEASE_S, passes
+from tests.lua.test_leader_damage import LEASE_S, passes
 
 MANY = "9" * 16
 """More digits than a script can count in."""
@@ -65,7 +65,7 @@ def test_a_slot_whose_lead_is_gone_is_free_again(pair: Driver, damage: Any, meet
         damaged: list[str] = []
         pair.store.leases(0, pair.store.nodes(0).values(), damaged)
         assert damaged
-        mend_partition(pair.store, 0)
+        repair_partition(pair.store, 0)
     elif meet == "set_node":
         pair.run(pair.commands.set_node(0, "n1", "undrain"))
     elif meet == "register_node":
@@ -82,7 +82,7 @@ def test_a_slot_whose_lead_is_gone_is_free_again(pair: Driver, damage: Any, meet
 @pytest.mark.parametrize(("old", "new"), [("two", ""), ("lead=0", "lead=1"), ("two", "six"), ("inc=1", "inc=0")])
 def test_slots_that_are_leased_together_are_freed_together(pair: Driver, old: str, new: str) -> None:
     write(pair, "slots", "n1/2", pair.hash("slots")["n1/2"].replace(old, new))
-    mend_partition(pair.store, 0)
+    repair_partition(pair.store, 0)
     assert list(pair.hash("slots")) == ["n1/1"]
     assert pair.bits(4) == "1011"
     assert facts(pair) == []
@@ -93,7 +93,7 @@ def test_a_lead_that_names_the_slot_of_another_frees_only_its_own(pair: Driver) 
     write(pair, "slots", "n1/0", text.replace("slots=0,2", "slots=0,1"))
     assert pair.release(pair.place("two")) == "freed", "as it says, before anybody has met it"
     assert facts(pair)
-    mend_partition(pair.store, 0)
+    repair_partition(pair.store, 0)
     assert facts(pair) == []
 
 
@@ -101,7 +101,7 @@ def test_a_lead_that_names_the_slot_of_another_frees_only_its_own(pair: Driver) 
 def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slots: str) -> None:
     text = pair.hash("slots")["n1/0"]
     write(pair, "slots", "n1/0", text.replace("slots=0,2", f"slots={slots}"))
-    pair.run(pair.commands.set_node(0, "n1", "undrain")) if slots != "0,02" else mend_partition(pair.store, 0)
+    pair.run(pair.commands.set_node(0, "n1", "undrain")) if slots != "0,02" else repair_partition(pair.store, 0)
     assert [line.split()[0] for line in pair.hash("slots").values()] == ["one"]
     assert facts(pair) == []
 
@@ -115,18 +115,18 @@ def test_notes_of_another_type_are_made_anew_and_a_drain_stays_one(drive: Driver
     drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_note(60, "a disk")))
     drive.run(drive.commands.set_node(0, "n2", "suspect", note="why"))
     other_type(drive, drive.keys.partition(0, "notes"))
-    Keeper(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    Leader(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
     assert drive.hash("notes") == {"n1": "drain no deadline", "n2": "suspect what it was suspected of is lost"}
     assert drive.store.nodes(0)["n1"].draining
     assert facts(drive) == []
 
 
 @pytest.mark.unaudited
-def test_a_list_of_dead_tasks_of_another_type_is_deleted_by_the_keeper_and_they_can_be_revived(drive: Driver) -> None:
+def test_a_list_of_dead_tasks_of_another_type_is_deleted_by_the_leader_and_they_can_be_revived(drive: Driver) -> None:
     drive.node()
     drive.bring(TaskState.DEAD, "a")
     other_type(drive, drive.keys.queue("dead"))
-    Keeper(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    Leader(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
     assert drive.index("dead") == []
     assert any(drive.keys.queue("dead") in why for why in whys(drive))
     assert drive.word(drive.commands.revive(["a"], "again")) == "revived"
@@ -150,20 +150,20 @@ def test_numbers_of_too_many_digits_are_made_anew(drive: Driver) -> None:
         assert len(drive.hash("meta")[field]) < 16
         assert facts(drive) == []
     drive.run(drive.commands.renew_scheduler("s1"))
-    drive.store.client.hset(drive.keys.shared("keeper"), "epoch", MANY)
+    drive.store.client.hset(drive.keys.shared("leader"), "epoch", MANY)
     assert drive.run(drive.commands.renew_scheduler("s1")).epoch < 10
-    assert mend(drive.store, [drive.keys.shared("keeper")]) is False
+    assert repair(drive.store, [drive.keys.shared("leader")]) is False
 
 
 @pytest.mark.parametrize(
     ("kind", "field", "text"),
     [("alive", "n1", f"inc=1 moved={MANY}"), ("slots", "n1/0", f"a attempt=1@1 inc={MANY} since=1 slots=0")],
 )
-def test_lines_with_numbers_of_too_many_digits_are_mended(drive: Driver, kind: str, field: str, text: str) -> None:
+def test_lines_with_numbers_of_too_many_digits_are_repaired(drive: Driver, kind: str, field: str, text: str) -> None:
     drive.node()
     write(drive, kind, field, text)
-    assert mend_partition(drive.store, 0) == 1
-    assert mend_partition(drive.store, 0) == 0
+    assert repair_partition(drive.store, 0) == 1
+    assert repair_partition(drive.store, 0) == 0
     assert facts(drive) == []
 
 
@@ -191,19 +191,19 @@ MADE_UP = [
 
 
 @pytest.mark.parametrize(("name", "text"), MADE_UP)
-def test_the_keeper_brings_a_made_up_record_into_line(drive: Driver, name: str, text: str) -> None:
+def test_the_leader_brings_a_made_up_record_into_line(drive: Driver, name: str, text: str) -> None:
     drive.node()
     write(drive, "nodes", name, text)
-    Keeper(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    Leader(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
     assert facts(drive) == []
     assert drive.store.client.strlen(drive.keys.partition(0, "free")) <= 1
     assert whys(drive)
-    assert mend_partition(drive.store, 0) == 0
+    assert repair_partition(drive.store, 0) == 0
 
 
 def test_a_made_up_node_is_down_after_a_lease(drive: Driver) -> None:
     write(drive, "nodes", "ghost", record())
-    passes(Keeper(drive.store, 1, LEASE_S))
+    passes(Leader(drive.store, 1, LEASE_S))
     assert drive.store.nodes(0)["ghost"].state == "down"
 
 
@@ -224,7 +224,7 @@ def test_a_drain_outlives_the_record_of_its_node(drive: Driver) -> None:
     drive.node()
     drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_note(60, "a disk")))
     write(drive, "nodes", "n1", "x")
-    passes(Keeper(drive.store, 1, LEASE_S), 1)
+    passes(Leader(drive.store, 1, LEASE_S), 1)
     assert drive.store.nodes(0)["n1"].draining
     drive.node()
     assert drive.store.nodes(0)["n1"].draining
@@ -233,26 +233,46 @@ def test_a_drain_outlives_the_record_of_its_node(drive: Driver) -> None:
 
 
 LINES = {
-    "slots": ["x", "two attempt=1@1 inc=1 since=1 slots=0,2 gpu=2", "two attempt=1@1 inc=1 since=1 lead=0",
-              "six attempt=1@1 inc=1 since=1 slots=1,2", "six attempt=1@1 inc=9 since=1 slots=3,1",
-              f"six attempt=1@1 inc={MANY} since=1 slots=3", "six attempt=1@1 inc=1 since=1 lead=3"],
+    "slots": [
+        "x",
+        "two attempt=1@1 inc=1 since=1 slots=0,2 gpu=2",
+        "two attempt=1@1 inc=1 since=1 lead=0",
+        "six attempt=1@1 inc=1 since=1 slots=1,2",
+        "six attempt=1@1 inc=9 since=1 slots=3,1",
+        f"six attempt=1@1 inc={MANY} since=1 slots=3",
+        "six attempt=1@1 inc=1 since=1 lead=3",
+    ],
     "nodes": ["x", *(text for _, text in MADE_UP)],
-    "alive": ["x", "inc=1 moved=0", "inc=1 moved=0 down", "inc=1 moved=0 since=5 down",
-              "inc=1 moved=0 since=5", f"inc=1 moved=0 since={MANY}0 down", "inc=9 moved=1", f"inc={MANY} moved=0"],
+    "alive": [
+        "x",
+        "inc=1 moved=0",
+        "inc=1 moved=0 down",
+        "inc=1 moved=0 since=5 down",
+        "inc=1 moved=0 since=5",
+        f"inc=1 moved=0 since={MANY}0 down",
+        "inc=9 moved=1",
+        f"inc={MANY} moved=0",
+    ],
     "notes": ["x", "drain no deadline", "drain over no deadline", "suspect why"],
     "left": ["x y", "gpu=9", "gpu=0"],
     "meta": ["x", "-1", "0", MANY],
-}  # fmt: skip
+}
 SOUND = [("slots", "n1/0", LINES["slots"][1]), ("slots", "n1/2", LINES["slots"][2])]
 """Leases such as are there. A number that is wrong beside them, of `left` or `meta`, is by itself not seen."""
 
 FIELDS = {"slots": ["n1/0", "n1/1", "n1/2", "n1/3", "n2/0", "n9/1", "/"], "meta": ["version", "epoch", "inc"]}
-DAMAGE = st.sampled_from([(kind, field, text) for kind, texts in LINES.items()
-                          for field in FIELDS.get(kind, ["n1", "n2", "n9", ""]) for text in texts])  # fmt: skip
+DAMAGE = st.sampled_from(
+    [
+        (kind, field, text)
+        for kind, texts in LINES.items()
+        for field in FIELDS.get(kind, ["n1", "n2", "n9", ""])
+        for text in texts
+    ]
+)
 
 
 @pytest.mark.unaudited
-def test_whatever_is_damaged_together_one_mending_leaves_nothing_of_it(drive: Driver) -> None:
+def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: Driver) -> None:
     @given(st.lists(DAMAGE, min_size=1, max_size=5))
     def one(damages: list[tuple[str, str, str]]) -> None:
         client: Any = drive.store.client
@@ -266,21 +286,21 @@ def test_whatever_is_damaged_together_one_mending_leaves_nothing_of_it(drive: Dr
             write(drive, kind, field, text)
         hashes = [client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")]
         seen = agree(*hashes)
-        told = mend_partition(drive.store, 0)
-        assert told or seen, "what the keeper sees is damage"
+        told = repair_partition(drive.store, 0)
+        assert told or seen, "what the leader sees is damage"
         if told or not all(kind in ("left", "meta") or damage in SOUND for damage in damages for kind in damage[:1]):
             assert facts(drive) == []
-        assert mend_partition(drive.store, 0) == 0
+        assert repair_partition(drive.store, 0) == 0
         assert agree(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))
 
     one()
 
 
 def test_a_task_whose_record_has_expired_and_that_is_listed_nowhere_is_sound(drive: Driver) -> None:
-    """A keeper may look at a task that ended, and whose record has expired since it was read as placed."""
-    assert drive.unchanged_by(drive.commands.mend_task("a", "why")) == "sound"
+    """A leader may look at a task that ended, and whose record has expired since it was read as placed."""
+    assert drive.unchanged_by(drive.commands.repair_task("a", "why")) == "sound"
     drive.store.client.hset(drive.keys.queue("placed"), "a", "p0 n1/0 inc=1 attempt=1@1")
-    assert drive.run(drive.commands.mend_task("a", "why")) == "gone"
+    assert drive.run(drive.commands.repair_task("a", "why")) == "gone"
     assert drive.store.client.hgetall(drive.keys.queue("placed")) == {}
 
 
@@ -288,7 +308,7 @@ def test_a_note_by_itself_ends_nothing_that_runs(drive: Driver) -> None:
     inc = drive.node()
     drive.held("a", drive.taken())
     write(drive, "notes", "n1", "drain over deadline_s=60: a disk")
-    passes(Keeper(drive.store, 1, LEASE_S), 1)
+    passes(Leader(drive.store, 1, LEASE_S), 1)
     assert drive.run(drive.commands.renew(0, "n1", inc))[3] == "1", "no new claims, and what runs goes on"
     assert facts(drive) == []
 

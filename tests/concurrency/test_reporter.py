@@ -5,7 +5,7 @@ import pytest
 from parsync_redis.errors import ServerUnreachable
 from parsync_redis.store import Store
 from parsync_redis.store.calls import ALL
-from parsync_redis.worker.reporter import Homeward
+from parsync_redis.worker.reporter import Reporter
 from parsync_redis.worker.runs import Run, Runs
 from tests.lua.driver import Driver
 
@@ -20,7 +20,7 @@ def test_a_server_that_lost_the_script_of_the_outcome_only_frees_no_slot(
     run = Run(drive.held("a", drive.take()["a"]), outcome="succeeded")
     assert drive.start(run.place) == "ok"
     assert runs.enter(run)
-    home = Homeward(store, runs)
+    home = Reporter(store, runs)
     store.client.script_flush()
     store.client.script_load(next(script.text for script in ALL if script.verb == "release"))
 

@@ -7,15 +7,15 @@ from redis.exceptions import ReadOnlyError, ResponseError
 
 from parsync_redis.errors import ServerFull, ServerReadOnly, ServerUnreachable
 from parsync_redis.inspect import checkup
-from parsync_redis.scheduler.high_water_marks import Marks
+from parsync_redis.scheduler.high_water_marks import HighWaterMarks
 from parsync_redis.store.losses import read_lines
-from parsync_redis.store.server_errors import Patience, refusal
+from parsync_redis.store.server_errors import Backoff, refusal
 
 log = logging.getLogger("test")
 
 
 def test_pauses_grow_up_to_the_longest_and_are_not_all_alike():
-    patience = Patience(log, "me", longest_s=1.0)
+    patience = Backoff(log, "me", longest_s=1.0)
     pauses = [patience.pause_s(ServerUnreachable("away")) for _ in range(60)]
     assert pauses[0] < 0.1
     assert all(0.5 <= pause <= 1.0 for pause in pauses[10:])
@@ -26,15 +26,17 @@ def test_pauses_grow_up_to_the_longest_and_are_not_all_alike():
 
 def test_what_is_wrong_is_said_once_and_so_is_that_it_is_well(caplog):
     caplog.set_level(logging.INFO)
-    patience = Patience(log, "me")
+    patience = Backoff(log, "me")
     patience.well()
     for error in (ServerUnreachable("away"), ServerUnreachable("still away"), ServerFull("full"), ServerFull("full")):
         patience.pause_s(error)
     patience.well()
     patience.well()
     assert [record.getMessage() for record in caplog.records] == [
-        "me: away; it asks again until that is over", "me: full; it asks again until that is over", "me: it goes on",
-    ]  # fmt: skip
+        "me: away; it asks again until that is over",
+        "me: full; it asks again until that is over",
+        "me: it goes on",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_any_other_reply_is_not_the_servers_trouble():
 
 
 def test_a_number_that_went_back_is_told_once_and_one_that_is_new_is_not():
-    marks = Marks()
+    marks = HighWaterMarks()
     assert marks.see({"submitted": 150, "p0": 7}) == []
     assert marks.see({"submitted": 151}) == []
     assert marks.see({"submitted": 120, "p0": 7, "p1": 0}) == ["submitted=151->120"]
