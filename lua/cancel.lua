@@ -1,5 +1,5 @@
 -- cancel: a task that does not run yet is cancelled; of one that runs it is noted, and its agent ends it.
--- KEYS: pending later taken placed verdicts task
+-- KEYS: pending later taken placed outbox task
 -- ARGV: id retention_s why how
 --   how: 'after' lets a running task end its run, but it does not run again; else the signal to end it with, SIGTERM;
 --   'waiting' leaves a task alone that has a place
@@ -13,7 +13,7 @@
 --- @include queue
 local bad = bad_count('cancel', 6, 4) or bad_retention(ARGV[2])
 if bad then return bad end
-local pending, later, taken, placed, verdicts, key = unpack(KEYS)
+local pending, later, taken, placed, outbox, key = unpack(KEYS)
 local id, retention_s, why, how = unpack(ARGV)
 local state, asked = unpack(redis.call('HMGET', key, 'state', 'cancel'))
 if not state then return {'none', 'gone'} end
@@ -29,5 +29,5 @@ redis.call('ZREM', later, id)
 redis.call('HDEL', taken, id)
 redis.call('HDEL', placed, id)
 to_final(key, 'cancelled', now_ms(), why, retention_s)
-to_verdict(verdicts, id, 'cancelled', why)
+to_outbox(outbox, id, 'cancelled', why)
 return {'cancelled'}

@@ -1,5 +1,5 @@
 -- expire: what waits past its expiry is cancelled; the leader asks with each pass. (What is taken is judged by take as well.)
--- KEYS: pending later taken verdicts expires task:
+-- KEYS: pending later taken outbox expires task:
 -- ARGV: retention_s limit
 --   KEYS[6] is the prefix of the task records: which tasks are due, only `expires` knows; all are of one tag.
 -- RETURNS: the ids of what has expired
@@ -13,7 +13,7 @@
 --- @include queue
 local bad = bad_count('expire', 6, 2) or bad_retention(ARGV[1]) or bad_number('limit', ARGV[2], 0, 1000)
 if bad then return bad end
-local pending, later, taken, verdicts, expires, prefix = unpack(KEYS)
+local pending, later, taken, outbox, expires, prefix = unpack(KEYS)
 local retention_s, limit, now, expired = ARGV[1], tonumber(ARGV[2]), now_ms(), {}
 redis.call('HDEL', taken, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0, limit)) do
@@ -32,7 +32,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0
     redis.call('ZREM', pending, id)
     redis.call('ZREM', later, id)
     redis.call('HDEL', taken, id)
-    to_expired(key, id, verdicts, now, retention_s)
+    to_expired(key, id, outbox, now, retention_s)
     expired[#expired + 1] = id
   end
 end

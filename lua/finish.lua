@@ -1,5 +1,5 @@
 -- finish: the outcome of a run is accepted, if it is the current attempt's, at its place.
--- KEYS: meta pending later placed verdicts task*
+-- KEYS: meta pending later placed outbox task*
 -- ARGV: count channel retention_s (id attempt node slot inc outcome why)*
 --   outcome: succeeded, failed, cancelled, or again (the run ended in good order and wants another: retry, reject+requeue)
 -- RETURNS: a word a task: ok, again (it is pending anew), yours (this very outcome was accepted before), stale
@@ -11,7 +11,7 @@
 --- @include batch
 --- @include clock
 --- @include queue
-local meta, pending, later, placed, verdicts = unpack(KEYS, 1, 5)
+local meta, pending, later, placed, outbox = unpack(KEYS, 1, 5)
 local count, channel, retention_s = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
 local bad = bad_count('finish', 5 + count, 3 + 7 * count, 5) or bad_retention(ARGV[3])
 if bad then return bad end
@@ -64,7 +64,7 @@ for i = 1, count do
     else
       to_final(key, outcome == 'again' and 'cancelled' or outcome, now, why, retention_s,
         not task[6] and not task[7])
-      if outcome == 'again' then to_verdict(verdicts, id, 'cancelled', why) end
+      if outcome == 'again' then to_outbox(outbox, id, 'cancelled', why) end
       replies[i] = 'ok'
     end
   end

@@ -1,5 +1,5 @@
 -- repair_task: a task whose record and indexes do not say the same, which no script can have brought about, is repaired.
--- KEYS: pending later taken placed verdicts task
+-- KEYS: pending later taken placed outbox task
 -- ARGV: id retention_s why
 -- RETURNS: sound (they say the same: nothing was changed), gone (it was listed, and has no record), taken, placed or running
 --   (its index says it again), pending (it has no place that can be read), failed (its record cannot be run), or the final
@@ -12,7 +12,7 @@
 --- @include queue
 local bad = bad_count('repair_task', 6, 3) or bad_retention(ARGV[2])
 if bad then return bad end
-local pending, later, taken, placed, verdicts, key = unpack(KEYS)
+local pending, later, taken, placed, outbox, key = unpack(KEYS)
 local id, retention_s, why = unpack(ARGV)
 local state, attempt, needs, scheduler, p, node, slot, inc = unpack(redis.call('HMGET', key, 'state', 'attempt', 'needs',
   'scheduler', 'partition', 'node', 'slot', 'inc'))
@@ -31,7 +31,7 @@ redis.call('ZREM', later, id)
 if ended then return FINAL[state] and state or 'gone' end
 if broken then
   to_final(key, 'failed', now_ms(), why .. ': ' .. broken, retention_s)
-  to_verdict(verdicts, id, 'failed', why .. ': ' .. broken)
+  to_outbox(outbox, id, 'failed', why .. ': ' .. broken)
   return 'failed'
 end
 if state == 'taken' and string.find(scheduler or '', '^%w[%w_.-]*$') then

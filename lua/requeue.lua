@@ -1,5 +1,5 @@
 -- requeue: the lease of an attempt is lost; its task goes back to pending if it is still that attempt at that place.
--- KEYS: meta pending later taken placed verdicts dead task: task*
+-- KEYS: meta pending later taken placed outbox dead task: task*
 -- ARGV: count channel retention_s max_starts (id attempt node slot inc why how delay_ms)*
 --   max_starts holds for tasks whose record says nothing of it; delay_ms: '' or how long the task must not be taken again
 --   how: '' for a lease that is lost; 'unstarted' puts back only what is placed and has not started; 'recalled' does not
@@ -15,7 +15,7 @@
 --- @include clock
 --- @include history
 --- @include queue
-local meta, pending, later, taken, placed, verdicts, dead, prefix = unpack(KEYS, 1, 8)
+local meta, pending, later, taken, placed, outbox, dead, prefix = unpack(KEYS, 1, 8)
 local count, channel, retention_s, max_starts = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3], tonumber(ARGV[4])
 local bad = bad_count('requeue', 8 + count, 4 + 8 * count, 8) or bad_retention(ARGV[3])
   or bad_number('max_starts', ARGV[4], 1, 1e6)
@@ -67,7 +67,7 @@ for i = 1, count do
     else
       to_final(key, replies[i], now, why, retention_s)
       if replies[i] == 'dead' then bury(key, id) end
-      to_verdict(verdicts, id, replies[i], why)
+      to_outbox(outbox, id, replies[i], why)
     end
   end
 end

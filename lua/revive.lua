@@ -1,5 +1,5 @@
 -- revive: dead tasks go back to pending, with all their starts before them.
--- KEYS: meta pending later verdicts dead task*
+-- KEYS: meta pending later outbox dead task*
 -- ARGV: count channel why id*
 -- RETURNS: a word a task: revived, or the state that it is in, gone if nothing is known of it
 -- ERRORS: PSARGS
@@ -10,7 +10,7 @@
 --- @include batch
 --- @include clock
 --- @include queue
-local meta, pending, later, verdicts, dead = unpack(KEYS, 1, 5)
+local meta, pending, later, outbox, dead = unpack(KEYS, 1, 5)
 local count, channel, why = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
 local bad = bad_count('revive', 5 + count, 3 + count, 5)
 if bad then return bad end
@@ -27,7 +27,7 @@ for i = 1, count do
     redis.call('PERSIST', key)
     redis.call('ZREM', dead, id)
     to_pending(key, id, pending, later, nil)
-    to_verdict(verdicts, id, 'pending', why)
+    to_outbox(outbox, id, 'pending', why)
     replies[i], back = 'revived', true
   else
     replies[i] = state or 'gone'

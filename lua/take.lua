@@ -1,5 +1,5 @@
 -- take: up to `limit` pending tasks become taken by this scheduler, each with its next attempt; what has expired ends.
--- KEYS: meta pending later taken verdicts task:
+-- KEYS: meta pending later taken outbox task:
 -- ARGV: scheduler limit salt retention_s channel waits
 --   salt is what the taker drew: what tells its attempts from those of takes that the server lost, docs/decisions/0016
 --   KEYS[6] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
@@ -17,7 +17,7 @@
 --- @include queue
 local bad = bad_count('take', 6, 6) or bad_number('limit', ARGV[2], 0, 1000) or bad_retention(ARGV[4])
 if bad then return bad end
-local meta, pending, later, taken, verdicts, prefix = unpack(KEYS)
+local meta, pending, later, taken, outbox, prefix = unpack(KEYS)
 local scheduler, limit, salt, retention_s = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local now = now_ms()
 redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015
@@ -45,10 +45,10 @@ for i = 1, #popped, 2 do
   elseif broken then
     local why = 'its record is damaged: ' .. broken
     to_final(key, 'failed', now, why, retention_s)
-    to_verdict(verdicts, id, 'failed', why)
+    to_outbox(outbox, id, 'failed', why)
     tell(id, '', why, '', now, '')
   elseif is_past(due, now) then
-    to_expired(key, id, verdicts, now, retention_s)
+    to_expired(key, id, outbox, now, retention_s)
   else
     local number, life = string.match(attempt, '^(%d+)@(%d+)')
     attempt = string.format('%.0f@%s%s', number + 1, life, salt)

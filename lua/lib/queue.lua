@@ -29,10 +29,11 @@ local function to_final(key, state, now, why, retention_s, clean)
   redis.call('EXPIRE', key, retention_s)
 end
 
--- to_verdict: the task ended where no worker saw it; an agent tells Celery's result backend. Bounded: the newest 10,000.
-local function to_verdict(verdicts, id, state, why)
-  redis.call('LPUSH', verdicts, id .. ' ' .. state .. ' ' .. why)
-  redis.call('LTRIM', verdicts, 0, 9999)
+-- to_outbox: queue the result of a task that ended where no worker saw it, for an agent to tell the result backend.
+-- Bounded: the newest 10,000.
+local function to_outbox(outbox, id, state, why)
+  redis.call('LPUSH', outbox, id .. ' ' .. state .. ' ' .. why)
+  redis.call('LTRIM', outbox, 0, 9999)
 end
 
 -- is_past: whether an expiry (ms, or nil for none) has come.
@@ -42,9 +43,9 @@ local function is_past(due, now)
 end
 
 -- to_expired: the task waited for longer than it was to; it is in no index any more.
-local function to_expired(key, id, verdicts, now, retention_s)
+local function to_expired(key, id, outbox, now, retention_s)
   to_final(key, 'cancelled', now, 'expired', retention_s)
-  to_verdict(verdicts, id, 'cancelled', 'expired')
+  to_outbox(outbox, id, 'cancelled', 'expired')
 end
 
 -- wait_in: the scheduler waits to be woken, as the last. Names of those that are gone lead the list: at 4,000 bytes they leave.

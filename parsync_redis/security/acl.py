@@ -109,7 +109,7 @@ CLIENT: Final[Kinds] = {
     "q0:shapes": "hgetall hvals",
     "q0:taken": "hdel",
     "q0:task": "del expire hdel hset",
-    "q0:verdicts": "lpush lrem ltrim",
+    "q0:outbox": "lpush lrem ltrim",
 }
 
 WORKER: Final[Kinds] = {
@@ -131,7 +131,7 @@ WORKER: Final[Kinds] = {
     "q0:placed": "hset",
     "q0:shapes": "hdel hget hset",
     "q0:task": "persist",
-    "q0:verdicts": "lrange",
+    "q0:outbox": "lrange",
 }
 
 SCHEDULER: Final[Kinds] = {
@@ -163,7 +163,7 @@ SCHEDULER: Final[Kinds] = {
     "q0:shapes": "del hdel hget hset hvals",
     "q0:taken": "hdel hget hmget hscan hset",
     "q0:task": "del exists expire hdel hset persist type",
-    "q0:verdicts": "del lpush ltrim",
+    "q0:outbox": "del lpush ltrim",
 }
 
 KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {

@@ -124,16 +124,16 @@ def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
 
 
 _SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "dead", "task*"))
-_TAKE = load("take", ("meta", "pending", "later", "taken", "verdicts", "task:"))
+_TAKE = load("take", ("meta", "pending", "later", "taken", "outbox", "task:"))
 _UNTAKE = load("give_back", ("pending", "later", "taken", "task*"))
 _SETTLE = load("confirm", ("taken", "placed", "task*"))
 _START = load("start", ("taken", "placed", "task*"))
-_FINISH = load("finish", ("meta", "pending", "later", "placed", "verdicts", "task*"))
-_REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "verdicts", "dead", "task:", "task*"))
-_REVIVE = load("revive", ("meta", "pending", "later", "verdicts", "dead", "task*"))
-_EXPIRE = load("expire", ("pending", "later", "taken", "verdicts", "expires", "task:"))
+_FINISH = load("finish", ("meta", "pending", "later", "placed", "outbox", "task*"))
+_REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "outbox", "dead", "task:", "task*"))
+_REVIVE = load("revive", ("meta", "pending", "later", "outbox", "dead", "task*"))
+_EXPIRE = load("expire", ("pending", "later", "taken", "outbox", "expires", "task:"))
 _PURGE = load("purge", ("dead", "expires", "task*"))
-_CANCEL = load("cancel", ("pending", "later", "taken", "placed", "verdicts", "task"))
+_CANCEL = load("cancel", ("pending", "later", "taken", "placed", "outbox", "task"))
 _NOTE = load("note", ("task*",))
 _OFFER = load("offer", ("shapes", "feasible", "names", "apps"))
 _REGISTER_NODE = load("register_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "inbox"))
@@ -152,7 +152,7 @@ _NOTE_LOSS = load("note_loss", ("losses",))
 _QUARANTINE = load("quarantine", ("quarantine",))
 _DISCARD = load("discard", ("any",))
 _MEND_PARTITION = load("repair_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes"))
-_MEND_TASK = load("repair_task", ("pending", "later", "taken", "placed", "verdicts", "task"))
+_MEND_TASK = load("repair_task", ("pending", "later", "taken", "placed", "outbox", "task"))
 
 ALL: Final = (
     _SUBMIT,
@@ -244,7 +244,7 @@ class Commands:
             failed = [(id, why) for id, attempt, why, *_ in rows if not attempt]
             return Took(int(reply[0]), int(reply[1]), tasks, failed, float(reply[2]) if reply[2] else None)
 
-        keys = [*self._queue("meta", "pending", "later", "taken", "verdicts"), self.keys.task_prefix]
+        keys = [*self._queue("meta", "pending", "later", "taken", "outbox"), self.keys.task_prefix]
         args: list[str | int] = [scheduler, min(limit, MAX_BATCH), salt, self.retention_s, self.keys.tick, int(waits)]
         return Call(_TAKE, keys, args, read)
 
@@ -277,7 +277,7 @@ class Commands:
         args: list[str | int] = [len(outcomes), self.keys.tick, self.retention_s]
         for p, outcome, why in outcomes:
             args += (p.task, p.attempt, p.node, p.slot, p.inc, outcome, why)
-        keys = self._queue("meta", "pending", "later", "placed", "verdicts")
+        keys = self._queue("meta", "pending", "later", "placed", "outbox")
         return Call(_FINISH, keys + self._tasks(p.task for p, _, _ in outcomes), args, _words)
 
     def requeue(
@@ -291,17 +291,17 @@ class Commands:
         args: list[str | int] = [len(lost), self.keys.tick, self.retention_s, self.max_starts]
         for (p, why), delay_ms in zip(lost, delays_ms or [None] * len(lost), strict=True):
             args += (p.task, p.attempt, p.node, p.slot, p.inc, why, how, "" if delay_ms is None else delay_ms)
-        keys = [*self._queue("meta", "pending", "later", "taken", "placed", "verdicts", "dead"), self.keys.task_prefix]
+        keys = [*self._queue("meta", "pending", "later", "taken", "placed", "outbox", "dead"), self.keys.task_prefix]
         return Call(_REQUEUE, keys + self._tasks(p.task for p, _ in lost), args, _words)
 
     def revive(self, ids: Sequence[str], why: str) -> Call[list[str]]:
         """Dead tasks go back to pending; a word a task: revived, or the state that it is in. At most MAX_BATCH."""
-        keys = self._queue("meta", "pending", "later", "verdicts", "dead")
+        keys = self._queue("meta", "pending", "later", "outbox", "dead")
         return Call(_REVIVE, keys + self._tasks(ids), [len(ids), self.keys.tick, why, *ids], _words)
 
     def expire(self, limit: int = MAX_BATCH) -> Call[list[str]]:
         """Cancels what waits past its expiry; the ids. It looks at `limit` of the expiries that have come."""
-        keys = [*self._queue("pending", "later", "taken", "verdicts", "expires"), self.keys.task_prefix]
+        keys = [*self._queue("pending", "later", "taken", "outbox", "expires"), self.keys.task_prefix]
         return Call(_EXPIRE, keys, [self.retention_s, limit], _words)
 
     def cancel(self, id: str, why: str = "cancelled", how: str = "SIGTERM") -> Call[list[str]]:
@@ -309,7 +309,7 @@ class Commands:
 
         how "waiting" leaves alone what has a place.
         """
-        keys = [*self._queue("pending", "later", "taken", "placed", "verdicts"), self.keys.task(id)]
+        keys = [*self._queue("pending", "later", "taken", "placed", "outbox"), self.keys.task(id)]
         return Call(_CANCEL, keys, [id, self.retention_s, why, how], _words)
 
     def purge(self, state: str, ids: Sequence[str]) -> Call[list[str]]:
@@ -319,7 +319,7 @@ class Commands:
 
     def repair_task(self, id: str, why: str) -> Call[str]:
         """Repairs a task of which record and indexes differ: sound (they do not), gone, pending, or its final state."""
-        keys = [*self._queue("pending", "later", "taken", "placed", "verdicts"), self.keys.task(id)]
+        keys = [*self._queue("pending", "later", "taken", "placed", "outbox"), self.keys.task(id)]
         return Call(_MEND_TASK, keys, [id, self.retention_s, why], _text)
 
     def note(self, reasons: Sequence[tuple[str, str, str]]) -> Call[int]:

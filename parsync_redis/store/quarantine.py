@@ -31,7 +31,7 @@ COMES_BACK: Final[Sequence[str]] = (
     "shapes",
     "names",
     "apps",
-    "verdicts",
+    "outbox",
     "schedulers",
     "leader",
     "dealt",

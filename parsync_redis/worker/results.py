@@ -33,7 +33,7 @@ SendEvent = Callable[..., Any]
 def announce(store: Store, app: Celery, send_event: SendEvent | None = None) -> int:
     """Tells the result backend of up to 100 verdicts, the oldest first. How many."""
     client: Any = store.client
-    entries = client.lrange(store.keys.queue("verdicts"), -MOST, -1)
+    entries = client.lrange(store.keys.queue("outbox"), -MOST, -1)
     return announce_these(store, app, reversed(entries), send_event)
 
 
@@ -43,7 +43,7 @@ def announce_these(store: Store, app: Celery, entries: Iterable[bytes], send_eve
     One that cannot be told now (the backend is away), or not here, goes back to the list.
     """
     client: Any = store.client
-    key, done = store.keys.queue("verdicts"), 0
+    key, done = store.keys.queue("outbox"), 0
     try:
         client.zadd(store.keys.queue("pending"), {"": 0}, xx=True)  # nothing, but refused by a server that is full:
     except OutOfMemoryError:  # it would take no result, and what is taken from the list could not be put back

@@ -186,12 +186,12 @@ def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(rig: R
     assert rig.client.wait([id := rig.client.submit(WHERE)], GET_S)[id].state == "succeeded"
 
 
-@pytest.mark.parametrize("kind", ["feasible", "verdicts"])
+@pytest.mark.parametrize("kind", ["feasible", "outbox"])
 def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(rig: Rig, kind: str) -> None:
     store: Store = rig.store
     rig.redis.delete(store.keys.queue(kind))
     rig.redis.zadd(store.keys.queue(kind), {"x": 1})
-    id = rig.client.submit(WHERE, countdown=600) if kind == "verdicts" else ""
+    id = rig.client.submit(WHERE, countdown=600) if kind == "outbox" else ""
     if id:
         assert quarantine.repair(store, [store.keys.queue(kind)])
         assert rig.client.cancel(id) == "cancelled"
@@ -250,6 +250,6 @@ def test_a_running_task_whose_record_is_garbled_ends_and_its_slot_is_free(rig: R
 
 
 def test_a_verdict_that_is_none_is_put_away(rig: Rig) -> None:
-    rig.redis.lpush(rig.store.keys.queue("verdicts"), b"\xff", b"x", b"id lost why")
-    rig.until(lambda: rig.redis.llen(rig.store.keys.queue("verdicts")) == 0, "they are gone")
-    assert sum(rig.store.keys.queue("verdicts") in why for why in whys(rig)) == 3
+    rig.redis.lpush(rig.store.keys.queue("outbox"), b"\xff", b"x", b"id lost why")
+    rig.until(lambda: rig.redis.llen(rig.store.keys.queue("outbox")) == 0, "they are gone")
+    assert sum(rig.store.keys.queue("outbox") in why for why in whys(rig)) == 3

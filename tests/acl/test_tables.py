@@ -23,13 +23,13 @@ from parsync_redis.security.acl import (
 from . import needs
 
 DIRECT = {
-    Role.CLIENT: {"q0:apps": "zrevrange", "q0:names": "hmget", "q0:shapes": "hgetall", "q0:verdicts": "lpush lrem"},
+    Role.CLIENT: {"q0:apps": "zrevrange", "q0:names": "hmget", "q0:shapes": "hgetall", "q0:outbox": "lpush lrem"},
     Role.WORKER: {
         "p:inbox": "blmpop",
         "q0:apps": "zscore",
         "q0:later": "zrange",
         "q0:names": "hexists",
-        "q0:verdicts": "lrange",
+        "q0:outbox": "lrange",
     },
     Role.SCHEDULER: {
         "p:meta": "hget",

@@ -97,9 +97,9 @@ def test_a_task_of_a_new_kind_is_refused_though_old_answers_must_be_forgotten_fi
     assert dump(busy.store) == before
 
 
-def test_a_verdict_waits_until_the_result_backend_on_that_server_takes_it(busy: Driver) -> None:
+def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_takes_it(busy: Driver) -> None:
     port = busy.store.address.rpartition(":")[2]
-    app = Celery("verdicts", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
+    app = Celery("outbox", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
 
     @app.task(name="work", shared=False)
     def work() -> None:
@@ -109,7 +109,7 @@ def test_a_verdict_waits_until_the_result_backend_on_that_server_takes_it(busy: 
     assert busy.run(busy.commands.cancel("waits")) == ["cancelled"]
     with full(busy.store):
         assert announce(busy.store, app) == 0
-        assert busy.store.client.llen(busy.keys.queue("verdicts")) == 1
+        assert busy.store.client.llen(busy.keys.queue("outbox")) == 1
     assert announce(busy.store, app) == 1
     assert app.AsyncResult("waits").state == "REVOKED"
     app.backend.client.close()

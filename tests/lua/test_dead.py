@@ -77,8 +77,8 @@ def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes
     assert [lose(drive) for _ in range(drive.commands.max_starts)] == ["pending", "pending", "dead"]
     attempts = [lost.attempt for lost in history(drive)]
     assert attempts == [f"{n}@1" for n in range(1, 7)]
-    verdicts = drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1)
-    assert verdicts == [b"a dead its node n1 was lost", b"a pending by an operator", b"a dead its node n1 was lost"]
+    outbox = drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1)
+    assert outbox == [b"a dead its node n1 was lost", b"a pending by an operator", b"a dead its node n1 was lost"]
 
 
 @pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.DEAD])

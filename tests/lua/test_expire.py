@@ -14,8 +14,8 @@ def past(drive: Driver, id: str = "a") -> None:
     drive.store.client.zadd(drive.keys.queue("expires"), {id: 1})
 
 
-def verdicts(drive: Driver) -> list[bytes]:
-    return list(drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1))  # type: ignore[arg-type]
+def outbox(drive: Driver) -> list[bytes]:
+    return list(drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1))  # type: ignore[arg-type]
 
 
 def test_a_task_that_has_expired_is_not_taken_and_ends(drive: Driver):
@@ -25,7 +25,7 @@ def test_a_task_that_has_expired_is_not_taken_and_ends(drive: Driver):
     assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "expired")
     assert drive.record("a")["attempt"] == "0@1"
     assert drive.store.client.ttl(drive.keys.task("a")) > 0
-    assert verdicts(drive) == EXPIRED
+    assert outbox(drive) == EXPIRED
 
 
 @pytest.mark.parametrize("delay_ms", [None, NEVER_MS])
@@ -34,7 +34,7 @@ def test_the_leader_ends_what_waits_past_its_expiry_though_nobody_takes_it(drive
     assert drive.run(drive.commands.expire()) == ["a"]
     assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "expired")
     assert [drive.index(kind) for kind in ("pending", "later", "expires")] == [[], [], []]
-    assert verdicts(drive) == EXPIRED
+    assert outbox(drive) == EXPIRED
     assert drive.unchanged_by(drive.commands.expire()) == []
 
 

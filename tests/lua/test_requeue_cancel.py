@@ -67,7 +67,7 @@ def test_limit_counts_starts(drive: Driver):
         assert word == ("dead" if number == drive.commands.max_starts else "pending")
     assert (drive.state("a"), drive.record("a")["why"]) == ("dead", "lost again")
     assert drive.store.client.ttl(drive.keys.task("a")) == -1, "it is listed as dead"
-    assert drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1) == [b"a dead lost again"]
+    assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == [b"a dead lost again"]
 
 
 def test_a_placed_task_is_not_dead_however_often_it_started_before(drive: Driver):
@@ -107,7 +107,7 @@ def test_a_task_that_does_not_run_is_cancelled_and_never_starts(drive: Driver, s
     assert [drive.index(kind) for kind in ("pending", "later", "taken", "placed")] == [[], [], [], []]
     assert drive.take() == {}
     assert drive.start(place) == "refused"
-    assert drive.store.client.lrange(drive.keys.queue("verdicts"), 0, -1) == [b"a cancelled not wanted"]
+    assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == [b"a cancelled not wanted"]
 
 
 def test_a_task_that_waits_for_its_time_is_cancelled(drive: Driver):

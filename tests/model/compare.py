@@ -23,7 +23,7 @@ def state_of_server(store: Store) -> State:
             kind = key.partition(b"}:")[2].decode()
             if kind in ("pending", "later", "dead", "expires", "apps"):
                 pipe.zrange(key, 0, -1)
-            elif kind == "verdicts" or kind.startswith("inbox:"):
+            elif kind == "outbox" or kind.startswith("inbox:"):
                 pipe.lrange(key, 0, -1)
             elif kind == "lost":
                 pipe.smembers(key)
@@ -108,7 +108,7 @@ def _queue(queue: Queue) -> State:
         "expires": sorted(queue.expires, key=lambda id: (queue.expires[id], id)),
         "taken": taken,
         "placed": placed,
-        "verdicts": queue.verdicts,
+        "outbox": queue.outbox,
         "shapes": queue.shapes,
         "names": {digest: tasks.text for digest, tasks in queue.names.items()},
         "apps": sorted(queue.apps, key=lambda digest: queue.apps[digest]),

@@ -17,7 +17,7 @@ from ..calls import Place
 
 Args = Sequence[Any]
 PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING
-KEEP_VERDICTS: Final = 10_000
+KEEP_OUTBOX: Final = 10_000
 KEEP_DEAD: Final = 10_000
 LOOK_AGAIN_MS: Final = 60_000
 
@@ -101,7 +101,7 @@ class Queue:
         self.pending: dict[str, int] = {}
         self._order: list[tuple[int, str]] = []  # a heap of all that `pending` has, and of some that it has no more
         self.later: dict[str, int] = {}
-        self.verdicts: list[str] = []
+        self.outbox: list[str] = []
         self.dead: dict[str, int] = {}
         self.expires: dict[str, int] = {}
         self.shapes: dict[str, str] = {}
@@ -325,7 +325,7 @@ class Queue:
             del task.times["finished"]
             task.kept_s, task.starts, task.why = None, 0, args[2]
             self._to_pending(id, task, None)
-            self._verdict(id, "pending", args[2])
+            self._to_outbox(id, "pending", args[2])
             replies.append("revived")
         if idle and self.pending:
             self._wake(args[1])
@@ -441,10 +441,10 @@ class Queue:
         task.why = why or task.why
         task.times["finished"] = self.world.now_ms
         if unseen:
-            self._verdict(id, state, why)
+            self._to_outbox(id, state, why)
 
-    def _verdict(self, id: str, state: str, why: str) -> None:
-        self.verdicts = [f"{id} {state} {why}", *self.verdicts[: KEEP_VERDICTS - 1]]
+    def _to_outbox(self, id: str, state: str, why: str) -> None:
+        self.outbox = [f"{id} {state} {why}", *self.outbox[: KEEP_OUTBOX - 1]]
 
     def _expired(self, task: Task) -> bool:
         return task.expires_ms is not None and task.expires_ms <= self.world.now_ms
