@@ -49,7 +49,7 @@ def demo(
     schedulers: Annotated[int, typer.Option(min=1, max=16, help="How many schedulers.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Measures the standard library on a server, schedulers and 4 workers of its own; exit 1 if a task went wrong."""
+    """Measure the standard library on a server, schedulers and 4 workers of its own. Exit 1 if a task went wrong."""
     say = Console(stderr=as_json, highlight=False, soft_wrap=True)
     with stop_by_signal() as (stop, came), tempfile.TemporaryDirectory(prefix="parsync-demo-") as logs:
         from ..demo.driver import Driver, Stopped
