@@ -144,8 +144,45 @@ def test_each_link_leads_to_a_file(name):
     document = Document(name)
     for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", document.text):
         assert (document.path.parent / link).exists(), link
-    for path in re.findall(r"`((?:parsync_redis|lua|tests|docs|examples)/[\w/.-]+\.\w+)`", document.text):
-        assert (ROOT / path).exists(), path
+
+
+FOLDERS = ("parsync_redis", "lua", "tests", "docs", "examples")
+FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.is_file()]
+STARTS = (ROOT, ROOT / "parsync_redis", ROOT / "lua")
+"""Where the paths that pages name begin."""
+
+NOT_OURS = set("parsync.toml qN no_ack global_keyprefix XDG_RUNTIME_DIR ssl_certfile ssl_keyfile".split())
+"""Files of the user, names in examples, names of kombu, redis-py and the system."""
+
+
+def code_spans(name):
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", Document(name).text, flags=re.DOTALL | re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_each_file_and_folder_that_a_page_names_exists(name):
+    for span in code_spans(name):
+        for path in re.findall(r"(?<![\w/.*-])[\w./-]*\w\.(?:py|lua|sh|toml|yml|md)\b", span):
+            at_home = any((start / path).is_file() for start in STARTS)
+            alone = "/" not in path and any(file.name == path for file in FILES)
+            assert at_home or alone or path in NOT_OURS, f"{path} is gone or has moved"
+        for folder in re.findall(rf"^(?:{'|'.join(FOLDERS)})/[\w/-]*$", span):
+            assert (ROOT / folder).is_dir() or (ROOT / folder).is_file(), f"{folder} is gone or has moved"
+
+
+@cache
+def words_of_the_code():
+    sources = [path for path in FILES if path.suffix in (".py", ".lua", ".sh")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources if path.name != "test_docs.py")
+    return set(re.findall(r"\w+", text))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_each_identifier_that_a_page_names_is_in_the_code(name):
+    pattern = r"(?<![\w/])(?:[A-Za-z]\w*_\w+|[A-Za-z]+[a-z][A-Z]\w*)\b(?!/|\.(?:py|lua|md)\b)"
+    named = {word for span in code_spans(name) for word in re.findall(pattern, span)}
+    gone = {word for word in named - words_of_the_code() - NOT_OURS if not word.startswith("PARSYNC_")}
+    assert not gone, "nothing in the code has these names"  # PARSYNC_ variables are compared with the settings above
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/decisions").glob("*.md")), ids=lambda path: path.name)
