@@ -151,7 +151,7 @@ FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if 
 STARTS = (ROOT, ROOT / "parsync_redis", ROOT / "lua")
 """Where the paths that pages name begin."""
 
-NOT_OURS = set("parsync.toml qN no_ack global_keyprefix XDG_RUNTIME_DIR ssl_certfile ssl_keyfile".split())
+NOT_OURS = {"parsync.toml", "qN", "no_ack", "global_keyprefix", "XDG_RUNTIME_DIR", "ssl_certfile", "ssl_keyfile"}
 """Files of the user, names in examples, names of kombu, redis-py and the system."""
 
 
