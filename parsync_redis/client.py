@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 
 from .errors import InvalidInput, ServerReadOnly, ServerUnreachable
 from .model.ids import check_name, decode_id, encode_id, shown
+from .model.limits import MAX_BATCH
 from .model.node import drain_note
 from .model.task import FINAL, Submission, TaskState, TaskStatus
 from .model.views import Evenness, NodeView, PartitionView, measure_evenness
 from .settings import Settings
-from .store.calls import MAX_BATCH
 from .store.cluster import join_cluster
 from .store.store import Store
 from .store.tasks import list_tasks

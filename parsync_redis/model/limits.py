@@ -16,3 +16,6 @@ MAX_DEPTH: Final = 100
 
 MAX_BATCH_BYTES: Final = 16 * 2**20
 """Bytes of messages in one request; more tasks go in several."""
+
+MAX_BATCH: Final = 500
+"""Tasks, claims or leases in one call: a script's `unpack` must stay far below 8,000 values."""

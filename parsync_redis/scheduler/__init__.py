@@ -1,5 +1,1 @@
 """A scheduler: its view, its core without I/O, the loop around it, and the leader's work."""
-
-from .loop import Scheduler, run
-
-__all__ = ["Scheduler", "run"]

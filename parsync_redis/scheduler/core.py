@@ -17,11 +17,13 @@ import numpy as np
 
 from ..model.apps import TASKS_LABEL, digest_of
 from ..model.claim import Claim, ClaimOutcome
+from ..model.limits import MAX_BATCH
 from ..model.needs import Resources, parse_resources
 from ..model.node import Node
+from ..model.place import Place
+from ..model.replies import Judged, Snapshot, Took
 from ..model.task import Strategy, Taken
 from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector, sample
-from ..store.calls import MAX_BATCH, Judged, Place, Snapshot, Took
 from .view import Knowers, PartitionView, Seats, View
 
 HOLD: Final = 256

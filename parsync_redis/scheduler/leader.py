@@ -14,8 +14,9 @@ from redis.exceptions import ResponseError
 
 from ..errors import BrokenContract
 from ..model.ids import readable
+from ..model.limits import MAX_BATCH
 from ..model.node import STANDS_STILL, Lease, deadline_s
-from ..store.calls import MAX_BATCH, Place
+from ..model.place import Place
 from ..store.quarantine import quarantine, repair_partition
 from ..store.quarantine import repair as repair_keys
 from ..store.server_errors import is_damage

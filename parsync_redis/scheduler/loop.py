@@ -17,10 +17,13 @@ from redis.exceptions import RedisError, ResponseError
 from ..errors import ParsyncError, ServerReadOnly, ServerUnreachable
 from ..model.apps import KnownTasks
 from ..model.ids import check_name, readable
+from ..model.limits import MAX_BATCH
 from ..model.node import read_nodes
+from ..model.place import Place
+from ..model.replies import Judged, Snapshot, Took
 from ..model.task import Strategy
 from ..settings import Settings
-from ..store.calls import MAX_BATCH, Call, Judged, Place, Snapshot, Took
+from ..store.calls import Call
 from ..store.cluster import ClusterConfig, join_cluster
 from ..store.quarantine import quarantine, repair_partition
 from ..store.server_errors import Backoff, is_damage

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
-from ..store.calls import LIFE
+from ..model.replies import LIFE
 from ..store.cluster import ClusterConfig, keep_config
 from ..store.losses import KEEP_S
 from ..store.server_errors import Backoff

@@ -6,26 +6,23 @@ bytes.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ..model.apps import KnownTasks
 from ..model.claim import Claim, ClaimOutcome, Verdict
+from ..model.limits import MAX_BATCH
 from ..model.needs import is_resources
 from ..model.node import Lease
+from ..model.place import Loss, Place
+from ..model.replies import Judged, Members, Snapshot, Took
 from ..model.task import Strategy, Submission, Taken
 from ..wire.keys import NUMBERS, TYPES, Keys
-from .scripts import Script, load
+from .scripts import Script
 
 T = TypeVar("T")
 _WISHES: Final = frozenset(Strategy)
 _VERDICTS: Final = {spelling: word for word in ClaimOutcome for spelling in (word, word.encode())}
 Reply = Any  # what a script answers: bytes, integers, lists of them
-
-Loss = Literal["", "unstarted", "recalled"]
-"""How an attempt was lost: with its lease, or before it started, or because its run was ended by order."""
-
-MAX_BATCH: Final = 500
-"""The most tasks, claims or leases in one call: a script's `unpack` must stay far below 8,000 values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,73 +33,6 @@ class Call(Generic[T]):
     keys: Sequence[str]
     args: Sequence[str | int | float | bytes]
     read: Callable[[Reply], T]
-
-
-@dataclass(frozen=True, slots=True)
-class Took:
-    """Reply of take: how many tasks still wait, the server's time, and what was taken.
-
-    failed: (id, why) of tasks that ended, because their records are damaged. due_ms: when the next delayed task is due,
-    by the server's clock; None if there is none.
-    """
-
-    waiting: int
-    now_ms: int
-    tasks: list[Taken]
-    failed: Sequence[tuple[str, str]] = ()
-    due_ms: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """Reply of commit: the partition's version after it, the server's time, one verdict a claim."""
-
-    partition: int
-    version: int
-    now_ms: int
-    claims: Sequence[Claim]
-    verdicts: list[Verdict]
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Reply of read_partition; `bits` is None if nothing changed. Bit 0 is the most significant of the first byte.
-
-    damaged: amounts of some node could not be read, and are left out.
-    """
-
-    partition: int
-    version: int
-    epoch: int
-    bits: bytes | None
-    left: Mapping[str, str]
-    damaged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an attempt of a task has its lease; `since_ms` is when it was committed, server time."""
-
-    task: str
-    attempt: str
-    partition: int
-    node: str
-    slot: int
-    inc: int
-    since_ms: int
-
-
-LIFE: Final = 10**8
-"""A scheduler's counter is this times the epoch of its joining, and a bit: that is its life as a member."""
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """Reply of renew_scheduler: the leader's text ('NAME moved=N'), the members' epoch, and each member's counter."""
-
-    leader: str
-    epoch: int
-    counters: Mapping[str, int]
 
 
 def _text(value: bytes | str | int | None) -> str:
@@ -123,36 +53,36 @@ def _pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
     return zip(values[::2], values[1::2], strict=True)
 
 
-_SUBMIT = load("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "dead", "task*"))
-_TAKE = load("take", ("meta", "pending", "later", "taken", "outbox", "task:"))
-_UNTAKE = load("give_back", ("pending", "later", "taken", "task*"))
-_SETTLE = load("confirm", ("taken", "placed", "task*"))
-_START = load("start", ("taken", "placed", "task*"))
-_FINISH = load("finish", ("meta", "pending", "later", "placed", "outbox", "task*"))
-_REQUEUE = load("requeue", ("meta", "pending", "later", "taken", "placed", "outbox", "dead", "task:", "task*"))
-_REVIVE = load("revive", ("meta", "pending", "later", "outbox", "dead", "task*"))
-_EXPIRE = load("expire", ("pending", "later", "taken", "outbox", "expires", "task:"))
-_PURGE = load("purge", ("dead", "expires", "task*"))
-_CANCEL = load("cancel", ("pending", "later", "taken", "placed", "outbox", "task"))
-_NOTE = load("note", ("task*",))
-_OFFER = load("offer", ("shapes", "feasible", "names", "apps"))
-_REGISTER_NODE = load("register_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "inbox"))
-_COMMIT = load("commit", ("meta", "slots", "free", "left", "nodes", "inbox*"))
-_RELEASE = load("release", ("meta", "slots", "free", "left", "nodes"))
-_READ_PARTITION = load("read_partition", ("meta", "free", "left"))
-_RENEW = load("renew", ("nodes", "alive"))
-_RECLAIM = load("reclaim", ("meta", "slots", "free", "nodes", "alive", "lost"))
-_SET_NODE = load("set_node", ("meta", "slots", "free", "nodes", "notes"))
-_RING = load("ring", ("slots", "inbox"))
-_FORGET_NODE = load("forget_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes", "inbox"))
-_CONFIGURE = load("configure", ("config",))
-_DEAL_NODE = load("deal_node", ("dealt",))
-_RENEW_SCHEDULER = load("renew_scheduler", ("schedulers", "leader", "stats"))
-_NOTE_LOSS = load("note_loss", ("losses",))
-_QUARANTINE = load("quarantine", ("quarantine",))
-_DISCARD = load("discard", ("any",))
-_MEND_PARTITION = load("repair_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes"))
-_MEND_TASK = load("repair_task", ("pending", "later", "taken", "placed", "outbox", "task"))
+_SUBMIT = Script("submit", ("meta", "pending", "later", "shapes", "feasible", "names", "expires", "dead", "task*"))
+_TAKE = Script("take", ("meta", "pending", "later", "taken", "outbox", "task:"))
+_UNTAKE = Script("give_back", ("pending", "later", "taken", "task*"))
+_SETTLE = Script("confirm", ("taken", "placed", "task*"))
+_START = Script("start", ("taken", "placed", "task*"))
+_FINISH = Script("finish", ("meta", "pending", "later", "placed", "outbox", "task*"))
+_REQUEUE = Script("requeue", ("meta", "pending", "later", "taken", "placed", "outbox", "dead", "task:", "task*"))
+_REVIVE = Script("revive", ("meta", "pending", "later", "outbox", "dead", "task*"))
+_EXPIRE = Script("expire", ("pending", "later", "taken", "outbox", "expires", "task:"))
+_PURGE = Script("purge", ("dead", "expires", "task*"))
+_CANCEL = Script("cancel", ("pending", "later", "taken", "placed", "outbox", "task"))
+_NOTE = Script("note", ("task*",))
+_OFFER = Script("offer", ("shapes", "feasible", "names", "apps"))
+_REGISTER_NODE = Script("register_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "inbox"))
+_COMMIT = Script("commit", ("meta", "slots", "free", "left", "nodes", "inbox*"))
+_RELEASE = Script("release", ("meta", "slots", "free", "left", "nodes"))
+_READ_PARTITION = Script("read_partition", ("meta", "free", "left"))
+_RENEW = Script("renew", ("nodes", "alive"))
+_RECLAIM = Script("reclaim", ("meta", "slots", "free", "nodes", "alive", "lost"))
+_SET_NODE = Script("set_node", ("meta", "slots", "free", "nodes", "notes"))
+_RING = Script("ring", ("slots", "inbox"))
+_FORGET_NODE = Script("forget_node", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes", "inbox"))
+_CONFIGURE = Script("configure", ("config",))
+_DEAL_NODE = Script("deal_node", ("dealt",))
+_RENEW_SCHEDULER = Script("renew_scheduler", ("schedulers", "leader", "stats"))
+_NOTE_LOSS = Script("note_loss", ("losses",))
+_QUARANTINE = Script("quarantine", ("quarantine",))
+_DISCARD = Script("discard", ("any",))
+_MEND_PARTITION = Script("repair_partition", ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes"))
+_MEND_TASK = Script("repair_task", ("pending", "later", "taken", "placed", "outbox", "task"))
 
 ALL: Final = (
     _SUBMIT,

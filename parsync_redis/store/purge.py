@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 from ..model.ids import encode_id, is_id, shown
+from ..model.limits import MAX_BATCH
 from ..model.task import FINAL, WAITING, TaskState, TaskStatus
-from .calls import MAX_BATCH
 from .store import Store
 from .tasks import WAITING_STATES, list_tasks
 from .views import pipe

@@ -9,8 +9,7 @@
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +21,31 @@ _INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
 class Script:
-    """A script as it is sent: its verb, the names of its keys, its text and SHA-1."""
+    """A script by its verb and the names of its keys; its Lua files are read at first use."""
 
-    verb: str
-    keys: tuple[str, ...]
-    text: str
-    sha: str
+    def __init__(self, verb: str, keys: tuple[str, ...]) -> None:
+        self.verb, self.keys = verb, keys
+
+    def __repr__(self) -> str:
+        return f"Script({self.verb!r})"
+
+    @cached_property
+    def text(self) -> str:
+        """The text that is sent to the server; BrokenContract unless the header names just these keys."""
+        folder = lua_folder()
+        text = compose(self.verb, self.keys, folder)
+        header = read_header(self.verb, (folder / f"{self.verb}.lua").read_text(encoding="utf-8"))
+        if (named := tuple(header["KEYS"].split())) != self.keys:
+            raise BrokenContract(
+                f"lua: {self.verb}.lua takes the keys {' '.join(named)}, its binding gives {' '.join(self.keys)}"
+            )
+        return text
+
+    @cached_property
+    def sha(self) -> str:
+        """The SHA-1 by which the server knows the text."""
+        return hashlib.sha1(self.text.encode()).hexdigest()
 
 
 def lua_folder() -> Path:
@@ -67,17 +83,6 @@ def read_header(verb: str, text: str) -> dict[str, str]:
     if missing := [name for name in HEADER if name not in fields]:
         raise BrokenContract(f"lua: {verb}.lua says nothing of {', '.join(missing)}")
     return fields
-
-
-@cache
-def load(verb: str, keys: tuple[str, ...]) -> Script:
-    """The script of a verb; BrokenContract unless its header names just these keys."""
-    folder = lua_folder()
-    text = compose(verb, keys, folder)
-    named = tuple(read_header(verb, (folder / f"{verb}.lua").read_text(encoding="utf-8"))["KEYS"].split())
-    if named != keys:
-        raise BrokenContract(f"lua: {verb}.lua takes the keys {' '.join(named)}, its binding gives {' '.join(keys)}")
-    return Script(verb, keys, text, hashlib.sha1(text.encode()).hexdigest())
 
 
 def compose(verb: str, keys: tuple[str, ...], folder: Path) -> str:

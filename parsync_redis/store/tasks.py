@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from ..errors import AccessDenied
 from ..model.ids import readable
+from ..model.limits import MAX_BATCH
 from ..model.task import FINAL, TaskState, TaskStatus
-from .calls import MAX_BATCH
 from .store import Store
 from .views import pipe
 

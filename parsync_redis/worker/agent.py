@@ -24,10 +24,11 @@ from redis.exceptions import RedisError
 from ..errors import ParsyncError, ServerUnreachable
 from ..model.apps import TASKS_LABEL, KnownTasks, offer_with
 from ..model.ids import readable
+from ..model.limits import MAX_BATCH
 from ..model.needs import Resources
 from ..model.node import STANDS_STILL, Lease
+from ..model.place import Place
 from ..settings import Settings
-from ..store.calls import MAX_BATCH, Place
 from ..store.cluster import ClusterConfig, join_cluster
 from ..store.quarantine import repair_partition
 from ..store.server_errors import Backoff, is_damage

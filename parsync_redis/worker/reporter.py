@@ -15,7 +15,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
-from ..store.calls import MAX_BATCH
+from ..model.limits import MAX_BATCH
 from ..store.server_errors import Backoff
 from ..store.store import Store
 from .isolation.node import Fences

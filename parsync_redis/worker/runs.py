@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..store.calls import Place
+from ..model.place import Place
 
 Key = tuple[str, str, int]  # task, attempt, slot
 

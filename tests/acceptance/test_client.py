@@ -19,9 +19,9 @@ from parsync_redis.errors import (
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import parse_resources
+from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
-from parsync_redis.store.calls import Place
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.members import read_schedulers

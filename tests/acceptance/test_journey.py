@@ -12,12 +12,12 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import parse_resources
+from parsync_redis.model.place import Place
 from parsync_redis.model.task import Strategy
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.leader import parse_place
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.store.calls import Place
 from parsync_redis.store.cluster import join_cluster
 from tests.documents import WRITE, Document, tables
 

@@ -8,11 +8,11 @@ from typing import Any
 from parsync_redis.errors import ServerUnfit
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Lease
+from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.store.calls import Place
 from parsync_redis.store.cluster import join_cluster
 
 LEASE_S, GAP_S, PATIENCE_S = 1.0, 0.1, 25.0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.store.calls import LIFE
+from parsync_redis.model.replies import LIFE
 from tests.lua.driver import Driver, dump
 
 

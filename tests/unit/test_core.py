@@ -7,9 +7,9 @@ from parsync_redis.model.apps import TASKS_LABEL, KnownTasks, offer_with
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
+from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.model.task import Strategy, Taken
 from parsync_redis.scheduler.core import AHEAD, HOLD, Core, Plan
-from parsync_redis.store.calls import Judged, Snapshot, Took
 
 
 def make(partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1) -> Core:

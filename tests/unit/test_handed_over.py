@@ -5,7 +5,7 @@ from weakref import ref
 
 from billiard.pool import ApplyResult
 
-from parsync_redis.store.calls import Place
+from parsync_redis.model.place import Place
 from parsync_redis.worker.inbox import forgotten, keep_handed_over
 from parsync_redis.worker.runs import Run, Runs
 

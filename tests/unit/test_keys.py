@@ -6,8 +6,9 @@ import pytest
 
 from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.model.claim import Claim
+from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
-from parsync_redis.store.calls import ALL, Commands, Place
+from parsync_redis.store.calls import ALL, Commands
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 
 KEYS = Keys("demo")

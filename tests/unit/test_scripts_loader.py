@@ -8,7 +8,7 @@ import pytest
 from parsync_redis.errors import BrokenContract
 from parsync_redis.store import scripts
 from parsync_redis.store.calls import ALL
-from parsync_redis.store.scripts import HEADER, compose, expand, load, lua_folder, read_header
+from parsync_redis.store.scripts import HEADER, Script, compose, expand, lua_folder, read_header
 
 Write = Callable[..., Path]
 HEAD = "".join(f"-- {name}: x\n" for name in HEADER)
@@ -93,12 +93,10 @@ def test_a_script_begins_with_its_verb(first: str):
 def test_a_binding_with_other_keys_than_the_header_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch):
     folder = write(verb="-- verb: does it.\n" + HEAD.replace("KEYS: x", "KEYS: meta task*") + "return 1\n")
     monkeypatch.setattr(scripts, "lua_folder", lambda: folder)
-    load.cache_clear()
-    assert load("verb", ("meta", "task*")).keys == ("meta", "task*")
+    assert Script("verb", ("meta", "task*")).text
     for keys in (("meta",), ("task*", "meta"), ("meta", "task")):
         with pytest.raises(BrokenContract, match=r"takes the keys meta task\*, its binding gives"):
-            load("verb", keys)
-    load.cache_clear()
+            _ = Script("verb", keys).text
 
 
 def test_every_script_has_a_binding_and_every_library_a_use():

@@ -1,11 +1,11 @@
 """What the chaos harness found in schedulers and leaders: takes that came late, judgements that came early."""
 
+from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.leader import Leader
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.store.calls import Took
 from parsync_redis.store.cluster import ClusterConfig
 from tests.lua.driver import Driver
 

@@ -3,10 +3,10 @@
 import pytest
 
 from parsync_redis.model.node import drain_note
+from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
 from parsync_redis.scheduler.leader import PROBATION_LEASES, TRIES, Leader
 from parsync_redis.store import Store
-from parsync_redis.store.calls import Place
 from tests.lua.driver import Driver
 
 LEASE_S = 10.0

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 from redis.exceptions import ConnectionError as Disconnected
 
+from parsync_redis.model.place import Place
+from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.loop import RESTS, Scheduler
 from parsync_redis.store import Store
-from parsync_redis.store.calls import Place, Took
 from tests.lua.driver import Driver
 
 from .test_strays import scheduler

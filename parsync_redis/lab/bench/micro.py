@@ -11,8 +11,8 @@ from ...demo.driver import Stopped
 from ...errors import ServerUnfit
 from ...model.apps import KnownTasks, offer_with
 from ...model.claim import Claim
+from ...model.limits import MAX_BATCH
 from ...model.needs import Resources
-from ...store.calls import MAX_BATCH
 from ...store.embedded import EmbeddedServer, find_wheel
 from ...store.store import Store
 from . import app as plain

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...inspect.audit import audit
 from ...placement.strategy import Floats
-from ...scheduler import Scheduler
 from ...scheduler.core import Core
+from ...scheduler.loop import Scheduler
 from ...settings import Settings
 from ...store.cluster import join_cluster
 from ...store.store import Store

@@ -14,8 +14,10 @@ from threading import Event
 from typing import Any, Final, TypeVar
 
 from ...model.apps import KnownTasks, offer_with
+from ...model.limits import MAX_BATCH
 from ...model.needs import Resources
-from ...store.calls import MAX_BATCH, Call, Place
+from ...model.place import Place
+from ...store.calls import Call
 from ...store.store import Store
 from ...wire.doorbell import Doorbell
 from .wire import Wire, pack

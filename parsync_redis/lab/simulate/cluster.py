@@ -8,9 +8,10 @@ import numpy as np
 
 from ...model.claim import Claim, Verdict
 from ...model.node import Node
+from ...model.place import Place
+from ...model.replies import Snapshot
 from ...model.task import ONE_SLOT
 from ...scheduler.core import GIVE_BACK_MS
-from ...store.calls import Place, Snapshot
 from ...store.reference.partition import Node as Record
 from ...store.reference.partition import Partition
 from ...store.reference.queue import Job, Queue

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...model.replies import Judged, Took
 from ...scheduler.core import Core, Plan
-from ...store.calls import Judged, Took
 from .cluster import SimCluster
 from .measure import Measure
 from .modes import make_core

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..calls import LIFE
+from ...model.replies import LIFE
 from .queue import Args
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...model.claim import Claim, ClaimOutcome, Verdict
 from ...model.needs import Resources, parse_resources
+from ...model.place import Place
+from ...model.replies import Snapshot
 from ...placement.fits import fits
-from ..calls import Place, Snapshot
 from .queue import Args, World, rows
 
 

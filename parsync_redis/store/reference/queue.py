@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from ...model.apps import KnownTasks, digest_of
 from ...model.needs import QUEUE_LABEL, parse_resources
+from ...model.place import Place
 from ...model.task import Taken, TaskState
 from ...placement.fits import fits
-from ..calls import Place
 
 Args = Sequence[Any]
 PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING

@@ -19,7 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from parsync_redis.store.calls import Call, Judged
+from parsync_redis.model.replies import Judged
+from parsync_redis.store.calls import Call
 from parsync_redis.store.scripts import lua_folder, read_header
 from parsync_redis.store.store import Store
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from ....errors import InvalidInput
+from ....model.replies import Took
 from ....model.task import Strategy
 from ....scheduler.core import Core
-from ....store.calls import Took
 from ....store.reference.queue import Queue
 from ..claims import Check, near
 from ..cluster import SimCluster

@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from ....model.claim import Claim, ClaimOutcome, Verdict
+from ....model.replies import Judged, Took
 from ....model.task import Taken
 from ....scheduler.core import Core, Plan
-from ....store.calls import Judged, Took
 from ..claims import Check, above, between, difference, ratio
 from ..cluster import SimCluster
 from ..modes import make_core

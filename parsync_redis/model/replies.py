@@ -1,0 +1,62 @@
+"""Replies of scripts that carry more than words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .claim import Claim, Verdict
+from .task import Taken
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Reply of take: how many tasks still wait, the server's time, and the tasks that were taken.
+
+    failed: (id, why) of tasks that ended because their records are damaged. due_ms: when the next delayed task is due
+    (server time), None if there is none.
+    """
+
+    waiting: int
+    now_ms: int
+    tasks: list[Taken]
+    failed: Sequence[tuple[str, str]] = ()
+    due_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Reply of commit: the partition's version afterwards, the server's time, and one verdict per claim."""
+
+    partition: int
+    version: int
+    now_ms: int
+    claims: Sequence[Claim]
+    verdicts: list[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Reply of read_partition; `bits` is None if nothing changed. Bit 0 is the most significant of the first byte.
+
+    left: node -> its free amounts as text. damaged: some node's amounts could not be read and are missing from `left`.
+    """
+
+    partition: int
+    version: int
+    epoch: int
+    bits: bytes | None
+    left: Mapping[str, str]
+    damaged: bool = False
+
+
+LIFE: Final = 10**8
+"""A scheduler's counter starts at LIFE times the epoch in which it joined, so that no two memberships look alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Reply of renew_scheduler: the leader's text ('NAME moved=N'), the members' epoch, and each member's counter."""
+
+    leader: str
+    epoch: int
+    counters: Mapping[str, int]

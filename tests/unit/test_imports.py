@@ -1,0 +1,37 @@
+"""What an import loads: the core has no Redis, and Lua files are read at first use."""
+
+import subprocess
+import sys
+
+import pytest
+
+WATCH = """
+import sys
+read = []
+sys.addaudithook(lambda event, args: event == "open" and str(args[0]).endswith(".lua") and read.append(args[0]))
+{lines}
+print(len(read), *(name for name in sys.modules if name.partition(".")[0] == "redis"))
+"""
+
+
+def seen(lines: str) -> list[str]:
+    """How many Lua files a fresh interpreter reads, and the modules of redis-py that it imports."""
+    done = subprocess.run([sys.executable, "-c", WATCH.format(lines=lines)], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_core_of_a_scheduler_imports_no_redis_and_reads_no_script():
+    assert seen("import parsync_redis.scheduler.core") == ["0"]
+
+
+@pytest.mark.parametrize("module", ["parsync_redis.store", "parsync_redis.client", "parsync_redis.scheduler.loop"])
+def test_an_import_reads_no_script(module: str):
+    assert seen(f"import {module}")[0] == "0"
+
+
+def test_a_script_reads_its_own_files_and_once():
+    lines = "from parsync_redis.store.calls import Commands\nfrom parsync_redis.wire.keys import Keys\n"
+    call = "Commands(Keys('demo')).configure({}).script.sha\n"
+    once = int(seen(lines + call)[0])
+    assert 0 < once <= 3
+    assert int(seen(lines + call * 2)[0]) == once
