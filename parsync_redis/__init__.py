@@ -66,7 +66,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name when it is first used: a scheduler needs no Celery, a client no numpy."""
+    """Import a public name when it is first used: a scheduler needs no Celery, a client no numpy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f".{_HOMES.get(name, 'errors')}", __name__), name)

@@ -14,8 +14,8 @@ from ..errors import ParsyncError
 
 COMMANDS: Final = {
     "cli.run": {
-        "scheduler": "Runs a scheduler until SIGTERM or Ctrl-C; the first of a cluster sets it up.",
-        "dev": "Runs a server, schedulers and workers of an app in this terminal, until Ctrl-C.",
+        "scheduler": "Run a scheduler until SIGTERM or Ctrl-C.",
+        "dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.",
     },
     "cli.tasks": {
         "submit": "Submits a task and prints its id.",
@@ -39,9 +39,9 @@ COMMANDS: Final = {
         "acl": "Prints Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs."
     },
     "cli.demo": {"demo": "Measure the standard library on a server, schedulers and 4 workers of its own."},
-    "lab.commands.bench": {"bench": "Measures what parsync does and costs."},
-    "lab.commands.simulate": {"simulate": "The paper's experiments with our own schedulers, in virtual time."},
-    "lab.commands.whatif": {"whatif": "Predicts delays, conflicts and the load of Redis for your numbers."},
+    "lab.commands.bench": {"bench": "Measure what parsync does and costs."},
+    "lab.commands.simulate": {"simulate": "Run the paper's experiments with our own schedulers, in virtual time."},
+    "lab.commands.whatif": {"whatif": "Predict delays, conflicts and the load of Redis for your numbers."},
 }
 """For each module, its commands: name and the first sentence of the help. `lab` is named here, never imported above."""
 
@@ -55,7 +55,7 @@ def load(name: str) -> Any:
     return typer.main.get_group(own).commands[name]
 
 
-class Commands(TyperGroup):
+class CommandTable(TyperGroup):
     """The commands of the table; errors are one line on stderr and exit code 2, Ctrl-C is exit code 130."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -82,7 +82,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     name="parsync",
-    cls=Commands,
+    cls=CommandTable,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -37,7 +37,7 @@ START_S: Final = 60.0
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this command to the app."""
+    """Add this command to the app."""
     app.command()(demo)
 
 
@@ -69,7 +69,7 @@ def demo(
 
 
 def _start(stack: LocalStack, schedulers: int, say: Console) -> str:
-    """Starts all processes; what it says of the server."""
+    """Start all processes; return a description of the server."""
     from ..demo.nodes import NODES, SLOTS
 
     url = stack.server()
@@ -127,12 +127,12 @@ class Bar:
         self._task = progress.add_task("waiting for the nodes", total=None, counts="")
 
     def begin(self, total: int, folder: Path) -> None:
-        """All is up."""
+        """Show the bar: the cluster is up."""
         self._progress.console.print(f"measuring   {total} modules of {folder}, one task each")
         self._progress.update(self._task, description="modules", total=total)
 
     def __call__(self, now: "Counts") -> None:
-        """Shows how far it is."""
+        """Show the progress."""
         counts = f"placed {now.placed}  running {now.running}  done {now.done}"
         self._progress.update(self._task, completed=now.done, counts=counts)
 
@@ -151,7 +151,7 @@ def _bar(say: Console) -> Iterator[Bar]:
 
 
 def _finish(found: "Gathered", server: str, schedulers: int, out: Path, as_json: bool) -> None:
-    """Writes the files, prints the report, and exits 1 if anything was lost, failed or ran twice."""
+    """Write the files, print the report, and exit 1 if a task was lost, failed or ran twice."""
     from ..demo.nodes import NODES
     from ..demo.report import is_clean, summarize
 

@@ -25,14 +25,14 @@ _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_
 
 
 def register(app: typer.Typer) -> None:
-    """Adds these commands to the app."""
+    """Add these commands to the app."""
     for command in (scheduler, dev):
         app.command()(command)
 
 
 @contextmanager
 def stop_by_signal() -> Iterator[tuple[threading.Event, list[int]]]:
-    """An event that SIGTERM and Ctrl-C set, and the signals that came; a second Ctrl-C interrupts."""
+    """Yield an event that SIGTERM and Ctrl-C set, and the list of signals received; a second Ctrl-C interrupts."""
     stop, came = threading.Event(), list[int]()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -68,7 +68,7 @@ def scheduler(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Runs a scheduler until SIGTERM or Ctrl-C; the first of a cluster sets it up. Waits for a server that is away."""
+    """Run a scheduler until SIGTERM or Ctrl-C. The first one of a cluster sets it up. Wait while the server is away."""
     if name is not None:
         check_name("scheduler name", name)
     if log_level not in ("debug", "info", "warning", "error"):
@@ -97,7 +97,7 @@ def scheduler(
 
 
 def _stop_with(parent: int, stop: threading.Event) -> None:
-    """Sets `stop` when the parent is gone, however it ended: a process whose parent dies is given another one."""
+    """Set `stop` when the parent process is gone: an orphan gets another parent."""
     while os.getppid() == parent:
         if stop.wait(0.5):
             return
@@ -117,7 +117,7 @@ def dev(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Runs a server, schedulers and workers of an app in this terminal, until Ctrl-C.
+    """Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.
 
     With --url (or PARSYNC_URL, or in the settings file) that server is used and none is started.
     """
@@ -162,7 +162,7 @@ class Printer:
         self._colors: dict[str, str] = {"parsync": "bold"}
 
     def __call__(self, name: str, line: str) -> None:
-        """Prints one line."""
+        """Print one line."""
         with self._lock:
             color = self._colors.setdefault(name, _COLORS[len(self._colors) % len(_COLORS)])
             # What programs print is text: their own colors are kept, their brackets are no markup.

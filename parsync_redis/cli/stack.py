@@ -68,11 +68,11 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return True while the process runs."""
         return self.popen.poll() is None
 
     def send(self, how: int) -> None:
-        """Sends a signal to the program itself, or, if it is SIGKILL, to everything in its session."""
+        """Send a signal to the program; send SIGKILL to its whole session."""
         try:
             if how == signal.SIGKILL:
                 os.killpg(self.popen.pid, how)
@@ -82,7 +82,7 @@ class Process:
             pass
 
     def end(self, deadline: float) -> int:
-        """Waits until `deadline` (monotonic seconds), then kills what is left; returns the exit code."""
+        """Wait until `deadline` (monotonic seconds), then kill what is left; return the exit code."""
         try:
             self.popen.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -123,14 +123,14 @@ class LocalStack:
             logs.mkdir(parents=True, exist_ok=True)
 
     def server(self, program: str | None = None, aof: bool = False) -> str:
-        """Starts a server of our own and returns its address; workers get it as broker and result backend too."""
+        """Start a server and return its URL; workers use it as broker and result backend too."""
         self.embedded = EmbeddedServer(program, aof=aof)
         self.url = self.embedded.url
         self._env |= dict.fromkeys(("PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"), self.url)
         return self.url
 
     def scheduler(self, n: int = 1, **flags: object) -> list[str]:
-        """Starts n more schedulers with these flags (gap_s=0.2 is --gap-s 0.2); returns their names."""
+        """Start n more schedulers with these flags (gap_s=0.2 is --gap-s 0.2); return their names."""
         words = [word for flag, value in flags.items() for word in (f"--{flag.replace('_', '-')}", str(value))]
         started = []
         for _ in range(n):
@@ -152,7 +152,7 @@ class LocalStack:
         concurrency: int | None = None,
         extra: Sequence[str] = (),
     ) -> str:
-        """Starts a Celery worker of `app` ('proj.celery:app') that is a node; returns its name, which is the node's."""
+        """Start a Celery worker of `app` ('proj.celery:app') as a node; return the node's name."""
         words = [sys.executable, "-m", "celery", "-A", app, "worker", "--parsync-node", node, "-P", pool]
         if slots is not None:
             words += ["--parsync-slots", str(slots)]
@@ -167,7 +167,7 @@ class LocalStack:
         return node
 
     def start(self, name: str, command: Sequence[str]) -> Process:
-        """Starts any program as a part of the stack; a name whose process has ended may be used again."""
+        """Start any program as a part of the stack; the name of an ended process may be used again."""
         if name in self.processes and self.processes[name].alive:
             raise ValueError(f"{name} runs already")
         log = self.logs / f"{name}.log" if self.logs else None
@@ -175,21 +175,21 @@ class LocalStack:
         return self.processes[name]
 
     def alive(self) -> list[str]:
-        """The names of the processes that run."""
+        """Return the names of the running processes."""
         return [name for name, process in self.processes.items() if process.alive]
 
     def kill(self, name: str) -> None:
-        """Kills a process and all that it has started, at once (SIGKILL)."""
+        """Kill a process and everything it started, at once (SIGKILL)."""
         self.processes[name].send(signal.SIGKILL)
         self.processes[name].end(time.monotonic() + 5)
 
     def terminate(self, name: str, grace_s: float | None = None) -> int:
-        """Asks a process to end in good order (SIGTERM), kills it after the grace; returns its exit code."""
+        """Ask a process to end (SIGTERM), kill it after the grace period; return its exit code."""
         self.processes[name].send(signal.SIGTERM)
         return self.processes[name].end(time.monotonic() + (self.grace_s if grace_s is None else grace_s))
 
     def stop(self) -> None:
-        """Stops everything: workers first, so that they give back what they hold, then schedulers, then the server."""
+        """Stop everything: workers first, so that they give back what they hold, then schedulers, then the server."""
         schedulers = {name for name in self.processes if name.startswith("scheduler-")}
         for names in (self.processes.keys() - schedulers, schedulers):
             for name in names:

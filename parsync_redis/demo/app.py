@@ -19,7 +19,7 @@ TASK: Final = "demo.measure"
 
 
 def make_app(url: str, cluster: str | None = None) -> Celery:
-    """The app on the server at `url`; the cluster is that of PARSYNC_CLUSTER if none is given."""
+    """Make the app on the server at `url`; without `cluster`, PARSYNC_CLUSTER names it."""
     made = Celery("parsync_demo", broker=url, backend=url, set_as_current=False)
     made.conf.update(
         task_serializer="json",

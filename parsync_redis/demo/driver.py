@@ -28,7 +28,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many tasks were acknowledged, are placed and not started, run, and are final."""
+    """Numbers of tasks: acknowledged, placed but not started, running, final."""
 
     submitted: int
     placed: int
@@ -61,7 +61,7 @@ class Driver:
         self._next_look_s = 0.0
 
     def wait_until(self, fact: Callable[[], bool], timeout_s: float) -> bool:
-        """Waits for a fact; whether it came true in time."""
+        """Wait until `fact` is true; return False on timeout."""
         deadline = time.monotonic() + timeout_s
         while not fact():
             if time.monotonic() > deadline:
@@ -75,7 +75,7 @@ class Driver:
             raise Stopped
 
     def run(self, modules: Sequence[str], window: int) -> Gathered:
-        """Submits a task for each module, at most `window` in flight; returns when all are final, or none moves."""
+        """Submit a task for each module, at most `window` in flight; return when all are final, or none moves."""
         found = Gathered({})
         try:
             self._drive(found, modules, window)
@@ -107,7 +107,7 @@ class Driver:
         self._pending[result.id] = result
 
     def _collect(self, found: Gathered) -> int:
-        """Takes in the results of tasks that became final; how many did."""
+        """Collect the results of tasks that became final; return their number."""
         ids = list(self._pending)
         states = Counter[str]()
         ended = 0
@@ -137,7 +137,7 @@ class Driver:
                 found.view_age_max_ms = max(found.view_age_max_ms, float(one.stats["view_age_max_ms"]))
 
     def _conclude(self, found: Gathered) -> None:
-        """Reads the records and the runs; waits a little for the schedulers' last figures, which come by renewal."""
+        """Read records and runs; wait a little for the schedulers' last figures, which come with their renewals."""
         found.statuses = self.client.statuses(found.modules)
         placed = sum(status.attempt for status in found.statuses)
 
@@ -151,7 +151,7 @@ class Driver:
 
 
 def sum_of(schedulers: Sequence[SchedulerView], name: str) -> int:
-    """The sum of one figure over the schedulers."""
+    """Return the sum of one figure over the schedulers."""
     return sum(int(_number(one.stats, name)) for one in schedulers)
 
 
@@ -160,5 +160,5 @@ def _number(stats: Mapping[str, str], name: str) -> float:
 
 
 def is_lost(status: TaskStatus) -> bool:
-    """Whether an acknowledged task did not end."""
+    """Return True if an acknowledged task did not end."""
     return status.state is TaskState.GONE or not status.state.final

@@ -25,7 +25,7 @@ class Function(TypedDict):
 
 
 class Measure(TypedDict):
-    """What was counted in a module; `error` says why it does not parse, and then only its lines are known."""
+    """The counts of a module; `error` says why it does not parse, and then only its lines are known."""
 
     module: str
     lines: int
@@ -37,12 +37,12 @@ class Measure(TypedDict):
 
 
 def stdlib_folder() -> Path:
-    """Where the running Python's own standard library is."""
+    """Return the folder of the running Python's standard library."""
     return Path(sysconfig.get_path("stdlib"))
 
 
 def list_modules(folder: Path) -> list[str]:
-    """The source files of the standard library as paths relative to its folder; without what was installed into it."""
+    """List the standard library's source files, relative to its folder, without installed packages."""
     found = (path.relative_to(folder) for path in folder.rglob("*.py"))
     return sorted(path.as_posix() for path in found if not _EXCLUDED & set(path.parts))
 
@@ -53,7 +53,7 @@ def read_module(module: str) -> Measure:
 
 
 def measure(module: str, source: bytes) -> Measure:
-    """Counts what is in a source file, whose encoding is as its first lines declare."""
+    """Count lines, functions, classes and branches of a source file, in the encoding that it declares."""
     lines = len(source.splitlines())
     try:
         with warnings.catch_warnings():

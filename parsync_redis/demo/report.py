@@ -35,14 +35,14 @@ class Totals:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` of the values do not exceed (nearest rank); 0 for none."""
+    """Return the smallest value that at least `percent` of the values do not exceed (nearest rank); 0 for none."""
     if not values:
         return 0.0
     return sorted(values)[max(0, ceil(percent / 100 * len(values)) - 1)]
 
 
 def delays_ms(statuses: Sequence[TaskStatus]) -> list[float]:
-    """The scheduling delay of each task that was placed: from when it could be taken until its claim was committed."""
+    """Return the scheduling delay of each placed task: from ready to committed claim."""
     found = []
     for status in statuses:
         ready, placed = status.times.get("ready"), status.times.get("placed")
@@ -52,7 +52,7 @@ def delays_ms(statuses: Sequence[TaskStatus]) -> list[float]:
 
 
 def summarize(found: Gathered, nodes: Sequence[DemoNode], server: str, schedulers: int) -> dict[str, Any]:
-    """What demo.json holds. wall_s: from the first submit to the last result, without starting and stopping."""
+    """Return the contents of demo.json. wall_s: from the first submit to the last result, without start and stop."""
     states = Counter(status.state for status in found.statuses)
     ran_on = Counter(status.node for status in found.statuses if status.state.final)
     delays = delays_ms(found.statuses)
@@ -83,12 +83,12 @@ def summarize(found: Gathered, nodes: Sequence[DemoNode], server: str, scheduler
 
 
 def is_clean(summary: dict[str, Any]) -> bool:
-    """Whether every task ran once and succeeded."""
+    """Return True if every task ran once and succeeded."""
     return not (summary["lost"] or summary["failed"] or summary["ran_twice"])
 
 
 def total(results: Sequence[Measure]) -> Totals:
-    """Sums over modules; one that does not parse counts with its lines only."""
+    """Add up the modules; one that does not parse counts with its lines only."""
     return Totals(
         len(results),
         sum(r["lines"] for r in results),
@@ -100,13 +100,13 @@ def total(results: Sequence[Measure]) -> Totals:
 
 
 def most_complex(results: Sequence[Measure], count: int = 5) -> list[Complex]:
-    """The most complex functions, one of each module at most, most complex first."""
+    """Return the most complex functions, at most one of each module, most complex first."""
     found = [Complex(f["complexity"], r["module"], f["name"], f["line"]) for r in results if (f := r["most_complex"])]
     return sorted(found, key=lambda one: (-one.complexity, one.module))[:count]
 
 
 def mean_scores(summary: dict[str, Any]) -> tuple[float, float]:
-    """The mean score of the cluster's slots, and of the slots that tasks ran on: the second is what placing gains."""
+    """Return the mean score of all slots, and of the slots that tasks ran on: placement gains the difference."""
     rows = summary["by_node"].values()
     tasks, slots = sum(row["tasks"] for row in rows), sum(row["slots"] for row in rows)
     by_slots = sum(row["score"] * row["slots"] for row in rows) / slots if slots else 0.0

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from parsync_redis.cli import app
 from parsync_redis.lab.bench.micro import run_idle, run_read, run_submit
-from parsync_redis.lab.bench.parameters import Parameters
+from parsync_redis.lab.bench.parameters import BenchParameters
 from parsync_redis.lab.bench.report import write_report
 from parsync_redis.lab.bench.scale import run_scale
 
@@ -34,7 +34,7 @@ def test_submit_many_sends_more_than_apply_async():
 
 @pytest.mark.serial
 def test_an_idle_cluster_is_counted_by_who_asks():
-    asked = Parameters(2, 400, 4, gap_s=0.2, rate=1, seconds=2, node_slots=100)
+    asked = BenchParameters(2, 400, 4, gap_s=0.2, rate=1, seconds=2, node_slots=100)
     found = run_idle(asked, STOP, quiet)
     assert found["commands_per_s"]["schedulers"] > 0 < found["commands_per_s"]["agents"]
     assert 0 < found["requests_per_scheduler_and_s"] < found["commands_per_scheduler_and_s"]
@@ -42,7 +42,7 @@ def test_an_idle_cluster_is_counted_by_who_asks():
 
 @pytest.mark.serial
 def test_costs_by_slots_and_schedulers_make_a_document(tmp_path):
-    asked = Parameters(1, 400, 2, gap_s=0.1, rate=50, duration_s=0.2, seconds=1)
+    asked = BenchParameters(1, 400, 2, gap_s=0.1, rate=50, duration_s=0.2, seconds=1)
     found = run_scale(asked, [200], [2], STOP, quiet)
     assert [row["slots"] for row in found["by_slots"]] == [200]
     assert [row["schedulers"] for row in found["by_schedulers"]] == [2]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.lab.bench.figures import Pace, grows, quantiles, rate_within, ratio
-from parsync_redis.lab.bench.parameters import Parameters
+from parsync_redis.lab.bench.parameters import BenchParameters
 
-SMALL = Parameters(schedulers=2, slots=200, partitions=4, rate=100, duration_s=0.5, seconds=2, node_slots=10)
+SMALL = BenchParameters(schedulers=2, slots=200, partitions=4, rate=100, duration_s=0.5, seconds=2, node_slots=10)
 
 
 def test_quantiles_are_by_nearest_rank():

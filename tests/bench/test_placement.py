@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 
 from parsync_redis.demo.driver import Stopped
-from parsync_redis.lab.bench.parameters import Parameters
+from parsync_redis.lab.bench.parameters import BenchParameters
 from parsync_redis.lab.bench.placement import run_placement
 
 pytestmark = pytest.mark.serial
-TINY = Parameters(2, 200, 4, gap_s=0.1, rate=100, duration_s=0.3, seconds=1.5, node_slots=10)
+TINY = BenchParameters(2, 200, 4, gap_s=0.1, rate=100, duration_s=0.3, seconds=1.5, node_slots=10)
 CLEAN = {"lost", "ran_twice", "leaked_slots", "bitmap_mismatches", "counter_mismatches", "facts"}
 
 

@@ -10,7 +10,7 @@ import pytest
 from parsync_redis.lab.simulate import experiment, simulation
 from parsync_redis.lab.simulate.cluster import SimCluster
 from parsync_redis.lab.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
-from parsync_redis.lab.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega
+from parsync_redis.lab.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega, omega_cell
 from parsync_redis.lab.simulate.parameters import SimStrategy, Sync
 from parsync_redis.lab.simulate.report import write_report
 from parsync_redis.lab.simulate.runs import Found
@@ -172,7 +172,7 @@ def test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals(
             clusters[-1][1].append(at_s)
 
     monkeypatch.setattr(simulation, "SimCluster", Seen)
-    monkeypatch.setattr(omega, "SimCluster", Seen)
+    monkeypatch.setattr(omega_cell, "SimCluster", Seen)
     run(name, trace)
     (scores, arrivals), *others = clusters
     assert len(set(scores.values())) > 1

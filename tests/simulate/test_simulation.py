@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.lab.simulate.claims import (
-    Check,
+    ClaimCheck,
     above,
     below,
     between,
@@ -156,7 +156,7 @@ def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
         below("i", "c", "p", 1.0, most([])),
     ],
 )
-def test_what_was_not_measured_does_not_hold(check: Check) -> None:
+def test_what_was_not_measured_does_not_hold(check: ClaimCheck) -> None:
     assert not check.holds
     assert check.as_dict()["why"] == "not measured"
 

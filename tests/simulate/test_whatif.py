@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
-from parsync_redis.lab.simulate.measure import Measure
+from parsync_redis.lab.simulate.measure import SimMeasure
 from parsync_redis.lab.simulate.parameters import Parameters, Phase, SimStrategy
 from parsync_redis.lab.simulate.whatif import Prediction, _alternatives, _sized, as_result, choose, play
 from parsync_redis.placement.strategy import SHARPNESS
@@ -122,7 +122,7 @@ def test_a_queue_that_adaptive_holds_at_tau_keeps_up() -> None:
 
 
 def test_the_queue_of_a_second_is_the_mean_over_its_ticks() -> None:
-    measure = Measure(Parameters(scale=1.0), ["all"])
+    measure = SimMeasure(Parameters(scale=1.0), ["all"])
     for at_s, waiting in ((0.0, 10), (0.5, 30), (1.0, 200)):
         measure.see_load(at_s, [0], [waiting])
     assert measure.series()["all"]["waiting"] == [20.0, 200.0]

@@ -44,10 +44,6 @@ MOST_LINES, MOST_LUA, MOST_TESTS = 250, 80, 500
 TOO_LONG = {
     "parsync_redis/client.py": 330,
     "parsync_redis/integration/app.py": 368,
-    "parsync_redis/lab/bench/rivals.py": 262,
-    "parsync_redis/lab/bench/tables.py": 322,
-    "parsync_redis/lab/commands/bench_family.py": 281,
-    "parsync_redis/lab/simulate/experiments/omega.py": 297,
     "parsync_redis/model/task.py": 297,
     "parsync_redis/scheduler/core.py": 466,
     "parsync_redis/scheduler/leader.py": 352,

@@ -24,7 +24,7 @@ url = os.environ.get("PARSYNC_URL", "redis://127.0.0.1:6379/0")
 
 
 def make_app(url: str, cluster: str | None = None) -> Celery:
-    """The app on the server at `url`."""
+    """Make the app on the server at `url`."""
     made = Celery("parsync_bench", broker=url, set_as_current=False)
     made.conf.update(
         task_ignore_result=True,
@@ -53,14 +53,14 @@ def make_app(url: str, cluster: str | None = None) -> Celery:
 
 @dataclass(slots=True)
 class Stamps:
-    """How many tasks this process ran since it was last asked, and when the first and the last did (Unix seconds)."""
+    """The tasks that this process ran since the last reset: their number, first and last time (Unix seconds)."""
 
     runs: int = 0
     first_s: float = 0.0
     last_s: float = 0.0
 
     def run(self) -> None:
-        """A task runs."""
+        """Count a run."""
         self.last_s = time.time()
         if not self.runs:
             self.first_s = self.last_s
@@ -72,7 +72,7 @@ _stamps = Stamps()
 
 @inspect_command(default_timeout=5.0)  # type: ignore[untyped-decorator]
 def bench_stamps(state: Any, reset: bool = False) -> dict[str, Any]:
-    """What this worker ran; `reset` begins anew after the answer."""
+    """Return what this worker ran; `reset` clears the counts after the answer."""
     global _stamps
     found = asdict(_stamps)
     if reset:

@@ -6,7 +6,7 @@ from .markdown import Runs, rungs_of, table
 
 
 def bars(runs: Runs) -> list[str]:
-    """What is to be reached, and what was."""
+    """Render the targets and the figures reached."""
     rows: list[Sequence[object]] = []
     held = [run["found"] for run in rungs_of(runs) if run["found"]["sustained"]]
     if held:

@@ -47,7 +47,7 @@ class Bench:
         self.app = bench.make_app(client.settings.url, client.settings.cluster)
 
     def until_heard(self) -> None:
-        """Waits until every worker answers: it is a node a moment before it listens to remote control."""
+        """Wait until every worker answers: a worker is a node a moment before it listens to remote control."""
         deadline, count = time.monotonic() + PATIENCE_S, len(self.workers)
         while (heard := len(self.app.control.ping(timeout=1, limit=count))) < count:
             if time.monotonic() > deadline:
@@ -69,7 +69,7 @@ class Bench:
             self._set_nodes("drain")
 
     def round(self, system: str, tasks: int, ms: float = 0.0) -> Round:
-        """Submits all tasks while no worker takes any, then opens the gate. ms: how long each sleeps."""
+        """Submit all tasks while no worker takes any, then open the gate. ms: how long each task sleeps."""
         args = (ms,) if ms else ()
         self._stamps(reset=True)
         began_s = time.perf_counter()
@@ -130,7 +130,7 @@ class Bench:
         return min(r["first_s"] for r in found), max(r["last_s"] for r in found), sum(r["runs"] for r in found)
 
     def _tell(self, command: str, **arguments: Any) -> list[dict[str, Any]]:
-        """A remote control command to all workers, each of which must answer."""
+        """Send a remote control command to all workers; each must answer."""
         count = len(self.workers)
         replies = self.app.control.broadcast(command, arguments=arguments, reply=True, timeout=10, limit=count)
         if len(replies) != count:
@@ -143,7 +143,7 @@ class Bench:
 
 
 def run_rounds(one: Bench, tasks: int, rounds: int, say: Callable[[Round], None], ms: float = 0.0) -> list[Round]:
-    """Rounds by turns, plain and parsync, after a short one of each that warms up and is not counted."""
+    """Run rounds by turns, plain and parsync, after a short uncounted warm-up round of each."""
     found = []
     for system in ("plain", "parsync"):
         one.round(system, min(tasks, 200), ms)
@@ -171,7 +171,7 @@ def run_latencies(one: Bench, samples: int) -> dict[str, list[float]]:
 
 
 def rate(rounds: Iterable[Round], system: str, what: str) -> float:
-    """The median rate of a system's rounds, in tasks/s; what: drain_rate or submit_rate."""
+    """Return the median rate of a system's rounds, in tasks/s; what: drain_rate or submit_rate."""
     return float(median(getattr(one, what) for one in rounds if one.system == system))
 
 

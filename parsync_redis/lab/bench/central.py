@@ -1,111 +1,131 @@
-"""The scripts of the rival *central*: no schedulers; one script has perfect knowledge and takes the best free slot.
+"""The rival *central*: no schedulers; a script in Redis (central_scripts.py) takes the best free slot.
 
-A slot has one score for all tasks, so that a sorted set knows the best. For 50 kinds of task there is no such order:
-the script walks through the nodes, best first, until one fits, inside Redis. Records and doorbells are as lean as can
-be; it promises less than we do: no leases, no attempts, nothing is repaired when a process is lost.
+It gets the best conditions: agents take many doorbells at a time, and nothing renews a lease.
 """
 
-from typing import Final
+import heapq
+import time
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import Any
 
-PREFIX: Final = "bench:central:"
-
-_SHARED: Final = """
-local P = 'bench:central:'
-local t = redis.call('TIME')
-local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
-local function found_slot(id, node, slot)
-  redis.call('HSET', P .. 'task:' .. id, 'state', 'placed', 'slot', slot, 'placed_ms', now)
-  redis.call('LPUSH', P .. 'inbox:' .. node, id)
-end
-"""
-
-_BEST_SLOT: Final = """
-local function place(id)
-  local best = redis.call('ZPOPMAX', P .. 'free')
-  if not best[1] then return false end
-  found_slot(id, string.match(best[1], '^[^/]+'), best[1])
-  return true
-end
-local function free(id, slot)
-  local node = string.match(slot, '^[^/]+')
-  redis.call('ZADD', P .. 'free', redis.call('HGET', P .. 'scores', node), slot)
-end
-"""
-
-_BEST_FIT: Final = """
-local function place(id)
-  local labels, mem = unpack(redis.call('HMGET', P .. 'task:' .. id, 'labels', 'mem'))
-  local from = 0
-  while true do
-    local nodes = redis.call('ZREVRANGE', P .. 'free', from, from + 99)
-    if not nodes[1] then return false end
-    local offers = redis.call('HMGET', P .. 'labels', unpack(nodes))
-    local left = redis.call('HMGET', P .. 'mem', unpack(nodes))
-    for i, node in ipairs(nodes) do
-      if offers[i] == labels and tonumber(left[i]) >= tonumber(mem) then
-        local slot = redis.call('LPOP', P .. 'slots:' .. node)
-        redis.call('HINCRBY', P .. 'mem', node, -mem)
-        if redis.call('LLEN', P .. 'slots:' .. node) == 0 then redis.call('ZREM', P .. 'free', node) end
-        found_slot(id, node, slot)
-        return true
-      end
-    end
-    from = from + 100
-  end
-end
-local function free(id, slot)
-  local node = string.match(slot, '^[^/]+')
-  redis.call('RPUSH', P .. 'slots:' .. node, slot)
-  redis.call('HINCRBY', P .. 'mem', node, redis.call('HGET', P .. 'task:' .. id, 'mem'))
-  redis.call('ZADD', P .. 'free', redis.call('HGET', P .. 'scores', node), node)
-end
-"""
-
-_SUBMIT: Final = """
-for i = 1, #ARGV, 4 do -- id message labels mem
-  local id = ARGV[i]
-  redis.call('HSET', P .. 'task:' .. id, 'state', 'pending', 'submitted_ms', now, 'message', ARGV[i + 1],
-    'labels', ARGV[i + 2], 'mem', ARGV[i + 3])
-  if not place(id) then redis.call('RPUSH', P .. 'waiting', id) end
-end
-redis.call('INCRBY', P .. 'open', #ARGV / 4)
-"""
-
-_START: Final = """
-local found = {}
-for i, id in ipairs(ARGV) do
-  local key = P .. 'task:' .. id
-  found[i] = redis.call('HGET', key, 'message')
-  redis.call('HSET', key, 'state', 'running', 'started_ms', now, 'starts', 1)
-end
-return found
-"""
-
-_FINISH: Final = """
-for i, id in ipairs(ARGV) do
-  local key = P .. 'task:' .. id
-  local slot = redis.call('HGET', key, 'slot')
-  redis.call('HSET', key, 'state', 'succeeded', 'finished_ms', now)
-  redis.call('EXPIRE', key, 86400)
-  free(id, slot)
-end
-for _ = 1, #ARGV do
-  local id = redis.call('LPOP', P .. 'waiting')
-  if not id then break end
-  if not place(id) then
-    redis.call('LPUSH', P .. 'waiting', id)
-    break
-  end
-end
-redis.call('DECRBY', P .. 'open', #ARGV)
-"""
+from ...store.store import connect
+from ...wire.message import make_message
+from .central_scripts import PREFIX, scripts
+from .load import TASK, Submit, task_id
+from .ours import TaskTimes, read_records
+from .parameters import BenchParameters
+from .processes import Processes
+from .standins import AT_ONCE, NodePlan, batches, poll_every_s, turn_until
+from .wire import Wire, pack
 
 
-def scripts(kinds: int) -> dict[str, str]:
-    """submit, start and finish, for one kind of task or for many."""
-    how = _BEST_SLOT if kinds == 1 else _BEST_FIT
-    return {
-        "submit": _SHARED + how + _SUBMIT,
-        "start": _SHARED + _START,
-        "finish": _SHARED + how + _FINISH,
-    }
+class Central:
+    """One script that takes the best free slot."""
+
+    def __init__(self, url: str, asked: BenchParameters, processes: Processes) -> None:
+        self.url, self.asked, self.processes = url, asked, processes
+        self.client: Any = connect(url, timeout_s=60)
+        self._scripts = {verb: self.client.register_script(text) for verb, text in scripts(asked.kinds).items()}
+
+    def start(self, say: Callable[[str], None]) -> None:
+        """Write the nodes to Redis and start their stand-ins."""
+        plans = self.asked.node_plans()
+        for script in self._scripts.values():
+            script.registered_client.script_load(script.script)
+        pipe: Any
+        with self.client.pipeline(transaction=False) as pipe:
+            for number, plan in enumerate(plans):
+                slots = [f"{plan.name}/{slot}" for slot in range(plan.offer.slots)]
+                pipe.hset(PREFIX + "scores", plan.name, plan.score)
+                if self.asked.kinds == 1:
+                    pipe.zadd(PREFIX + "free", dict.fromkeys(slots, plan.score))
+                else:
+                    pipe.hset(PREFIX + "labels", plan.name, _labels(dict(plan.offer.labels)))
+                    pipe.hset(PREFIX + "mem", plan.name, dict(plan.offer.amounts)["mem"])
+                    pipe.rpush(PREFIX + f"slots:{plan.name}", *slots)
+                    pipe.zadd(PREFIX + "free", {plan.name: plan.score})
+                if number % 500 == 499:
+                    pipe.execute()
+            pipe.execute()
+        for which in range(self.asked.agents):
+            self.processes.start("agents", self._agent(plans[which :: self.asked.agents]))
+
+    def _agent(self, plans: Sequence[NodePlan]) -> Callable[[Event, Callable[[Any], None]], int]:
+        def job(stop: Event, tell: Callable[[Any], None]) -> int:
+            wire, client = Wire(self.url), connect(self.url, timeout_s=60)
+            bells = pack([("RPOP", f"{PREFIX}inbox:{plan.name}", AT_ONCE) for plan in plans])
+            start, finish = (client.register_script(scripts(self.asked.kinds)[verb]) for verb in ("start", "finish"))
+            held: list[tuple[float, bytes]] = []
+            ended = 0
+
+            def turn(now_s: float) -> None:
+                nonlocal ended
+                rung = [id for ids in wire.ask(bells, len(plans)) for id in ids or ()]
+                for some in batches(rung):
+                    start(args=list(some))
+                    end_s = time.monotonic() + self.asked.duration_s
+                    for id in some:
+                        heapq.heappush(held, (end_s, id))
+                over = []
+                while held and held[0][0] <= now_s:
+                    over.append(heapq.heappop(held)[1])
+                for some in batches(over):
+                    finish(args=list(some))
+                ended += len(over)
+
+            turn_until(stop, poll_every_s(len(plans)), turn)
+            return ended
+
+        return job
+
+    def connect(self) -> Callable[[], Submit]:
+        """Return a generator's connection; it sends the same messages as parsync."""
+        kinds = self.asked.task_kinds()
+
+        def connect_one() -> Submit:
+            submit = connect(self.url, timeout_s=60).register_script(scripts(self.asked.kinds)["submit"])
+
+            def send(numbers: Sequence[int]) -> None:
+                for some in batches(numbers):
+                    args: list[Any] = []
+                    for number in some:
+                        kind, id = kinds[number % len(kinds)], task_id(number)
+                        labels, mem = _labels(kind.get("require", {})), kind.get("resources", {}).get("mem", 0)
+                        args += (id, make_message(TASK, (), None, id), labels, mem)
+                    submit(args=args)
+
+            return send
+
+        return connect_one
+
+    def stats(self) -> list[dict[str, str]]:
+        """Return []: there are no schedulers."""
+        return []
+
+    def open(self) -> int:
+        """Count the submitted tasks that are not final."""
+        return int(self.client.get(PREFIX + "open") or 0)
+
+    def end(self, numbers: Sequence[int]) -> tuple[TaskTimes, dict[str, Any]]:
+        """Stop the stand-ins; return the tasks' times and counts."""
+        ended = sum(self.processes.finish("agents"))
+        states, times = read_records(self.url, lambda n: f"{PREFIX}task:{task_id(n)}", numbers)
+        if self.asked.kinds == 1:
+            free = self.client.zcard(PREFIX + "free")
+        else:
+            free = sum(self.client.llen(f"{PREFIX}slots:{plan.name}") for plan in self.asked.node_plans())
+        said = {
+            "lost": sum(state != (b"succeeded", b"1") for state in states),
+            "ran_twice": max(0, ended - len(numbers)),
+            "leaked_slots": self.asked.slots - free,
+            "bitmap_mismatches": 0,
+            "counter_mismatches": self.open(),
+            "facts": 0,
+            "first_facts": [],
+        }
+        return TaskTimes(times[0], times[1], times[2], times[3], said), {"placed": len(numbers)}
+
+
+def _labels(labels: Any) -> str:
+    return " ".join(f"{name}:{value}" for name, value in sorted(labels.items()))

@@ -35,17 +35,17 @@ class Pace:
 
     @property
     def total(self) -> int:
-        """How many tasks this generator has in all."""
+        """Return the number of this generator's tasks."""
         return max(0, ceil((floor(self.rate * self.seconds) - self.which) / self.generators))
 
     def due(self, elapsed_s: float) -> int:
-        """How many of this generator's tasks are due after so many seconds."""
+        """Return the number of this generator's tasks that are due after so many seconds."""
         if elapsed_s < 0:
             return 0
         return min(self.total, max(0, ceil((floor(self.rate * elapsed_s) + 1 - self.which) / self.generators)))
 
     def number(self, own: int) -> int:
-        """The number among all tasks of this generator's own-th task."""
+        """Return the number, among all tasks, of this generator's own-th task."""
         return self.which + own * self.generators
 
     def due_s(self, number: int) -> float:
@@ -60,7 +60,7 @@ def rate_within(stamps_ms: Floats, begin_ms: float, end_ms: float) -> float:
 
 
 def grows(delays_ms: Floats) -> bool:
-    """Whether delays, in the order in which tasks were due, grow: the last third's median is far above the first's."""
+    """Return True if delays, in order of due time, grow: the last third's median is far above the first's."""
     third = len(delays_ms) // 3
     if not third:
         return False

@@ -21,19 +21,19 @@ Submit = Callable[[Sequence[int]], None]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a generator returns: how many of its tasks it submitted, and how late the latest was, in seconds."""
+    """A generator's result: the number of submitted tasks, and the latest one's lateness in seconds."""
 
     submitted: int
     late_s: float
 
 
 def task_id(number: int) -> str:
-    """The id of task `number`."""
+    """Return the id of task `number`."""
     return f"b{number}"
 
 
 def through_client(url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]) -> Callable[[], Submit]:
-    """Submits by `ParsyncClient.submit_many`; task `number` asks for what kind `number` modulo their count asks."""
+    """Submit by `ParsyncClient.submit_many`; task `number` is of kind `number` modulo the number of kinds."""
 
     def connect() -> Submit:
         client = ParsyncClient.from_url(url, cluster)
@@ -50,7 +50,7 @@ def through_client(url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]) -
 def generator(
     connect: Callable[[], Submit], pace: Pace, begin_s: float
 ) -> Callable[[Event, Callable[[Any], None]], Sent]:
-    """The job of a generator: task k is due k / rate seconds after `begin_s`, on the machine's monotonic clock.
+    """Make a generator's job: task k is due k / rate seconds after `begin_s`, on the machine's monotonic clock.
 
     It ends `pace.seconds` after the beginning, or when it is told to; what is due then and not submitted is left out.
     """

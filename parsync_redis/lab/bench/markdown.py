@@ -8,23 +8,33 @@ Runs = Mapping[str, Mapping[str, Any]]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown."""
+    """Render a Markdown table."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *("| " + " | ".join(cell_of(cell) for cell in row) + " |" for row in rows), ""])
 
 
 def cell_of(value: object) -> str:
-    """A value as it stands in a cell."""
+    """Render a value as the text of a cell."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
 
 
 def named(runs: Runs, prefix: str) -> list[Mapping[str, Any]]:
-    """The runs whose names begin so."""
+    """Return the runs whose names begin with `prefix`."""
     return [run for name, run in runs.items() if name.startswith(prefix)]
 
 
 def rungs_of(runs: Runs) -> list[Mapping[str, Any]]:
-    """The runs of the ladder, from the lowest rate on."""
+    """Return the runs of the ladder, lowest rate first."""
     return sorted(named(runs, "ladder-"), key=lambda run: float(run["found"]["rate"]))
+
+
+def command_of(run: Mapping[str, Any]) -> str:
+    """Render the command of a run as code."""
+    return f"`parsync bench {' '.join(run['command'])}`"
+
+
+def audit_of(found: Mapping[str, Any]) -> int:
+    """Count the faults that the audit of a run found."""
+    return sum(value for value in found["audit"].values() if isinstance(value, int))

@@ -19,7 +19,7 @@ from . import app as plain
 from .figures import ratio
 from .load import TASK
 from .ours import CLUSTER, Ours, set_up
-from .parameters import Parameters
+from .parameters import BenchParameters
 from .placement import Say, facts_of
 from .processes import Processes, cpu_of
 
@@ -28,11 +28,11 @@ WARM: Final = 3
 
 
 def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """A snapshot of a partition whose slots are all held, and HGETALL of its leases: us of the server and in all."""
+    """Compare a snapshot of a fully held partition with HGETALL of its leases: server time and total time in us."""
     nodes = max(1, slots // 100)
     with EmbeddedServer() as server:
         store = Store.from_url(server.url, CLUSTER)
-        set_up(store, Parameters(schedulers=1, partitions=1))
+        set_up(store, BenchParameters(schedulers=1, partitions=1))
         homes = [(f"n{number}", slots // nodes) for number in range(nodes)]
         store.run_all([store.commands.register_node(0, name, 0, 1.0, f"slots={size}") for name, size in homes])
         claims = [
@@ -87,7 +87,7 @@ def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict
     """Messages/s of submit_many and of apply_async in a loop, by turns; one process."""
     with EmbeddedServer() as server:
         store = Store.from_url(server.url, CLUSTER)
-        set_up(store, Parameters(schedulers=1, partitions=1))
+        set_up(store, BenchParameters(schedulers=1, partitions=1))
         known = KnownTasks.of({TASK: None, plain.PLACED: None})
         store.run(store.commands.offer("n1", offer_with(Resources.of(4), known).text, known))
         celery = plain.make_app(server.url, CLUSTER)
@@ -118,8 +118,8 @@ def run_submit(tasks: int, rounds: int, stop: threading.Event, say: Say) -> dict
         }
 
 
-def run_idle(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """An idle cluster for `asked.seconds`: what schedulers and nodes ask a second, and CPU.
+def run_idle(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """Run an idle cluster for `asked.seconds`; return its requests a second and its CPU time.
 
     requests: scripts that schedulers run; nodes' renewals, which come at a fixed rate, are taken off. commands: with
     those inside scripts.

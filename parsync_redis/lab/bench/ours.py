@@ -17,7 +17,7 @@ from ...store.cluster import join_cluster
 from ...store.store import Store
 from ..simulate.modes import whole_state
 from .load import TASK, Submit, task_id, through_client
-from .parameters import Parameters, System
+from .parameters import BenchParameters, System
 from .processes import Member, Processes
 from .standins import stand_in
 from .wire import Wire, pack
@@ -29,8 +29,8 @@ _CHUNK: Final = 2000
 
 
 @dataclass(slots=True)
-class History:
-    """What became of the tasks, by number: server times in ms (nan: never), and what the audit found."""
+class TaskTimes:
+    """Server times of each task, by number, in ms (nan: never), and the audit's findings."""
 
     submitted_ms: Floats
     placed_ms: Floats
@@ -40,7 +40,7 @@ class History:
 
 
 def read_records(url: str, key: Callable[[int], str], numbers: Sequence[int]) -> tuple[list[Any], list[Floats]]:
-    """(state, starts) of each task, and its four times as arrays."""
+    """Return (state, starts) of each task, and its four times as arrays."""
     wire = Wire(url)
     states: list[Any] = []
     times: list[Any] = []
@@ -54,8 +54,8 @@ def read_records(url: str, key: Callable[[int], str], numbers: Sequence[int]) ->
     return states, [found[:, column] for column in range(4)]
 
 
-def settings_of(url: str, asked: Parameters) -> Settings:
-    """The settings of a bench's cluster."""
+def settings_of(url: str, asked: BenchParameters) -> Settings:
+    """Return the settings of a bench's cluster."""
     return Settings.load(
         url=url,
         cluster=CLUSTER,
@@ -66,13 +66,13 @@ def settings_of(url: str, asked: Parameters) -> Settings:
     )
 
 
-def set_up(store: Store, asked: Parameters) -> None:
-    """Makes the cluster, without any process."""
+def set_up(store: Store, asked: BenchParameters) -> None:
+    """Create the cluster, without any process."""
     join_cluster(store, settings_of("redis://127.0.0.1", asked), create=True)
 
 
 def named(url: str, kind: str) -> str:
-    """The address with a name for the connections, by which the server tells who asks."""
+    """Add a client name to the URL, so that the server's client list tells the processes apart."""
     return f"{url}?client_name={kind}"
 
 
@@ -82,14 +82,14 @@ class Ours:
     idle: there will be no tasks, so that nobody looks into inboxes.
     """
 
-    def __init__(self, url: str, asked: Parameters, processes: Processes, idle: bool = False) -> None:
+    def __init__(self, url: str, asked: BenchParameters, processes: Processes, idle: bool = False) -> None:
         self.url, self.asked, self.processes, self.idle = url, asked, processes, idle
         self.store = Store.from_url(url, CLUSTER)
         self.settings = settings_of(named(url, "schedulers"), asked)
         self._schedulers: list[Member] = []
 
     def start(self, say: Callable[[str], None]) -> None:
-        """Sets the cluster up, registers all nodes, and waits until every scheduler sees all slots."""
+        """Create the cluster, register all nodes, and wait until every scheduler sees all slots."""
         asked = self.asked
         join_cluster(self.store, self.settings, create=True)
         plans = asked.node_plans()
@@ -124,15 +124,15 @@ class Ours:
             self.processes.pause(0.2)
 
     def connect(self) -> Callable[[], Submit]:
-        """How a generator submits."""
+        """Return a function that a generator calls to get its submit function."""
         return through_client(self.url, CLUSTER, self.asked.task_kinds())
 
     def stats(self) -> list[dict[str, str]]:
-        """What the schedulers say of themselves."""
+        """Return the schedulers' own figures."""
         return [self.store.hash(self.store.keys.stats(f"s{n:02d}")) for n in range(self.asked.schedulers)]
 
     def open(self) -> int:
-        """How many submitted tasks are not final."""
+        """Count the submitted tasks that are not final."""
         client, keys = self.store.client, self.store.keys
         counts: Any = (
             client.zcard(keys.queue("pending")),
@@ -142,8 +142,8 @@ class Ours:
         )
         return int(sum(counts))
 
-    def end(self, numbers: Sequence[int]) -> tuple[History, dict[str, Any]]:
-        """Stops schedulers and stand-ins, and judges the state that they leave; what became of tasks, and counts."""
+    def end(self, numbers: Sequence[int]) -> tuple[TaskTimes, dict[str, Any]]:
+        """Stop schedulers and stand-ins, and audit the state; return the tasks' times and counts."""
         counters: list[dict[str, int]] = self.processes.finish("schedulers")
         runs = self.processes.finish("agents")
         states, times = read_records(self.url, lambda n: self.store.keys.task(task_id(n)), numbers)
@@ -165,7 +165,7 @@ class Ours:
         }
         counts = {name: sum(row[name] for row in counters) for name in ("claims", "conflicts", "taken", "reads")}
         counts |= {"placed": placed, "refused": sum(r.refused for r in runs), "lapsed": sum(r.lapsed for r in runs)}
-        return History(times[0], times[1], times[2], times[3], said), counts
+        return TaskTimes(times[0], times[1], times[2], times[3], said), counts
 
 
 def _scheduler(settings: Settings, name: str, system: str) -> Callable[[Event, Callable[[Any], None]], dict[str, int]]:

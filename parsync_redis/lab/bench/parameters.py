@@ -14,7 +14,7 @@ from .standins import NodePlan
 
 
 class System(StrEnum):
-    """Who places: we; our schedulers that read the whole state every gap; one script; nobody (a queue a class)."""
+    """What places: parsync; its schedulers with whole-state reads; one script; nothing (one queue per class)."""
 
     PARSYNC = "parsync"
     STATE = "state"
@@ -27,7 +27,7 @@ KINDS = GPUS * ZONES * SIZES
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class BenchParameters:
     """A placement bench; check() raises InvalidInput. `kinds`: 1, or 50 unlike kinds of task on labelled nodes."""
 
     schedulers: int = 20
@@ -47,7 +47,7 @@ class Parameters:
     aof: bool = False
 
     def check(self) -> None:
-        """Raises InvalidInput, saying what is wrong and what would be right."""
+        """Check the values; raise InvalidInput with the wrong value and what would be right."""
         for name, least, most in (
             ("schedulers", 1, 64),
             ("slots", 1, 4_000_000),
@@ -90,16 +90,16 @@ class Parameters:
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """Return the number of nodes."""
         return self.slots // self.node_slots
 
     @property
     def load(self) -> float:
-        """The share of the slots that the offered tasks hold at a time."""
+        """Return the share of the slots that the offered tasks hold."""
         return self.rate * self.duration_s / self.slots
 
     def node_plans(self) -> list[NodePlan]:
-        """The nodes, scores about normal with mean 9.5 and variance 2; labelled and with amounts for 50 kinds."""
+        """Make the nodes: scores nearly normal, mean 9.5, variance 2; for 50 kinds with labels and amounts."""
         scores = np.random.default_rng(1).normal(9.5, 2**0.5, self.nodes)
         found = []
         for number in range(self.nodes):
@@ -112,7 +112,7 @@ class Parameters:
         return found
 
     def task_kinds(self) -> Sequence[Mapping[str, Any]]:
-        """The options of each kind of task: label of a GPU model and a zone, and an amount."""
+        """Return the options of each kind of task: a GPU model, a zone and an amount of memory."""
         if self.kinds == 1:
             return [{}]
         return [

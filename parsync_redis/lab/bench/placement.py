@@ -16,11 +16,13 @@ from ...placement.strategy import Floats
 from ...store.embedded import EmbeddedServer
 from ...store.store import connect
 from .baseline import measure_baseline
+from .central import Central
 from .figures import Pace, grows, quantiles, rate_within, ratio
 from .load import Sent, Submit, generator
-from .ours import History, Ours
-from .parameters import Parameters, System
+from .ours import Ours, TaskTimes
+from .parameters import BenchParameters, System
 from .processes import Processes, cpu_of
+from .queues import Queues
 
 STALL_S: Final = 60.0
 """How long no task may become final after the load before the bench is given up."""
@@ -32,32 +34,30 @@ class Contender(Protocol):
     """A system in the bench."""
 
     def start(self, say: Say) -> None:
-        """Starts what places and what runs tasks; returns when all is ready."""
+        """Start all processes; return when they are ready."""
 
     def connect(self) -> Callable[[], Submit]:
-        """How a generator submits."""
+        """Return a function that a generator calls to get its submit function."""
 
     def stats(self) -> list[dict[str, str]]:
-        """What schedulers say of themselves; [] where there are none."""
+        """Return the schedulers' own figures; [] without schedulers."""
 
     def open(self) -> int:
-        """How many submitted tasks are not final."""
+        """Count the submitted tasks that are not final."""
 
-    def end(self, numbers: Any) -> tuple[History, dict[str, Any]]:
-        """Stops everything; what became of the tasks, and counts."""
-
-
-def contender(url: str, asked: Parameters, processes: Processes) -> Contender:
-    """The system that is asked for."""
-    if asked.system in (System.CENTRAL, System.QUEUES):
-        from .rivals import make_rival
-
-        return make_rival(url, asked, processes)
-    return Ours(url, asked, processes)
+    def end(self, numbers: Any) -> tuple[TaskTimes, dict[str, Any]]:
+        """Stop everything; return the tasks' times and counts."""
 
 
-def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """One run; the figures that docs/performance.md explains. Raises InvalidInput, Stopped, TimeoutError."""
+def contender(url: str, asked: BenchParameters, processes: Processes) -> Contender:
+    """Make the system that `asked` names."""
+    rivals: dict[str, Callable[[str, BenchParameters, Processes], Contender]]
+    rivals = {System.CENTRAL: Central, System.QUEUES: Queues}
+    return rivals.get(asked.system, Ours)(url, asked, processes)
+
+
+def run_placement(asked: BenchParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
+    """Run one load; return the figures of docs/performance.md. Raise InvalidInput, Stopped or TimeoutError."""
     asked.check()
     load = round(os.getloadavg()[0], 1)
     with EmbeddedServer(aof=asked.aof) as server, Processes(stop) as processes:
@@ -82,40 +82,40 @@ def run_placement(asked: Parameters, stop: threading.Event, say: Say) -> dict[st
         numbers = sorted(
             pace.number(own) for pace, made in zip(paces, sent, strict=True) for own in range(made.submitted)
         )
-        history, counts = one.end(numbers)
+        times, counts = one.end(numbers)
         due_ms = begin_ms + np.array(numbers, dtype=float) / asked.rate * 1e3
         window = (begin_ms + warm_s * 1e3, begin_ms + asked.seconds * 1e3)
         return {
             **asdict(asked),
             "load": round(asked.load, 4),
-            **_rates(history, due_ms, window, asked),
+            **_rates(times, due_ms, window, asked),
             "late_s": round(max(one.late_s for one in sent), 3),
             "conflicts_per_claim": ratio(after["conflicts"] - before["conflicts"], after["claims"] - before["claims"]),
             "baseline_claims_per_s": baseline[0],
             "baseline_claims_per_cpu_s": baseline[1],
-            **_costs(before, after, history, window),
+            **_costs(before, after, times, window),
             "staleness_ms": watch.staleness(),
             "counts": counts,
-            "audit": history.audit,
+            "audit": times.audit,
             "facts": {**facts_of(server), "load_average": load},
         }
 
 
-def _rates(history: History, due_ms: Floats, window: tuple[float, float], asked: Parameters) -> dict[str, Any]:
+def _rates(times: TaskTimes, due_ms: Floats, window: tuple[float, float], asked: BenchParameters) -> dict[str, Any]:
     inside = (due_ms >= window[0]) & (due_ms < window[1])
-    delays = (history.placed_ms - due_ms)[inside]
+    delays = (times.placed_ms - due_ms)[inside]
     delays = np.maximum(delays[~np.isnan(delays)], 0.0)
-    placed = rate_within(history.placed_ms, *window)
-    all_delays = (history.placed_ms - due_ms)[due_ms < window[1]]
+    placed = rate_within(times.placed_ms, *window)
+    all_delays = (times.placed_ms - due_ms)[due_ms < window[1]]
     growing = grows(
         all_delays[~np.isnan(all_delays)]
     )  # of the whole run: what piled up before the window is growth too
     return {
         "offered_per_s": asked.rate,
-        "submitted_per_s": None if np.isnan(history.submitted_ms).all() else rate_within(history.submitted_ms, *window),
+        "submitted_per_s": None if np.isnan(times.submitted_ms).all() else rate_within(times.submitted_ms, *window),
         "placed_per_s": placed,
-        "started_per_s": rate_within(history.started_ms, *window),
-        "finished_per_s": rate_within(history.finished_ms, *window),
+        "started_per_s": rate_within(times.started_ms, *window),
+        "finished_per_s": rate_within(times.finished_ms, *window),
         "tasks": len(due_ms),
         "delay_ms": quantiles(delays),
         "delay_grows": growing,
@@ -124,10 +124,10 @@ def _rates(history: History, due_ms: Floats, window: tuple[float, float], asked:
 
 
 def _costs(
-    before: dict[str, Any], after: dict[str, Any], history: History, window: tuple[float, float]
+    before: dict[str, Any], after: dict[str, Any], times: TaskTimes, window: tuple[float, float]
 ) -> dict[str, Any]:
     seconds = after["at_s"] - before["at_s"]
-    placed = rate_within(history.placed_ms, *window) * seconds
+    placed = rate_within(times.placed_ms, *window) * seconds
 
     def used(name: str) -> float:
         return float(after[name] - before[name])
@@ -147,7 +147,7 @@ def _costs(
 
 
 def facts_of(server: EmbeddedServer) -> dict[str, Any]:
-    """The machine and the versions."""
+    """Describe the machine and the versions."""
     with connect(server.url) as client:
         info: Any = client.info("server")
     name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
@@ -169,7 +169,7 @@ class _Watch:
         self._ages: list[tuple[float, float]] = []
 
     def server_ms(self, at_s: float) -> float:
-        """The server's time at a moment of the monotonic clock, by the shortest of some round trips."""
+        """Convert a monotonic time to the server's time, by the shortest of some round trips."""
         best, found = float("inf"), 0.0
         for _ in range(20):
             began_s = time.monotonic()
@@ -181,7 +181,7 @@ class _Watch:
         return found
 
     def until(self, at_s: float, say: Say) -> None:
-        """Waits until a moment; says how it goes."""
+        """Wait until `at_s`; report the progress."""
         while (rest_s := at_s - time.monotonic()) > 0:
             self.processes.pause(min(1.0, rest_s))
             rows = [row for row in self.one.stats() if row]
@@ -191,7 +191,7 @@ class _Watch:
             say(f"{max(0.0, at_s - time.monotonic()):.0f} s to go, {self.one.open():,} tasks open")
 
     def drain(self, say: Say) -> None:
-        """Waits until every submitted task is final."""
+        """Wait until every submitted task is final."""
         left, moved_s = self.one.open(), time.monotonic()
         while left:
             say(f"draining, {left:,} tasks open")
@@ -204,7 +204,7 @@ class _Watch:
             left = now
 
     def look(self) -> dict[str, Any]:
-        """What was used until now."""
+        """Return the usage so far."""
         info = self.client.info("everything")
         rows = self.one.stats()
         calls = [info[name] for name in ("cmdstat_evalsha", "cmdstat_eval") if name in info]
@@ -221,11 +221,11 @@ class _Watch:
         }
 
     def staleness(self) -> dict[str, float]:
-        """How old views were, in ms: the mean over partitions, schedulers and time, and the oldest that was seen."""
+        """Return the age of views in ms: the mean over partitions, schedulers and time, and the maximum."""
         means, oldest = [mean for mean, _ in self._ages], [most for _, most in self._ages]
         if not means:
             return {}
         return {"mean": round(float(np.mean(means)), 1), "least": min(means), "most": max(means), "oldest": max(oldest)}
 
 
-__all__ = ["Parameters", "Stopped", "run_placement"]
+__all__ = ["BenchParameters", "Stopped", "run_placement"]

@@ -30,52 +30,52 @@ Job = Callable[[threading.Event, Tell], Any]
 
 
 class _Failed(str):
-    """What a process says when it ends by an error."""
+    """The last message of a process that ends by an error."""
 
 
 @dataclass(slots=True)
 class Member:
     """A process; `ended` is what it returned."""
 
-    kind: str
+    role: str
     process: BaseProcess
     line: Any
     heard: "Queue[Any]"
     ended: list[Any] = field(default_factory=list)
 
     def stop(self) -> None:
-        """Asks it to end."""
+        """Ask the process to end."""
         with contextlib.suppress(OSError):
             self.line.send(None)
 
 
 class Processes:
-    """Starts processes of several kinds and stops them; a context manager that leaves nothing running."""
+    """Starts processes in several roles and stops them; a context manager that leaves nothing running."""
 
     def __init__(self, stop: threading.Event) -> None:
         self.stop_asked = stop
         self.members: list[Member] = []
 
-    def start(self, kind: str, job: Job) -> Member:
-        """Forks a process; to be called before this one has threads that hold locks."""
+    def start(self, role: str, job: Job) -> Member:
+        """Fork a process. Call it before this process has threads that hold locks."""
         heard = _FORK.Queue()
         theirs, ours = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_run, args=(job, theirs, heard, os.getpid()), name=f"bench {kind}", daemon=True)
+        process = _FORK.Process(target=_run, args=(job, theirs, heard, os.getpid()), name=f"bench {role}", daemon=True)
         process.start()
-        self.members.append(Member(kind, process, ours, heard))
+        self.members.append(Member(role, process, ours, heard))
         return self.members[-1]
 
     def pause(self, seconds: float) -> None:
-        """Sleeps; raises Stopped if the bench is to end, ServerUnreachable if a process has failed."""
+        """Sleep; raise Stopped if the bench is to end, ServerUnreachable if a process has failed."""
         if self.stop_asked.wait(seconds):
             raise Stopped
         for one in self.members:
             if not one.process.is_alive() and not one.ended and one.process.exitcode:
                 self.hear(one, 1.0)
-                raise ServerUnreachable(f"a process of the bench ({one.kind}) ended with {one.process.exitcode}")
+                raise ServerUnreachable(f"a process of the bench ({one.role}) ended with {one.process.exitcode}")
 
     def hear(self, one: Member, timeout_s: float) -> Any:
-        """The next thing that a process tells; raises Stopped, or ServerUnreachable if it fails or says nothing."""
+        """Return the next message of a process; raise Stopped, or ServerUnreachable if it fails or stays silent."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self.stop_asked.is_set():
@@ -87,13 +87,13 @@ class Processes:
                     break
                 continue
             if isinstance(told, _Failed):
-                raise ServerUnreachable(f"a process of the bench ({one.kind}) failed: {told}")
+                raise ServerUnreachable(f"a process of the bench ({one.role}) failed: {told}")
             return told
-        raise ServerUnreachable(f"a process of the bench ({one.kind}) said nothing for {timeout_s:g} s")
+        raise ServerUnreachable(f"a process of the bench ({one.role}) said nothing for {timeout_s:g} s")
 
-    def finish(self, kind: str, timeout_s: float = 60.0) -> list[Any]:
-        """Asks all processes of a kind to end; what each returned, in the order in which they were started."""
-        mine = [one for one in self.members if one.kind == kind]
+    def finish(self, role: str, timeout_s: float = 60.0) -> list[Any]:
+        """Ask all processes of a role to end; return their results in the order of their start."""
+        mine = [one for one in self.members if one.role == role]
         for one in mine:
             one.stop()
         for one in mine:
@@ -102,10 +102,10 @@ class Processes:
         return [one.ended[-1] for one in mine]
 
     def cpu_s(self) -> dict[str, float]:
-        """CPU seconds, user and system, that the processes of each kind have used so far."""
+        """Return the CPU seconds, user and system, of each role so far."""
         found: dict[str, float] = {}
         for one in self.members:
-            found[one.kind] = found.get(one.kind, 0.0) + cpu_of(one.process.pid or 0)
+            found[one.role] = found.get(one.role, 0.0) + cpu_of(one.process.pid or 0)
         return found
 
     def __enter__(self) -> "Processes":
@@ -126,7 +126,7 @@ class Processes:
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process, as /proc has it; 0 where there is none."""
+    """Return the CPU seconds of a process from /proc; 0 without one."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

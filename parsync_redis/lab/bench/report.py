@@ -37,7 +37,7 @@ RUNS: Final[dict[str, list[str]]] = {
 
 
 def measure_all(keep: Path, again: bool, most: float, stop: threading.Event, say: Say) -> None:
-    """Runs what is to be run; each leaves a file with its command and what it printed."""
+    """Run every bench; each leaves a file with its command and its output."""
     keep.mkdir(parents=True, exist_ok=True)
     best = 0.0
     for rate in (rate for rate in LADDER if rate <= most):
@@ -68,7 +68,7 @@ def _full(rate: float) -> list[str]:
 
 
 def _keep(keep: Path, name: str, words: list[str], again: bool, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """What a command printed, as JSON; from the file of an earlier run unless it is to be measured again."""
+    """Return a command's JSON output, from the file of an earlier run unless `again`."""
     path = keep / f"{name}.json"
     if again or not path.exists():
         say(f"{name}: parsync bench {' '.join(words)}")
@@ -96,7 +96,7 @@ def _run(words: list[str], stop: threading.Event) -> dict[str, Any]:
 
 
 def write_report(keep: Path, out: Path) -> None:
-    """Writes the document and its plots from what was kept."""
+    """Write the document and its plots from the kept files."""
     runs = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(keep.glob("*.json"))}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(render(runs, out), encoding="utf-8")

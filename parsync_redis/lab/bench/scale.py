@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from .figures import ratio
-from .parameters import Parameters
+from .parameters import BenchParameters
 from .placement import Say, run_placement
 
 SLOTS: Final = (2_000, 20_000, 200_000, 1_000_000)
@@ -27,9 +27,9 @@ SHOWN: Final = (
 
 
 def run_scale(
-    asked: Parameters, slots: Sequence[int], schedulers: Sequence[int], stop: threading.Event, say: Say
+    asked: BenchParameters, slots: Sequence[int], schedulers: Sequence[int], stop: threading.Event, say: Say
 ) -> dict[str, Any]:
-    """A run for each number of slots with the asked schedulers, then one for each number of schedulers."""
+    """Run each number of slots with the asked schedulers, then each number of schedulers."""
     plans = [replace(asked, slots=n, node_slots=max(10, n // 2000)) for n in slots]
     plans += [replace(asked, schedulers=n) for n in schedulers]
     for plan in plans:

@@ -37,7 +37,7 @@ AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node to be: what it offers and how good it is."""
+    """A node to register: its offer and its score."""
 
     name: str
     offer: Resources
@@ -46,7 +46,7 @@ class NodePlan:
 
 @dataclass(slots=True)
 class Ran:
-    """What a stand-in returns: the ids of the accepted starts, and counts."""
+    """A stand-in's result: the ids of the accepted starts, and counts."""
 
     started: list[str] = field(default_factory=list)
     finished: int = 0
@@ -56,18 +56,28 @@ class Ran:
 
 
 def batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
-    """The rows, so many at a time."""
+    """Yield the rows in batches of `size`."""
     for at in range(0, len(rows), size):
         yield rows[at : at + size]
 
 
 def poll_every_s(nodes: int) -> float:
-    """How often a stand-in for so many nodes looks into their inboxes."""
+    """Return the polling interval of a stand-in for so many nodes, in seconds."""
     return max(POLL_S, LOOK_S * nodes)
 
 
+def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> None:
+    """Call `turn(now)` every `poll_s` until stopped; then call it once with infinity, so that every task ends."""
+    next_s = time.monotonic()
+    while not stop.is_set():
+        turn(time.monotonic())
+        next_s = max(next_s + poll_s, time.monotonic())
+        stop.wait(next_s - time.monotonic())
+    turn(float("inf"))
+
+
 class StandIn:
-    """The agents of some nodes. `duration_s`: how long each task is held. If `idle`, no doorbell is looked for."""
+    """The agents of some nodes. `duration_s`: how long each task is held. `idle`: do not read inboxes."""
 
     def __init__(self, store: Store, url: str, nodes: Sequence[NodePlan], duration_s: float, lease_s: float) -> None:
         self.store, self.duration_s, self.lease_s = store, duration_s, lease_s
@@ -82,7 +92,7 @@ class StandIn:
         self.ran = Ran()
 
     def register(self, partitions: int, task_name: str) -> None:
-        """Registers all nodes, as an agent does: dealt to a partition, made known, registered."""
+        """Register all nodes as an agent does: deal to a partition, publish the offer, register."""
         commands, tasks = self.store.commands, KnownTasks.of({task_name: None})
         offers = {n.name: offer_with(n.offer, tasks).text for n in self.plans}
         for some in batches(self.plans, 100):
@@ -102,7 +112,7 @@ class StandIn:
         self._bells = pack([("RPOP", key, AT_ONCE) for key in keys])
 
     def run(self, stop: Event) -> Ran:
-        """Looks after its nodes until it is told to stop; what is held then ends at once."""
+        """Serve the nodes until stopped; then every held task ends at once."""
         began_s = next_s = time.monotonic()
         poll_s = poll_every_s(len(self._homes))
         while not stop.is_set():
@@ -117,7 +127,7 @@ class StandIn:
         return self.ran
 
     def _renew(self, elapsed_s: float) -> None:
-        """Renews each node five times a lease, as an agent does, spread over that time."""
+        """Renew each node five times a lease, as an agent does, spread over that time."""
         due = int(elapsed_s / (self.lease_s / 5) * len(self._homes))
         due = min(due, self._renewed + len(self._homes))
         homes = [self._homes[at % len(self._homes)] for at in range(self._renewed, due)]
@@ -126,7 +136,7 @@ class StandIn:
             self.ran.lapsed += words[0] != "ok"
 
     def _start(self) -> None:
-        """Takes doorbells and asks to start each; what is refused is released."""
+        """Take doorbells and start their tasks; release what is refused."""
         places = []
         for (name, p, _), bells in zip(self._homes, self._wire.ask(self._bells, len(self._homes)), strict=True):
             rung = map(Doorbell.of, bells or ())
@@ -147,7 +157,7 @@ class StandIn:
         self._release(refused)
 
     def _end(self, now_s: float) -> None:
-        """Brings outcomes home and then frees the slots, as Reporter does."""
+        """Report outcomes and then free the slots, as Reporter does."""
         over = []
         while self._held and self._held[0][0] <= now_s:
             over.append(heapq.heappop(self._held)[2])
@@ -177,7 +187,7 @@ def stand_in(
     task_name: str,
     idle: bool = False,
 ) -> Callable[[Event, Callable[[Any], None]], Ran]:
-    """The job of a stand-in: registers, tells that it is ready, and goes on until it is stopped."""
+    """Make a stand-in's job: register, report ready, and serve until stopped."""
 
     def job(stop: Event, tell: Callable[[Any], None]) -> Ran:
         one = StandIn(Store.from_url(url, cluster), url, nodes, duration_s, lease_s)

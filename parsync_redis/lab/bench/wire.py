@@ -22,7 +22,7 @@ class Wire:
         self.ask(pack([("SELECT", int(where.get("db") or 0))]), 1)
 
     def ask(self, packed: bytes, count: int) -> list[Any]:
-        """Sends packed commands and waits for their `count` replies; raises the first error among them."""
+        """Send packed commands and return their `count` replies; raise the first error among them."""
         self._socket.sendall(packed)
         found: list[Any] = []
         while len(found) < count:
@@ -39,7 +39,7 @@ class Wire:
         return found
 
     def close(self) -> None:
-        """Closes it."""
+        """Close the connection."""
         self._socket.close()
 
 

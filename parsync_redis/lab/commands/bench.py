@@ -1,4 +1,4 @@
-"""`parsync bench`: what parsync costs, and what next to plain Celery; the other benches are in bench_family.py."""
+"""`parsync bench`: the group of all benches, and `bench celery`, which compares parsync with plain Celery."""
 
 import json
 import os
@@ -17,7 +17,8 @@ from ...cli.run import stop_by_signal
 from ...cli.stack import LocalStack
 from ...client import ParsyncClient
 from ...errors import ServerUnreachable
-from . import bench_family
+from .bench_placement import placement, scale
+from .bench_small import idle, read, report, submit
 
 if TYPE_CHECKING:
     from ..bench.celery import Bench, Round
@@ -28,18 +29,19 @@ DRAIN_BAR: Final = 0.8
 LONG_MS: Final = 10.0
 SUBMIT_BAR, SUBMIT_GOAL = 8.0, 15.0
 
-app = typer.Typer(no_args_is_help=True, help="Measures what parsync does and costs.")
+app = typer.Typer(no_args_is_help=True, help="Measure what parsync does and costs.")
 
 
 def register(parent: typer.Typer) -> None:
-    """Adds the group of these commands to the app."""
-    bench_family.register(app)
+    """Add the group of these commands to the app."""
+    for command in (placement, read, submit, idle, scale, report):
+        app.command()(command)
     parent.add_typer(app, name="bench")
 
 
 @app.callback()
 def bench() -> None:
-    """Measures what parsync does and costs."""
+    """Measure what parsync does and costs."""
 
 
 @app.command()
@@ -52,7 +54,7 @@ def celery(
     samples: Annotated[int, typer.Option(min=10, help="Single tasks for the latency.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """No-op tasks on the same workers, plain and through parsync by turns: run and submitted a second, and latency."""
+    """Compare with plain Celery on the same workers, by turns: no-op tasks run and submitted a second, and latency."""
     from ...demo.driver import Stopped
     from ..bench.celery import quantiles, run_latencies, run_rounds
 
@@ -82,7 +84,7 @@ def celery(
 
 @contextmanager
 def _workers(stack: LocalStack, count: int, slots: int, stop: Event) -> "Iterator[Bench]":
-    """Workers that are up, drained, and consume nothing yet; stopped at the end."""
+    """Start workers that consume nothing yet; stop them at the end."""
     from ...demo.driver import Stopped
     from ..bench.celery import Bench
 

@@ -26,11 +26,11 @@ EXPERIMENTS: Final = {
     "omega": "Omega's transactions: fine or coarse, incremental or all-or-nothing, 1 to 32 schedulers; no --scale.",
 }
 
-app = typer.Typer(no_args_is_help=True, help="The paper's experiments with our own schedulers, in virtual time.")
+app = typer.Typer(no_args_is_help=True, help="Run the paper's experiments with our own schedulers, in virtual time.")
 
 
 def register(parent: typer.Typer) -> None:
-    """Adds the group of these commands to the app."""
+    """Add the group of these commands to the app."""
     parent.add_typer(app, name="simulate")
 
 
@@ -148,7 +148,7 @@ def _trace(
     no_plots: NoPlots = False,
     as_json: Json = False,
 ) -> None:
-    """Replays a real trace, with its time compressed."""
+    """Replay a real trace, with its time compressed."""
     given = {
         "trace": str(file),
         "load": load,
@@ -177,7 +177,7 @@ def _report(
     results: Annotated[Path, typer.Argument(help="A folder with one of results for each experiment.")],
     document: Annotated[Path, typer.Argument(help="The Markdown file to write; plots go beside it.")],
 ) -> None:
-    """Writes one document of the claims and plots of several experiments."""
+    """Write one document of the claims and plots of several experiments."""
     from ..simulate.report import write_report
 
     print(f"written: {document}, of {', '.join(write_report(results, document))}")
@@ -186,7 +186,7 @@ def _report(
 def simulate(
     name: str, given: dict[str, Any], repeat: int, jobs: int, out: Path | None, plots: bool, as_json: bool
 ) -> None:
-    """Runs one experiment and shows it."""
+    """Run one experiment and show it."""
     from ..simulate.experiment import as_json as text_of
     from ..simulate.experiment import run_experiment, write_result
     from ..simulate.plots import new_figure
@@ -213,7 +213,7 @@ def simulate(
 
 
 def checked(given: dict[str, Any]) -> dict[str, Any]:
-    """What was given, with the words of strategies and synchronisations; raises InvalidInput."""
+    """Convert the given strategy and synchronisation to enums; raise InvalidInput for an unknown one."""
     from ..simulate.parameters import SimStrategy, Sync
 
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -227,7 +227,7 @@ def checked(given: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def progress_bar(what: str) -> "Iterator[Tell]":
-    """A bar on stderr, if that is a terminal."""
+    """Show a progress bar on stderr, if that is a terminal."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task(what, total=1.0)

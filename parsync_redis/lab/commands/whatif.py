@@ -32,7 +32,7 @@ OwnSlots = Annotated[
 
 
 def register(parent: typer.Typer) -> None:
-    """Adds the command to the app."""
+    """Add the command to the app."""
     parent.command()(whatif)
 
 
@@ -52,7 +52,7 @@ def whatif(
     jobs: Jobs = 0,
     as_json: Json = False,
 ) -> None:
-    """Predicts delays, conflicts and the load of Redis for your numbers. Its delays were 3 to 40 times off: measure."""
+    """Predict delays, conflicts and the load of Redis for your numbers. Its delays were 3 to 40 times off: measure."""
     from ..simulate.whatif import as_result, predict
 
     given = checked(

@@ -13,8 +13,8 @@ SCORE_READ: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """One claim. `ours` is None where nothing was measured, which does not hold; `why` is the reason if it does not."""
+class ClaimCheck:
+    """One claim of the paper. `ours` is None if nothing was measured: it does not hold; `why` is then the reason."""
 
     id: str
     claim: str
@@ -34,45 +34,45 @@ class Check:
 
 def near(
     id: str, claim: str, paper: float, ours: float | None, within: float, if_less: str = "", if_more: str = ""
-) -> Check:
+) -> ClaimCheck:
     """Ours is the paper's value, give or take `within`; the reasons are those for less and for more."""
     holds = ours is not None and abs(ours - paper) <= within + 1e-9
     why = if_less if ours is not None and ours < paper else if_more
     return _check(id, claim, f"{paper:g}", ours, f"+-{within:g}", holds, why)
 
 
-def between(id: str, claim: str, low: float, high: float, ours: float | None, if_less: str = "") -> Check:
+def between(id: str, claim: str, low: float, high: float, ours: float | None, if_less: str = "") -> ClaimCheck:
     """Ours is in the paper's range; `if_less` is the reason if it is below it."""
     holds = ours is not None and low <= ours <= high
     return _check(id, claim, f"{low:g} to {high:g}", ours, "in it", holds, if_less if (ours or low) < low else "")
 
 
-def below(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> Check:
+def below(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> ClaimCheck:
     """Ours is at most the limit."""
     return _check(id, claim, paper, ours, f"at most {limit:g}", ours is not None and ours <= limit, why)
 
 
-def above(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> Check:
+def above(id: str, claim: str, paper: str, limit: float, ours: float | None, why: str = "") -> ClaimCheck:
     """Ours is at least the limit."""
     return _check(id, claim, paper, ours, f"at least {limit:g}", ours is not None and ours >= limit, why)
 
 
-def _check(id: str, claim: str, paper: str, ours: float | None, tolerance: str, holds: bool, why: str) -> Check:
-    return Check(id, claim, paper, ours, tolerance, holds, NOT_MEASURED if ours is None else why)
+def _check(id: str, claim: str, paper: str, ours: float | None, tolerance: str, holds: bool, why: str) -> ClaimCheck:
+    return ClaimCheck(id, claim, paper, ours, tolerance, holds, NOT_MEASURED if ours is None else why)
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
-    """One over the other; None where one of them was not measured, or nothing is to be divided by."""
+    """Divide; None if a value was not measured or the divisor is 0."""
     return None if one is None or not other else one / other
 
 
 def difference(one: float | None, other: float | None) -> float | None:
-    """One less the other; None where one of them was not measured."""
+    """Subtract; None if a value was not measured."""
     return None if one is None or other is None else one - other
 
 
 def most(values: Sequence[float | None]) -> float | None:
-    """The largest; None where one was not measured, or there is none."""
+    """Return the largest value; None if one was not measured, or there is none."""
     measured = [value for value in values if value is not None]
     return max(measured) if measured and len(measured) == len(values) else None
 
@@ -81,13 +81,13 @@ Table = Mapping[str, Sequence[float | None]]
 
 
 def mean_over(table: Table, metric: str, begin_s: float, end_s: float) -> float | None:
-    """The mean of a metric's values per second from `begin_s` on, before `end_s`."""
+    """Return the mean of a metric's values per second, from `begin_s` to before `end_s`."""
     values = [value for value in table[metric][int(begin_s) : int(end_s)] if value is not None]
     return sum(values) / len(values) if values else None
 
 
 def slope(table: Table, metric: str, begin_s: float, end_s: float) -> float | None:
-    """How much a metric grows a second, by least squares."""
+    """Return the growth of a metric per second, by least squares."""
     points = [(s, v) for s, v in enumerate(table[metric]) if v is not None and int(begin_s) <= s < int(end_s)]
     if len(points) < 2:
         return None
@@ -97,12 +97,12 @@ def slope(table: Table, metric: str, begin_s: float, end_s: float) -> float | No
 
 
 def total(groups: Mapping[str, Table], metric: str) -> dict[str, list[float | None]]:
-    """The sum of a metric over the groups, per second."""
+    """Return the sum of a metric over the groups, per second."""
     columns = zip(*(table[metric] for table in groups.values()), strict=False)
     return {metric: [None if None in row else sum(value or 0 for value in row) for row in columns]}
 
 
 def first_at(table: Table, metric: str, level: float, from_s: float) -> float | None:
-    """The first second from `from_s` on at which a metric has reached a level."""
+    """Return the first second from `from_s` on at which a metric reaches a level."""
     found = (s for s, v in enumerate(table[metric]) if s >= int(from_s) and v is not None and v >= level)
     return next((float(second) for second in found), None)

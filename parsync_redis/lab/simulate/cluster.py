@@ -39,31 +39,31 @@ class SimCluster:
         self.nodes = [[_seen(node) for node in partition.nodes.values()] for partition in self.partitions]
 
     def submit(self, group: int, id: str, at_s: float) -> None:
-        """A task of a group arrives."""
+        """Submit a task of a group."""
         self.store.now_ms = round(at_s * 1000)
         self.queues[group].admit(id, JOB)
 
     def waiting(self, group: int) -> int:
-        """How many tasks of a group wait to be taken, now or a little later."""
+        """Return the number of a group's tasks that wait to be taken, now or a little later."""
         return len(self.queues[group].pending) + len(self.queues[group].later)
 
     def give_back(self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> None:
-        """What a scheduler cannot hold goes back for a while; each task as (id, attempt, why)."""
+        """Give back tasks that a scheduler cannot hold; each as (id, attempt, reason)."""
         if tasks:
             words = [word for task in tasks for word in task]
             self.queues[group].give_back((), [len(tasks), scheduler, GIVE_BACK_MS, *words])
 
     def read(self, p: int, version: int) -> Snapshot:
-        """A partition's snapshot."""
+        """Return a partition's snapshot."""
         return self.partitions[p].read(p, version)
 
     def commit(self, p: int, claims: Sequence[Claim], now_s: float) -> list[Verdict]:
-        """The verdicts on claims of one partition."""
+        """Judge claims of one partition; return their verdicts."""
         self.store.now_ms = round(now_s * 1000)
         return self.partitions[p].judge_claims(claims)
 
     def start(self, group: int, claim: Claim, now_s: float, runs_s: float) -> None:
-        """The node's agent answers the doorbell of a claim that was won: the task runs, for `runs_s`."""
+        """Start the task of a won claim, as the node's agent does; it runs for `runs_s`."""
         place = Place(
             claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, self.store.now_ms
         )
@@ -91,7 +91,7 @@ class SimCluster:
             self.start(0, claim, 0.0, float(left_s))
 
     def confirm(self, group: int, places: Sequence[Place]) -> None:
-        """What a scheduler won is confirmed; mostly it runs already."""
+        """Confirm won claims; most of their tasks run already."""
         for place in places:
             self.queues[group].confirm_at(place)
 

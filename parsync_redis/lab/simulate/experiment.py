@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from ... import __version__
 from ...errors import InvalidInput
-from .claims import Check
+from .claims import ClaimCheck
 from .experiments import EXPERIMENTS, Experiment
 from .parameters import OF_ALL, Parameters, flag_of
 from .plots import new_figure, save
-from .runs import Run, carry_out, merge, merge_with_interval, tidy
+from .runs import SimRun, carry_out, merge, merge_with_interval, tidy
 from .simulation import Progress
 
 OTHERS: Final = "no reason was sought: other parameters, or another scale, than in docs/reproduction.md"
@@ -21,10 +21,10 @@ OTHERS: Final = "no reason was sought: other parameters, or another scale, than 
 
 @dataclass(slots=True)
 class Outcome:
-    """What an experiment gave: the content of result.json, and figures of this one execution."""
+    """The outcome of an experiment: the content of result.json, and figures of this execution."""
 
     result: dict[str, Any]
-    checks: list[Check]
+    checks: list[ClaimCheck]
     placements: int
     wall_s: float
     cpu_s: float
@@ -33,7 +33,7 @@ class Outcome:
 def run_experiment(
     name: str, given: Mapping[str, Any], repeat: int = 1, jobs: int = 0, tell: Progress = lambda done: None
 ) -> Outcome:
-    """Runs an experiment with the given parameters, the others being its own defaults; raises InvalidInput."""
+    """Run an experiment; parameters that are not given have its defaults. Raise InvalidInput."""
     if not 1 <= repeat <= 1000:
         raise InvalidInput(f"--repeat {repeat} is not valid: it must be a whole number from 1 to 1000")
     experiment = EXPERIMENTS[name]
@@ -71,7 +71,7 @@ def run_experiment(
 
 
 def check_used(name: str, given: Iterable[str]) -> None:
-    """Raises InvalidInput for a parameter that means nothing to an experiment; scale and seed may always be given."""
+    """Raise InvalidInput for a parameter that the experiment does not use; scale and seed are always allowed."""
     uses = EXPERIMENTS[name].USES
     if unused := [flag_of(one) for one in given if one not in uses | OF_ALL]:
         meant = ", ".join(flag_of(field.name) for field in fields(Parameters) if field.name in uses - {"trace"})
@@ -79,15 +79,15 @@ def check_used(name: str, given: Iterable[str]) -> None:
         raise InvalidInput(f"{', '.join(unused)} {have} no meaning for {name}: it takes {meant}")
 
 
-def _others(experiment: Experiment, parameters: Parameters, runs: Sequence[Run]) -> bool:
-    """Whether parameters differ from those of which the reasons were found; to choose a run of them changes none."""
+def _others(experiment: Experiment, parameters: Parameters, runs: Sequence[SimRun]) -> bool:
+    """Return True if parameters differ from those for which the reasons were found; choosing runs changes none."""
     free = {"seed", "trace"} | ({"strategy"} if all(run.name == run.parameters.strategy for run in runs) else set())
     usual = {**{field.name: field.default for field in fields(Parameters)}, **experiment.DEFAULTS}
     return any(value != usual[name] for name, value in parameters.only(experiment.USES - free).items())
 
 
 def _asked(parameters: Parameters, given: Container[str], used: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What was given, and of the others what is the same in all runs; each run's own are under `runs`."""
+    """Return the given parameters, and the others that all runs share; each run's own are under `runs`."""
     return {
         name: value
         for name, value in asdict(parameters).items()
@@ -96,7 +96,7 @@ def _asked(parameters: Parameters, given: Container[str], used: Sequence[Mapping
 
 
 def write_result(outcome: Outcome, folder: Path, plots: bool = True) -> list[Path]:
-    """Writes result.json and, with `plots`, NAME.png and NAME.svg into a folder, which is made.
+    """Write result.json and, with `plots`, NAME.png and NAME.svg into a folder; create the folder.
 
     How fast it went is in speed.json, because result.json is the same for the same seed.
     """
@@ -113,7 +113,7 @@ def write_result(outcome: Outcome, folder: Path, plots: bool = True) -> list[Pat
 
 
 def draw(result: Mapping[str, Any], folder: Path, name: str) -> list[Path]:
-    """The plot of a result."""
+    """Draw the plot of a result."""
     figure = new_figure()
     experiment = EXPERIMENTS[result["experiment"]]
     parameters = Parameters(**{**experiment.DEFAULTS, **result["parameters"]})
@@ -122,7 +122,7 @@ def draw(result: Mapping[str, Any], folder: Path, name: str) -> list[Path]:
 
 
 def as_json(result: Mapping[str, Any]) -> str:
-    """The text of result.json: the same for the same result."""
+    """Render result.json; equal results give equal text."""
     return json.dumps(result, indent=1, allow_nan=False)
 
 

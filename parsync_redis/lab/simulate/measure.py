@@ -34,7 +34,7 @@ partitions; oldest: the oldest copy of a partition. None where there is nothing 
 
 @dataclass(slots=True)
 class _Second:
-    """What a group did in one second."""
+    """The figures of a group in one second."""
 
     delays: list[float] = field(default_factory=list)
     scores: float = 0.0
@@ -45,7 +45,7 @@ class _Second:
     ages: list[tuple[float, float, float, float]] = field(default_factory=list)
 
 
-class Measure:
+class SimMeasure:
     """Takes in what happens in a run."""
 
     def __init__(self, parameters: Parameters, groups: Sequence[str]) -> None:
@@ -53,7 +53,7 @@ class Measure:
         self._seconds: list[list[_Second]] = [[] for _ in groups]
 
     def placed(self, group: int, now_s: float, delay_s: float, score: float) -> None:
-        """A task was committed."""
+        """Record a committed task."""
         second = self._at(group, now_s)
         second.delays.append(delay_s)
         second.scores += score
@@ -65,14 +65,14 @@ class Measure:
         second.lost += lost
 
     def see_load(self, now_s: float, held: Sequence[int], waiting: Sequence[int]) -> None:
-        """How many slots each group holds, how many of its tasks wait."""
+        """Record the slots that each group holds and its waiting tasks."""
         for group, count in enumerate(held):
             second = self._at(group, now_s)
             second.held.append(count)
             second.waiting.append(waiting[group])
 
     def see_views(self, now_s: float, schedulers: "Sequence[SimScheduler]") -> None:
-        """How old the schedulers' copies are."""
+        """Record the age of the schedulers' copies."""
         read_s = np.array([[p.read_s for p in one.core.view.partitions] for one in schedulers])
         means, oldest = now_s - read_s.mean(axis=1), now_s - read_s.min(axis=1)
         of_group = np.array([one.group for one in schedulers])

@@ -35,7 +35,7 @@ _BEST_PARTITION: Final[Mapping[Strategy, Order]] = {**ORDERS, Strategy.QUALITY: 
 
 
 def make_core(name: str, parameters: Parameters, rng: np.random.Generator) -> Core:
-    """The product's core, in the mode that the parameters say."""
+    """Make the product's core in the mode of the parameters."""
     by_partition = parameters.strategy is SimStrategy.QUALITY_PARTITION
     strategy = Strategy.QUALITY if by_partition else Strategy(parameters.strategy)
     return Core(

@@ -51,7 +51,7 @@ class SimStrategy(StrEnum):
 
     @property
     def in_paper(self) -> bool:
-        """Whether the paper's plots have it."""
+        """Return True if the paper's plots have it."""
         return self is not SimStrategy.QUALITY_PARTITION
 
 
@@ -129,21 +129,21 @@ class Parameters:
             )
 
     def with_(self, **changes: Any) -> "Parameters":
-        """The same with some other values, checked."""
+        """Return a checked copy with other values."""
         return replace(self, **changes)
 
     def only(self, names: Container[str]) -> dict[str, Any]:
-        """The values of these parameters, by name."""
+        """Return the values of these parameters, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}
 
     @property
     def scaled_slots(self) -> int:
-        """The slots that are simulated."""
+        """Return the number of simulated slots."""
         return round(self.slots * self.scale)
 
     @property
     def tick_s(self) -> float:
-        """A tick's length: N a gap."""
+        """Return the length of a tick: N ticks per gap."""
         return self.gap_s / self.schedulers
 
     @property
@@ -152,7 +152,7 @@ class Parameters:
         return self.amplifier * self.rate * self.scale / self.schedulers
 
     def scaled(self, rate: float) -> float:
-        """A rate at this scale."""
+        """Scale a rate."""
         return rate * self.scale
 
 
@@ -174,11 +174,11 @@ class Group:
 
 
 def flag_of(name: str) -> str:
-    """The option of the command line that sets a parameter."""
+    """Return the command-line flag of a parameter."""
     return "--" + name.removesuffix("_s").replace("_", "-")
 
 
 def check_groups(parameters: Parameters, groups: Iterable[Group]) -> None:
-    """Raises InvalidInput unless the groups have all schedulers, and each has one."""
+    """Raise InvalidInput unless the groups have all schedulers, and each group has one."""
     if any(group.schedulers < 1 for group in groups) or sum(g.schedulers for g in groups) != parameters.schedulers:
         raise InvalidInput(f"--schedulers {parameters.schedulers} cannot be split into the groups of this experiment")

@@ -18,7 +18,7 @@ COLOURS: Final = {
 
 
 def new_figure() -> Any:
-    """An empty figure; raises InvalidInput where matplotlib is not installed."""
+    """Make an empty figure; raise InvalidInput if matplotlib is not installed."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def new_figure() -> Any:
 
 
 def save(figure: Any, title: str, folder: Path, name: str) -> list[Path]:
-    """Writes NAME.png and NAME.svg."""
+    """Write NAME.png and NAME.svg."""
     figure.suptitle(title, fontsize=11)
     found = []
     for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
@@ -45,7 +45,7 @@ def save(figure: Any, title: str, folder: Path, name: str) -> list[Path]:
 def line(
     axes: Any, values: Sequence[float | None], label: str, colour: str, style: str = "-", xs: Sequence[float] = ()
 ) -> None:
-    """A line of values, one a second unless `xs` says where; None is a gap."""
+    """Draw a line of values, one per second unless `xs` is given; None is a gap."""
     at = list(xs) or list(range(len(values)))
     axes.plot(
         at,
@@ -58,13 +58,13 @@ def line(
 
 
 def finish_axes(*axes: Any) -> None:
-    """A small legend, where there is something to tell apart."""
+    """Add a small legend if there are several lines."""
     for one in axes:
         one.legend(fontsize=7, framealpha=0.8)
 
 
 def bars(axes: Any, labels: Sequence[str], values: Sequence[float], colour: str, offset: float, label: str) -> None:
-    """A group of bars, `offset` beside the middle of each label."""
+    """Draw a group of bars at `offset` from the middle of each label."""
     axes.bar([i + offset for i in range(len(labels))], values, width=0.38, label=label, color=colour)
     axes.set_xticks(range(len(labels)), labels, fontsize=7)
 

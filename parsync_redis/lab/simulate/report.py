@@ -37,7 +37,7 @@ NOTES: Final[Mapping[str, str]] = {
 
 
 def write_report(results: Path, document: Path) -> list[str]:
-    """Writes the document, and the plots into a folder beside it; the names of the experiments that it has."""
+    """Write the document, and the plots into a folder beside it; return the experiments' names."""
     found = {name: results / name / "result.json" for name in EXPERIMENTS if (results / name / "result.json").exists()}
     if not found:
         raise InvalidInput(f"no results in {results}: parsync simulate NAME --out {results}/NAME makes them")
@@ -88,14 +88,14 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
 
 
 def _command(name: str, result: Mapping[str, Any]) -> str:
-    """What gives this result again."""
+    """Return the command that reproduces a result."""
     options = [f" {flag_of(one)} {_shown(result['parameters'][one])}" for one in result["given"] if one != "trace"]
     repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
     return f"parsync simulate {name}{' FILE' if name == 'trace' else ''}{''.join(options)}{repeat}"
 
 
 def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:
-    """The parameters of all runs; of one that differs, each value."""
+    """Return the parameters of all runs; of one that differs, each value."""
     names = list(dict.fromkeys(name for run in runs.values() for name in run if name not in ("trace", "seed")))
     values = {name: list(dict.fromkeys(_shown(run[name]) for run in runs.values() if name in run)) for name in names}
     return "; ".join(f"{name} {', '.join(some)}" for name, some in values.items())

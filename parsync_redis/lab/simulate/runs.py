@@ -22,7 +22,7 @@ _done: Any = None  # shared with the parent: how much of each run is done
 
 @dataclass(slots=True)
 class Found:
-    """What a run found: `series` and `summary` are nested mappings of lists and numbers."""
+    """The result of a run: `series` and `summary` are nested mappings of lists and numbers."""
 
     series: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimRun:
     """One run: `work(parameters, seed, progress, *args)` in a process of its own; its result goes under `name`.
 
     used: what it uses, for result.json, where that is not what the parameters say.
@@ -51,7 +51,7 @@ def run_phases(
     groups: Sequence[Group],
     phases: Sequence[Phase],
 ) -> Found:
-    """A run of the simulation under Poisson loads that change by phases."""
+    """Run the simulation under Poisson loads that change by phases."""
     own, *of_load = dice.spawn(1 + len(groups))
     full = parameters.scaled(parameters.rate)
     loads: list[Load] = [
@@ -66,8 +66,8 @@ def run_phases(
     return Found(measure.series(), measure.summary(phases), measure.placements)
 
 
-def carry_out(runs: Sequence[Run], seeds: Sequence[int], jobs: int, tell: Progress) -> list[list[Found]]:
-    """What each run found with each seed; `jobs` processes at a time, by default one a core.
+def carry_out(runs: Sequence[SimRun], seeds: Sequence[int], jobs: int, tell: Progress) -> list[list[Found]]:
+    """Return each run's result with each seed; `jobs` processes at a time, by default one per core.
 
     All runs have the same seeds: what is compared has the same nodes, with the same scores, and the same arrivals.
     """
@@ -82,7 +82,7 @@ def carry_out(runs: Sequence[Run], seeds: Sequence[int], jobs: int, tell: Progre
     return [found[at : at + len(seeds)] for at in range(0, len(found), len(seeds))]
 
 
-def _side_by_side(work: Sequence[tuple[Run, int]], jobs: int, tell: Progress) -> list[Found]:
+def _side_by_side(work: Sequence[tuple[SimRun, int]], jobs: int, tell: Progress) -> list[Found]:
     context = multiprocessing.get_context("spawn")
     shares = context.Array("d", len(work))
     with ProcessPoolExecutor(jobs, context, _share, (shares,)) as pool:
@@ -109,7 +109,7 @@ def _share(shares: Any) -> None:
     _done = shares
 
 
-def _work_and_tell(run: Run, seed: int, at: int) -> Found:
+def _work_and_tell(run: SimRun, seed: int, at: int) -> Found:
     def tell(done: float) -> None:
         _done[at] = done
 
@@ -118,8 +118,8 @@ def _work_and_tell(run: Run, seed: int, at: int) -> Found:
     return found
 
 
-def _work(run: Run, seed: int, progress: Progress) -> Found:
-    """One run, without the collection of cycles: it makes none, and to look through 100,000 tasks is dear."""
+def _work(run: SimRun, seed: int, progress: Progress) -> Found:
+    """Play one run without garbage collection: it makes no cycles, and a scan of 100,000 tasks is slow."""
     enabled, begun_s = gc.isenabled(), time.process_time()
     gc.disable()
     try:
@@ -132,7 +132,7 @@ def _work(run: Run, seed: int, progress: Progress) -> Found:
 
 
 def merge(found: Sequence[Any]) -> Any:
-    """The mean of equally nested numbers, leaf by leaf; None where one has none."""
+    """Return the mean of equally nested numbers, leaf by leaf; None if any leaf is None."""
     first = found[0]
     if isinstance(first, Mapping):
         return {key: merge([one[key] for one in found]) for key in first}

@@ -14,7 +14,7 @@ import numpy as np
 from ...model.replies import Judged, Took
 from ...scheduler.core import Core, Plan
 from .cluster import SimCluster
-from .measure import Measure
+from .measure import SimMeasure
 from .modes import make_core
 from .parameters import Group, Parameters, check_groups
 from .workload import Arrival, Load
@@ -43,7 +43,7 @@ class Simulation:
         rng, nodes, *own = (np.random.default_rng(seed) for seed in dice.spawn(2 + parameters.schedulers))
         self.parameters, self.rng, self.loads = parameters, rng, loads
         self.cluster = SimCluster(parameters, len(groups), nodes)
-        self.measure = Measure(parameters, [group.name for group in groups])
+        self.measure = SimMeasure(parameters, [group.name for group in groups])
         of_group = [number for number, group in enumerate(groups) for _ in range(group.schedulers)]
         self.schedulers = [
             SimScheduler(make_core(f"s{i}", parameters, own[i]), group) for i, group in enumerate(of_group)
@@ -54,8 +54,8 @@ class Simulation:
         self._arrivals: dict[str, Arrival] = {}
         self._arrived = 0
 
-    def run(self, seconds: float, progress: Progress = lambda done: None) -> Measure:
-        """Runs from 0 to `seconds`, by the virtual clock; tells `progress` how much of it is done."""
+    def run(self, seconds: float, progress: Progress = lambda done: None) -> SimMeasure:
+        """Run from 0 to `seconds` of virtual time; call `progress` with the share that is done."""
         ticks = round(seconds / self.parameters.tick_s)
         for tick in range(1, ticks + 1):
             self.tick(tick)
@@ -64,7 +64,7 @@ class Simulation:
         return self.measure
 
     def tick(self, number: int) -> None:
-        """One tick."""
+        """Play one tick."""
         tick_s, cluster = self.parameters.tick_s, self.cluster
         now_s = number * tick_s
         cluster.finish_until(now_s)
@@ -97,7 +97,7 @@ class Simulation:
         self.measure.see_load(now_s, cluster.held, [cluster.waiting(group) for group in range(len(self.loads))])
 
     def _look(self, one: SimScheduler, now_s: float) -> None:
-        """A scheduler reads what is due, and takes what it has time for."""
+        """Let a scheduler read what is due and take what it has time for."""
         core, cluster = one.core, self.cluster
         plan = core.plan(place=False)
         cluster.confirm(one.group, plan.confirm)

@@ -25,7 +25,7 @@ class Row:
 
 
 def read_trace(path: Path) -> list[Row]:
-    """The rows that ran, in order of time; raises InvalidInput for a file that has none or is none.
+    """Read the rows that ran, in order of time; raise InvalidInput for a missing or empty file.
 
     Rows without both times, or with an end that is not after the beginning, are left out: they never ran.
     """

@@ -23,7 +23,7 @@ from .parameters import (
     Phase,
     SimStrategy,
 )
-from .runs import Found, Run, carry_out, tidy
+from .runs import Found, SimRun, carry_out, tidy
 from .simulation import Progress, Simulation
 from .workload import Poisson
 
@@ -58,7 +58,7 @@ AS_GIVEN: Final = "as given"
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is expected of one alternative; delays and staleness in seconds, calls and bytes a second of all schedulers.
+    """The prediction for one alternative; delays and staleness in seconds, calls and bytes a second of all schedulers.
 
     keeps_up: the queue does not grow without end. calls_per_s: reads, claims and the calls of tasks, as if none went
     together.
@@ -84,7 +84,7 @@ class Prediction:
 def predict(
     given: Mapping[str, Any], decisions: float, seed: int = 1, jobs: int = 0, tell: Progress = lambda done: None
 ) -> list[Prediction]:
-    """A prediction for the cluster and each alternative; `decisions` is K, claims a second of one scheduler."""
+    """Predict the cluster and each alternative; `decisions` is K, claims a second of one scheduler."""
     if not 0 < decisions <= 10**6:
         raise InvalidInput(f"--decisions {decisions:g} is not valid: it must be more than 0 and at most 1,000,000")
     base = Parameters(**{**given, "sharpness": SHARPNESS, "scale": 1.0, "seed": seed})
@@ -94,14 +94,14 @@ def predict(
             f"--rate {base.rate:g} tasks a second of --duration {base.duration_s:g} s keep {busy:,.0f} slots busy, "
             f"more than the {base.slots:,} of --slots, which may be {MOST_SLOTS:,} at most"
         )
-    runs = [Run(name, play, _sized(one, decisions), (decisions,)) for name, one in _alternatives(base).items()]
+    runs = [SimRun(name, play, _sized(one, decisions), (decisions,)) for name, one in _alternatives(base).items()]
     _check_work([run.parameters for run in runs])
     found = carry_out(runs, [seed], jobs, tell)
     return [_prediction(run, one[0], decisions) for run, one in zip(runs, found, strict=True)]
 
 
 def choose(predictions: Sequence[Prediction]) -> tuple[Prediction | None, str]:
-    """The one to take, or None, and why.
+    """Return the best alternative, or None, and the reason.
 
     Of those that keep up: the least p99 delay; where others are within half of it again, the best score (a twentieth
     apart is the same); where these are the same, the least calls.
@@ -140,7 +140,7 @@ def _sized(one: Parameters, decisions: float) -> Parameters:
 
 
 def _check_work(sized: Sequence[Parameters]) -> None:
-    """Raises InvalidInput if it would take too long to simulate them."""
+    """Raise InvalidInput if the simulation would take too long."""
     schedulers_s, tasks_s = (sum(parts) for parts in zip(*map(_work_s, sized), strict=True))
     work_s = schedulers_s + tasks_s
     if work_s > MOST_WORK_S:
@@ -161,7 +161,7 @@ def _work_s(one: Parameters) -> tuple[float, float]:
 
 
 def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, decisions: float) -> Found:
-    """Some gaps, from a confirmed load; measured is the second half. Played on while it is not clear what keeps up."""
+    """Play some gaps from a settled load and measure the second half; go on until it is clear what keeps up."""
     load, fill, own = dice.spawn(3)
     rate = parameters.scaled(parameters.rate)
     arrivals = Poisson(np.random.default_rng(load), [(0.0, rate)], parameters.duration_s)
@@ -182,7 +182,7 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
 
 
 def _play_on(simulation: Simulation, begin: int, end: int, progress: Progress) -> int:
-    """The ticks after `begin` until `end`, which is returned."""
+    """Play the ticks from `begin` to `end`; return `end`."""
     for tick in range(begin + 1, end + 1):
         simulation.tick(tick)
         if tick % 100 == 0 or tick == end:
@@ -191,12 +191,12 @@ def _play_on(simulation: Simulation, begin: int, end: int, progress: Progress) -
 
 
 def _length_s(parameters: Parameters) -> float:
-    """How long a run is at first; a whole number of seconds, and so is its half."""
+    """Return the first length of a run; it and its half are whole seconds."""
     return 2.0 * math.ceil(max(LEAST_S, GAPS * parameters.gap_s, 1.2 * min(parameters.duration_s, 10.0)) / 2)
 
 
 def _bound_s(parameters: Parameters) -> float:
-    """A queue that is no longer than what arrives in this time is none that grows without end.
+    """Return the longest queue, in seconds of arrivals, that does not count as growing.
 
     Bursts make one of about a gap. Adaptive lets it grow until tasks wait for tau, then places them where they do not
     conflict; of a tau beyond what can be seen in a run MOST_TAU_S is waited for.
@@ -205,7 +205,7 @@ def _bound_s(parameters: Parameters) -> float:
     return max(parameters.gap_s, LEAST_QUEUE_S) + adaptive_s
 
 
-def _prediction(run: Run, found: Found, decisions: float) -> Prediction:
+def _prediction(run: SimRun, found: Found, decisions: float) -> Prediction:
     one, means = run.parameters, found.summary
     reads_per_s = one.schedulers * one.partitions / one.gap_s
     lost = means["conflict_fraction"] or 0.0

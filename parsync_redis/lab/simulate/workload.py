@@ -20,7 +20,7 @@ class Load(Protocol):
     """The tasks of one group of schedulers, in order of time."""
 
     def until(self, end_s: float) -> Sequence[Arrival]:
-        """What arrived since the last call, before `end_s`."""
+        """Return the arrivals since the last call, before `end_s`."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Poisson:
     now_s: float = 0.0
 
     def until(self, end_s: float) -> Sequence[Arrival]:
-        """What arrived since the last call, before `end_s`."""
+        """Return the arrivals since the last call, before `end_s`."""
         begin_s, self.now_s = self.now_s, end_s
         rate = [rate for since_s, rate in self.rates if since_s <= begin_s + 1e-9][-1]
         count = self.rng.poisson(rate * (end_s - begin_s))
@@ -49,7 +49,7 @@ class Listed:
         self._next = next(self._ahead, None)
 
     def until(self, end_s: float) -> Sequence[Arrival]:
-        """What arrived since the last call, before `end_s`."""
+        """Return the arrivals since the last call, before `end_s`."""
         found = []
         while self._next is not None and self._next.at_s < end_s:
             found.append(self._next)

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ..claims import Check
+from ..claims import ClaimCheck
 from ..parameters import Parameters
-from ..runs import Run
+from ..runs import SimRun
 from . import conflicts, extra_slots, omega, staleness, statesync, strategies, trace
 
 
 class Experiment(Protocol):
-    """What a module of this package has.
+    """The interface of a module of this package.
 
     DEFAULTS: the parameters in which it differs from `Parameters`. USES: those that mean something to it.
     """
@@ -23,16 +23,16 @@ class Experiment(Protocol):
     @property
     def USES(self) -> frozenset[str]: ...  # noqa: D102, N802
 
-    def runs(self, parameters: Parameters, given: Sequence[str]) -> list[Run]:
-        """The runs; `given` names the parameters that the user chose."""
+    def runs(self, parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+        """Return the runs; `given` names the parameters that the user chose."""
         ...
 
-    def checks(self, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
-        """The claims, from the means over all seeds."""
+    def checks(self, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+        """Check the claims against the means over all seeds."""
         ...
 
     def draw(self, figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
-        """The plot, in the layout of the paper's figure, on an empty matplotlib figure."""
+        """Draw the plot on an empty matplotlib figure, in the layout of the paper's figure."""
         ...
 
 

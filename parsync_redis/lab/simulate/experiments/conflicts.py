@@ -16,12 +16,12 @@ from ....model.replies import Took
 from ....model.task import Strategy
 from ....scheduler.core import Core
 from ....store.reference.queue import Queue
-from ..claims import Check, near
+from ..claims import ClaimCheck, near
 from ..cluster import SimCluster
 from ..modes import whole_state
 from ..parameters import OF_ALL, Parameters
 from ..plots import bars, finish_axes
-from ..runs import Found, Run
+from ..runs import Found, SimRun
 from ..simulation import Progress
 
 TITLE = "Conflicts of schedulers that pick at random, against the formula"
@@ -46,8 +46,8 @@ def expected(n: int, k: int, idle: int) -> float:
     return float((n * k - idle + idle * (1 - k / idle) ** n) / (n * k))
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
-    """A run a case."""
+def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+    """Return one run per case."""
     cases, partitions = list(CASES), PARTITIONS
     if set(given) - OF_ALL:
         cases, partitions = [own_case(parameters)], parameters.partitions
@@ -57,7 +57,7 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
         case = n, round(k * scale), round(idle * scale)
         fitted = parameters.with_(schedulers=1, partitions=partitions, slots=case[2], scale=1.0)
         used = {**fitted.only(OF_ALL | {"partitions", "slots"}), "schedulers": n, "claims": case[1]}
-        found.append(Run(f"N={n} K={case[1]} S={case[2]}", play, fitted, case, used))
+        found.append(SimRun(f"N={n} K={case[1]} S={case[2]}", play, fitted, case, used))
     return found
 
 
@@ -73,7 +73,7 @@ def own_case(parameters: Parameters) -> tuple[int, int, int]:
 
 
 def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, n: int, k: int, idle: int) -> Found:
-    """Rounds in which every scheduler reads everything, then all claim, in an order that is drawn.
+    """Play rounds: every scheduler reads everything, then all claim in a random order.
 
     What became of its claims no scheduler is told: each round begins anew.
     """
@@ -93,7 +93,7 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
 
 
 def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.random.Generator) -> int:
-    """How many of the claims are lost, of `k` by each core; the slots are free again after it."""
+    """Return the number of lost claims, of `k` by each core; then free the slots again."""
     queue = cluster.queues[0] = Queue(cluster.store)
     for i in range(len(cores) * k):
         cluster.submit(0, f"t{i}", 0.0)
@@ -121,7 +121,7 @@ def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.rando
     return lost
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
+def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
     """Each case against the formula: within 5 %; no conflict at all for one scheduler."""
     return [
         near(
@@ -136,7 +136,7 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
 
 
 def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
-    """Formula and simulation, case by case."""
+    """Draw formula and simulation, case by case."""
     axes = figure.subplots()
     figure.set_size_inches(8, 4)
     names = [name.replace(" ", "\n") for name in summary]

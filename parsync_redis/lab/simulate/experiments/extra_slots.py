@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..claims import READ, Check, above, below, near
+from ..claims import READ, ClaimCheck, above, below, near
 from ..cluster import SimCluster
 from ..modes import make_core
 from ..parameters import NODE_SLOTS, OF_ALL, Parameters, SimStrategy, Sync
 from ..plots import line
-from ..runs import Found, Run
+from ..runs import Found, SimRun
 from ..simulation import Progress
 from .conflicts import play_round
 
@@ -51,17 +51,17 @@ MOST: Final = 8.0
 """Idle slots at most, in tasks that arrive in a gap."""
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
-    """A run a point of a sweep; points that are the same are run once for each sweep that has them."""
+def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+    """Return one run per point of a sweep; a point of two sweeps runs twice."""
     return [
-        Run(f"{name}={value:g}", seek, parameters, (name, float(value)), {**parameters.only(USES), name: value})
+        SimRun(f"{name}={value:g}", seek, parameters, (name, float(value)), {**parameters.only(USES), name: value})
         for name, values in SWEEPS.items()
         for value in values
     ]
 
 
 def seek(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, name: str, value: float) -> Found:
-    """The least number of idle slots at one point, by bisection, at scale 1."""
+    """Find the least number of idle slots at one point, by bisection, at scale 1."""
     partitions = round(value) if name == "partitions" else parameters.partitions
     point = parameters if name == "partitions" else parameters.with_(**{name: value})
     needed = max(1.0, point.scaled(point.rate) * point.gap_s / partitions)  # claims that must win in a round
@@ -98,8 +98,8 @@ V_WHY: Final = (
 )
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
-    """The paper's three values, and which way the number goes with each parameter."""
+def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+    """Check the paper's three values, and the direction in which each parameter moves the number."""
     if len(summary) < sum(map(len, SWEEPS.values())) or len(SWEEPS) < len(SHOWN):
         return []
     extra = {name: one["extra"]["mean"] for name, one in summary.items()}
@@ -158,7 +158,7 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
 
 
 def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
-    """A panel a sweep."""
+    """Draw one panel per sweep."""
     axes = figure.subplots(1, len(SWEEPS), squeeze=False)[0]
     figure.set_size_inches(13, 3.2)
     for one, name in zip(axes, SWEEPS, strict=True):

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..claims import Check, below, near
+from ..claims import ClaimCheck, below, near
 from ..parameters import OF_SIMULATION, Group, Parameters, Sync
 from ..plots import finish_axes, line
-from ..runs import Found, Run
+from ..runs import Found, SimRun
 from ..simulation import Progress, Simulation
 from ..workload import Poisson
 
@@ -20,19 +20,19 @@ GAPS: Final = 8
 LOAD: Final = 0.5
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
-    """Some numbers of schedulers, and StateSync; only the given ones, if they are given."""
+def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+    """Return runs of several numbers of schedulers, and StateSync; only the given ones if given."""
     members = [n for n in MEMBERS if n <= parameters.partitions]
     if "schedulers" in given:
         members = [parameters.schedulers]
-    found = [Run(f"N={n}", play, parameters.with_(schedulers=n)) for n in members]
+    found = [SimRun(f"N={n}", play, parameters.with_(schedulers=n)) for n in members]
     if "sync" not in given:
-        found.append(Run("StateSync", play, parameters.with_(schedulers=max(members), sync=Sync.STATE)))
+        found.append(SimRun("StateSync", play, parameters.with_(schedulers=max(members), sync=Sync.STATE)))
     return found
 
 
 def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress) -> Found:
-    """Some gaps at half load, tick by tick; what one scheduler's view is like before and after each reading."""
+    """Play some gaps at half load, tick by tick; record one scheduler's view before and after each read."""
     load, own = dice.spawn(2)
     rate = LOAD * parameters.scaled(parameters.rate)
     arrivals = Poisson(np.random.default_rng(load), [(0.0, rate)], parameters.duration_s)
@@ -72,8 +72,8 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
     return Found(series, summary, simulation.measure.placements)
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
-    """The facts about each number of schedulers."""
+def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+    """Check the claims for each number of schedulers."""
     found, gap_s = [], parameters.gap_s
     for name, one in summary.items():
         if not name.startswith("N="):
@@ -127,7 +127,7 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
 
 
 def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
-    """The mean staleness of one scheduler's view over time: a saw, with smaller teeth the more rounds there are."""
+    """Draw the mean staleness of one view over time: a saw whose teeth shrink with the number of rounds."""
     axes = figure.subplots(1, len(series), sharey=True, squeeze=False)[0]
     figure.set_size_inches(2.6 * len(series) + 0.6, 3.4)
     for one, (name, table) in zip(axes, series.items(), strict=True):

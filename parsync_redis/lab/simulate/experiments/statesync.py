@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from ..claims import Check, above, difference, mean_over, near, ratio, slope, total
+from ..claims import ClaimCheck, above, difference, mean_over, near, ratio, slope, total
 from ..parameters import OF_SIMULATION, Group, Parameters, Phase, SimStrategy, Sync
 from ..plots import COLOURS, finish_axes, line
-from ..runs import Run, run_phases
+from ..runs import SimRun, run_phases
 
 TITLE = "ParSync with three strategies against StateSync (the paper's experiment 2)"
 DEFAULTS: Final[Mapping[str, Any]] = {}
@@ -26,18 +26,18 @@ def phases(parameters: Parameters) -> list[Phase]:
     return [Phase(f"phase {i + 1}: {load:.0%}", 60 * parameters.length, (load,)) for i, load in enumerate(LOADS)]
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
-    """A run a strategy, and StateSync; only the one in question, if a strategy or a synchronisation is given."""
+def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+    """Return one run per strategy, and StateSync; only the given one if given."""
     modes = {name: parameters.with_(strategy=SimStrategy(name)) for name in ORDER[:3]}
     modes["statesync"] = parameters.with_(strategy=SimStrategy.QUALITY, sync=Sync.STATE)
     if "strategy" in given or "sync" in given:
         modes = {f"{parameters.strategy}, {parameters.sync}": parameters}
     groups = (Group(GROUP, parameters.schedulers),)
-    return [Run(name, run_phases, mode, (groups, phases(parameters))) for name, mode in modes.items()]
+    return [SimRun(name, run_phases, mode, (groups, phases(parameters))) for name, mode in modes.items()]
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
-    """The order of the delays, StateSync out of control, and what the load does to the scores."""
+def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+    """Check the order of the delays, that StateSync loses control, and the effect of load on scores."""
     if set(series) != set(ORDER):
         return []
     length_s = 60 * parameters.length

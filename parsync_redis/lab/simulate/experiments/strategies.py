@@ -9,10 +9,10 @@ spare any queue grows, also without conflicts), and the sharpness of the dice, s
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..claims import READ, SCORE_READ, Check, below, between, first_at, mean_over, most, near, ratio, slope, total
+from ..claims import READ, SCORE_READ, ClaimCheck, below, between, first_at, mean_over, most, near, ratio, slope, total
 from ..parameters import OF_SIMULATION, Group, Parameters, Phase, SimStrategy, check_groups
 from ..plots import COLOURS, finish_axes, line
-from ..runs import Run, run_phases
+from ..runs import SimRun, run_phases
 
 TITLE = "Strategies: latency-first, quality-first and adaptive (the paper's figure 4)"
 DEFAULTS: Final[Mapping[str, Any]] = {"schedulers": 10, "partitions": 10, "rate": 36_800.0, "amplifier": 1.02}
@@ -45,7 +45,7 @@ SCORE_WHY: Final = (
 
 
 def groups(parameters: Parameters) -> list[Group]:
-    """A and B."""
+    """Return the groups A and B."""
     of_a = round(SHARE_A * parameters.schedulers)
     found = [Group("A", of_a), Group("B", parameters.schedulers - of_a)]
     check_groups(parameters, found)
@@ -53,21 +53,22 @@ def groups(parameters: Parameters) -> list[Group]:
 
 
 def phases(parameters: Parameters) -> list[Phase]:
-    """The paper's three phases."""
+    """Return the paper's three phases."""
     lengths = [30 * parameters.length, 30 * parameters.length, 37 * parameters.length]
     return [Phase(f"phase {i + 1}", lengths[i], load) for i, load in enumerate([(PART, PART), (1.0, PART), (1.0, 1.0)])]
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
-    """One run a strategy; only the given one, if one is given."""
+def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+    """Return one run per strategy; only the given one if given."""
     which = [parameters.strategy] if "strategy" in given else [s for s in SimStrategy if s.in_paper]
     return [
-        Run(s.value, run_phases, parameters.with_(strategy=s), (groups(parameters), phases(parameters))) for s in which
+        SimRun(s.value, run_phases, parameters.with_(strategy=s), (groups(parameters), phases(parameters)))
+        for s in which
     ]
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
-    """The claims about each strategy that was run."""
+def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+    """Check the claims about each strategy that was run."""
     one, two, three = (phase.length_s for phase in phases(parameters))
     times = [(0.0, one), (one, one + two), (one + two, one + two + three)]
     of_strategy = {"latency": _latency, "quality": _quality, "adaptive": _adaptive}
@@ -82,7 +83,9 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
 Times = Sequence[tuple[float, float]]
 
 
-def _latency(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
+def _latency(
+    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float
+) -> Iterator[ClaimCheck]:
     lost = [means["conflict_fraction"]["mean"] for phase in summary.values() for means in phase.values()]
     yield below(
         "latency.conflicts", "latency-first: conflicts of the claims, the worst phase and group", "0", 0.01, most(lost)
@@ -104,7 +107,9 @@ def _latency(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Tim
     yield from _scores("latency", by_group, times, warm_s, (10.25, 9.9, 9.67))
 
 
-def _quality(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
+def _quality(
+    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float
+) -> Iterator[ClaimCheck]:
     for group, i in (("A", 1), ("A", 2), ("B", 2)):
         yield near(
             f"quality.slope{i + 1}{group}",
@@ -134,7 +139,9 @@ def _quality(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Tim
     yield from _scores("quality", by_group, times, warm_s, (10.2, 10.1, 10.05))
 
 
-def _adaptive(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float) -> Iterator[Check]:
+def _adaptive(
+    by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Times, warm_s: float
+) -> Iterator[ClaimCheck]:
     there = first_at(by_group["A"], "delay_p50_s", 1.4, times[1][0])
     yield near(
         "adaptive.there", "adaptive: A, at full load from t=30, is at its plateau at t, s", 45.0, there, 5.0, THERE_WHY
@@ -172,7 +179,7 @@ def _adaptive(by_group: Mapping[str, Any], summary: Mapping[str, Any], times: Ti
 
 def _utilisation(
     name: str, by_group: Mapping[str, Any], times: Times, warm_s: float, paper: Sequence[float]
-) -> Iterator[Check]:
+) -> Iterator[ClaimCheck]:
     both = total(by_group, "utilisation")
     for i, value in enumerate(paper):
         yield near(
@@ -186,7 +193,7 @@ def _utilisation(
 
 def _scores(
     name: str, by_group: Mapping[str, Any], times: Times, warm_s: float, paper: Sequence[float]
-) -> Iterator[Check]:
+) -> Iterator[ClaimCheck]:
     for i, value in enumerate(paper):
         yield near(
             f"{name}.score{i + 1}",
@@ -202,7 +209,7 @@ _SAID: Final = {"latency": "latency-first", "quality": "quality-first", "adaptiv
 
 
 def _all(by_group: Mapping[str, Any], metric: str, times: tuple[float, float], warm_s: float) -> float | None:
-    """The mean of a metric over a confirmed phase and the groups, a group by what it placed."""
+    """Return the mean of a metric over a settled phase and the groups, weighted by placements."""
     means = [mean_over(table, metric, times[0] + warm_s, times[1]) for table in by_group.values()]
     placed = [mean_over(table, "placed", times[0] + warm_s, times[1]) or 0.0 for table in by_group.values()]
     if None in means or not sum(placed):
@@ -211,7 +218,7 @@ def _all(by_group: Mapping[str, Any], metric: str, times: tuple[float, float], w
 
 
 def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
-    """A column a strategy: delay, utilisation, score over time, group A and B."""
+    """Draw one column per strategy: delay, utilisation, score over time, for groups A and B."""
     axes = figure.subplots(3, len(series), sharex=True, sharey="row", squeeze=False)
     figure.set_size_inches(4.2 * len(series) + 0.6, 8)
     borders = [phase.length_s for phase in phases(parameters)]

@@ -14,10 +14,10 @@ import numpy as np
 
 from ....errors import InvalidInput
 from ....placement.strategy import Floats
-from ..claims import Check, above, below, difference, ratio, total
+from ..claims import ClaimCheck, above, below, difference, ratio, total
 from ..parameters import NODE_SLOTS, OF_SIMULATION, Group, Parameters, Phase, SimStrategy
 from ..plots import COLOURS, finish_axes, line
-from ..runs import Found, Run
+from ..runs import Found, SimRun
 from ..simulation import Progress, Simulation
 from ..trace import Row, read_trace
 from ..workload import Arrival, Listed
@@ -30,19 +30,19 @@ LENGTH_S: Final = 60.0
 CUT: Final = 0.1
 
 
-def runs(parameters: Parameters, given: Sequence[str]) -> list[Run]:
-    """A run a strategy on the trace at PATH; only the given one, if one is given."""
+def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
+    """Return one run per strategy on the trace at PATH; only the given one if given."""
     if not parameters.trace:
         raise InvalidInput("which trace? parsync simulate trace FILE")
     rows = read_trace(Path(parameters.trace))
     if "slots" not in given:
         parameters = parameters.with_(slots=_enough(rows, parameters))
     which = [parameters.strategy] if "strategy" in given else [s for s in SimStrategy if s.in_paper]
-    return [Run(s.value, play, parameters.with_(strategy=s), (rows,)) for s in which]
+    return [SimRun(s.value, play, parameters.with_(strategy=s), (rows,)) for s in which]
 
 
 def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, rows: Sequence[Row]) -> Found:
-    """A minute of virtual time."""
+    """Play one minute of virtual time."""
     draw, own = dice.spawn(2)
     length_s = LENGTH_S * parameters.length
     arrivals = compress(rows, parameters, length_s, np.random.default_rng(draw))
@@ -52,7 +52,7 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
 
 
 def compress(rows: Sequence[Row], parameters: Parameters, length_s: float, rng: np.random.Generator) -> list[Arrival]:
-    """The tasks of a run of `length_s` seconds.
+    """Draw the tasks of a run of `length_s` seconds.
 
     Of the two loads, of slots and of schedulers, the one that is reached first decides how many are drawn.
     """
@@ -81,7 +81,7 @@ def _fitted(rows: Sequence[Row], parameters: Parameters, length_s: float) -> tup
 
 
 def _enough(rows: Sequence[Row], parameters: Parameters) -> int:
-    """The slots at scale 1 that the drawn tasks keep busy to the load."""
+    """Return the slots, at scale 1, that the drawn tasks keep busy to the load."""
     length_s = LENGTH_S * parameters.length
     _, runs_s, counts, decided = _fitted(rows, parameters, length_s)
     busy = min(1.0, decided) * float(counts @ runs_s) / length_s
@@ -89,8 +89,8 @@ def _enough(rows: Sequence[Row], parameters: Parameters) -> int:
     return min(10**7, max(round(busy / parameters.load / parameters.scale), math.ceil(least)))
 
 
-def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[Check]:
-    """What holds of the strategies holds under a real load as well."""
+def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> list[ClaimCheck]:
+    """Check that the claims about strategies hold under a real load."""
     if not {"latency", "quality"} <= set(series):
         return []
 
@@ -124,7 +124,7 @@ def checks(parameters: Parameters, series: Mapping[str, Any], summary: Mapping[s
 
 
 def draw(figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
-    """What arrives and what is placed, delay, utilisation and score over time, a line a strategy."""
+    """Draw arrivals, placements, delay, utilisation and score over time, one line per strategy."""
     axes = figure.subplots(2, 2, sharex=True)
     figure.set_size_inches(11, 7)
     for name, groups in series.items():

@@ -1,0 +1,197 @@
+"""Sections of docs/performance.md on placing: rates, rivals, kinds of task, and cost by the size of the cluster."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .markdown import Runs, audit_of, cell_of, command_of, named, rungs_of, table
+
+_RATES = (
+    "offered/s",
+    "placed/s",
+    "of the baseline",
+    "sustained",
+    "delay p50 ms",
+    "p99",
+    "conflicts",
+    "Redis us",
+    "Redis core",
+    "audit",
+    "command",
+)
+
+
+def _rates(run: Mapping[str, Any]) -> list[object]:
+    found = run["found"]
+    return [
+        found["offered_per_s"],
+        found["placed_per_s"],
+        found["placed_per_s"] / found["baseline_claims_per_s"],
+        "yes" if found["sustained"] else "no",
+        found["delay_ms"]["p50"],
+        found["delay_ms"]["p99"],
+        f"{found['conflicts_per_claim']:.3%}",
+        found["redis_us_per_placement"],
+        found["redis_cpu_share"],
+        audit_of(found),
+        command_of(run),
+    ]
+
+
+def ladder(runs: Runs) -> list[str]:
+    """Render the runs at growing rates."""
+    rungs = [*rungs_of(runs), *named(runs, "eased"), *named(runs, "million")]
+    if not rungs:
+        return []
+    return [
+        "## How many placements a second\n",
+        "20 schedulers, latency-first, 200,000 slots. Tasks hold their slots for so long that the load is 0.95 once "
+        "the first of them end; figures are of the time from then on, conflicts as schedulers tell of them about once "
+        "a second. The rates grow until one is not sustained, in two runs, for others have the machine as well. Then "
+        "80 % of the highest rate that was, and that with a million slots, few of them held.\n",
+        table(_RATES, map(_rates, rungs)),
+        "Cores used, by kind of process:\n",
+        table(
+            (
+                "offered/s",
+                "slots",
+                "agents",
+                "schedulers",
+                "generators",
+                "redis",
+                "commands a placement",
+                "bytes a placement",
+                "memory MiB",
+                "mean age of views ms",
+            ),
+            [
+                [
+                    f["offered_per_s"],
+                    f["slots"],
+                    *(f["cpu_share"].get(k) for k in ("agents", "schedulers", "generators", "redis")),
+                    f["commands_per_placement"],
+                    f["bytes_per_placement"],
+                    f["memory_mb"],
+                    f["staleness_ms"].get("mean"),
+                ]
+                for f in (run["found"] for run in rungs)
+            ],
+        ),
+    ]
+
+
+def rivals(runs: Runs) -> list[str]:
+    """Render the runs of other systems under the same load."""
+    rows = named(runs, "rival-")
+    if not rows:
+        return []
+    found = [run["found"] for run in rows]
+    return [
+        "## Rivals under the same load\n",
+        "*state*: our schedulers, each of which reads the whole state once a gap. *central*: no schedulers; a script "
+        "takes the best free slot from a sorted set. *queues*: plain Celery, a queue for each of five classes of "
+        "machine; its delay is until a worker has the message. Both latter renew no lease, fence nothing, and lose "
+        "what a lost process held.\n",
+        table(
+            (
+                "system",
+                "placed/s",
+                "sustained",
+                "delay p50 ms",
+                "p99",
+                "conflicts",
+                "Redis us",
+                "cores, all",
+                "audit",
+                "command",
+            ),
+            [
+                [
+                    f["system"],
+                    f["placed_per_s"],
+                    "yes" if f["sustained"] else "no",
+                    f["delay_ms"]["p50"],
+                    f["delay_ms"]["p99"],
+                    f"{f['conflicts_per_claim']:.2%}",
+                    f["redis_us_per_placement"],
+                    sum(f["cpu_share"].values()),
+                    audit_of(f),
+                    command_of(run),
+                ]
+                for f, run in zip(found, rows, strict=True)
+            ],
+        ),
+        "*central* wins where all tasks see the same scores and one server suffices: it decides on perfect knowledge, "
+        "in the same script that submits, at a fraction of the cost. Who needs no more than that should do that. It "
+        "stops being possible where slots are on several servers, because one script sees one server; where tasks have "
+        "needs of their own it has to look for what fits inside Redis, see below.\n",
+    ]
+
+
+def kinds(runs: Runs) -> list[str]:
+    """Render the runs with 50 kinds of task."""
+    rows = named(runs, "kinds-")
+    if not rows:
+        return []
+    return [
+        "## 50 kinds of task over 10,000 nodes\n",
+        "Each kind requires a GPU model and a zone, and an amount of memory. *central* has to look for a node that "
+        "fits, inside Redis, through nodes that do not; our schedulers do that outside, and Redis judges one claim. "
+        f"{_cheaper(rows)} All tasks still see the same scores: where each kind has its own, *central* has to look at "
+        "every node for every task.\n",
+        table(
+            ("system", "placed/s", "sustained", "delay p50 ms", "p99", "Redis us", "Redis core", "audit", "command"),
+            [
+                [
+                    f["system"],
+                    f["placed_per_s"],
+                    "yes" if f["sustained"] else "no",
+                    f["delay_ms"]["p50"],
+                    f["delay_ms"]["p99"],
+                    f["redis_us_per_placement"],
+                    f["redis_cpu_share"],
+                    audit_of(f),
+                    command_of(run),
+                ]
+                for f, run in ((run["found"], run) for run in rows)
+            ],
+        ),
+    ]
+
+
+def _cheaper(rows: list[Mapping[str, Any]]) -> str:
+    """Say which system cost the server less."""
+    cost = {run["found"]["system"]: float(run["found"]["redis_us_per_placement"]) for run in rows}
+    if len(cost) < 2:
+        return ""
+    least, most = sorted(cost, key=lambda system: cost[system])
+    return f"Here *{least}* takes less of the server: {cost[least]:.0f} us a placement, *{most}* {cost[most]:.0f} us."
+
+
+def scale(runs: Runs) -> list[str]:
+    """Render the cost of a placement by slots and by schedulers."""
+    if "scale" not in runs:
+        return []
+    found = runs["scale"]["found"]
+    head = ("slots", "schedulers", "placed/s", "Redis us", "scheduler us", "delay p99 ms", "conflicts", "MiB", "audit")
+    rows = [
+        [
+            r["slots"],
+            r["schedulers"],
+            r["placed_per_s"],
+            r["redis_us_per_placement"],
+            r["us_per_placement"]["schedulers"],
+            r["delay_ms"]["p99"],
+            f"{r['conflicts_per_claim']:.2%}",
+            r["memory_mb"],
+            audit_of(r),
+        ]
+        for r in (*found["by_slots"], *found["by_schedulers"])
+    ]
+    return [
+        "## What a placement costs as the cluster grows\n",
+        f"CPU microseconds a placement, at {found['rate']:,.0f} tasks/s of {found['duration_s']:g} s: "
+        f"{command_of(runs['scale'])}. What is read and renewed whatever the rate is part of it. Redis at 200,000 "
+        f"slots / at 2,000: **{cell_of(found['ratio_slots'])}** (bar 1.3); with 20 schedulers / with 1: "
+        f"**{cell_of(found['ratio_schedulers'])}** (bar 1.5).\n",
+        table(head, rows),
+    ]

@@ -1,0 +1,80 @@
+"""Sections of docs/performance.md on the small benches, and on real workers beside plain Celery."""
+
+from collections.abc import Sequence
+
+from .markdown import Runs, command_of, table
+
+
+def small(runs: Runs) -> list[str]:
+    """Render the benches of single costs: read, submit, idle."""
+    rows: list[Sequence[object]] = []
+    if "read" in runs:
+        found = runs["read"]["found"]
+        rows.append(
+            (
+                f"reading a partition of {found['slots']:,} held slots: us of the server, HGETALL / snapshot",
+                found["hgetall"]["server_us"],
+                found["snapshot"]["server_us"],
+                found["server_ratio"],
+                command_of(runs["read"]),
+            )
+        )
+        rows.append(
+            (
+                "the same, until the client has it",
+                found["hgetall"]["client_us"],
+                found["snapshot"]["client_us"],
+                found["client_ratio"],
+                command_of(runs["read"]),
+            )
+        )
+    if "submit" in runs:
+        found = runs["submit"]["found"]
+        rows.append(
+            (
+                "messages/s, apply_async / submit_many",
+                found["apply_async"],
+                found["submit_many"],
+                found["ratio"],
+                command_of(runs["submit"]),
+            )
+        )
+    if "idle" in runs:
+        found = runs["idle"]["found"]
+        rows.append(
+            (
+                f"idle, {found['schedulers']} schedulers and {found['nodes']:,} nodes: partitions due a second / "
+                "requests of a scheduler a second",
+                found["partitions_per_gap"],
+                found["requests_per_scheduler_and_s"],
+                found["requests_per_scheduler_and_s"] / found["partitions_per_gap"],
+                command_of(runs["idle"]),
+            )
+        )
+        rows.append(
+            (
+                "idle: cores of the server, of all schedulers",
+                found["cpu_share"]["redis"],
+                found["cpu_share"]["schedulers"],
+                None,
+                command_of(runs["idle"]),
+            )
+        )
+    return ["## Small ones\n", table(("what", "theirs", "ours", "ratio", "command"), rows)] if rows else []
+
+
+def celery(runs: Runs) -> list[str]:
+    """Render the bench through real workers."""
+    if "celery" not in runs:
+        return []
+    found, command = runs["celery"]["found"], command_of(runs["celery"])
+    rows: list[Sequence[object]] = [
+        (f"no-op tasks run/s, {slots} slots a worker", row["plain"], row["parsync"], row["ratio"])
+        for slots, row in found["drain_per_s"].items()
+    ]
+    row = found["drain_10ms_per_s"]
+    rows.append(("tasks of 10 ms run/s", row["plain"], row["parsync"], row["ratio"]))
+    for name in ("p50", "p99"):
+        plain, ours = found["start_ms"]["plain"][name], found["start_ms"]["parsync"][name]
+        rows.append((f"one at a time, submit to start, {name} ms", plain, ours, ours / plain))
+    return ["## Through real workers\n", f"{command}\n", table(("what", "plain Celery", "parsync", "ratio"), rows)]

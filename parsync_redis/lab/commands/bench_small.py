@@ -1,0 +1,89 @@
+"""`parsync bench read`, `submit`, `idle`: single costs; `report`: all benches, and the page that is made of them."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...cli.common import Json, print_table
+from .measuring import Agents, Gap, Partitions, Schedulers, Seconds, measuring
+
+
+def read(
+    slots: Annotated[int, typer.Option(min=100, max=100_000, help="Slots of the partition, all held.")] = 10_000,
+    rounds: Annotated[int, typer.Option(min=1, max=10_000, help="Rounds; medians are told.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Compare a snapshot of a fully held partition with HGETALL of its leases."""
+    from ..bench.micro import run_read
+
+    with measuring() as (stop, line):
+        found = run_read(slots, rounds, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    rows = [(way, found[way]["server_us"], found[way]["client_us"]) for way in ("snapshot", "hgetall")]
+    rows.append(("ratio", found["server_ratio"], found["client_ratio"]))
+    print_table((f"{slots:,} HELD SLOTS", "SERVER US", "CLIENT US"), rows, "")
+
+
+def submit(
+    tasks: Annotated[int, typer.Option(min=100, max=1_000_000, help="Tasks of a round.")] = 3000,
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="Rounds by turns.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Compare submit_many with Celery's apply_async: messages a second from one process."""
+    from ..bench.micro import run_submit
+
+    with measuring() as (stop, line):
+        found = run_submit(tasks, rounds, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    rows = [("messages/s", found["apply_async"], found["submit_many"], found["ratio"])]
+    print_table(("", "APPLY_ASYNC", "SUBMIT_MANY", "RATIO"), rows, "")
+
+
+def idle(
+    schedulers: Schedulers = 20,
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes, of 100 slots each.")] = 1000,
+    partitions: Partitions = 20,
+    gap: Gap = 0.5,
+    seconds: Seconds = 15.0,
+    agents: Agents = 2,
+    as_json: Json = False,
+) -> None:
+    """Measure the requests and the CPU time of a cluster without tasks."""
+    from ..bench.micro import run_idle
+    from ..bench.parameters import BenchParameters
+
+    asked = BenchParameters(schedulers, 100 * nodes, partitions, gap, rate=1, seconds=seconds, agents=agents)
+    asked.check()
+    with measuring() as (stop, line):
+        found = run_idle(asked, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    per_gap = found["partitions_per_gap"]
+    requests = found["requests_per_scheduler_and_s"]
+    print(f"requests/s of a scheduler     {requests} ({per_gap:g} partitions a second are due)")
+    print(f"commands/s, also in scripts   {found['commands_per_scheduler_and_s']}")
+    print("cores                         " + ", ".join(f"{k} {v:.3f}" for k, v in found["cpu_share"].items()))
+
+
+def report(
+    out: Annotated[Path, typer.Option(help="The document; plots go into a folder `performance` beside it.")] = Path(
+        "docs/performance.md"
+    ),
+    again: Annotated[bool, typer.Option(help="Measure anew also what was measured before.")] = True,
+    keep: Annotated[Path, typer.Option(help="Where the figures of each run are kept.")] = Path("build/bench"),
+    rate: Annotated[float, typer.Option(help="The highest rate that the ladder tries.")] = 38_000,
+) -> None:
+    """Run every bench and write the document with its tables and plots, as `make bench` does."""
+    from ..bench.report import measure_all, write_report
+
+    with measuring() as (stop, line):
+        measure_all(keep, again, rate, stop, line)
+    write_report(keep, out)
+    print(f"wrote {out}")
