@@ -26,8 +26,8 @@ def bars(runs: Runs) -> list[str]:
         seen = runs["eased"]["found"]["delay_ms"]["p99"]
         rows.append(("delay p99 at 80 % of that rate", "250 ms", f"{seen:.0f} ms", seen <= 250))
     for name, key, what, most in (
-        ("scale", "ratio_slots", "Redis CPU a placement, 200,000 slots / 2,000", 1.3),
-        ("scale", "ratio_schedulers", "Redis CPU a placement, 20 schedulers / 1", 1.5),
+        ("scale", "ratio_slots", "Redis CPU per placement, 200,000 slots / 2,000", 1.3),
+        ("scale", "ratio_schedulers", "Redis CPU per placement, 20 schedulers / 1", 1.5),
     ):
         if name in runs and runs[name]["found"][key] is not None:
             rows.append((what, f"{most}", f"{runs[name]['found'][key]:.2f}", runs[name]["found"][key] <= most))
@@ -46,7 +46,7 @@ def bars(runs: Runs) -> list[str]:
     if "idle" in runs:
         found = runs["idle"]["found"]
         seen, due = found["requests_per_scheduler_and_s"], found["partitions_per_gap"]
-        rows.append(("idle: requests of a scheduler a second", f"{3 * due:g}", f"{seen:g}", seen <= 3 * due))
+        rows.append(("idle: requests per second of one scheduler", f"{3 * due:g}", f"{seen:g}", seen <= 3 * due))
     for row in runs["scale"]["found"]["by_slots"] if "scale" in runs else ():
         if row["slots"] == 10**6:
             found = [row, *(run["found"] for name, run in runs.items() if name == "million")]
@@ -57,4 +57,4 @@ def bars(runs: Runs) -> list[str]:
             well = row["sustained"] and all(one["memory_mb"] < 1024 for one in found)
             rows.append(("1,000,000 slots, few of them held: memory of the server", "works, 1,024 MiB", seen, well))
     shown = [(what, bar, seen, "yes" if well else "**no**") for what, bar, seen, well in rows]
-    return ["## What it is to reach\n", table(("what", "bar", "seen", "reached"), shown)] if rows else []
+    return ["## Targets\n", table(("what", "target", "measured", "reached"), shown)] if rows else []

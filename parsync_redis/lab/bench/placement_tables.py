@@ -43,11 +43,12 @@ def ladder(runs: Runs) -> list[str]:
     if not rungs:
         return []
     return [
-        "## How many placements a second\n",
-        "20 schedulers, latency-first, 200,000 slots. Tasks hold their slots for so long that the load is 0.95 once "
-        "the first of them end; figures are of the time from then on, conflicts as schedulers tell of them about once "
-        "a second. The rates grow until one is not sustained, in two runs, for others have the machine as well. Then "
-        "80 % of the highest rate that was, and that with a million slots, few of them held.\n",
+        "## Placements per second\n",
+        "20 schedulers, latency-first, 200,000 slots. Tasks hold their slots so long that the load reaches 0.95 when"
+        " the first of them end. The figures count from then on; schedulers report conflicts about once a second. "
+        "The rates grow until one is not sustained in two runs (two, because other work shares the machine). The "
+        "last two runs have 80 % of the highest sustained rate, the second of them with a million slots, few of them"
+        " held.\n",
         table(_RATES, map(_rates, rungs)),
         "Cores used, by kind of process:\n",
         table(
@@ -58,8 +59,8 @@ def ladder(runs: Runs) -> list[str]:
                 "schedulers",
                 "generators",
                 "redis",
-                "commands a placement",
-                "bytes a placement",
+                "commands per placement",
+                "bytes per placement",
                 "memory MiB",
                 "mean age of views ms",
             ),
@@ -86,11 +87,11 @@ def rivals(runs: Runs) -> list[str]:
         return []
     found = [run["found"] for run in rows]
     return [
-        "## Rivals under the same load\n",
-        "*state*: our schedulers, each of which reads the whole state once a gap. *central*: no schedulers; a script "
-        "takes the best free slot from a sorted set. *queues*: plain Celery, a queue for each of five classes of "
-        "machine; its delay is until a worker has the message. Both latter renew no lease, fence nothing, and lose "
-        "what a lost process held.\n",
+        "## Other systems under the same load\n",
+        "*state*: our schedulers, but each reads the whole state once a gap. *central*: no schedulers; a script "
+        "takes the best free slot from a sorted set. *queues*: plain Celery with a queue for each of five classes of"
+        " machine; its delay ends when a worker has the message. *central* and *queues* renew no leases, do not "
+        "reject stale processes, and lose the tasks of a lost process.\n",
         table(
             (
                 "system",
@@ -120,10 +121,10 @@ def rivals(runs: Runs) -> list[str]:
                 for f, run in zip(found, rows, strict=True)
             ],
         ),
-        "*central* wins where all tasks see the same scores and one server suffices: it decides on perfect knowledge, "
-        "in the same script that submits, at a fraction of the cost. Who needs no more than that should do that. It "
-        "stops being possible where slots are on several servers, because one script sees one server; where tasks have "
-        "needs of their own it has to look for what fits inside Redis, see below.\n",
+        "*central* wins if all tasks see the same scores and one server suffices: it decides with perfect knowledge,"
+        " in the script that submits, at a fraction of the cost. If you need no more than that, do it that way. It "
+        "is not possible with slots on several servers, because a script sees only one server. If tasks have "
+        "different needs, it has to search for a fitting node inside Redis, see below.\n",
     ]
 
 
@@ -134,10 +135,10 @@ def kinds(runs: Runs) -> list[str]:
         return []
     return [
         "## 50 kinds of task over 10,000 nodes\n",
-        "Each kind requires a GPU model and a zone, and an amount of memory. *central* has to look for a node that "
-        "fits, inside Redis, through nodes that do not; our schedulers do that outside, and Redis judges one claim. "
-        f"{_cheaper(rows)} All tasks still see the same scores: where each kind has its own, *central* has to look at "
-        "every node for every task.\n",
+        "Each kind requires a GPU model, a zone, and an amount of memory. *central* searches for a fitting node inside "
+        "Redis; our schedulers search outside, and Redis only judges the claim. "
+        f"{_cheaper(rows)} Here all tasks see the same scores. If each kind had its own scores, *central* would have "
+        "to check every node for every task.\n",
         table(
             ("system", "placed/s", "sustained", "delay p50 ms", "p99", "Redis us", "Redis core", "audit", "command"),
             [
@@ -164,7 +165,7 @@ def _cheaper(rows: list[Mapping[str, Any]]) -> str:
     if len(cost) < 2:
         return ""
     least, most = sorted(cost, key=lambda system: cost[system])
-    return f"Here *{least}* takes less of the server: {cost[least]:.0f} us a placement, *{most}* {cost[most]:.0f} us."
+    return f"Here *{least}* costs the server less: {cost[least]:.0f} us per placement, *{most}* {cost[most]:.0f} us."
 
 
 def scale(runs: Runs) -> list[str]:
@@ -188,10 +189,10 @@ def scale(runs: Runs) -> list[str]:
         for r in (*found["by_slots"], *found["by_schedulers"])
     ]
     return [
-        "## What a placement costs as the cluster grows\n",
-        f"CPU microseconds a placement, at {found['rate']:,.0f} tasks/s of {found['duration_s']:g} s: "
-        f"{command_of(runs['scale'])}. What is read and renewed whatever the rate is part of it. Redis at 200,000 "
-        f"slots / at 2,000: **{cell_of(found['ratio_slots'])}** (bar 1.3); with 20 schedulers / with 1: "
-        f"**{cell_of(found['ratio_schedulers'])}** (bar 1.5).\n",
+        "## Cost of a placement by the size of the cluster\n",
+        f"CPU microseconds per placement, at {found['rate']:,.0f} tasks/s of {found['duration_s']:g} s: "
+        f"{command_of(runs['scale'])}. The figures include the reads and renewals that do not depend on the rate. "
+        f"Redis at 200,000 slots / at 2,000: **{cell_of(found['ratio_slots'])}** (target 1.3); with 20 schedulers / "
+        f"with 1: **{cell_of(found['ratio_schedulers'])}** (target 1.5).\n",
         table(head, rows),
     ]

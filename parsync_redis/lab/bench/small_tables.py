@@ -12,7 +12,7 @@ def small(runs: Runs) -> list[str]:
         found = runs["read"]["found"]
         rows.append(
             (
-                f"reading a partition of {found['slots']:,} held slots: us of the server, HGETALL / snapshot",
+                f"reading a partition of {found['slots']:,} held slots: server time in us, HGETALL / snapshot",
                 found["hgetall"]["server_us"],
                 found["snapshot"]["server_us"],
                 found["server_ratio"],
@@ -21,7 +21,7 @@ def small(runs: Runs) -> list[str]:
         )
         rows.append(
             (
-                "the same, until the client has it",
+                "the same, time until the client has the reply",
                 found["hgetall"]["client_us"],
                 found["snapshot"]["client_us"],
                 found["client_ratio"],
@@ -43,8 +43,8 @@ def small(runs: Runs) -> list[str]:
         found = runs["idle"]["found"]
         rows.append(
             (
-                f"idle, {found['schedulers']} schedulers and {found['nodes']:,} nodes: partitions due a second / "
-                "requests of a scheduler a second",
+                f"idle, {found['schedulers']} schedulers and {found['nodes']:,} nodes: partitions due per second / "
+                "requests per second of one scheduler",
                 found["partitions_per_gap"],
                 found["requests_per_scheduler_and_s"],
                 found["requests_per_scheduler_and_s"] / found["partitions_per_gap"],
@@ -53,14 +53,14 @@ def small(runs: Runs) -> list[str]:
         )
         rows.append(
             (
-                "idle: cores of the server, of all schedulers",
+                "idle: CPU cores of the server / of all schedulers",
                 found["cpu_share"]["redis"],
                 found["cpu_share"]["schedulers"],
                 None,
                 command_of(runs["idle"]),
             )
         )
-    return ["## Small ones\n", table(("what", "theirs", "ours", "ratio", "command"), rows)] if rows else []
+    return ["## Single operations\n", table(("what", "other", "parsync", "ratio", "command"), rows)] if rows else []
 
 
 def celery(runs: Runs) -> list[str]:
@@ -69,7 +69,7 @@ def celery(runs: Runs) -> list[str]:
         return []
     found, command = runs["celery"]["found"], command_of(runs["celery"])
     rows: list[Sequence[object]] = [
-        (f"no-op tasks run/s, {slots} slots a worker", row["plain"], row["parsync"], row["ratio"])
+        (f"no-op tasks run/s, {slots} slots per worker", row["plain"], row["parsync"], row["ratio"])
         for slots, row in found["drain_per_s"].items()
     ]
     row = found["drain_10ms_per_s"]

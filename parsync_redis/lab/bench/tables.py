@@ -11,18 +11,18 @@ from .small_tables import celery, small
 HEAD = """\
 # Performance
 
-Written by `make bench` from what the commands below printed; nothing here is written by hand. All processes of a run,
-the server included, are on the one machine named here, and share its cores.
+Written by `make bench` from the output of the commands below; nothing here is written by hand. All processes of a run,
+including the server, share the cores of the machine named here.
 
-- **open loop**: a task is due at its time, whether those before it went through or not; who submits late adds delay.
-- **delay**: from when a task was due until its claim was committed, by the server's clock; it has waits for a slot.
-- **sustained**: placed at least 0.98 of what was offered, and the delay does not grow over the run.
+- **open loop**: a task is due at its time, whether the tasks before it are placed or not. A late submit adds delay.
+- **delay**: from when a task was due until its claim was committed, by the server's clock, including waits for a slot.
+- **sustained**: at least 0.98 of the offered rate was placed, and the delay does not grow over the run.
 - **load**: the share of the slots that the offered tasks hold.
-- **agents** are stand-ins: each process looks after many nodes, and starts, holds, finishes and releases every task
-  through the calls of a real agent; it runs no function. What a real worker adds shows `parsync bench celery`.
-- **baseline**: claims/s of a bare Lua loop of HSETNX, by one client in batches of 100, just before, on that server.
-- Every run ends with an audit: each submitted task succeeded once, every slot free, bitmaps and counters agree.
-  *audit* is the number of what was not so.
+- **agents** are stand-ins: each process represents many nodes, and starts, holds, finishes and releases every task
+  through the calls of a real agent; it runs no function. `parsync bench celery` measures real workers.
+- **baseline**: claims/s of a bare Lua loop of HSETNX, by one client in batches of 100, on the same server just before.
+- Every run ends with an audit: each submitted task succeeded once, every slot is free, bitmaps and counters agree.
+  *audit* is the number of violations.
 """
 
 
@@ -46,7 +46,8 @@ def _machine(runs: Runs) -> str:
         + ", ".join(f"{n} {one[n]}" for n in names if n in one)
         + f".\\\nLoad average when the runs began: {min(loads):g} to {max(loads):g}"
         + (
-            ": the run before had just ended, or **other work went on**; then rates are too low and delays too long.\n"
+            ": the previous run had just ended, or **other work was running**; then rates are too low and delays "
+            "too long.\n"
             if max(loads) > 3
             else ".\n"
         )
