@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import (
@@ -24,10 +23,9 @@ from pydantic_settings import (
 )
 
 from .errors import InvalidInput
+from .model.address import check_address, safe_url, with_password
 from .model.ids import check_name, shown
 from .model.task import Strategy, TaskOptions
-from .store.sentinel import SCHEME, parse_service
-from .store.store import as_redis, safe_url
 
 CONFIG_VARIABLE: Final = "PARSYNC_CONFIG"
 RULES: Final = "place"
@@ -51,16 +49,6 @@ _RIGHT: Final = {
 """What would be right, for each setting: the end of the sentence that refuses a value."""
 
 
-def _check_url(url: str) -> str:
-    if url.startswith(SCHEME):
-        parse_service(url)
-        return url
-    url = as_redis(url)
-    if not url.startswith(("redis://", "rediss://", "unix://")) or len(url.split("://", 1)[1].strip("/")) == 0:
-        raise ValueError("not a server address")
-    return url
-
-
 def _check_cluster(name: str) -> str:
     return check_name("cluster name", name)
 
@@ -75,16 +63,6 @@ def read_password(path: Path) -> str:
     if not lines or not lines[0].strip():
         raise InvalidInput(f"password file {path} is empty: its first line must be the password")
     return lines[0].strip()
-
-
-def with_password(url: str, password: str) -> str:
-    """The address with this password, unless it has one."""
-    scheme, _, rest = url.partition("://")
-    rest, semicolon, others = rest.partition(";")  # of several Sentinels, as Celery writes them, the first has it
-    credentials, at, place = rest.rpartition("@")
-    if ":" in credentials:
-        return url
-    return f"{scheme}://{credentials}:{quote(password, safe='')}@{place if at else rest}{semicolon}{others}"
 
 
 def _check_file(path: Path | None) -> Path | None:
@@ -106,7 +84,7 @@ class Settings(BaseSettings):
         env_prefix="PARSYNC_", frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True
     )
 
-    url: Annotated[str, AfterValidator(_check_url)] = Field("redis://127.0.0.1:6379/0", repr=False)
+    url: Annotated[str, AfterValidator(check_address)] = Field("redis://127.0.0.1:6379/0", repr=False)
     cluster: Annotated[str, AfterValidator(_check_cluster)] = "parsync"
     partitions: int | None = Field(None, ge=1, le=4096)
     gap_s: float | None = Field(None, ge=0.01, le=60, allow_inf_nan=False)

@@ -14,7 +14,7 @@ from ..store.cluster import join_cluster
 from ..store.losses import KEEP_S, Loss, read_losses
 from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers, start_one
 from ..store.store import Store
-from ..store.views import pipe, read_views
+from ..store.views import read_views
 from .audit import audit
 
 Level = Literal["ok", "warn", "fail"]
@@ -70,11 +70,11 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
     )
     schedulers = read_schedulers(store)
     yield from judge_schedulers(schedulers)
-    hearing = pipe(store, [("pubsub_numsub", store.keys.tick)])[0][0][1]
+    hearing = store.pipe([("pubsub_numsub", store.keys.tick)])[0][0][1]
     yield judge_subscribers(int(hearing), sum(scheduler.alive for scheduler in schedulers))
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
-    yield judge_quarantine(int(pipe(store, [("zcard", store.keys.shared("quarantine"))])[0]))
+    yield judge_quarantine(int(store.pipe([("zcard", store.keys.shared("quarantine"))])[0]))
     if with_audit:
         yield judge_audit(audit(store))
 
@@ -90,13 +90,12 @@ def _save_points(store: Store) -> str | None:
 
 
 def _loaded(store: Store) -> list[bool]:
-    return [bool(there) for there in pipe(store, [("script_exists", *(s.sha for s in calls.ALL))])[0]]
+    return [bool(there) for there in store.pipe([("script_exists", *(s.sha for s in calls.ALL))])[0]]
 
 
 def _queue(store: Store) -> Check:
     keys = store.keys
-    counts = pipe(
-        store,
+    counts = store.pipe(
         [
             ("zcard", keys.queue("pending")),
             ("zcard", keys.queue("later")),

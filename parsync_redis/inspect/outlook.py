@@ -9,7 +9,7 @@ from ..errors import ParsyncError
 from ..model.ids import readable
 from ..store.members import explain_no_scheduler, judge_silence, lease_of, read_schedulers, start_one
 from ..store.store import Store
-from ..store.views import partitions_of, pipe, read_node_states
+from ..store.views import partitions_of, read_node_states
 
 log = logging.getLogger("parsync.client")
 
@@ -29,12 +29,12 @@ def find_missing(store: Store) -> str:
 def _all_is_well(store: Store) -> bool:
     """Whether a scheduler is alive and some slot is free, in two round trips; where it is not sure it says no."""
     keys = store.keys
-    members, config = pipe(store, [("hgetall", keys.shared("schedulers")), ("hgetall", keys.shared("config"))])
+    members, config = store.pipe([("hgetall", keys.shared("schedulers")), ("hgetall", keys.shared("config"))])
     known = {readable(name): readable(value) for name, value in config.items()}
     partitions = partitions_of(known)
     stats = [("pttl", keys.stats(readable(name))) for name in members]
     free = [("hmget", keys.partition(number, "meta"), ["free"]) for number in range(partitions)]
-    replies: list[Any] = pipe(store, [*stats, *free]) if stats and free else []
+    replies: list[Any] = store.pipe([*stats, *free]) if stats and free else []
     alive = any(judge_silence(int(left_ms), lease_of(known))[1] for left_ms in replies[: len(stats)])
     return alive and any(count not in (None, b"0") for (count,) in replies[len(stats) :])
 

@@ -27,14 +27,13 @@ from kombu.utils.functional import maybe_list
 
 from ..client import ParsyncClient
 from ..errors import AccessDenied, InvalidInput, ServerUnreachable
+from ..model.address import SCHEME, as_redis, safe_url
 from ..model.apps import KnownTasks
 from ..model.ids import encode_id, is_name, shown
 from ..model.needs import parse_resources
 from ..model.task import Submission, TaskOptions
 from ..settings import Settings, load_rules
 from ..store.purge import find_purgeable, purge_tasks
-from ..store.sentinel import SCHEME
-from ..store.store import as_redis, safe_url
 from ..submission import explain_refusal
 from ..worker.results import announce_these, can_announce
 from .background import Background

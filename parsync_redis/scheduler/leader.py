@@ -17,8 +17,8 @@ from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.node import STANDS_STILL, Lease, deadline_s
 from ..model.place import Place
-from ..store.quarantine import quarantine, repair_partition
-from ..store.quarantine import repair as repair_keys
+from ..store.quarantine import quarantine
+from ..store.repair import repair_keys, repair_partition, repair_task
 from ..store.server_errors import is_damage
 from ..store.store import Store
 from .age_tracker import AgeTracker
@@ -318,13 +318,6 @@ def _lease(place: Place, text: bytes | None) -> Lease | None:
         return Lease.of(place.node, place.slot, readable(text)) if text else None
     except ValueError:
         return None
-
-
-def repair_task(store: Store, task: str) -> None:
-    """Repairs a task that is not where its record says, if that is so: no script can have brought it about."""
-    word = store.run(store.commands.repair_task(task, "its record is damaged"))
-    if word != "sound":
-        quarantine(store, store.keys.task(task), f"its indexes said something else: it is {word} now", b"")
 
 
 def parse_place(task: str, text: str) -> Place:

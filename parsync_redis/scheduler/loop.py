@@ -25,9 +25,11 @@ from ..model.task import Strategy
 from ..settings import Settings
 from ..store.calls import Call
 from ..store.cluster import ClusterConfig, join_cluster
-from ..store.quarantine import quarantine, repair_partition
+from ..store.quarantine import quarantine
+from ..store.repair import repair_partition
 from ..store.server_errors import Backoff, is_damage
-from ..store.store import Store, explain_durability
+from ..store.server_info import explain_durability
+from ..store.store import Store
 from .core import GIVE_BACK_MS, Core, Plan
 from .leader import give_back
 from .listener import Listener

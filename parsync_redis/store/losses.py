@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from .store import Store
+from .runner import Runner
 
 KEEP_S: Final = 7 * 86_400
 """How long a loss is told."""
@@ -27,7 +26,7 @@ class Loss:
         return f"at {at} it had lost its last writes: {', '.join(self.went_back)} (seen by {self.seen_by})"
 
 
-def read_losses(store: "Store") -> list[Loss]:
+def read_losses(store: Runner) -> list[Loss]:
     """What is known, the newest first. Raises ServerUnreachable."""
     return read_lines(store.hash(store.keys.shared("losses")))
 

@@ -9,7 +9,6 @@ from ..model.ids import readable
 from ..wire.keys import ANY_CONFIG, cluster_of
 from .cluster import DEFAULT_LEASE_S
 from .store import Store
-from .views import pipe
 
 STATS_KEPT_MS: Final = 3_600_000
 """Each renewal of a scheduler sets this time to live on its stats, so that what is left of it tells when that was."""
@@ -37,12 +36,12 @@ class SchedulerView:
 def read_schedulers(store: Store) -> list[SchedulerView]:
     """The schedulers by ordinal; one that was killed is among them until another has noticed. Two round trips."""
     kinds = ("schedulers", "leader", "config")
-    counters, leader, config = (_text(row) for row in pipe(store, [("hgetall", store.keys.shared(k)) for k in kinds]))
+    counters, leader, config = (_text(row) for row in store.pipe([("hgetall", store.keys.shared(k)) for k in kinds]))
     names = sorted(name for name in counters if counters[name].isdecimal())
     if not names:
         return []
     keys = [store.keys.stats(name) for name in names]
-    replies = pipe(store, [(command, key) for key in keys for command in ("hgetall", "pttl")])
+    replies = store.pipe([(command, key) for key in keys for command in ("hgetall", "pttl")])
     holder = leader.get("holder", "").partition(" ")[0]
     lease_s = lease_of(config)
     found = []
@@ -99,7 +98,7 @@ def find_clusters(store: Store) -> list[str]:
     cursor: Any = 0
     for _ in range(_SCAN_STEPS):
         try:
-            cursor, names = pipe(store, [("scan", cursor, ANY_CONFIG, _SCAN_COUNT)])[0]
+            cursor, names = store.pipe([("scan", cursor, ANY_CONFIG, _SCAN_COUNT)])[0]
         except AccessDenied:
             return []
         found |= {cluster_of(readable(name)) for name in names}

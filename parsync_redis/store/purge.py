@@ -10,7 +10,6 @@ from ..model.limits import MAX_BATCH
 from ..model.task import FINAL, WAITING, TaskState, TaskStatus
 from .store import Store
 from .tasks import WAITING_STATES, list_tasks
-from .views import pipe
 
 MOST: Final = 1_000_000
 """So many tasks are purged at a time."""
@@ -57,5 +56,5 @@ def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
 
 def server_ms(store: Store) -> int:
     """The server's time; by INFO, which every login may ask."""
-    info: Any = pipe(store, [("info", "server")])[0]
+    info: Any = store.pipe([("info", "server")])[0]
     return int(info.get("server_time_usec", 0)) // 1000

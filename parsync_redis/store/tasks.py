@@ -10,7 +10,6 @@ from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.task import FINAL, TaskState, TaskStatus
 from .store import Store
-from .views import pipe
 
 log = logging.getLogger("parsync.store")
 
@@ -53,7 +52,7 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
         for kind in ("pending", "later"):
             yield _first(store, keys.queue(kind), limit)
     if TaskState.DEAD in states:  # 10,000 at most
-        yield [readable(id) for id in reversed(pipe(store, [("zrange", keys.queue("dead"), -limit, -1)])[0])]
+        yield [readable(id) for id in reversed(store.pipe([("zrange", keys.queue("dead"), -limit, -1)])[0])]
     if (FINAL - {TaskState.DEAD}) & set(states):
         try:
             for names in _scan(store, "scan", None):
@@ -71,12 +70,12 @@ def _first(store: Store, key: str, limit: int) -> list[str]:
     is skipped.
     """
     if limit <= _PAGE:
-        pages = [pipe(store, [("zrange", key, 0, limit - 1)])[0]]
+        pages = [store.pipe([("zrange", key, 0, limit - 1)])[0]]
     else:
-        pages = [pipe(store, [("zrange", key, -_PAGE, -1)])[0]]
+        pages = [store.pipe([("zrange", key, -_PAGE, -1)])[0]]
         while len(pages[-1]) == _PAGE:
             end = -len(pages) * _PAGE
-            pages.append(pipe(store, [("zrange", key, end - _PAGE, end - 1)])[0])
+            pages.append(store.pipe([("zrange", key, end - _PAGE, end - 1)])[0])
     return [readable(id) for id in dict.fromkeys(chain.from_iterable(reversed(pages)))][:limit]
 
 
@@ -87,7 +86,7 @@ def _scan(store: Store, command: str, key: str | None) -> Iterator[list[str]]:
             call: tuple[Any, ...] = (command, cursor, store.keys.task_prefix + "*", _SCAN_COUNT)
         else:
             call = (command, key, cursor, None, _SCAN_COUNT)
-        cursor, names = pipe(store, [call])[0]
+        cursor, names = store.pipe([call])[0]
         yield [readable(name) for name in names]
         if not int(cursor):
             return

@@ -5,14 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from redis.exceptions import RedisError
-
 from ..model.apps import KnownTasks
 from ..model.ids import readable
 from ..model.needs import RESERVED, Resources, is_resources, parse_resources, queues_of
 from ..model.node import Node, read_nodes
 from ..model.views import NodeView, PartitionView, gather_partition
-from .server_errors import translate
 from .store import Store
 
 _CHUNK: Final = 100
@@ -45,7 +42,7 @@ def find_node(store: Store, name: str) -> int | None:
     """The number of the partition whose node has this name, or None."""
     count = count_partitions(store)
     keys = [store.keys.partition(number, "nodes") for number in range(count)]
-    found = pipe(store, [("hexists", key, name) for key in keys])
+    found = store.pipe([("hexists", key, name) for key in keys])
     return next((number for number, there in enumerate(found) if there), None)
 
 
@@ -64,9 +61,9 @@ class Directory:
     def newest_first(self) -> list[KnownTasks]:
         """Each app that a node has, the one that was registered last first. Raises ServerUnreachable."""
         keys = self._store.keys
-        digests = [readable(digest) for digest in pipe(self._store, [("zrevrange", keys.queue("apps"), 0, -1)])[0]]
+        digests = [readable(digest) for digest in self._store.pipe([("zrevrange", keys.queue("apps"), 0, -1)])[0]]
         if new := [digest for digest in digests if digest not in self._read]:
-            texts = pipe(self._store, [("hmget", keys.queue("names"), new)])[0]
+            texts = self._store.pipe([("hmget", keys.queue("names"), new)])[0]
             found = {digest: KnownTasks(readable(text)) for digest, text in zip(new, texts, strict=True) if text}
             self._read = {digest: tasks for digest, tasks in self._read.items() if digest in digests} | found
         return [self._read[digest] for digest in digests if digest in self._read]
@@ -108,19 +105,8 @@ def _fetch(store: Store, numbers: range) -> Iterator[tuple[Any, ...]]:
             ("hgetall", store.keys.partition(number, "notes")),
             ("hgetall", store.keys.partition(number, "alive")),
         ]
-    replies = pipe(store, commands)
+    replies = store.pipe(commands)
     return zip(*[iter(replies)] * 6, strict=True)
-
-
-def pipe(store: Store, commands: list[tuple[Any, ...]]) -> list[Any]:
-    """The replies of plain commands, (name of the redis-py method, arguments...), in one round trip."""
-    try:
-        with store.client.pipeline(transaction=False) as batch:
-            for command, *args in commands:
-                getattr(batch, command)(*args)
-            return batch.execute()
-    except (RedisError, OSError) as error:
-        raise translate(store.address, error) from None
 
 
 def note_of(node: Node, note: str) -> str:

@@ -30,7 +30,7 @@ from ..model.node import STANDS_STILL, Lease
 from ..model.place import Place
 from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
-from ..store.quarantine import repair_partition
+from ..store.repair import repair_partition
 from ..store.server_errors import Backoff, is_damage
 from ..store.store import Store
 from ..wire.doorbell import Doorbell

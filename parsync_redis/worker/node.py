@@ -8,10 +8,9 @@ from celery.concurrency.solo import TaskPool as SoloPool
 from redis.connection import parse_url
 
 from ..errors import InvalidInput
+from ..model.address import SCHEME, as_redis, parse_service
 from ..model.ids import check_name
 from ..model.needs import Resources
-from ..store.sentinel import SCHEME, parse_service
-from ..store.store import as_redis
 from .agent import NodeSpec
 
 FLAGS = (

@@ -18,7 +18,6 @@ from kombu.transport.virtual import Message
 from ..model.ids import decode_id, readable
 from ..model.task import TaskState
 from ..store.store import Store
-from ..store.views import pipe
 from ..wire.message import Decoder, open_envelope
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def _requests(
 
 def _fields(store: Store, keys: list[str], *names: str) -> list[tuple[str, list[bytes | None]]]:
     """These fields of each task's record; one round trip."""
-    rows = pipe(store, [("hmget", store.keys.task(key), names) for key in keys])
+    rows = store.pipe([("hmget", store.keys.task(key), names) for key in keys])
     return list(zip(keys, rows, strict=True))
 
 

@@ -20,7 +20,6 @@ from ..errors import InvalidInput, ParsyncError
 from ..model.ids import readable
 from ..settings import wants_scheduler
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
-from ..store.views import pipe
 from .agent import Agent
 from .beside import SchedulerBeside
 from .bootsteps import NodeStep, afterwards
@@ -166,9 +165,7 @@ class Watcher(threading.Thread):
         partition = self.agent.partition
         if partition < 0:  # it has not registered yet
             return ""
-        note = readable(
-            pipe(self.store, [("hget", self.store.keys.partition(partition, "notes"), self.node)])[0] or b""
-        )
+        note = readable(self.store.pipe([("hget", self.store.keys.partition(partition, "notes"), self.node)])[0] or b"")
         return note.removeprefix("drain ").removeprefix("over ") if note.startswith("drain ") else ""
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.store import quarantine
+from parsync_redis.store.repair import repair_keys
 from parsync_redis.store.store import Store
 
 from .conftest import Rig
@@ -193,10 +194,10 @@ def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(rig:
     rig.redis.zadd(store.keys.queue(kind), {"x": 1})
     id = rig.client.submit(WHERE, countdown=600) if kind == "outbox" else ""
     if id:
-        assert quarantine.repair(store, [store.keys.queue(kind)])
+        assert repair_keys(store, [store.keys.queue(kind)])
         assert rig.client.cancel(id) == "cancelled"
     else:
-        assert quarantine.repair(store, [store.keys.queue(kind)])
+        assert repair_keys(store, [store.keys.queue(kind)])
 
 
 @pytest.mark.parametrize("kind", ["schedulers", "leader", "stats"])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from parsync_redis.store.calls import ALL
-from parsync_redis.store.quarantine import COMES_BACK
+from parsync_redis.store.repair import COMES_BACK
 from parsync_redis.store.scripts import Script
 from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
 

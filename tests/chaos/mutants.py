@@ -21,9 +21,9 @@ from typing import Any
 
 import redis
 
+from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.scripts import lua_folder
-from parsync_redis.store.store import connect
 
 from .ghost import Violation
 from .schedule import Schedule, run_schedule

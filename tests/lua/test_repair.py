@@ -11,7 +11,7 @@ from parsync_redis.model.node import drain_note
 from parsync_redis.model.task import TaskState
 from parsync_redis.scheduler.leader import Leader, agree
 from parsync_redis.store import quarantine
-from parsync_redis.store.quarantine import repair, repair_partition
+from parsync_redis.store.repair import repair_keys, repair_partition
 from tests.lua.driver import Driver
 from tests.lua.test_leader_damage import LEASE_S, passes
 
@@ -152,7 +152,7 @@ def test_numbers_of_too_many_digits_are_made_anew(drive: Driver) -> None:
     drive.run(drive.commands.renew_scheduler("s1"))
     drive.store.client.hset(drive.keys.shared("leader"), "epoch", MANY)
     assert drive.run(drive.commands.renew_scheduler("s1")).epoch < 10
-    assert repair(drive.store, [drive.keys.shared("leader")]) is False
+    assert repair_keys(drive.store, [drive.keys.shared("leader")]) is False
 
 
 @pytest.mark.parametrize(

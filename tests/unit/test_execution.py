@@ -20,10 +20,10 @@ from celery.worker.request import Request
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.integration.app import broker_address, redis_url, signal_name
 from parsync_redis.integration.publish import delay_of
+from parsync_redis.model.address import parse_service
 from parsync_redis.model.place import Place
 from parsync_redis.settings import Settings, load_rules, node_options
-from parsync_redis.store.sentinel import parse_service
-from parsync_redis.store.store import connect
+from parsync_redis.store import connect
 from parsync_redis.worker.node import node_spec, pairs, place_of
 from parsync_redis.worker.request import outcome_of, request_class
 from parsync_redis.worker.runs import Run, Runs

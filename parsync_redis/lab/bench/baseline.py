@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from ...store.store import connect
+from ...store.connection import connect
 from .processes import cpu_of
 
 BATCH: Final = 100

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
 
-from ...store.store import connect
+from ...store.connection import connect
 from ...wire.message import make_message
 from .central_scripts import PREFIX, scripts
 from .load import TASK, Submit, task_id

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...demo.driver import Stopped
 from ...placement.strategy import Floats
+from ...store.connection import connect
 from ...store.embedded import EmbeddedServer
-from ...store.store import connect
 from .baseline import measure_baseline
 from .central import Central
 from .figures import Pace, grows, quantiles, rate_within, ratio

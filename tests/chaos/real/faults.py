@@ -15,7 +15,7 @@ import redis
 from redis.exceptions import RedisError
 
 from parsync_redis.cli.stack import Process
-from parsync_redis.store.store import connect
+from parsync_redis.store.connection import connect
 
 from .proxy import MODES, Line
 from .stack import LEASE_S, Member, Stack, children, send

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.store.store import connect
 from tests.chaos.real.proxy import Line, Proxy
 
 Unreachable = (redis.ConnectionError, redis.TimeoutError)

@@ -1,0 +1,71 @@
+"""Repair damage: keys of another type, partitions with values that no script writes, tasks whose indexes are wrong.
+
+The scripts repair; what they take out is put into quarantine. Every function raises what `Runner.run` raises.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..wire.keys import CLUSTER_KINDS, QUEUE_KINDS
+from .quarantine import quarantine
+from .runner import Runner
+
+COMES_BACK: Final[Sequence[str]] = (
+    "feasible",
+    "shapes",
+    "names",
+    "apps",
+    "outbox",
+    "schedulers",
+    "leader",
+    "dealt",
+    "expires",
+    "dead",
+)
+"""Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
+is a list that records hold as well: a task past its expiry ends when it is taken, and a dead task can be revived by id.
+"""
+
+
+def repair_partition(runner: Runner, number: int) -> int:
+    """Take out of a partition what cannot be read and put it into quarantine. Returns how many values that were."""
+    damaged = runner.run(runner.commands.repair_partition(number))
+    for key, field, data in damaged:
+        why = "it cannot be, and is repaired" if field else _words_of(data)
+        quarantine(runner, f"{key} {field}".rstrip(), why, data)
+    return len(damaged)
+
+
+def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
+    """Repair the corrupt keys of one call. Returns True if it changed anything.
+
+    A partition is made anew from what can be read of it. A key of another type is deleted if its content comes back by
+    itself, or if it belongs to one task or one inbox only.
+    """
+    number = runner.keys.number_of(keys[0])
+    if number is not None and repair_partition(runner, number):
+        return True
+    inbox = runner.keys.inbox(number or 0, "")
+    known: dict[str, str] = {key: "inbox" for key in keys if key.startswith(inbox)}
+    known |= {runner.keys.queue(name): name for name in COMES_BACK if name in QUEUE_KINDS}
+    known |= {runner.keys.shared(name): name for name in COMES_BACK if name in CLUSTER_KINDS}
+    known |= {key: "stats" for key in keys if key.startswith(runner.keys.stats(""))}
+    known |= {key: "task" for key in keys if key.startswith(runner.keys.task("")) and key != runner.keys.task("")}
+    mine = [key for key in keys if key in known]
+    discarded = runner.run_all([runner.commands.discard(key, known[key]) for key in mine])
+    gone = [key for key, is_gone in zip(mine, discarded, strict=True) if is_gone]
+    for key in gone:
+        quarantine(runner, key, "it was of another type, or had numbers that are none, and is deleted", b"")
+    return bool(gone)
+
+
+def repair_task(runner: Runner, task: str) -> None:
+    """Bring a task's indexes to what its record says, if they differ; no script can have brought that about."""
+    word = runner.run(runner.commands.repair_task(task, "its record is damaged"))
+    if word != "sound":
+        quarantine(runner, runner.keys.task(task), f"its indexes said something else: it is {word} now", b"")
+
+
+def _words_of(data: bytes) -> str:
+    """Return the words of an error reply, without its code."""
+    return data.decode(errors="backslashreplace").removeprefix("PSRECORD ")
