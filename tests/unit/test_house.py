@@ -47,7 +47,7 @@ TOO_LONG = {
     "parsync_redis/model/task.py": 297,
     "parsync_redis/scheduler/core.py": 466,
     "parsync_redis/scheduler/leader.py": 352,
-    "parsync_redis/scheduler/loop.py": 420,
+    "parsync_redis/scheduler/loop.py": 422,
     "parsync_redis/security/acl.py": 302,
     "parsync_redis/store/calls.py": 402,
     "parsync_redis/store/reference/partition.py": 329,
