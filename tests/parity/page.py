@@ -1,4 +1,4 @@
-"""docs/celery.md, made from the table of cases."""
+"""Writes docs/celery.md from the table of cases."""
 
 from itertools import groupby
 from pathlib import Path
@@ -15,58 +15,59 @@ _HEAD: Final = """# parsync and Celery
 
 A task that parsync places is an ordinary Celery task. It runs in a Celery worker, its result is in Celery's result
 backend, and retries, chains, groups, chords, callbacks, signals and events are Celery's own. A task without `parsync=`
-goes to the broker and does not need parsync's server. Two calls ask that server, because they name a task only:
-`send_task` of a name that the process has not imported, and `revoke`.
+goes to the broker and does not need parsync's server. Two calls do ask that server, because they only have a name or
+an id: `send_task` of a name that the process has not imported, and `revoke`.
 
-The suite `tests/parity` holds this page to the code. It has {cases} cases. Each runs twice: on plain Celery, and with
-`Parsync(app)`, a scheduler and a worker that is a node. The two answers must be the same, or the case is in the table
-of differences below, with the reason. A difference that is gone fails the suite too. It runs with the pools `prefork`
-and `threads` on Celery 5.7, and in a short form of {short} cases on Celery 5.4, 5.5 and 5.6.
+The suite `tests/parity` compares this page with the code. It has {cases} cases. Each runs twice: on plain Celery, and
+with `Parsync(app)`, a scheduler and a worker that is a node. The two answers must be the same, or the case must be in
+the table of differences below, with the reason. If a difference disappears, the suite fails too. It runs with the pools
+`prefork` and `threads` on Celery 5.7, and in a short form of {short} cases on Celery 5.4, 5.5 and 5.6.
 
 ## What is different in kind
 
 **A task runs at least once; plain Celery's default is at most once.** Plain Celery acknowledges a message before the
 task runs. If the worker or its process is killed, the task has failed or is forgotten. parsync gives such a task to
 another node. It may therefore run twice, and its side effects may happen twice. `acks_late` does not change that.
-A task that must not run twice says `parsync={{"max_starts": 1}}`: after one lost run it is *dead*, and its result says
-so with `WorkerLostError`. A task that ends its own process, by `sys.exit` or `os._exit`, has failed. It does not run
+For a task that must not run twice, set `parsync={{"max_starts": 1}}`: after one lost run it is *dead*, and its result
+is a `WorkerLostError`. A task that ends its own process, by `sys.exit` or `os._exit`, has failed. It does not run
 again.
 
-**Priorities: larger runs first.** `priority=` of a call or a task is parsync's priority, 0 to 9, where
-`parsync={{"priority": ...}}` is not given. That is also how RabbitMQ reads it. Celery over Redis reads it the other way
-round: there 0 runs first. A call that relies on that must be turned round when its task moves to parsync.
+**Priorities: larger runs first.** Without `parsync={{"priority": ...}}`, the `priority=` of a call or a task is
+parsync's priority, 0 to 9. RabbitMQ reads it the same way. Celery over Redis reads it the other way round: there 0 runs
+first. Reverse such priorities when you move a task to parsync.
 
-**A task waits in parsync's queue, not in a worker.** A node is given no more tasks than it has slots. So there is no
-prefetching, `worker_prefetch_multiplier` and `-O` mean nothing for placed tasks, and a task with a countdown or an ETA
+**A task waits in parsync's queue, not in a worker.** A node gets no more tasks than it has slots. So there is no
+prefetching: `worker_prefetch_multiplier` and `-O` have no effect on placed tasks, and a task with a countdown or an ETA
 waits in Redis until it is due.
 
 **An id that waits is one task.** While a task waits for its first run, another `apply_async` with the same `task_id`
 is the same task. While it runs, or after it has ended, it runs once more, as in plain Celery.
 
-**The server is asked for 5 seconds.** While the server is away, `apply_async` tries for so long and then raises
-`ServerUnreachable`, which is also kombu's `OperationalError`. `retry=False` means one try, and a `retry_policy` that is
-not Celery's default is obeyed.
+**A call retries for 5 seconds.** While the server is down, `apply_async` retries for 5 seconds and then raises
+`ServerUnreachable`, which is also kombu's `OperationalError`. `retry=False` means one try, and a `retry_policy` that
+differs from Celery's default applies.
 
-**A name alone does not say where a task goes.** `send_task` of a name that the process has not imported asks the server
-whether that task is placed by parsync. The answer holds for 3 seconds, and for as long as the server is away. If the
-server is away and was never asked for that name, `send_task` raises `OperationalError` at once: to place the task
-wrongly would be worse. `parsync=False` sends it to the broker. `revoke` tells the workers in any case, and then raises
-`OperationalError` if parsync's queue could not be asked.
+**A name alone does not say where a task goes.** For a name that the process has not imported, `send_task` asks the
+server whether parsync places that task. The answer is valid for 3 seconds, and for as long as the server is down. If
+the server is down and has never answered for that name, `send_task` raises `OperationalError` at once: sending the task
+to the wrong place would be worse. `parsync=False` sends it to the broker. `revoke` tells the workers in any case, and
+then raises `OperationalError` if parsync's queue did not answer.
 
-**A route that reads arguments holds where it is called with them.** Workers register the queue of each task, for those
-who submit by name with `ParsyncClient` or `parsync submit`. If the app's router fails without arguments, or the queue
-is not declared and `task_create_missing_queues` is off, the worker warns once, and such a submit has no queue.
+**A router that needs arguments works only in calls that have them.** Workers register the queue of each task, for
+submits by name with `ParsyncClient` or `parsync submit`. If the app's router fails without arguments, or the queue is
+not declared and `task_create_missing_queues` is off, the worker warns once, and such a submit has no queue.
 
-**A rate limit is each worker's own, and its tasks hold no slot while they wait.** A task that may not start yet goes
-back to parsync's queue until its token is due. A worker that was busy for a moment makes up for at most 0.1 seconds.
+**Each worker has its own rate limit, and tasks hold no slot while they wait for it.** A task that may not start yet
+goes back to parsync's queue until its token is due. A worker that was busy for a moment catches up at most 0.1 seconds.
 
-**`celery purge` empties the broker's queues only.** The command asks the broker's channel itself and calls nothing of
-the app's that it could be told by. `app.control.purge()` and `parsync purge` also cancel placed tasks that wait.
+**`celery purge` empties the broker's queues only.** The command uses the broker's channel directly and calls no method
+of the app, so parsync does not learn of it. `app.control.purge()` and `parsync purge` also cancel placed tasks that
+wait.
 
-**`sys.exit()` does not end the pool's process.** The task has failed, as in plain Celery. The process goes on with the
-next task.
+**`sys.exit()` does not end the pool's process.** The task has failed, as in plain Celery. The process continues with
+the next task.
 
-## Differences that the suite knows
+## Known differences
 
 | what | case | pools | why |
 |---|---|---|---|
@@ -74,7 +75,7 @@ next task.
 
 
 def page() -> str:
-    """The whole page."""
+    """Render the whole page."""
     differ = [case for case in CASES if case.differs]
     lines = [_HEAD.format(cases=len(CASES), short=sum(case.short for case in CASES))]
     lines += [_row(case) for case in differ]

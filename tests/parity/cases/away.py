@@ -52,7 +52,7 @@ case(
 case("revoke", "the workers are told", revoked)
 case(
     "revoke",
-    "what the caller is told",
+    "what the caller gets",
     lambda c: isinstance(raised(lambda: away(c).control.revoke(c.key)), OperationalError),
-    differs="the workers are told as ever, and then `OperationalError` says that parsync's queue was not asked",
+    differs="the workers are told as usual, and then `OperationalError` says that parsync's queue did not answer",
 )

@@ -94,7 +94,7 @@ def _(c: Context) -> Any:
     "inspect.reserved",
     "tasks that wait for a process",
     alone=True,
-    differs="a node is given no more tasks than it has slots: what waits is in parsync's queue, see `parsync tasks`",
+    differs="a node gets no more tasks than it has slots: tasks that wait are in parsync's queue, see `parsync tasks`",
 )
 def _(c: Context) -> Any:
     holders = [c.t.gated.delay(c.key) for _ in range(10)]
@@ -140,7 +140,7 @@ case(
 )
 case(
     "revoke(terminate=True, signal=)",
-    "a signal that there is none of",
+    "an unknown signal",
     lambda c: (
         type(
             raised(
@@ -187,7 +187,7 @@ case(
 )
 case(
     "rate_limit",
-    "a limit that is none",
+    "an invalid limit",
     lambda c: c.app.control.rate_limit("parity.nothing", "x", destination=[c.worker], reply=True, timeout=2),
 )
 
@@ -217,7 +217,7 @@ case(
     "tasks keep it",
     pools=("prefork",),
     alone=True,
-    differs="a new limit holds for placed tasks from the next one on; plain Celery keeps the limits that it began with",
+    differs="a new limit applies to the placed tasks that start after it; plain Celery keeps its first limits",
 )
 def _(c: Context) -> Any:
     c.app.control.time_limit("parity.sleeps", hard=0.5, destination=[c.worker], reply=True, timeout=2)
@@ -252,7 +252,7 @@ case("heartbeat", "no reply", lambda c: c.app.control.heartbeat(destination=[c.w
 case("election", "no reply", lambda c: c.app.control.election(f"id-{c.key}", "topic"))
 case(
     "broadcast",
-    "a command that there is none of",
+    "an unknown command",
     lambda c: c.app.control.broadcast("nope", reply=True, timeout=2, destination=[c.worker]),
 )
 case(

@@ -128,7 +128,7 @@ case("expires", "not over", lambda c: c.end(c.t.marks.apply_async((c.key,), expi
 case("expires", "of the task", lambda c: [c.end(c.t.perishable.apply_async((c.key,), countdown=0.8)), c.marks()])
 case(
     "expires",
-    "text that is no moment",
+    "text that is not a time",
     lambda c: type(raised(lambda: c.t.marks.apply_async((c.key,), expires="tomorrow"))).__name__,
 )
 case("countdown", "not before", lambda c: _waits(c, countdown=0.4), short=True)

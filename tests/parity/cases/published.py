@@ -26,7 +26,7 @@ case("events", "of a failure", lambda c: events(c, c.t.boom.delay(), "task-sent"
 case("events", "of a retry", lambda c: events(c, c.t.flaky.delay(1), "task-retried", "task-succeeded"))
 case(
     "events",
-    "of one that was revoked",
+    "of a revoked task",
     lambda c: [
         (r := c.t.add.apply_async((1, 2), countdown=1)).revoke(),
         "task-revoked" in events(c, r, "task-revoked"),
@@ -34,7 +34,7 @@ case(
 )
 case(
     "events",
-    "of one that was rejected",
+    "of a rejected task",
     lambda c: "task-rejected" in events(c, c.t.rejects.delay(c.key, False), "task-rejected"),
 )
 for kind in ("task-sent", "task-received", "task-started", "task-succeeded"):

@@ -204,7 +204,7 @@ case(
 )
 case(
     "iterdeps(intermediate=True)",
-    "what is there by now",
+    "the results so far",
     lambda c: len(list(c.t.add.apply_async((1, 2), countdown=60).iterdeps(intermediate=True))),
 )
 case("build_graph", "its size", lambda c: [c.end(r := c.t.spawns.delay(2)), c.states(r.children), len(r.build_graph())])
@@ -226,7 +226,7 @@ case(
 )
 case(
     "worker, date_done",
-    "who ran it, and when",
+    "which worker ran it, and when",
     lambda c: [c.end(r := c.t.nothing.delay()), r.worker, type(r.date_done).__name__],
 )
 case(

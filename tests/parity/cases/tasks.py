@@ -130,7 +130,7 @@ case(
         )
     ],
 )
-case("autoretry_for", "as often as it says", lambda c: [c.end(c.t.auto.delay(c.key)), c.marks()])
+case("autoretry_for", "as many times as configured", lambda c: [c.end(c.t.auto.delay(c.key)), c.marks()])
 case("dont_autoretry_for", "not for these", lambda c: [c.end(c.t.auto_but.delay(c.key, "key")), c.marks()])
 case("autoretry_for", "for all others", lambda c: [c.end(c.t.auto_but.delay(c.key, "value")), c.marks()])
 case("retry_backoff, retry_jitter", "in the end", lambda c: [c.end(c.t.backoff.delay(c.key)), c.marks()])
@@ -174,7 +174,7 @@ def _(c: Context) -> Any:
 @case(
     "retry",
     "of a task that has published its own id again",
-    differs="an id is one task: what it publishes under its own id while it runs, and its retry, are one next run",
+    differs="an id is one task: a publish under its own id while it runs, and its retry, give one next run",
 )
 def _(c: Context) -> Any:
     result = c.t.publishes_itself.delay(c.key)
