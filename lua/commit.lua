@@ -1,34 +1,30 @@
--- commit: each claim is judged by itself: its slots free and its amounts left, on the node that the scheduler looked at.
+-- commit: judge each claim by itself: are its slots free and its amounts left, on the node that the scheduler looked at?
 -- KEYS: meta slots free left nodes inbox*
 -- ARGV: count (task attempt inbox node inc slots needs)*
---   inbox counts the keys behind `nodes`, from 1; slots is '3' or '3,4'; needs is what fits.lua reads
+--   inbox: which of the keys inbox*, from 1; slots: '3' or '3,4'; needs: the text that lib/fits.lua reads
 -- RETURNS: {version, now_ms, (word, detail)*}
---   held or yours (asked again), detail since when; conflict, detail the task that has the slot, or '' where it is not
+--   held or yours (asked again), detail since when; conflict, detail the task that has the slot, '' if the slot is not
 --   usable; short, detail what is left; changed, detail the node's incarnation; gone, detail ''
 -- ERRORS: PSARGS
--- INVARIANT: a free bit is 1 exactly when the slot is usable and has no lease; what is left and what leases hold make up
---   what the node declared; first claim wins.
--- ATOMICITY: a claim takes all of its slots and amounts, and rings its doorbell, or does nothing.
+-- INVARIANT: a free bit is 1 exactly when the slot is usable and has no lease; what is left and what leases hold add up to
+--   what the node declared; the first claim wins.
+-- ATOMICITY: a claim takes all of its slots and amounts and rings its doorbell, or does nothing.
 -- COMPLEXITY: O(slots claimed)
---- @include arguments
 --- @include batch
 --- @include clock
 --- @include doorbell
 --- @include ledger
 --- @include lease
 --- @include node
-local meta, slots, free, left, nodes = unpack(KEYS, 1, 5)
-local count = tonumber(ARGV[1]) or 0
-local bad = bad_count('commit', #KEYS, 1 + 7 * count)
-if bad then return bad end
-for i = 1, count do -- nothing is written before every claim is well formed
-  if not KEYS[5 + ARGV[7 * i - 3]] or not string.match(ARGV[7 * i], '^%d+[%d,]*$') then
+for _, row in rows() do -- nothing is written before every claim is well formed
+  if not inbox_at(row.inbox) or not string.match(row.slots, '^%d+[%d,]*$') then
     return redis.error_reply('PSARGS commit: a claim names no inbox or no slot')
   end
 end
 local now, known = now_ms(), {}
-local leases, ledgers, rung, bits = {}, {}, {}, {} -- what is written at the end; judge looks here first
-local function judge(task, attempt, at, name, inc, wanted, needs)
+local leases, ledgers, rung, bits = {}, {}, {}, {} -- written at the end; judge looks here first
+local function judge(row)
+  local task, attempt, name, inc, wanted, needs = row.task, row.attempt, row.node, row.inc, row.slots, row.needs
   if known[name] == nil then known[name] = read_node(nodes, name) or false end
   local node, numbers = known[name], {}
   if not node then return 'gone', '' end
@@ -49,6 +45,7 @@ local function judge(task, attempt, at, name, inc, wanted, needs)
   local rest = amounts(ledger)
   if not amounts_fit(rest, asked) then return 'short', ledger end
 
+  local at = row.inbox
   rung[at] = rung[at] or {}
   table.insert(rung[at], doorbell(task, attempt, wanted, inc, now))
   local lead = 'slots=' .. wanted .. (next(asked) and ' ' .. asked_text or '')
@@ -64,14 +61,17 @@ local function judge(task, attempt, at, name, inc, wanted, needs)
 end
 
 local reply = {0, now}
-for i = 1, count do
-  reply[2 * i + 1], reply[2 * i + 2] = judge(unpack(ARGV, 7 * i - 5, 7 * i + 1))
+for i, row in rows() do
+  reply[2 * i + 1], reply[2 * i + 2] = judge(row)
 end
 if #bits > 0 then
   write_all('HSET', slots, flat(leases))
   write_all('HSET', left, flat(ledgers))
   for _, bit in ipairs(bits) do redis.call('SETBIT', free, bit, 0) end
-  for at, bells in pairs(rung) do write_all('LPUSH', KEYS[5 + at], bells) end
+  for at, bells in pairs(rung) do
+    local inbox = inbox_at(at)
+    write_all('LPUSH', inbox, bells)
+  end
   redis.call('HINCRBY', meta, 'free', -#bits)
   redis.call('HINCRBY', meta, 'version', 1)
 end

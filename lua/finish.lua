@@ -1,28 +1,25 @@
--- finish: the outcome of a run is accepted, if it is the current attempt's, at its place.
+-- finish: accept the outcome of a run, if it is the current attempt's, at its place.
 -- KEYS: meta pending later placed outbox task*
 -- ARGV: count channel retention_s (id attempt node slot inc outcome why)*
---   outcome: succeeded, failed, cancelled, or again (the run ended in good order and wants another: retry, reject+requeue)
--- RETURNS: a word a task: ok, again (it is pending anew), yours (this very outcome was accepted before), stale
+--   outcome: succeeded, failed, cancelled, or again (the run ended well and wants another: retry, reject+requeue)
+-- RETURNS: a word per task: ok, again (it is pending again), yours (this outcome was accepted before), stale
 -- ERRORS: PSARGS PSOUTCOME
 -- INVARIANT: a final state never changes; a stale attempt's outcome changes nothing.
--- ATOMICITY: each task by itself; what the run left for its next attempt takes effect with its outcome.
+-- ATOMICITY: each task by itself; a successor that the run submitted takes effect with its outcome.
 -- COMPLEXITY: O(count * log pending)
---- @include arguments
 --- @include batch
 --- @include clock
 --- @include queue
-local meta, pending, later, placed, outbox = unpack(KEYS, 1, 5)
-local count, channel, retention_s = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
-local bad = bad_count('finish', 5 + count, 3 + 7 * count, 5) or bad_retention(ARGV[3])
+local bad = bad_retention(args.retention_s)
 if bad then return bad end
 local known = {succeeded = true, failed = true, cancelled = true, again = true}
-for i = 1, count do
-  if not known[ARGV[7 * i + 2]] then return redis.error_reply('PSOUTCOME unknown outcome ' .. ARGV[7 * i + 2]) end
+for _, row in rows() do
+  if not known[row.outcome] then return redis.error_reply('PSOUTCOME unknown outcome ' .. row.outcome) end
 end
 local function read(key)
   return redis.pcall('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'next_message')
 end
-local tasks, damage = read_tasks(5, read)
+local tasks, damage = read_tasks(read)
 if damage then return damage end
 
 local function next_attempt(key, id)
@@ -45,13 +42,11 @@ local function next_attempt(key, id)
   to_pending(key, id, pending, later, string.match(due or '', '^%d+$'))
 end
 
-redis.call('HDEL', placed, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
+redis.call('HDEL', placed, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 local now, idle, again, ended, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}, {}
-for i = 1, count do
-  local id, attempt, node, slot, inc, outcome, why = unpack(ARGV, 7 * i - 3, 7 * i + 3)
-  local key = KEYS[5 + i]
-  local task = tasks[i] or read(key)
-  if task[2] ~= attempt or task[3] ~= node or task[4] ~= slot or task[5] ~= inc then
+for i, row, key in rows() do
+  local task, id, outcome = tasks[i] or read(key), row.id, row.outcome
+  if task[2] ~= row.attempt or task[3] ~= row.node or task[4] ~= row.slot or task[5] ~= row.inc then
     replies[i] = 'stale'
   elseif task[1] ~= 'running' then
     replies[i] = task[1] == outcome and 'yours' or 'stale'
@@ -62,13 +57,13 @@ for i = 1, count do
       again = true
       replies[i] = 'again'
     else
-      to_final(key, outcome == 'again' and 'cancelled' or outcome, now, why, retention_s,
+      to_final(key, outcome == 'again' and 'cancelled' or outcome, now, row.why, args.retention_s,
         not task[6] and not task[7])
-      if outcome == 'again' then to_outbox(outbox, id, 'cancelled', why) end
+      if outcome == 'again' then to_outbox(outbox, id, 'cancelled', row.why) end
       replies[i] = 'ok'
     end
   end
 end
 write_all('HDEL', placed, ended)
-if idle and again then wake(channel, meta) end
+if idle and again then wake(args.channel, meta) end
 return replies

@@ -1,4 +1,4 @@
--- forget_node: the record of a node that is down and holds nothing is removed.
+-- forget_node: remove the record of a node that is down and holds nothing.
 -- KEYS: meta slots free left nodes alive lost notes inbox
 -- ARGV: node inc
 -- RETURNS: forgotten, held (leases stand), up (it is not down, or another incarnation), gone
@@ -6,14 +6,10 @@
 -- INVARIANT: its bits are 0 already; the partition remembers the highest incarnation.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(span)
---- @include arguments
 --- @include bits
-local bad = bad_count('forget_node', 9, 2)
-if bad then return bad end
-local meta, slots, _, left, nodes, alive, lost, notes, inbox = unpack(KEYS)
-local node = read_node(nodes, ARGV[1])
+local node = read_node(nodes, args.node)
 if not node then return 'gone' end
-if node.state ~= 'down' or node.inc ~= ARGV[2] then return 'up' end
+if node.state ~= 'down' or node.inc ~= args.inc then return 'up' end
 local held = 0
 each_lease(slots, node, function() held = held + 1 end)
 if held > 0 then return 'held' end

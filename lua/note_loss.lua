@@ -1,19 +1,17 @@
--- note_loss: a scheduler saw numbers go back that only grow: the server forgot what it had acknowledged. Kept for people.
+-- note_loss: record, for people, that numbers went back which only grow: the server lost writes that it had acknowledged.
 -- KEYS: losses
 -- ARGV: seen keep_s
---   seen is 'scheduler-1 submitted=150->120 p0=77->70': who saw it, and what was what and is what now
--- RETURNS: 1 if it was not known, else 0
+--   seen: 'scheduler-1 submitted=150->120 p0=77->70', who saw it, and each number before and after
+-- RETURNS: 1 if it is new, else 0
 -- ERRORS: PSARGS
--- INVARIANT: the newest hundred or fewer; nothing decides by it.
+-- INVARIANT: the newest hundred at most; no decision rests on it.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(1)
---- @include arguments
 --- @include clock
-local bad = bad_count('note_loss', 1, 2) or bad_number('keep_s', ARGV[2], 1, 31536000)
+local bad = bad_number('keep_s', args.keep_s, 1, 31536000)
 if bad then return bad end
-local losses, seen, keep_s = KEYS[1], ARGV[1], ARGV[2]
-redis.call('HDEL', losses, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
+redis.call('HDEL', losses, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 if redis.call('HLEN', losses) >= 100 then redis.call('DEL', losses) end
-local new = redis.call('HSETNX', losses, seen, now_ms())
-redis.call('EXPIRE', losses, keep_s)
+local new = redis.call('HSETNX', losses, args.seen, now_ms())
+redis.call('EXPIRE', losses, args.keep_s)
 return new

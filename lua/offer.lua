@@ -1,19 +1,15 @@
--- offer: what a node offers, and the tasks that its worker knows, become known to submit; or are forgotten.
+-- offer: tell submit what a node offers and which tasks its worker knows, or forget both.
 -- KEYS: shapes feasible names apps
 -- ARGV: node offer digest tasks
---   offer is '' for a node that is no more; digest and tasks are '' for a node that says nothing of the tasks it knows,
---   else the digest that the offer has as celery.tasks, and the text that it stands for (model/apps.py)
+--   offer: '' for a node that is gone; digest and tasks: '' for a node that does not say which tasks it knows, else the
+--   digest that the offer has as celery.tasks, and the text that it stands for (model/apps.py)
 -- RETURNS: 1 if anything changed, else 0
 -- ERRORS: PSARGS
 -- INVARIANT: names has the text of each digest that some shape has, and of no other; apps has the newest digest last;
 --   feasible holds only kinds that some shape fits.
--- ATOMICITY: the shape, the names and the forgetting of earlier answers change together.
+-- ATOMICITY: the shape and the names change together with the deletion of earlier answers.
 -- COMPLEXITY: O(1); O(nodes) when a node's digest changes
---- @include arguments
-local bad = bad_count('offer', 4, 4)
-if bad then return bad end
-local shapes, feasible, names, apps = unpack(KEYS)
-local node, offer, digest, tasks = unpack(ARGV)
+local node, offer, digest = args.node, args.offer, args.digest
 if not string.find(digest, '^%x*$') or (string.match(offer, ' celery%.tasks:(%S+)') or '') ~= digest then
   return redis.error_reply('PSARGS offer: the digest is not the one in the offer')
 end
@@ -24,7 +20,7 @@ elseif before ~= offer then
   redis.call('HSET', shapes, node, offer)
   changed = 1
 end
-local new = digest ~= '' and redis.call('HSETNX', names, digest, tasks) == 1
+local new = digest ~= '' and redis.call('HSETNX', names, digest, args.tasks) == 1
 if digest ~= '' and (new or not redis.call('ZSCORE', apps, digest)) then
   local last = redis.call('ZREVRANGE', apps, 0, 0, 'WITHSCORES')
   redis.call('ZADD', apps, (tonumber(last[2]) or 0) + 1, digest)

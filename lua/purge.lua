@@ -1,32 +1,27 @@
--- purge: the records of tasks that have ended are deleted before their time.
+-- purge: delete the records of tasks that have ended, before they expire.
 -- KEYS: dead expires task*
 -- ARGV: count state id*
---   state is the final state that the caller saw each in
--- RETURNS: a word a task: purged, or the state that it is in, gone if nothing is known of it
+--   state: the final state in which the caller saw each task
+-- RETURNS: a word per task: purged, or its present state; gone if it has no record
 -- ERRORS: PSARGS
--- INVARIANT: a task that is not in that state stays: it was revived meanwhile, or its id has begun a new life.
+-- INVARIANT: a task in another state stays: it was revived meanwhile, or its id has begun a new life.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count)
---- @include arguments
 --- @include batch
 --- @include clock
 --- @include queue
-local dead, expires = KEYS[1], KEYS[2]
-local count, wanted = tonumber(ARGV[1]) or 0, ARGV[2]
-local bad = bad_count('purge', 2 + count, 2 + count, 2)
-if bad then return bad end
-if not FINAL[wanted] then return redis.error_reply('PSARGS purge deletes what has ended, not what is ' .. tostring(wanted)) end
+local wanted = args.state
+if not FINAL[wanted] then return redis.error_reply('PSARGS purge deletes what has ended, not what is ' .. wanted) end
 local function read(key) return redis.pcall('HMGET', key, 'state') end
-local tasks, damage = read_tasks(2, read)
+local tasks, damage = read_tasks(read)
 if damage then return damage end
 local replies = {}
-for i = 1, count do
-  local id, key = ARGV[2 + i], KEYS[2 + i]
+for i, row, key in rows() do
   local state = (tasks[i] or read(key))[1]
   if state == wanted then
     redis.call('DEL', key)
-    redis.call('ZREM', dead, id)
-    redis.call('ZREM', expires, id)
+    redis.call('ZREM', dead, row.id)
+    redis.call('ZREM', expires, row.id)
     replies[i] = 'purged'
   else
     replies[i] = state or 'gone'

@@ -1,17 +1,14 @@
--- quarantine: something damaged that was met is kept for people to look at; the newest ones.
+-- quarantine: keep something damaged for people to look at.
 -- KEYS: quarantine
 -- ARGV: most entry
---   entry is 'WHO WHERE SIZE WHY', a line break, and the bytes; '' forgets all that is there
+--   entry: 'WHO WHERE SIZE WHY', a line break, and the bytes; '' deletes all entries
 -- RETURNS: how many are kept
 -- ERRORS: PSARGS PSRECORD
--- INVARIANT: at most `most` are kept; the same entry again is one, of the later time.
+-- INVARIANT: the newest `most` are kept; an entry that comes again is one entry, of the later time.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(log most)
---- @include arguments
 --- @include clock
-local bad = bad_count('quarantine', 1, 2)
-if bad then return bad end
-local quarantine, most, entry = KEYS[1], tonumber(ARGV[1]), ARGV[2]
+local most, entry = tonumber(args.most), args.entry
 if not most or most < 1 or most > 1e6 then return redis.error_reply('PSARGS quarantine: most is from 1 to 1e6') end
 if entry == '' then
   redis.call('DEL', quarantine)

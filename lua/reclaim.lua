@@ -1,19 +1,17 @@
--- reclaim: a node whose counter stood still for a lease is down; the leases that nobody looks after any more are listed.
+-- reclaim: mark a node down whose counter did not move for one lease, and list the leases that nobody serves any more.
 -- KEYS: meta slots free nodes alive lost
 -- ARGV: node inc moved limit
---   moved is the counter as its observer saw it stand still, or '' to list only
+--   moved: the counter that did not move, '' only lists
 -- RETURNS: {word, (slot, lease)*}; word: down (now), moved (it renewed after all), listed
 -- ERRORS: PSARGS
--- INVARIANT: it frees nothing: the task goes back first, then release frees the slot. It looks at the whole span.
+-- INVARIANT: it frees no slot: the task goes back first, then release frees the slot. It covers the whole span.
 -- ATOMICITY: the bits go with the state.
 -- COMPLEXITY: O(span)
---- @include arguments
 --- @include bits
 --- @include clock
-local bad = bad_count('reclaim', 6, 4) or bad_number('limit', ARGV[4], 0, 10000)
+local bad = bad_number('limit', args.limit, 0, 10000)
 if bad then return bad end
-local meta, slots, free, nodes, alive, lost = unpack(KEYS)
-local name, inc, moved, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local name, inc, moved, limit = args.node, args.inc, args.moved, tonumber(args.limit)
 local node = read_node(nodes, name)
 if not node then
   redis.call('SREM', lost, name)
@@ -21,7 +19,7 @@ if not node then
 end
 local damaged = bad_lease(slots, node)
 if damaged then return damaged end
-redis.call('HDEL', meta, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
+redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 local word = 'listed'
 if moved ~= '' then
   local now = redis.call('HGET', alive, name)

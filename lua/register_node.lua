@@ -1,30 +1,26 @@
--- register_node: a process takes a node's name: a new incarnation, so that what an earlier one held is the leader's to repair.
+-- register_node: give a node's name to a process, as a new incarnation; the leader recovers what earlier ones held.
 -- KEYS: meta slots free left nodes alive lost inbox
 -- ARGV: node known_inc score offer
---   known_inc is the last incarnation that this process had, or 0; offer is 'slots=4 gpu=2 gpu_model:a100'
+--   known_inc: the last incarnation that this process had, or 0; offer: 'slots=4 gpu=2 gpu_model:a100'
 -- RETURNS: {inc, first}
 -- ERRORS: PSARGS
--- INVARIANT: incarnations only grow, also of a name that was forgotten; what is left is the capacity less what leases hold.
+-- INVARIANT: incarnations only grow, also after a name was forgotten; what is left is the capacity minus what leases hold.
 -- ATOMICITY: record, bits, ledger and lease counter change together.
 -- COMPLEXITY: O(nodes of the partition + slots of the node)
---- @include arguments
 --- @include bits
 --- @include ledger
-local bad = bad_count('register_node', 8, 4)
-if bad then return bad end
-local meta, slots, free, left, nodes, alive, lost, inbox = unpack(KEYS)
-local name, known_inc, score, offer = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local name, known_inc, score, offer = args.node, tonumber(args.known_inc), args.score, args.offer
 
--- lowest_gap: the first run of `length` bits that no other node has.
+-- lowest_gap: return the first bit of the first run of `length` bits that no other node has.
 local function lowest_gap(length)
   local taken, first = {}, 0
   for _, other in ipairs(redis.call('HKEYS', nodes)) do
     if other ~= name then taken[#taken + 1] = read_node(nodes, other) end
   end
   table.sort(taken, function(a, b) return a.first < b.first end)
-  for _, node in ipairs(taken) do
-    if node.first - first >= length then break end
-    first = math.max(first, node.first + node.span)
+  for _, other in ipairs(taken) do
+    if other.first - first >= length then break end
+    first = math.max(first, other.first + other.span)
   end
   return first
 end

@@ -1,29 +1,24 @@
--- release: a slot is free again, if exactly this task, attempt and incarnation hold it; all slots that go with it too.
+-- release: free a slot if exactly this task, attempt and incarnation hold it, and the other slots of its lease.
 -- KEYS: meta slots free left nodes
 -- ARGV: count channel partition (node slot task attempt inc)*
--- RETURNS: a word a lease: freed, none
+-- RETURNS: a word per lease: freed, none
 -- ERRORS: PSARGS
 -- INVARIANT: the bit becomes 1 only if the node is up, not draining, and still has that slot.
--- ATOMICITY: lease, bits and ledger change together; the scheduler that waits longest for this
---   partition hears of it, as 'freed PARTITION FREE SLOTS'.
+-- ATOMICITY: lease, bits and ledger change together; the scheduler that has waited longest for this partition hears
+--   'freed PARTITION FREE SLOTS'.
 -- COMPLEXITY: O(slots freed)
---- @include arguments
 --- @include batch
 --- @include ledger
 --- @include lease
 --- @include node
-local meta, slots, free, left, nodes = unpack(KEYS)
-local count, channel, partition = tonumber(ARGV[1]) or 0, ARGV[2], ARGV[3]
-local bad = bad_count('release', 5, 3 + 5 * count)
-if bad then return bad end
 local seats, known = {}, {}
-for i = 1, count do seats[i] = ARGV[5 * i - 1] .. '/' .. ARGV[5 * i] end
+for i, row in rows() do seats[i] = row.node .. '/' .. row.slot end
 local leases = read_fields(slots, seats)
-local given_back, bits, ledgers, replies = {}, {}, {}, {} -- what is written at the end, and answered
+local given_back, bits, ledgers, replies = {}, {}, {}, {} -- written at the end, and the reply
 
-local function release(name, slot, task, attempt, inc)
-  local lease = parse_lease(leases[name .. '/' .. slot])
-  if not lease or not lease.slots or lease.task ~= task or lease.attempt ~= attempt or lease.inc ~= inc then
+local function release(row, held)
+  local name, lease = row.node, parse_lease(leases[held])
+  if not lease or not lease.slots or lease.task ~= row.task or lease.attempt ~= row.attempt or lease.inc ~= row.inc then
     return 'none'
   end
   known[name] = known[name] or read_node(nodes, name)
@@ -44,18 +39,18 @@ local function release(name, slot, task, attempt, inc)
   return 'freed'
 end
 
-for i = 1, count do replies[i] = release(unpack(ARGV, 5 * i - 1, 5 * i + 3)) end
+for i, row in rows() do replies[i] = release(row, seats[i]) end
 if #given_back > 0 then
   write_all('HDEL', slots, given_back)
   write_all('HSET', left, flat(ledgers))
   for _, bit in ipairs(bits) do redis.call('SETBIT', free, bit, 1) end
-  local left_free = redis.call('HINCRBY', meta, 'free', #bits)
+  local channel, left_free = args.channel, redis.call('HINCRBY', meta, 'free', #bits)
   redis.call('HINCRBY', meta, 'version', 1)
   local waiters, declared = unpack(redis.call('HMGET', meta, 'waiters', 'slots'))
   if #bits > 0 and waiters then
     local waiter, others = string.match(waiters, '^(%S+) ?(.*)$')
     if others == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', others) end
-    redis.call('PUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', partition, left_free, declared))
+    redis.call('PUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, left_free, declared))
   end
 end
 return replies

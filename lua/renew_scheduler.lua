@@ -1,29 +1,28 @@
--- renew_scheduler: a scheduler moves its counter, which keeps its membership, and the leader's lease if it has that.
+-- renew_scheduler: move a scheduler's counter, which keeps its membership, and the leader's counter if it leads.
 -- KEYS: schedulers leader stats
 -- ARGV: scheduler seen_leader stay lost at_most (name value)*
---   seen_leader is '' or the leader's text as the caller saw it stand still for one lease: then the caller takes over;
---   stay '' leaves the cluster; lost is '' or 'NAME COUNTER' of a member seen to stand still; at_most 0 joins in any case,
---   else only while there are fewer members than that: a scheduler that is not among the members of the reply stands by
+--   seen_leader: '' or the leader's text that did not move for one lease: then the caller takes over; stay: '' leaves
+--   the cluster; lost: '' or 'NAME COUNTER' of a member whose counter did not move; at_most: 0 always joins, else only
+--   while there are fewer members: a scheduler that is not among the members of the reply stands by
 -- RETURNS: {leader text, members' epoch, (scheduler, counter)*}
 -- ERRORS: PSARGS
 -- INVARIANT: the members' epoch grows when one joins, leaves or is lost; two leaders at once are harmless; a member's
---   counter begins at 10^8 times the epoch of its joining, so that what was judged of a former life is never seen again.
+--   counter begins at 10^8 times the epoch of its joining, so that no two memberships have the same counters.
 -- ATOMICITY: membership and leader change together.
 -- COMPLEXITY: O(schedulers)
---- @include arguments
-local bad = bad_count('renew_scheduler', 3, 5 + 2 * math.max(0, math.ceil((#ARGV - 5) / 2)))
-  or bad_number('at_most', ARGV[5], 0, 10000)
+--- @include batch
+local bad = bad_number('at_most', args.at_most, 0, 10000)
 if bad then return bad end
-local schedulers, leader, stats = unpack(KEYS)
-local me, seen, stay, lost = ARGV[1], ARGV[2], ARGV[3] ~= '', ARGV[4]
-redis.call('HDEL', leader, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
-local before, flat = redis.call('HLEN', schedulers), redis.call('HGETALL', schedulers)
-for i = 1, #flat, 2 do -- what is no member's: its own would come back with its next renewal
-  local ours = string.find(flat[i], '^%w[%w_.-]*$') and string.find(flat[i + 1], '^%d+$') and #flat[i + 1] < 16
-  if not ours then redis.call('HDEL', schedulers, flat[i]) end
+local me, seen, stay = args.scheduler, args.seen_leader, args.stay ~= ''
+redis.call('HDEL', leader, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
+local before, members = redis.call('HLEN', schedulers), redis.call('HGETALL', schedulers)
+for i = 1, #members, 2 do -- remove what no member wrote; a member's own entry would come back with its next renewal
+  local name, counter = members[i], members[i + 1]
+  local sound = string.find(name, '^%w[%w_.-]*$') and string.find(counter, '^%d+$') and #counter < 16
+  if not sound then redis.call('HDEL', schedulers, name) end
 end
 local changed = false
-local lost_name, lost_counter = string.match(lost, '^(%S+) (%d+)$')
+local lost_name, lost_counter = string.match(args.lost, '^(%S+) (%d+)$')
 if lost_name and redis.call('HGET', schedulers, lost_name) == lost_counter then
   redis.call('HDEL', schedulers, lost_name)
   changed = true
@@ -31,7 +30,7 @@ end
 local text = redis.call('HGET', leader, 'holder') or ''
 local holder, moved = string.match(text, '^(%S+) moved=(%d+)$')
 local member = redis.call('HEXISTS', schedulers, me) == 1
-local at_most = tonumber(ARGV[5])
+local at_most = tonumber(args.at_most)
 if stay and (member or at_most == 0 or redis.call('HLEN', schedulers) < at_most) then
   if not member then
     changed = true
@@ -43,8 +42,10 @@ if stay and (member or at_most == 0 or redis.call('HLEN', schedulers) < at_most)
     text = string.format('%s moved=%.0f', me, holder == me and moved + 1 or 1)
     redis.call('HSET', leader, 'holder', text)
   end
-  if #ARGV > 5 then
-    redis.call('HSET', stats, unpack(ARGV, 6))
+  local figures = {}
+  for _, row in rows() do figures[#figures + 1], figures[#figures + 2] = row.name, row.value end
+  if #figures > 0 then
+    write_all('HSET', stats, figures)
     redis.call('EXPIRE', stats, 3600)
   end
 elseif not stay then

@@ -1,17 +1,14 @@
--- repair_partition: what no script can have written is taken out of a partition, and what follows from the rest is made anew.
--- KEYS: meta slots free left nodes alive lost notes
+-- repair_partition: remove corrupt values from a partition, and rebuild what follows from the rest.
+-- KEYS: meta slots free left nodes alive lost notes, of any type
 -- ARGV: none
--- RETURNS: (key, field, text)* of what could not be read; nothing if all could, and then nothing was changed
+-- RETURNS: (key, field, text)* of what was corrupt; if nothing was, nothing has changed
 -- ERRORS: PSARGS
--- INVARIANT: a lease that can stand stays. A node whose record cannot is down, with as many slots as its leases need: the
---   leader repairs those, and its agent registers anew. A drain survives in the record or in the note.
+-- INVARIANT: a sound lease stays. A node whose record is corrupt is down, with as many slots as its leases need: the leader
+--   recovers those, and its agent registers again. A drain survives in the record or in the note.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(slots of the partition)
---- @include arguments
 --- @include clock
 --- @include damage
-if #KEYS ~= 8 or #ARGV ~= 0 then return bad_count('repair_partition', 8, 0) end
-local meta, slots, free, left, nodes, alive, lost, notes = unpack(KEYS)
 local told, wrong, found, need = find_damage(meta, slots, left, nodes, alive, notes)
 if #told == 0 then return told end
 

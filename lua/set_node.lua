@@ -1,20 +1,16 @@
--- set_node: whether new claims may go to a node: drain, over, undrain; suspect, trust; leaving. What runs there goes on.
+-- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving. Its runs go on.
 -- KEYS: meta slots free nodes notes
 -- ARGV: node inc word note
---   inc is '' for whichever process has the name (an operator), or the incarnation that is meant
---   note, of drain: 'deadline_s=600: TEXT' or TEXT, for people and for the leader, who counts the seconds; of over: that note,
---   whose deadline is over, so that the agent ends what runs; of suspect: why
+--   inc: '' for any process of that name (an operator), else the incarnation that is meant
+--   note: of drain 'deadline_s=600: TEXT' or TEXT, for people and for the leader, which counts the seconds; of over the note
+--   whose deadline is over, so that the agent ends the runs; of suspect the reason
 -- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1 or 2: its deadline is over
 -- ERRORS: PSARGS PSWORD
 -- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not.
 -- ATOMICITY: the bits go with the state.
 -- COMPLEXITY: O(span)
---- @include arguments
 --- @include bits
-local bad = bad_count('set_node', 5, 4)
-if bad then return bad end
-local meta, slots, free, nodes, notes = unpack(KEYS)
-local name, inc, word, note = unpack(ARGV)
+local name, inc, word, note = args.node, args.inc, args.word, args.note
 local node = read_node(nodes, name)
 if not node or (inc ~= '' and inc ~= node.inc) then return {'gone'} end
 local damaged = bad_lease(slots, node)
@@ -36,7 +32,7 @@ elseif word ~= 'leaving' then
 end
 if state == 'suspect' and word ~= 'suspect' then node.state = 'up' end
 if word == 'leaving' and node.state == 'up' then node.state = 'leaving' end
-redis.call('HDEL', meta, '') -- changes nothing; a full server lets pass what begins so, docs/decisions/0015
+redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 if after == '' then redis.call('HDEL', notes, name) elseif after ~= before then redis.call('HSET', notes, name, after) end
 if node.state ~= state or node.drain ~= drain then
   write_node(nodes, node)

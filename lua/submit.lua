@@ -1,45 +1,43 @@
--- submit: makes each task exist once, pending; or says why it cannot.
+-- submit: create each task once, pending; or say why not.
 -- KEYS: meta pending later shapes feasible names expires dead task*
 -- ARGV: count channel (id name needs strategy priority delay_ms expiry_ms wait after max_starts publication message)*
---   delay_ms is '' or how long the task must not be taken, expiry_ms '' or after how long it is not taken any more;
---   wait '1' lets it wait for capacity that no node has yet; max_starts is '' for the cluster's;
---   after is '' or the attempt that submits, while it runs, what the same id shall do next (Celery's retry and replace);
---   publication is '' for an id that is one task for ever; else it tells one publish of the id from the next: another
---   publish begins a new life of a task that has ended, and is what a task does next that runs, or has run and waits again.
--- RETURNS: a word a task: submitted, exists, infeasible, unknown (no node knows that name), next, stale
+--   delay_ms: '' or for how long the task must not be taken; expiry_ms: '' or after how long it expires; wait: '1' lets it
+--   wait for capacity that no node has yet; max_starts: '' for the cluster's; after: '' or the running attempt that submits
+--   what the same id does next (Celery's retry and replace); publication: '' for an id that is one task for ever, else it
+--   tells one publish of the id from the next: a new publish begins a new life of a task that has ended, and is the
+--   successor of one that runs, or has run and waits again.
+-- RETURNS: a word per task: submitted, exists, infeasible, unknown (no node knows that name), next, stale
 -- ERRORS: PSARGS
--- INVARIANT: a publication is one task however often it is submitted; a task is pending exactly when it is in pending or
---   later.
--- ATOMICITY: each task is judged by itself; its record and its place in the order are written together.
--- COMPLEXITY: O(log pending) a task; O(nodes) for the first task of its kind after the nodes changed.
---- @include arguments
+-- INVARIANT: a publication is one task however often it is submitted; a pending task is in `pending` or `later`, no other
+--   task is.
+-- ATOMICITY: each task by itself; its record and its place in the order are written together.
+-- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the nodes changed.
 --- @include batch
 --- @include clock
 --- @include feasible
 --- @include queue
 --- @include submission
-local meta, pending, later, shapes, feasible, names, expires, dead = unpack(KEYS, 1, 8)
-local count, channel = tonumber(ARGV[1]) or 0, ARGV[2]
-local bad = bad_count('submit', 8 + count, 2 + 12 * count, 8)
-for at = 2, bad and 0 or 1 + 12 * count, 12 do bad = bad or bad_submission(unpack(ARGV, at + 1, at + 12)) end
-if bad then return bad end
+for _, row in rows() do
+  local bad = bad_submission(row)
+  if bad then return bad end
+end
 
 local function read(key)
   return redis.pcall('HMGET', key, 'state', 'attempt', 'publication', 'next_publication', 'started_ms')
 end
-local tasks, damage = read_tasks(8, read)
+local tasks, damage = read_tasks(read)
 if damage then return damage end
 
 local now, idle, replies = now_ms(), redis.call('ZCARD', pending) == 0, {}
 local submitted, waiting = tonumber(redis.call('HMGET', meta, 'submitted')[1] or 0), {}
 local last = submitted
-for i = 1, count do
-  local task, key = read_submission(12 * i - 10, now), KEYS[8 + i]
+for i, row, key in rows() do
+  local task = read_submission(row, now)
   local state, attempt, publication, next_publication, started = unpack(tasks[i] or read(key))
   local anew = task.publication ~= '' and task.publication ~= publication and task.publication ~= next_publication
   local mine = state == 'running' and task.after == attempt
   if mine or (state and task.after == '' and anew and started and not FINAL[state]) then
-    if not mine or (next_publication or '') == '' then write_next(key, task) end -- what others published goes before a retry
+    if not mine or (next_publication or '') == '' then write_next(key, task) end -- others' successors go before a retry
     replies[i] = 'next'
   elseif state and task.after ~= '' then
     replies[i] = 'stale'
@@ -49,7 +47,7 @@ for i = 1, count do
     replies[i] = task.wait ~= '1' and misfit(feasible, names, shapes, task.name, task.needs) or 'submitted'
     if replies[i] == 'submitted' then
       if state then
-        redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015
+        redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it, docs/decisions/0015
         redis.call('DEL', key)
         redis.call('ZREM', dead, task.id)
       end
@@ -69,5 +67,5 @@ for i = 1, count do
 end
 if last > submitted then redis.call('HINCRBY', meta, 'submitted', last - submitted) end
 write_all('ZADD', pending, waiting)
-if idle and #waiting > 0 then wake(channel, meta) end
+if idle and #waiting > 0 then wake(args.channel, meta) end
 return replies

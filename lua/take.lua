@@ -1,26 +1,24 @@
--- take: up to `limit` pending tasks become taken by this scheduler, each with its next attempt; what has expired ends.
+-- take: give up to `limit` pending tasks to a scheduler, each with its next attempt; end those that have expired.
 -- KEYS: meta pending later taken outbox task:
 -- ARGV: scheduler limit salt retention_s channel waits
---   salt is what the taker drew: what tells its attempts from those of takes that the server lost, docs/decisions/0016
---   KEYS[6] is the prefix of the task records: which tasks they are, only `pending` knows; all are of one tag.
---   waits '1': if there is none, it wants to be woken by the next; if it leaves some, another one that waits is woken
+--   salt: a random suffix that tells its attempts from those of takes that the server lost, docs/decisions/0016
+--   task: is the prefix of the task records: only `pending` knows which tasks they are; all have one tag
+--   waits: '1' if it wants to be woken by the next task when it gets none; if it leaves some, another waiter is woken
 -- RETURNS: {still pending, now_ms, due_ms, (id, attempt, needs, strategy, ready_ms, name)*}; ready_ms: since when it could
---   be taken; attempt '' is of a task that has failed, because its record is damaged: needs says what of it;
---   due_ms: when the next task in `later` is due, '' if there is none
+--   be taken; attempt '' marks a task that failed because its record is damaged, and needs says why; due_ms: when the
+--   next task in `later` is due, '' if there is none
 -- ERRORS: PSARGS
--- INVARIANT: a taken task is in `taken` and not in `pending`; its attempt is one that was never given out before; it has
---   not expired, by the server's clock: a promise about lateness, not a lease.
+-- INVARIANT: a taken task is in `taken` and not in `pending`; its attempt was never given out before; it has not expired by
+--   the server's clock: a promise about lateness, not a lease.
 -- ATOMICITY: a task is taken by one scheduler only.
 -- COMPLEXITY: O(limit * log pending + waiting schedulers)
---- @include arguments
 --- @include batch
 --- @include queue
-local bad = bad_count('take', 6, 6) or bad_number('limit', ARGV[2], 0, 1000) or bad_retention(ARGV[4])
+local bad = bad_number('limit', args.limit, 0, 1000) or bad_retention(args.retention_s)
 if bad then return bad end
-local meta, pending, later, taken, outbox, prefix = unpack(KEYS)
-local scheduler, limit, salt, retention_s = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local scheduler, limit, salt, retention_s = args.scheduler, args.limit, args.salt, args.retention_s
 local now = now_ms()
-redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it first, docs/decisions/0015
+redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it, docs/decisions/0015
 
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, limit)) do
   redis.call('ZREM', later, id)
@@ -28,8 +26,8 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, 
   if redis.call('TYPE', key).ok == 'hash' then redis.call('ZADD', pending, order_of(key), id) end
 end
 
-local due = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
-local popped, reply, owners = redis.call('ZPOPMIN', pending, limit), {0, now, due}, {}
+local next_due = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
+local popped, reply, owners = redis.call('ZPOPMIN', pending, limit), {0, now, next_due}, {}
 local function tell(...)
   for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
@@ -60,6 +58,6 @@ for i = 1, #popped, 2 do
 end
 write_all('HSET', taken, owners)
 reply[1] = redis.call('ZCARD', pending)
-if ARGV[6] == '1' and reply[1] > 0 then wake(ARGV[5], meta, scheduler) end
-if ARGV[6] == '1' and reply[1] == 0 and #owners == 0 then wait_in(meta, scheduler) end
+if args.waits == '1' and reply[1] > 0 then wake(args.channel, meta, scheduler) end
+if args.waits == '1' and reply[1] == 0 and #owners == 0 then wait_in(meta, scheduler) end
 return reply

@@ -1,27 +1,26 @@
--- What scripts over many tasks share: every record is read before anything is written, so that one that is damaged is met
--- in time, and what goes to one index goes there in one command. Needs lib/arguments.lua.
+-- Helpers of scripts over many tasks: read every record before the first write, so that damage is found in time; write each
+-- index with one command. Needs lib/arguments.lua.
 
--- read_tasks: what `read(key)` finds for each key behind the first `before`, in order; or nil and the error reply for one that
--- is no hash. Of a task that is named twice there is nothing for the second time: it is read again once the first is done.
-local function read_tasks(before, read)
+-- read_tasks: return what `read(key)` finds for the key of each row, in order; or nil and the error reply for a key that is no
+-- hash. A task that is named twice is read once: the second time it is to be read again, after the first is done.
+local function read_tasks(read)
   local found, seen = {}, {}
-  for at = before + 1, #KEYS do
-    local key = KEYS[at]
+  for i, _, key in rows() do
     if not seen[key] then
       local record = read(key)
-      if record.err then return nil, bad_key(at, key) or record end
-      found[at - before], seen[key] = record, true
+      if record.err then return nil, bad_key(#TYPES, key) or record end
+      found[i], seen[key] = record, true
     end
   end
   return found
 end
 
--- write_all: a command on a key with all these values, 1,000 at a time: Lua's `unpack` bears some thousands.
+-- write_all: call a command on a key with all these values, 1,000 at a time: `unpack` can return only some thousands.
 local function write_all(command, any, values)
   for at = 1, #values, 1000 do redis.call(command, any, unpack(values, at, math.min(at + 999, #values))) end
 end
 
--- read_fields: {field -> text} of those of these fields of a hash that are there.
+-- read_fields: return {field -> text} of those of the fields that the hash has.
 local function read_fields(any, fields)
   local found = {}
   for from = 0, #fields - 1, 1000 do
@@ -31,7 +30,7 @@ local function read_fields(any, fields)
   return found
 end
 
--- flat: {key, value}* of a table, for a write.
+-- flat: return {key, value, ...} of a table, for a write.
 local function flat(values)
   local words = {}
   for key, value in pairs(values) do

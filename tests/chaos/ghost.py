@@ -82,7 +82,7 @@ class Ghost:
             self.check(not isinstance(reply, Exception), 9, f"{verb} answers an error: {reply}")
             self.world.trace("executed", process, verb, call.args, reply)
             if see := getattr(self, f"_{verb}", None):
-                see(process, call, [text(arg) for arg in call.args], reply)
+                see(process, call, call.script.header.named([text(arg) for arg in call.args]), reply)
             if verb not in ("read_partition", "deal_node", "note", "take"):
                 self._count(verb, reply)
             dirty = dirty or verb not in QUIET
@@ -101,27 +101,27 @@ class Ghost:
         else:
             self.coverage[f"{verb} {text(reply)}" if isinstance(reply, bytes) else verb] += 1
 
-    def _submit(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        for i, word in enumerate(reply):
-            id = args[2 + 12 * i]
+    def _submit(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        for row, word in zip(args.rows, reply, strict=True):
             if text(word) == "submitted":
-                known = id in self.tasks
-                self.history(not known, 1, f"task {id} was submitted a second time: an id is one task")
-                self.tasks[id] = TaskGhost()
+                known = row.id in self.tasks
+                self.history(not known, 1, f"task {row.id} was submitted a second time: an id is one task")
+                self.tasks[row.id] = TaskGhost()
 
-    def _take(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        for i in range(3, len(reply), 6):
-            id, attempt = text(reply[i]), text(reply[i + 1])
+    def _take(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        took = call.read(reply)
+        self.check(not took.failed, 9, f"records are damaged: {took.failed}")
+        for id, attempt in ((task.id, task.attempt) for task in took.tasks):
             self.coverage["take"] += 1
             self.history((id, attempt) not in self.attempts, 4, f"attempt {attempt} of task {id} was given out twice")
             self.attempts.add((id, attempt))
             self.of(id).attempt = attempt
 
-    def _start(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        for i, word in enumerate(reply[::2]):
-            id, attempt, _, *place = args[1 + 7 * i : 7 + 7 * i]
-            if text(word) != "ok":
+    def _start(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        for row, (word, _) in zip(args.rows, call.read(reply), strict=True):
+            if word != "ok":
                 continue
+            id, attempt = row.id, row.attempt
             task = self.of(id)
             self.history(
                 attempt == task.attempt, 4, f"a stale attempt started: {attempt} of {id}, which is at {task.attempt}"
@@ -129,23 +129,23 @@ class Ghost:
             self.history(attempt not in task.started, 4, f"attempt {attempt} of task {id} was started twice")
             self.history(not task.cancelled, 4, f"task {id} was started after its cancel was accepted")
             self.history(not task.final, 4, f"task {id} was started when it was {task.final}")
-            task.started[attempt] = tuple(place)
+            task.started[attempt] = (row.node, row.slot, row.inc)
             task.starts += 1
 
-    def _finish(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        for i, word in enumerate(reply):
-            id, attempt, *place, outcome, _ = args[3 + 7 * i : 10 + 7 * i]
+    def _finish(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        for row, word in zip(args.rows, reply, strict=True):
             if text(word) not in ("ok", "again"):
                 continue
-            task = self.of(id)
-            mine = attempt == task.attempt and task.started.get(attempt) == tuple(place)
-            self.history(mine, 4, f"the outcome {outcome} of a stale attempt counted: {attempt} of {id} at {place}")
+            task, place = self.of(row.id), (row.node, row.slot, row.inc)
+            mine = row.attempt == task.attempt and task.started.get(row.attempt) == place
+            fact = f"the outcome {row.outcome} of a stale attempt counted: {row.attempt} of {row.id} at {place}"
+            self.history(mine, 4, fact)
             if text(word) == "again":
                 task.starts = 0
 
-    def _requeue(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        for i, word in enumerate(reply):
-            id, attempt = args[4 + 8 * i : 6 + 8 * i]
+    def _requeue(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        for row, word in zip(args.rows, reply, strict=True):
+            id, attempt = row.id, row.attempt
             task = self.tasks.get(id)
             if task is None or text(word) == "none":
                 continue
@@ -155,34 +155,33 @@ class Ghost:
             if text(word) == "dead":
                 self.history(task.starts >= MAX_STARTS, 4, f"task {id} is dead after {task.starts} starts")
 
-    def _cancel(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+    def _cancel(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         if text(reply[0]) in ("cancelled", "asked"):
-            self.of(args[0]).cancelled = True
+            self.of(args.id).cancelled = True
 
-    def _renew(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+    def _renew(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         if text(reply[0]) == "ok":
-            self.alive_s[f"{args[0]} {args[1]}"] = self.world.clock.now_s
+            self.alive_s[f"{args.node} {args.inc}"] = self.world.clock.now_s
 
-    def _register_node(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        self.alive_s[f"{args[0]} {int(reply[0])}"] = self.world.clock.now_s
+    def _register_node(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        self.alive_s[f"{args.node} {int(reply[0])}"] = self.world.clock.now_s
 
-    def _reclaim(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
+    def _reclaim(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         if text(reply[0]) == "down":
-            self.lost.add((args[0], int(args[1])))
+            self.lost.add((args.node, int(args.inc)))
             if not isinstance(process, AgentProcess):
-                self._judged(process, f"{args[0]} {args[1]}", f"node {args[0]}")
+                self._judged(process, f"{args.node} {args.inc}", f"node {args.node}")
 
-    def _renew_scheduler(self, process: Process, call: Call[Any], args: list[str], reply: Any) -> None:
-        if name := args[3].partition(" ")[0]:
-            members = [text(word) for word in reply[2::2]]
-            if name not in members and name in self.alive_s:
-                self._judged(process, name, f"scheduler {name}")
-                self.alive_s.pop(name, None)
-                self.coverage["schedulers lost"] += 1
-        if args[2]:
-            self.alive_s[args[0]] = self.world.clock.now_s
+    def _renew_scheduler(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        name = args.lost.partition(" ")[0]
+        if name in self.alive_s and name not in call.read(reply).counters:
+            self._judged(process, name, f"scheduler {name}")
+            self.alive_s.pop(name, None)
+            self.coverage["schedulers lost"] += 1
+        if args.stay:
+            self.alive_s[args.scheduler] = self.world.clock.now_s
         else:  # it left
-            self.alive_s.pop(args[0], None)
+            self.alive_s.pop(args.scheduler, None)
 
     def _judged(self, process: Process, holder: str, what: str) -> None:
         """A lease was judged to have lapsed: for a whole lease its holder was silent, and the server was there.

@@ -18,7 +18,7 @@ from redis.exceptions import NoScriptError
 
 from parsync_redis.store import Store
 from parsync_redis.store.calls import ALL, Call
-from parsync_redis.store.scripts import compose, lua_folder
+from parsync_redis.store.scripts import compose, lua_folder, read_header
 
 if TYPE_CHECKING:
     from .world import Process, World
@@ -49,7 +49,7 @@ class Scripts:
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or lua_folder()
         self.texts = {
-            script.verb: compose(script.verb, script.keys, folder).replace(
+            script.verb: compose(read_header(script.verb, folder), folder).replace(
                 _TIME, f"local t = {{redis.call('GET', '{NOW}')/1000, 0}}"
             )
             for script in ALL

@@ -84,7 +84,7 @@ def state_of_reference(reference: MemoryStore) -> State:
             **({"epoch": str(cluster.epoch)} if cluster.epoch else {}),
         },
         "}:dealt": {
-            f"node:{name}": f"p{w.partition} slots={w.slots} score={w.score!r} {w.kind}".rstrip()
+            f"node:{name}": f"p{w.partition} slots={w.slots} score={w.score!r} {w.labels}".rstrip()
             for name, w in cluster.dealt.items()
         },
         **{f"}}:stats:{name}": stats for name, stats in cluster.stats.items()},

@@ -13,7 +13,7 @@ class Weight(NamedTuple):
     """What a dealt node adds to its partition."""
 
     partition: int
-    kind: str
+    labels: str
     slots: int
     score: float
 
@@ -44,40 +44,41 @@ class Cluster:
     def configure(self, keys: Sequence[str], args: Args) -> list[str]:
         """The first settings stay."""
         if not self.config:
-            self.config = dict(zip(args[::2], args[1::2], strict=True))
+            self.config = dict(args.rows)
         return [word for pair in self.config.items() for word in pair]
 
     def deal_node(self, keys: Sequence[str], args: Args) -> int:
         """The partition that has the least slots of the node's kind, then of all, then the least score."""
-        name, partitions, kind, slots, score = args[0], int(args[1]), args[2], int(args[3]), float(args[4])
+        name, partitions, labels = args.node, int(args.partitions), args.labels
+        slots, score = int(args.slots), float(args.score)
         old = self.dealt.pop(name, None)
         sums: dict[int, list[float]] = defaultdict(lambda: [0, 0, 0])
         for weight in self.dealt.values():
-            sums[weight.partition][0] += weight.slots if weight.kind == kind else 0
+            sums[weight.partition][0] += weight.slots if weight.labels == labels else 0
             sums[weight.partition][1] += weight.slots
             sums[weight.partition][2] += weight.slots * weight.score
         home = old.partition if old else min(range(partitions), key=lambda partition: sums[partition])
         if slots:
-            self.dealt[name] = Weight(home, kind, slots, score)
+            self.dealt[name] = Weight(home, labels, slots, score)
         return home
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
         """A scheduler stays, leaves or stands by; it may take over as leader and remove a member that stood still."""
-        me, seen, stay, lost, at_most, *stats = args
+        me, seen, stay, at_most = args.scheduler, args.seen_leader, args.stay, int(args.at_most)
         before = set(self.members)
-        name, _, counter = lost.partition(" ")
+        name, _, counter = args.lost.partition(" ")
         if name in self.members and str(self.members[name]) == counter:
             del self.members[name]
         removed = before - set(self.members)
-        joins = me in self.members or not int(at_most) or len(self.members) < int(at_most)
+        joins = me in self.members or not at_most or len(self.members) < at_most
         if stay and joins:
             self.members[me] = self.members.get(me, (self.epoch + 1) * LIFE) + 1
             if self.leader is None or (seen and seen == self.leader.text() and self.leader.name != me):
                 self.leader = Leader(me)
             elif self.leader.name == me:
                 self.leader.moved += 1
-            if stats:
-                self.stats.setdefault(me, {}).update(zip(stats[::2], stats[1::2], strict=True))
+            if args.rows:
+                self.stats.setdefault(me, {}).update(args.rows)
         elif not stay:
             self.members.pop(me, None)
             self.stats.pop(me, None)

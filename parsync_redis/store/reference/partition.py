@@ -14,7 +14,7 @@ from ...model.needs import Resources, parse_resources
 from ...model.place import Place
 from ...model.replies import Snapshot
 from ...placement.fits import fits
-from .queue import Args, World, rows
+from .queue import Args, World
 
 
 @dataclass(slots=True)
@@ -81,11 +81,11 @@ class Partition:
 
     def register_node(self, keys: Sequence[str], args: Args) -> list[int]:
         """A process takes a node's name under a new incarnation."""
-        name, known_inc, score, text = args
-        old, offer = self.nodes.get(name), parse_resources(text)
+        name = args.node
+        old, offer = self.nodes.get(name), parse_resources(args.offer)
         held = dict(self._leases_of(old)) if old else {}
-        self.inc = max(self.inc, int(known_inc)) + 1
-        node = Node(name, self.inc, score, offer, drain=old.drain if old else 0, left=dict(offer.amounts))
+        self.inc = max(self.inc, int(args.known_inc)) + 1
+        node = Node(name, self.inc, args.score, offer, drain=old.drain if old else 0, left=dict(offer.amounts))
         for slot, lease in held.items():
             if slot == lease.lead:
                 self._give(node, lease.amounts, -1)
@@ -104,8 +104,8 @@ class Partition:
     def commit(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Each claim is judged by itself; the first claim wins."""
         claims = [
-            Claim(task, attempt, 0, name, int(inc), tuple(map(int, slots.split(","))), needs)
-            for task, attempt, _, name, inc, slots, needs in rows(args, 1, 7)
+            Claim(r.task, r.attempt, 0, r.node, int(r.inc), tuple(map(int, r.slots.split(","))), r.needs)
+            for r in args.rows
         ]
         verdicts = self.judge_claims(claims)
         return [self.version, str(self.world.now_ms), *(part for v in verdicts for part in (v.word.value, v.detail))]
@@ -149,10 +149,8 @@ class Partition:
 
     def release(self, keys: Sequence[str], args: Args) -> list[str]:
         """Frees exactly the lease that is meant."""
-        places = [
-            Place(task, attempt, 0, name, int(slot), int(inc), 0) for name, slot, task, attempt, inc in rows(args, 3, 5)
-        ]
-        return ["freed" if freed else "none" for freed in self.free_leases(places, args[1], args[2])]
+        places = [Place(r.task, r.attempt, 0, r.node, int(r.slot), int(r.inc), 0) for r in args.rows]
+        return ["freed" if freed else "none" for freed in self.free_leases(places, args.channel, args.partition)]
 
     def free_leases(self, places: Sequence[Place], channel: str, number: str) -> list[bool]:
         """Release: whether each lease stood and is freed; who waits for this partition, `number`, hears of it."""
@@ -178,7 +176,7 @@ class Partition:
 
     def read_partition(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Bits and amounts, if anything changed."""
-        found = self.read(0, int(args[0]), args[1])
+        found = self.read(0, int(args.version), args.waiter)
         reply: list[Any] = [found.version, found.epoch]
         if found.bits is not None:
             reply += (found.bits, *(word for pair in found.left.items() for word in pair))
@@ -195,24 +193,24 @@ class Partition:
 
     def renew(self, keys: Sequence[str], args: Args) -> list[str]:
         """The present process of a node moves its counter."""
-        node = self.nodes.get(args[0])
-        if node and node.inc > int(args[1]):
+        node, inc = self.nodes.get(args.node), int(args.inc)
+        if node and node.inc > inc:
             return ["superseded", str(node.inc)]
-        if node is None or node.inc != int(args[1]) or node.state == "down":
+        if node is None or node.inc != inc or node.state == "down":
             return ["lapsed"]
         node.moved += 1
         return ["ok", str(node.moved), node.state, str(node.drain)]
 
     def reclaim(self, keys: Sequence[str], args: Args) -> list[str]:
         """A node that stood still is down; the leases that nobody looks after are listed."""
-        name, inc, moved, limit = args
+        name, moved = args.node, args.moved
         node, word = self.nodes.get(name), "listed"
         if node is None:
             self.lost.discard(name)
             return [word]
         if moved:
             word = "moved"
-            if node.inc == int(inc) and node.state != "down" and node.moved == int(moved):
+            if node.inc == int(args.inc) and node.state != "down" and node.moved == int(moved):
                 word = node.state = "down"
                 self._write_bits(node)
                 self._changed_nodes()
@@ -222,11 +220,11 @@ class Partition:
             if slot == lease.lead and (node.state == "down" or lease.inc != node.inc)
         ]
         (self.lost.add if lost else self.lost.discard)(name)
-        return [word, *(w for slot, lease in lost[: int(limit)] for w in (str(slot), lease.line(slot)))]
+        return [word, *(w for slot, lease in lost[: int(args.limit)] for w in (str(slot), lease.line(slot)))]
 
     def set_node(self, keys: Sequence[str], args: Args) -> list[str]:
         """Whether new claims may go to a node."""
-        name, inc, word, note = args
+        name, inc, word, note = args.node, args.inc, args.word, args.note
         node = self.nodes.get(name)
         if node is None or inc not in ("", str(node.inc)):
             return ["gone"]
@@ -251,21 +249,20 @@ class Partition:
 
     def ring(self, keys: Sequence[str], args: Args) -> str:
         """The doorbell of a lease that stands, again, if there is nothing to read."""
-        name, slot, task, attempt, inc = args
-        lease = self._lease_at(Place(task, attempt, 0, name, int(slot), int(inc), 0))
+        lease = self._lease_at(Place(args.task, args.attempt, 0, args.node, int(args.slot), int(args.inc), 0))
         if lease is None:
             return "none"
-        if self.nodes[name].inbox:
+        if self.nodes[args.node].inbox:
             return "waiting"
-        self.nodes[name].inbox.appendleft(lease)
+        self.nodes[args.node].inbox.appendleft(lease)
         return "rung"
 
     def forget_node(self, keys: Sequence[str], args: Args) -> str:
         """The record of a node that is down and holds nothing goes."""
-        node = self.nodes.get(args[0])
+        node = self.nodes.get(args.node)
         if node is None:
             return "gone"
-        if node.state != "down" or node.inc != int(args[1]):
+        if node.state != "down" or node.inc != int(args.inc):
             return "up"
         if any(True for _ in self._leases_of(node)):
             return "held"

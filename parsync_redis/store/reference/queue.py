@@ -5,7 +5,7 @@ on values, for the simulator.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ from ...model.place import Place
 from ...model.task import Taken, TaskState
 from ...placement.fits import fits
 
-Args = Sequence[Any]
+Args = Any
 PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING
 KEEP_OUTBOX: Final = 10_000
 KEEP_DEAD: Final = 10_000
@@ -83,13 +83,8 @@ class Task:
         return self.attempt == attempt and self.seat == seat
 
 
-def rows(args: Args, head: int, width: int) -> Iterator[Args]:
-    """The arguments behind the first `head`, `width` at a time."""
-    return iter([args[at : at + width] for at in range(head, len(args), width)])
-
-
-def _place(task: str, attempt: str, partition: str, node: str, slot: str, inc: str, since: str) -> Place:
-    return Place(task, attempt, int(partition), node, int(slot), int(inc), int(since))
+def _place(row: Any) -> Place:
+    return Place(row.id, row.attempt, int(row.partition), row.node, int(row.slot), int(row.inc), int(row.since))
 
 
 class Queue:
@@ -121,15 +116,12 @@ class Queue:
     def submit(self, keys: Sequence[str], args: Args) -> list[str]:
         """Each task exists once."""
         idle, before, replies = not self.pending, len(self.pending), []
-        for row in rows(args, 2, 12):
-            id, name, needs, strategy, priority, delay_ms, expiry_ms, wait, after, max_starts, publication, message = (
-                row
-            )
-            job = Job(name, needs, strategy, message, str(priority), str(max_starts), publication)
-            due, expiry = (None if ms == "" else self.world.now_ms + int(ms) for ms in (delay_ms, expiry_ms))
-            replies.append(self.admit(id, job, due, str(wait) == "1", after, expiry))
+        for r in args.rows:
+            job = Job(r.name, r.needs, r.strategy, r.message, r.priority, r.max_starts, r.publication)
+            due, expiry = self._after(r.delay_ms), self._after(r.expiry_ms)
+            replies.append(self.admit(r.id, job, due, r.wait == "1", r.after, expiry))
         if idle and len(self.pending) > before:
-            self._wake(args[1])
+            self._wake(args.channel)
         return replies
 
     def admit(
@@ -177,11 +169,11 @@ class Queue:
 
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
         """The first pending tasks become one scheduler's, each with its next attempt; what has expired ends."""
-        taken = self.take_tasks(args[0], int(args[1]), args[3], args[2])
-        if args[5] == "1" and self.pending:
-            self._wake(args[4], args[0])
-        elif args[5] == "1" and not taken and args[0] not in self.waiters:
-            self.waiters.append(args[0])
+        taken = self.take_tasks(args.scheduler, int(args.limit), args.retention_s, args.salt)
+        if args.waits == "1" and self.pending:
+            self._wake(args.channel, args.scheduler)
+        elif args.waits == "1" and not taken and args.scheduler not in self.waiters:
+            self.waiters.append(args.scheduler)
         reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms), t.name)]
         due = str(min(self.later.values())) if self.later else ""
         return [len(self.pending), str(self.world.now_ms), due, *reply]
@@ -213,13 +205,12 @@ class Queue:
 
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
         """What this scheduler took goes back."""
-        scheduler, replies = args[1], []
-        due = None if args[2] == "" else self.world.now_ms + int(args[2])
-        for id, attempt, why in rows(args, 3, 3):
-            task = self.tasks.get(id)
-            if task and task.state == TAKEN and task.scheduler == scheduler and attempt in ("", task.attempt):
-                task.why = why or task.why
-                self._to_pending(id, task, due)
+        replies = []
+        for r in args.rows:
+            task = self.tasks.get(r.id)
+            if task and task.state == TAKEN and task.scheduler == args.scheduler and r.attempt in ("", task.attempt):
+                task.why = r.why or task.why
+                self._to_pending(r.id, task, self._after(args.delay_ms))
                 replies.append("pending")
             else:
                 replies.append("stale")
@@ -227,7 +218,7 @@ class Queue:
 
     def confirm(self, keys: Sequence[str], args: Args) -> list[str]:
         """Only a task that is still taken, by this attempt, gets a place."""
-        return [self.confirm_at(_place(*row)) for row in rows(args, 1, 7)]
+        return [self.confirm_at(_place(row)) for row in args.rows]
 
     def confirm_at(self, place: Place) -> str:
         """Confirm: one task; the word for it."""
@@ -239,7 +230,7 @@ class Queue:
 
     def start(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Only the current attempt may start, once, where confirm put it, if it has."""
-        return [word for row in rows(args, 1, 7) for word in self.start_at(_place(*row))]
+        return [word for row in args.rows for word in self.start_at(_place(row))]
 
     def start_at(self, place: Place) -> tuple[str, bytes]:
         """Start: the word, and the message or why not."""
@@ -259,11 +250,13 @@ class Queue:
         """The outcome of the current attempt, from its place."""
         idle = not self.pending
         replies = [
-            self.finish_at(Place(id, attempt, 0, node, int(slot), int(inc), 0), outcome, why, args[2])
-            for id, attempt, node, slot, inc, outcome, why in rows(args, 3, 7)
+            self.finish_at(
+                Place(r.id, r.attempt, 0, r.node, int(r.slot), int(r.inc), 0), r.outcome, r.why, args.retention_s
+            )
+            for r in args.rows
         ]
         if idle and "again" in replies:
-            self._wake(args[1])
+            self._wake(args.channel)
         return replies
 
     def finish_at(self, place: Place, outcome: str, why: str = "", retention_s: str = "1") -> str:
@@ -285,58 +278,58 @@ class Queue:
 
     def requeue(self, keys: Sequence[str], args: Args) -> list[str]:
         """The lease of an attempt is lost: its task goes back if it is still that attempt, there."""
-        idle, back, replies, max_starts = not self.pending, False, [], int(args[3])
-        for id, attempt, node, slot, inc, why, how, delay_ms in rows(args, 4, 8):
-            task = self.tasks.get(id)
-            seat = Seat(node, int(slot), int(inc))
+        idle, back, replies, max_starts = not self.pending, False, [], int(args.max_starts)
+        for r in args.rows:
+            task = self.tasks.get(r.id)
+            seat = Seat(r.node, int(r.slot), int(r.inc))
             here = task and (task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.seat == seat))
-            wanted = task and here and (how != "unstarted" or task.state == PLACED)
-            if task is None or task.attempt != attempt or not wanted:
+            wanted = task and here and (r.how != "unstarted" or task.state == PLACED)
+            if task is None or task.attempt != r.attempt or not wanted:
                 replies.append("none")
                 continue
-            if delay_ms == "":
-                self._tell(task, seat, why)
-            counts = task.state == RUNNING and how != "recalled"
+            if r.delay_ms == "":
+                self._tell(task, seat, r.why)
+            counts = task.state == RUNNING and r.how != "recalled"
             if task.cancel is not None or (counts and task.starts >= int(task.job.max_starts or max_starts)):
                 state = "dead" if task.cancel is None else "cancelled"
-                self._end(id, task, state, why, args[2], True)
+                self._end(r.id, task, state, r.why, args.retention_s, True)
                 if state == "dead":
-                    self._bury(id, task, int(args[2]))
+                    self._bury(r.id, task, int(args.retention_s))
                 replies.append(state)
             else:
                 task.starts -= task.state == RUNNING and not counts
-                task.why = why or task.why
-                self._to_pending(id, task, None if delay_ms == "" else self.world.now_ms + int(delay_ms))
-                back = back or delay_ms == ""
+                task.why = r.why or task.why
+                self._to_pending(r.id, task, self._after(r.delay_ms))
+                back = back or r.delay_ms == ""
                 replies.append("pending")
         if idle and back:
-            self._wake(args[1])
+            self._wake(args.channel)
         return replies
 
     def revive(self, keys: Sequence[str], args: Args) -> list[str]:
         """A dead task goes back, with all its starts before it."""
         idle, replies = not self.pending, []
-        for id in args[3:]:
+        for (id,) in args.rows:
             task = self.tasks.get(id)
             if task is None or task.state != TaskState.DEAD:
                 replies.append(task.state if task else "gone")
                 continue
             self.dead.pop(id, None)
             del task.times["finished"]
-            task.kept_s, task.starts, task.why = None, 0, args[2]
+            task.kept_s, task.starts, task.why = None, 0, args.why
             self._to_pending(id, task, None)
-            self._to_outbox(id, "pending", args[2])
+            self._to_outbox(id, "pending", args.why)
             replies.append("revived")
         if idle and self.pending:
-            self._wake(args[1])
+            self._wake(args.channel)
         return replies
 
     def purge(self, keys: Sequence[str], args: Args) -> list[str]:
         """The records of tasks that have ended go."""
         replies = []
-        for id in args[2:]:
+        for (id,) in args.rows:
             task = self.tasks.get(id)
-            if task is None or task.state != args[1]:
+            if task is None or task.state != args.state:
                 replies.append(task.state if task else "gone")
                 continue
             del self.tasks[id]
@@ -348,7 +341,7 @@ class Queue:
     def expire(self, keys: Sequence[str], args: Args) -> list[str]:
         """What waits past its expiry ends; what is placed or runs is looked at again later."""
         now, expired = self.world.now_ms, []
-        for _, id in heapq.nsmallest(int(args[1]), ((due, id) for id, due in self.expires.items() if due <= now)):
+        for _, id in heapq.nsmallest(int(args.limit), ((due, id) for id, due in self.expires.items() if due <= now)):
             task = self.tasks.get(id)
             del self.expires[id]
             if task is None or task.state.final:
@@ -360,13 +353,13 @@ class Queue:
             elif not self._expired(task):
                 self.expires[id] = task.expires_ms
             else:
-                self._end(id, task, "cancelled", "expired", args[0], True)
+                self._end(id, task, "cancelled", "expired", args.retention_s, True)
                 expired.append(id)
         return expired
 
     def cancel(self, keys: Sequence[str], args: Args) -> list[str]:
         """A task that does not run ends; of one that runs it is noted how to end it."""
-        id, retention_s, why, how = args
+        id, how = args.id, args.how
         task = self.tasks.get(id)
         if task is None or task.state.final:
             return ["none", task.state if task else TaskState.GONE]
@@ -376,29 +369,29 @@ class Queue:
             if task.cancel is None or how != "after":
                 task.cancel = how
             return ["asked"]
-        self._end(id, task, "cancelled", why, retention_s, True)
+        self._end(id, task, "cancelled", args.why, args.retention_s, True)
         return ["cancelled"]
 
     def note(self, keys: Sequence[str], args: Args) -> int:
         """Why a taken task has found no place yet."""
         noted = 0
-        for key, (attempt, why) in zip(keys, rows(args, 1, 2), strict=True):
+        for key, r in zip(keys, args.rows, strict=True):
             task = self.tasks.get(key.partition("}:task:")[2])
-            if task and task.state == TAKEN and task.attempt == attempt:
-                task.why = why
+            if task and task.state == TAKEN and task.attempt == r.attempt:
+                task.why = r.why
                 noted += 1
         return noted
 
     def offer(self, keys: Sequence[str], args: Args) -> int:
         """What a node offers, and the tasks that its worker knows."""
-        node, offer, digest, text = args
+        node, offer, digest = args.node, args.offer, args.digest
         before, changed = self.shapes.get(node, ""), self.shapes.get(node, "") != offer
         if offer:
             self.shapes[node] = offer
         else:
             self.shapes.pop(node, None)
         if digest and digest not in self.names:
-            self.names[digest], changed = KnownTasks(text), True
+            self.names[digest], changed = KnownTasks(args.tasks), True
             self.apps[digest] = max(self.apps.values(), default=0) + 1
         used = {digest_of(parse_resources(other)) for other in self.shapes.values()}
         old = digest_of(parse_resources(before)) if before else ""
@@ -428,6 +421,9 @@ class Queue:
             self._wait(id, task)
         else:
             self.later[id] = due
+
+    def _after(self, delay_ms: str) -> int | None:
+        return None if delay_ms == "" else self.world.now_ms + int(delay_ms)
 
     def _wait(self, id: str, task: Task) -> None:
         self.pending[id] = task.order

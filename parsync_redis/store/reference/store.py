@@ -39,8 +39,8 @@ class MemoryStore:
 
     def run(self, call: Call[T]) -> T:
         """Executes one call."""
-        args = [arg if isinstance(arg, bytes) else str(arg) for arg in call.args]
-        script: Callable[[Sequence[str], Sequence[str | bytes]], Any] | None
+        args = call.script.header.named([arg if isinstance(arg, bytes) else str(arg) for arg in call.args])
+        script: Callable[[Sequence[str], Any], Any] | None
         script = getattr(self._home(call.keys[0]), call.script.verb, None)
         if script is None:
             raise BrokenContract(f"the store in memory knows no {call.script.verb} on {call.keys[0]}")

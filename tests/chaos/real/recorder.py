@@ -15,36 +15,24 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from parsync_redis.model.replies import Judged
 from parsync_redis.store.calls import Call
-from parsync_redis.store.scripts import lua_folder, read_header
 from parsync_redis.store.store import Store
 
 VERBS: Final = ("submit", "cancel", "commit", "start", "finish", "requeue", "release")
 FOLDER: Final = "CHAOS_FOLDER"
-_LEFT_OUT: Final = ("message",)
-
-
-@cache
-def arguments(verb: str) -> tuple[list[str], list[str]]:
-    """The names of a script's arguments, by its header: those that come once, those that come for each item."""
-    argv = read_header(verb, (lua_folder() / f"{verb}.lua").read_text(encoding="utf-8"))["ARGV"]
-    once, _, each = argv.partition("(")
-    return once.split(), each.partition(")")[0].split()
+_LEFT_OUT: Final = ("message", "rows")
 
 
 def items_of(call: Call[Any]) -> list[dict[str, str]]:
-    """What a call is about: an item of arguments for each task or lease."""
-    once, each = arguments(call.script.verb)
-    words = [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in call.args]
-    if not each:
-        return [dict(zip(once, words, strict=True))]
-    rows = zip(*[iter(words[len(once) :])] * len(each), strict=True)
-    return [{name: word for name, word in zip(each, row, strict=True) if name not in _LEFT_OUT} for row in rows]
+    """Return what a call is about: an item of arguments for each task or lease."""
+    args = [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in call.args]
+    named = call.script.header.named(args)
+    rows = [row._asdict() for row in named.rows] if call.script.header.each else [vars(named)]
+    return [{name: word for name, word in row.items() if name not in _LEFT_OUT} for row in rows]
 
 
 def words_of(reply: Any) -> list[str]:

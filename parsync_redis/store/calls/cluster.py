@@ -1,0 +1,75 @@
+"""Calls on what the whole cluster shares: settings, schedulers, the assignment of nodes to partitions."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...model.replies import Members
+from ..header import Once
+from ..scripts import Script
+from .base import Call, Calls, Reply, pairs, text
+
+CONFIGURE: Final = Script("configure", "config")
+DEAL_NODE: Final = Script("deal_node", "dealt")
+RENEW_SCHEDULER: Final = Script("renew_scheduler", "schedulers leader stats")
+NOTE_LOSS: Final = Script("note_loss", "losses")
+ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, NOTE_LOSS)
+
+_PAIR: Final = ("name", "value")
+
+
+class ClusterCalls(Calls):
+    """What the cluster shares; each method names its script, whose header says what it does."""
+
+    def configure(self, settings: Mapping[str, str | int]) -> Call[dict[str, str]]:
+        """Write the cluster's settings if it has none, and return those that it has; {} only reads."""
+
+        def read(reply: Reply) -> dict[str, str]:
+            return {text(name): text(value) for name, value in pairs(reply)}
+
+        return Call(
+            CONFIGURE, [self.keys.shared("config")], CONFIGURE.arguments({}, _PAIR, list(settings.items())), read
+        )
+
+    def deal_node(self, node: str, partitions: int, labels: str, slots: int, score: float) -> Call[int]:
+        """Return the number of the partition that a node belongs to; slots 0 forgets the node."""
+        once: Once = {
+            "node": node,
+            "partitions": partitions,
+            "labels": labels,
+            "slots": slots,
+            "score": repr(score),
+        }
+        return Call(DEAL_NODE, [self.keys.shared("dealt")], DEAL_NODE.arguments(once), int)
+
+    def renew_scheduler(
+        self,
+        me: str,
+        seen_leader: str = "",
+        lost: str = "",
+        stats: Mapping[str, str | int | float] | None = None,
+        stay: bool = True,
+        at_most: int = 0,
+    ) -> Call[Members]:
+        """Move this scheduler's counter, or leave; see the script for taking over and for lost members.
+
+        at_most: it joins only while there are fewer members, and else stands by; 0 always joins.
+        """
+
+        def read(reply: Reply) -> Members:
+            return Members(text(reply[0]), int(reply[1]), {text(name): int(n) for name, n in pairs(reply[2:])})
+
+        once: Once = {
+            "scheduler": me,
+            "seen_leader": seen_leader,
+            "stay": "stay" if stay else "",
+            "lost": lost,
+            "at_most": at_most,
+        }
+        figures = list((stats or {}).items())
+        keys = [self.keys.shared("schedulers"), self.keys.shared("leader"), self.keys.stats(me)]
+        return Call(RENEW_SCHEDULER, keys, RENEW_SCHEDULER.arguments(once, _PAIR, figures), read)
+
+    def note_loss(self, seen: str, keep_s: int) -> Call[int]:
+        """Record that numbers went back: 'WHO NAME=WAS->IS ...'; 1 if it is new."""
+        once: Once = {"seen": seen, "keep_s": keep_s}
+        return Call(NOTE_LOSS, [self.keys.shared("losses")], NOTE_LOSS.arguments(once), int)

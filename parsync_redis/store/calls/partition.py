@@ -1,0 +1,105 @@
+"""Calls on a partition: its nodes, leases and amounts."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...model.claim import Claim, ClaimOutcome, Verdict
+from ...model.limits import MAX_BATCH
+from ...model.needs import is_resources
+from ...model.node import Lease
+from ...model.place import Place
+from ...model.replies import Judged, Snapshot
+from ..header import Once
+from ..scripts import Script
+from .base import Call, Calls, Reply, optional, pairs, text, words
+
+_OUTCOMES: Final = {spelling: word for word in ClaimOutcome for spelling in (word, word.encode())}
+
+REGISTER_NODE: Final = Script("register_node", "meta slots free left nodes alive lost inbox")
+COMMIT: Final = Script("commit", "meta slots free left nodes inbox*")
+RELEASE: Final = Script("release", "meta slots free left nodes")
+READ_PARTITION: Final = Script("read_partition", "meta free left")
+RENEW: Final = Script("renew", "nodes alive")
+RECLAIM: Final = Script("reclaim", "meta slots free nodes alive lost")
+SET_NODE: Final = Script("set_node", "meta slots free nodes notes")
+RING: Final = Script("ring", "slots inbox")
+FORGET_NODE: Final = Script("forget_node", "meta slots free left nodes alive lost notes inbox")
+ALL: Final = (REGISTER_NODE, COMMIT, RELEASE, READ_PARTITION, RENEW, RECLAIM, SET_NODE, RING, FORGET_NODE)
+
+
+class PartitionCalls(Calls):
+    """The nodes and leases of a partition; each method names its script, whose header says what it does."""
+
+    def register_node(self, p: int, node: str, known_inc: int, score: float, offer: str) -> Call[tuple[int, int]]:
+        """Give a node's name to a process; (incarnation, first bit)."""
+        once: Once = {"node": node, "known_inc": known_inc, "score": repr(score), "offer": offer}
+        return self._partition(p, REGISTER_NODE, lambda r: (int(r[0]), int(r[1])), once, inboxes=[node])
+
+    def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
+        """Judge at most MAX_BATCH claims, all of partition p."""
+
+        def read(reply: Reply) -> Judged:
+            verdicts = [Verdict(_OUTCOMES[word], text(detail)) for word, detail in pairs(reply[2:])]
+            return Judged(p, int(reply[0]), int(reply[1]), claims, verdicts)
+
+        inboxes: dict[str, int] = {}
+        names = ("task", "attempt", "inbox", "node", "inc", "slots", "needs")
+        rows = []
+        for c in claims:
+            inbox = inboxes.setdefault(c.node, len(inboxes) + 1)
+            rows.append((c.task, c.attempt, inbox, c.node, c.inc, ",".join(map(str, c.slots)), c.needs))
+        return self._partition(p, COMMIT, read, {}, inboxes, names, rows)
+
+    def release(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
+        """Free the leases of places, all of partition p; a word per place: freed, none."""
+        once: Once = {"channel": self.keys.tick, "partition": p}
+        names = ("node", "slot", "task", "attempt", "inc")
+        rows = [(place.node, place.slot, place.task, place.attempt, place.inc) for place in places]
+        return self._partition(p, RELEASE, words, once, (), names, rows)
+
+    def read_partition(self, p: int, version: int = -1, waiter: str = "") -> Call[Snapshot]:
+        """Read what changed since `version`; `waiter` asks to hear of the next freed slot."""
+
+        def read(reply: Reply) -> Snapshot:
+            if len(reply) == 2:
+                return Snapshot(p, int(reply[0]), int(reply[1]), None, {})
+            left = {text(node): text(amounts) for node, amounts in pairs(reply[3:])}
+            sound = {node: amounts for node, amounts in left.items() if is_resources(amounts)}
+            bits = reply[2] if isinstance(reply[2], bytes) else str(reply[2]).encode("latin-1")
+            return Snapshot(p, int(reply[0]), int(reply[1]), bits, sound, len(sound) < len(left))
+
+        return self._partition(p, READ_PARTITION, read, {"version": version, "waiter": waiter})
+
+    def renew(self, p: int, node: str, inc: int) -> Call[list[str]]:
+        """Move a node's counter; [ok, counter, state, drain], [superseded, inc] or [lapsed]."""
+        return self._partition(p, RENEW, words, {"node": node, "inc": inc})
+
+    def reclaim(
+        self, p: int, node: str, inc: int = 0, moved: int | None = None, limit: int = MAX_BATCH
+    ) -> Call[tuple[str, list[Lease]]]:
+        """Mark a node down whose counter still is `moved`, or only list; (down, moved or listed; lost leases)."""
+
+        def read(reply: Reply) -> tuple[str, list[Lease]]:
+            return text(reply[0]), [Lease.of(node, int(slot), text(line)) for slot, line in pairs(reply[1:])]
+
+        once: Once = {"node": node, "inc": inc, "moved": optional(moved), "limit": limit}
+        return self._partition(p, RECLAIM, read, once)
+
+    def set_node(self, p: int, node: str, word: str, inc: int | None = None, note: str = "") -> Call[list[str]]:
+        """Say drain, over, undrain, suspect, trust or leaving of a node; [ok, state, drain] or [gone]."""
+        return self._partition(p, SET_NODE, words, {"node": node, "inc": optional(inc), "word": word, "note": note})
+
+    def ring(self, place: Place) -> Call[str]:
+        """Ring the doorbell of a lease again: rung, waiting or none."""
+        once: Once = {
+            "node": place.node,
+            "slot": place.slot,
+            "task": place.task,
+            "attempt": place.attempt,
+            "inc": place.inc,
+        }
+        return self._partition(place.partition, RING, text, once, inboxes=[place.node])
+
+    def forget_node(self, p: int, node: str, inc: int) -> Call[str]:
+        """Remove the record of a node that is down and holds nothing: forgotten, held, up or gone."""
+        return self._partition(p, FORGET_NODE, text, {"node": node, "inc": inc}, inboxes=[node])

@@ -1,0 +1,39 @@
+"""Calls that repair and quarantine corrupt values."""
+
+from typing import Final
+
+from ...wire.keys import NUMBERS, TYPES
+from ..scripts import Script
+from .base import Call, Calls, Reply, text
+
+QUARANTINE: Final = Script("quarantine", "quarantine")
+DISCARD: Final = Script("discard", "any")
+REPAIR_PARTITION: Final = Script("repair_partition", "meta slots free left nodes alive lost notes")
+REPAIR_TASK: Final = Script("repair_task", "pending later taken placed outbox task")
+ALL: Final = (QUARANTINE, DISCARD, REPAIR_PARTITION, REPAIR_TASK)
+
+
+class RepairCalls(Calls):
+    """Repairs; each method names its script, whose header says what it does."""
+
+    def quarantine(self, entry: bytes, most: int) -> Call[int]:
+        """Keep something damaged, see store/quarantine.py; b"" deletes all. The number kept, at most `most`."""
+        arguments = QUARANTINE.arguments({"most": most, "entry": entry})
+        return Call(QUARANTINE, [self.keys.shared("quarantine")], arguments, int)
+
+    def discard(self, key: str, kind: str) -> Call[int]:
+        """Delete a key of this kind if it has the wrong type or a damaged number; 1 if it was deleted."""
+        numbers = [(field,) for field in NUMBERS.get(kind, ())]
+        return Call(DISCARD, [key], DISCARD.arguments({"type": TYPES[kind]}, ("field",), numbers), int)
+
+    def repair_partition(self, p: int) -> Call[list[tuple[str, str, bytes]]]:
+        """Remove what is corrupt in partition p: (key, field or '' for the whole key, text) each."""
+
+        def read(reply: Reply) -> list[tuple[str, str, bytes]]:
+            return [(text(key), text(field), line) for key, field, line in zip(*[iter(reply)] * 3, strict=True)]
+
+        return self._partition(p, REPAIR_PARTITION, read, {})
+
+    def repair_task(self, id: str, why: str) -> Call[str]:
+        """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it has now."""
+        return self._queue(REPAIR_TASK, text, {"id": id, "retention_s": self.retention_s, "why": why}, tasks=[id])

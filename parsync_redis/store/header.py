@@ -1,0 +1,158 @@
+"""The header of a Lua script: the contract that the script, its Python binding and the reference store share.
+
+-- finish: accept the outcome of a run ...
+-- KEYS: meta pending task*                  each name is a local of the script, and its type is checked
+-- ARGV: count channel (id attempt)*         `args.channel`; `for i, row, key in rows() do ... row.id ... end`
+
+A trailing star means none or more: `(...)*` are rows, `count` is their number, `task*` has the key of each row.
+Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys and the
+local `prefix`. "KEYS: ..., of any type" leaves the types to the script.
+
+A row is an offset in ARGV. The loader writes what one would write by hand: numeric loops and ARGV[row + 1].
+"""
+
+import re
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any, Final
+
+from ..errors import BrokenContract
+from ..wire.keys import NUMBERS, TYPES
+
+Word = str | int | float | bytes
+Once = Mapping[str, Word]
+FIELDS: Final = ("KEYS", "ARGV", "RETURNS", "ERRORS", "INVARIANT", "ATOMICITY", "COMPLEXITY")
+_ARGV: Final = re.compile(r"((?:\w+ )*)(?:(\w+)|\((\w+(?: \w+)*)\)\*|(\w+)\*)")
+_NAMED: Final = re.compile(r"\b(args|row)\.(\w+)")
+_LOOP: Final = re.compile(r"\bfor (\w+), (\w+)(?:, (\w+))? in rows\(\) do\b")
+_ANY_TYPE: Final = ", of any type"
+
+
+def read_fields(verb: str, text: str) -> dict[str, str]:
+    """Return the fields of a script's header; BrokenContract if one is missing or the first line lacks the verb."""
+    lines = text.splitlines()
+    if not lines or not lines[0].startswith(f"-- {verb}: "):
+        raise BrokenContract(f"lua: {verb}.lua must begin with '-- {verb}: '")
+    fields = {
+        name: line.partition(":")[2].strip() for name in FIELDS for line in lines if line.startswith(f"-- {name}:")
+    }
+    if missing := [name for name in FIELDS if name not in fields]:
+        raise BrokenContract(f"lua: {verb}.lua says nothing of {', '.join(missing)}")
+    return fields
+
+
+class Header:
+    """The names of a script's keys and arguments: `once` come once, `each` come in every row."""
+
+    def __init__(self, verb: str, text: str) -> None:
+        fields = read_fields(verb, text)
+        self.verb = verb
+        self.keys = tuple(fields["KEYS"].removesuffix(_ANY_TYPE).split())
+        self._star = self.keys[-1].rstrip("*") if self.keys[-1].endswith("*") else ""
+        self._fixed = len(self.keys) - bool(self._star)
+        self.types_checked = not fields["KEYS"].endswith(_ANY_TYPE)
+        match = _ARGV.fullmatch(fields["ARGV"])
+        if not match:
+            raise BrokenContract(f"lua: {verb}.lua has ARGV {fields['ARGV']!r}, which is not 'NAME ... (NAME ...)*'")
+        self.once = () if fields["ARGV"] == "none" else (*match[1].split(), *(match[2] or "").split())
+        self._counted = "count" in self.once
+        self.each = tuple((match[3] or match[4] or "").split())
+
+    # -- for Python --------------------------------------------------------------------------------------------------
+
+    def arguments(self, once: Once, names: tuple[str, ...] = (), rows: Sequence[Sequence[Word]] = ()) -> list[Word]:
+        """Return ARGV in the header's order: `once` by name, and rows of values that `names` name.
+
+        BrokenContract if the names differ from the header's, or a row does not have a value for each name.
+        """
+        try:
+            words = [len(rows) if name == "count" else once[name] for name in self.once]
+        except KeyError:
+            raise self._mismatch(once, names) from None
+        if len(words) != len(once) + self._counted or names != self.each:
+            raise self._mismatch(once, names)
+        words.extend(chain.from_iterable(rows))
+        if len(words) != len(self.once) + len(rows) * len(names):
+            raise BrokenContract(f"lua: {self.verb}.lua takes rows of {len(names)} values: {' '.join(names)}")
+        return words
+
+    def _mismatch(self, once: Iterable[str], row: Sequence[str]) -> BrokenContract:
+        wrong = []
+        for where, names, given in (("", self.once, {"count", *once}), ("row.", self.each, {*row})):
+            wrong += [f"its binding lacks {where}{name}" for name in names if name not in given]
+            wrong += [f"its binding adds {where}{name}" for name in sorted(given - {*names, "count"})]
+        wrong = wrong or [f"its binding has rows of {' '.join(row)}, not of {' '.join(self.each)}"]
+        return BrokenContract(f"lua: {self.verb}.lua and its binding differ: {', '.join(wrong)}")
+
+    def named(self, args: Sequence[Any]) -> Any:
+        """Return ARGV by name: each argument as an attribute, and `rows`, a list of named tuples."""
+        width, head = max(1, len(self.each)), len(self.once)
+        rows = [self._row(*args[at : at + width]) for at in range(head, len(args), width)]
+        return SimpleNamespace(**dict(zip(self.once, args, strict=False)), rows=rows)
+
+    @cached_property
+    def _row(self) -> Callable[..., Any]:
+        return namedtuple("Row", self.each)  # its fields are the header's
+
+    # -- for Lua -----------------------------------------------------------------------------------------------------
+
+    def before(self) -> str:
+        """Return Lua for the beginning: the number of rows, and what lib/arguments.lua checks of the keys.
+
+        That is the type of each key, and those of its fields that must be numbers.
+        """
+
+        def table(values: Iterable[str]) -> str:
+            return "{" + ", ".join(values) + "}"
+
+        names = [key.rstrip("*") for key in self.keys]
+        types = [repr(TYPES.get(name, "")) for name in names]
+        numbers = [f"[{at}] = {table(map(repr, NUMBERS[name]))}" for at, name in enumerate(names, 1) if name in NUMBERS]
+        lines = ["local KEYS, ARGV = KEYS, ARGV", f"local TYPES, NUMBERS = {table(types)}, {table(numbers)}"]
+        if self._counted:
+            lines.append(f"local count = tonumber(ARGV[{self.once.index('count') + 1}]) or 0")
+        elif self.each:
+            lines.append(f"local count = math.max(0, math.ceil((#ARGV - {len(self.once)}) / {len(self.each)}))")
+        return "\n".join(lines) + "\n"
+
+    def check(self, words: frozenset[str]) -> str:
+        """Return Lua that makes locals of the keys that are among `words`, and refuses a malformed call."""
+        lines, head, width = [], len(self.once), len(self.each)
+        names = {"prefix" if key[-1] == ":" else key: at for at, key in enumerate(self.keys[: self._fixed], 1)}
+        if used := {name: at for name, at in names.items() if name in words}:
+            lines.append(f"local {', '.join(used)} = {', '.join(f'KEYS[{at}]' for at in used.values())}")
+        keys = {"": str(self._fixed), "task": f"{self._fixed} + count"}.get(self._star, "#KEYS")
+        argv = f"{head} + {width} * count" if width else str(head)
+        probed = "0" if not self.types_checked else str(self._fixed) if self._star == "task" else "#KEYS"
+        lines.append(f"local refused = refuse_call('{self.verb}', {keys}, {argv}, {probed})")
+        lines.append("if refused then return refused end")
+        return "\n".join(lines) + "\n"
+
+    def resolve(self, text: str) -> str:
+        """Return Lua in which names of the header are places in KEYS and ARGV, and loops over rows count.
+
+        BrokenContract for a name that the header lacks.
+        """
+        head, width, fixed = len(self.once), len(self.each), self._fixed
+
+        def place(match: re.Match[str]) -> str:
+            names = self.once if match[1] == "args" else self.each
+            if match[2] not in names:
+                raise BrokenContract(
+                    f"lua: {self.verb}.lua uses {match[0]}, its header has {', '.join(names) or 'none'}"
+                )
+            at = names.index(match[2]) + 1
+            return f"ARGV[{at}]" if match[1] == "args" else f"ARGV[row + {at}]"
+
+        def loop(match: re.Match[str]) -> str:
+            i, row, key = match.groups()
+            names, values = [row], [f"{width} * {i} + {head - width}"]
+            if key:
+                names, values = [row, key], [*values, f"KEYS[{fixed} + {i}]"]
+            return f"for {i} = 1, count do local {', '.join(names)} = {', '.join(values)}"
+
+        text = _NAMED.sub(place, _LOOP.sub(loop, text))
+        return re.sub(rf"\b{self._star}_at\(([^()]+)\)", rf"KEYS[{fixed} + \1]", text) if self._star else text

@@ -1,0 +1,99 @@
+"""A script's header is the contract of the script, its binding and the reference: it names keys and arguments."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from parsync_redis.errors import BrokenContract
+from parsync_redis.store.calls import ALL
+from parsync_redis.store.header import FIELDS, Header
+from parsync_redis.store.scripts import Script, expand, lua_folder
+
+LUA = sorted(lua_folder().rglob("*.lua"))
+
+
+def header(argv: str, keys: str = "meta task*") -> Header:
+    fields = dict.fromkeys(FIELDS, "x") | {"KEYS": keys, "ARGV": argv}
+    return Header("verb", "-- verb: does it.\n" + "".join(f"-- {name}: {text}\n" for name, text in fields.items()))
+
+
+def code(path: Path) -> str:
+    return re.sub(r"--.*|'[^'\n]*'", "", path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("argv", "once", "each"),
+    [
+        ("none", (), ()),
+        ("id why", ("id", "why"), ()),
+        ("count channel (id why)*", ("count", "channel"), ("id", "why")),
+        ("(name value)*", (), ("name", "value")),
+        ("count why id*", ("count", "why"), ("id",)),
+    ],
+)
+def test_a_header_names_what_comes_once_and_what_comes_in_each_row(argv: str, once: tuple[str], each: tuple[str]):
+    assert (header(argv).once, header(argv).each) == (once, each)
+
+
+@pytest.mark.parametrize("argv", ["", "a,b", "(a b)", "(a)* b", "a* b*", "(a (b)*)*"])
+def test_a_header_that_cannot_be_read_is_refused(argv: str):
+    with pytest.raises(BrokenContract, match=re.escape(f"verb.lua has ARGV {argv!r}")):
+        header(argv)
+
+
+ROW = ("id", "why")
+
+
+def test_arguments_go_by_name():
+    found = header("count channel (id why)*").arguments({"channel": "c"}, ROW, [("a", "x"), ("b", "y")])
+    assert found == [2, "c", "a", "x", "b", "y"]
+    named = header("count channel (id why)*").named(found)
+    assert named.channel == "c"
+    assert [(row.id, row.why) for row in named.rows] == [("a", "x"), ("b", "y")]
+
+
+@pytest.mark.parametrize(
+    ("once", "names", "what"),
+    [
+        ({}, ROW, "its binding lacks channel"),
+        ({"channel": "", "more": ""}, ROW, "its binding adds more"),
+        ({"channel": ""}, ("id",), "its binding lacks row.why"),
+        ({"channel": ""}, (*ROW, "how"), "its binding adds row.how"),
+        ({"channel": ""}, ("id", "reason"), "its binding lacks row.why, its binding adds row.reason"),
+        ({"channel": ""}, ("why", "id"), "its binding has rows of why id, not of id why"),
+    ],
+)
+def test_a_binding_that_misses_or_adds_a_field_is_told_the_verb_and_the_field(once, names, what):
+    with pytest.raises(BrokenContract, match=re.escape(f"lua: verb.lua and its binding differ: {what}")):
+        header("count channel (id why)*").arguments(once, names, [])
+
+
+@pytest.mark.parametrize("row", [("a",), ("a", "b", "c")])
+def test_a_row_of_another_width_is_refused(row: tuple[str, ...]):
+    with pytest.raises(BrokenContract, match="takes rows of 2 values: id why"):
+        header("count (id why)*").arguments({}, ROW, [row])
+
+
+@pytest.mark.parametrize("text", ["args.reason", "row.reason", "args.id", "row.channel"])
+def test_a_script_that_uses_a_name_which_its_header_lacks_is_refused(text: str):
+    with pytest.raises(BrokenContract, match=f"lua: verb.lua uses {text}, its header has"):
+        header("count channel (id why)*").resolve(f"return {text}")
+
+
+@pytest.mark.parametrize("script", ALL, ids=lambda script: script.verb)
+def test_a_script_uses_every_name_of_its_header(script: Script):
+    text = re.sub(r"--.*", "", expand(script.verb, lua_folder(), []))
+    for where, names in (("args", script.header.once), ("row", script.header.each)):
+        for name in {*names} - {"count"}:
+            used = re.search(rf"\b{where}\.{name}\b", text)
+            assert used, f"{script.verb}.lua names {name} in its header and never uses {where}.{name}"
+
+
+@pytest.mark.parametrize("path", LUA, ids=lambda path: path.stem)
+def test_a_script_does_not_count_in_keys_or_arguments(path: Path):
+    if path.stem == "arguments":  # the check of their numbers, which the loader calls
+        return
+    allowed = "ipairs(KEYS)" if path.stem == "damage" else ""
+    found = re.findall(r".*\b(?:KEYS|ARGV)\b.*", code(path).replace(allowed, "") if allowed else code(path))
+    assert not found, f"{path.name} spells {found}: the header names it, args.NAME or row.NAME"
