@@ -61,7 +61,7 @@ MUTANTS = (
         "elseif task[1] == 'taken' then",
         "elseif task[1] ~= 'running' then",
     ),
-    Mutant("confirm ignores the attempt", "confirm", "if task[2] ~= attempt then", "if false then"),
+    Mutant("confirm ignores the attempt", "confirm", "if task[2] ~= row.attempt then", "if false then"),
     Mutant("start ignores the attempt", "start", "if task[2] ~= attempt then", "if false then"),
     Mutant(
         "start of a task that went back",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant("start refuses its own repeat", "start", "if state == 'running' and here then", "if false then"),
     Mutant("start leaves the task in taken", "start", "write_all('HDEL', taken, begun)", ""),
-    Mutant("finish ignores the attempt", "finish", "if task[2] ~= attempt or task[3]", "if task[3]"),
+    Mutant("finish ignores the attempt", "finish", "if task[2] ~= row.attempt or task[3]", "if task[3]"),
     Mutant("finish forgets a cancel", "finish", "and not task[6] then", "then"),
     Mutant(
         "requeue ignores attempt and place",
@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant(
         "the limit counts attempts",
         "requeue",
-        "(tonumber(task[7]) or 0) >= max_starts",
-        "tonumber(string.match(attempt, '^%d+')) >= max_starts",
+        "(tonumber(task[7]) or 0) >= (tonumber(task[11]) or max_starts)",
+        "tonumber(string.match(attempt, '^%d+')) >= (tonumber(task[11]) or max_starts)",
     ),
     Mutant(
         "give_back of any task",
@@ -94,8 +94,8 @@ MUTANTS = (
         "if state and not FINAL[state] and",
     ),
     Mutant("take gives the attempt out again", "take", "number + 1, life", "math.max(1, number), life"),
-    Mutant("submit is not idempotent", "submit", "elseif state then", "elseif FINAL[state] then"),
-    Mutant("an id begins anew at its first attempt", "submit", "'0@' .. last", "'0@1'"),
+    Mutant("submit is not idempotent", "submit", "elseif state and not (anew", "elseif FINAL[state] and not (anew"),
+    Mutant("an id begins anew at its first attempt", "lib/submission", "'0@' .. life", "'0@1'"),
     Mutant("cancel of a final task", "cancel", "if FINAL[state] then", "if false then"),
     Mutant(
         "cancel leaves the task in the order",
@@ -103,7 +103,7 @@ MUTANTS = (
         "redis.call('ZREM', pending, id)",
         "redis.call('ZSCORE', pending, id)",
     ),
-    Mutant("release ignores the attempt", "release", "or lease.attempt ~= attempt", ""),
+    Mutant("release ignores the attempt", "release", "or lease.attempt ~= row.attempt", ""),
     Mutant(
         "release frees a slot nobody may use",
         "release",
