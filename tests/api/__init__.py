@@ -1,0 +1,1 @@
+"""docs/api.md: made of docstrings and of examples that run."""

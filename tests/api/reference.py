@@ -1,0 +1,125 @@
+"""What is public, and docs/api.md: signatures, docstrings, and the examples of examples.md."""
+
+import dataclasses
+import enum
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+import parsync_redis
+from parsync_redis import Settings
+from tests.documents import Document, tables
+
+INTERNAL = {
+    "Parsync": "rules known_tasks as_declared submit revoke purge wish",
+    "ParsyncClient": "declared send",
+    "TaskStatus": "of",
+    "Settings": "settings_customise_sources",
+}
+"""Methods that only parsync's own worker, publisher and store call."""
+
+HEAD = """\
+# API reference
+
+Every public name of `parsync_redis`, from the docstrings of the code. The examples run in `tests/api`, in this
+order, with a scheduler and a worker of this module as node `n1`:
+
+"""
+
+GROUPS = {
+    "In a Celery app": ["Parsync"],
+    "Without the app": ["ParsyncClient"],
+    "Values": ["NodeView", "PartitionView", "TaskState", "TaskStatus"],
+    "Settings": ["Settings"],
+}
+
+
+def members(name: str) -> list[str]:
+    """The public methods and properties that a public class defines itself."""
+    cls = getattr(parsync_redis, name)
+    hidden = {*INTERNAL.get(name, "").split(), *getattr(cls, "__dataclass_fields__", ())}
+    if name == "Settings":
+        hidden |= {"model_config", *Settings.model_fields}
+    own = [member for member in vars(cls) if not member.startswith("_") and member not in hidden]
+    return [member for member in own if not isinstance(getattr(cls, member), cls)]
+
+
+def entries() -> Iterator[str]:
+    """Every public name, each class followed by its members."""
+    errors = sorted(set(parsync_redis.__all__) - {name for names in GROUPS.values() for name in names})
+    for name in (*(name for names in GROUPS.values() for name in names), *errors):
+        yield name
+        yield from (f"{name}.{member}" for member in members(name))
+
+
+def find(entry: str) -> object:
+    """The object of an entry, unwrapped: 'ParsyncClient.submit' is a function."""
+    name, _, member = entry.partition(".")
+    found: object = getattr(parsync_redis, name)
+    if member:
+        found = vars(found)[member]
+        found = getattr(found, "__func__", None) or getattr(found, "fget", None) or getattr(found, "func", found)
+    return found
+
+
+def parameters(entry: str) -> list[inspect.Parameter]:
+    """The parameters of a method, or of a class that users make."""
+    found = find(entry)
+    if isinstance(vars(parsync_redis).get(entry.partition(".")[0]), type) and inspect.isfunction(found):
+        return list(inspect.signature(found).parameters.values())[1:]
+    if entry in ("Parsync", "ParsyncClient"):
+        return list(inspect.signature(vars(found)["__init__"]).parameters.values())[1:]
+    return []
+
+
+def signature(entry: str) -> str:
+    """An entry as code."""
+    name, _, member = entry.partition(".")
+    value = vars(getattr(parsync_redis, name)).get(member)
+    if isinstance(value, property | cached_property) or (not member and not parameters(entry)):
+        return entry
+    found = [str(one.replace(annotation=one.empty)) for one in parameters(entry)]
+    keyword = next((at for at, one in enumerate(parameters(entry)) if one.kind is one.KEYWORD_ONLY), None)
+    if keyword is not None:
+        found.insert(keyword, "*")
+    return f"{entry}({', '.join(found)})"
+
+
+def text_of(entry: str) -> str:
+    """The docstring; for Settings and values with a table of their fields."""
+    found = find(entry)
+    text = inspect.cleandoc(str(found.__doc__)) + "\n"
+    if found is Settings:
+        rows = {row[2].strip("`"): row for row in tables(Document("README.md").text) if row[1].startswith("`PARSYNC_")}
+        lines = [f"| `{name}` | {rows[name][3]} | {rows[name][4]} |" for name in Settings.model_fields]
+        return text + "\n| setting | default | meaning |\n|---|---|---|\n" + "\n".join(lines) + "\n"
+    if isinstance(found, type) and issubclass(found, enum.Enum):
+        return text + f"\n{', '.join(f'`{one.value}`' for one in found)}\n"
+    if isinstance(found, type) and dataclasses.is_dataclass(found):
+        fields = ", ".join(
+            f"`{field.name}: {field.type}`".replace("typing.", "") for field in dataclasses.fields(found)
+        )
+        return f"{text}\nFields: {fields}.\n"
+    return text
+
+
+def examples() -> dict[str, str]:
+    """The text of each section of examples.md, by the entry that it is about."""
+    sections = re.split(r"^## (\S+)\n", Document("tests/api/examples.md").text, flags=re.MULTILINE)[1:]
+    return {name: text.strip() + "\n" for name, text in zip(sections[::2], sections[1::2], strict=True)}
+
+
+def page() -> str:
+    """docs/api.md."""
+    made, shown = HEAD, examples()
+    made += shown["proj"] + "\n"
+    groups = {**GROUPS, "Errors": sorted(set(parsync_redis.__all__) - {n for names in GROUPS.values() for n in names})}
+    for heading, names in groups.items():
+        made += f"## {heading}\n\n"
+        for entry in entries():
+            if entry.partition(".")[0] in names:
+                made += (
+                    f"{'####' if '.' in entry else '###'} `{signature(entry)}`\n\n{text_of(entry)}\n{shown[entry]}\n"
+                )
+    return made.rstrip() + "\n"

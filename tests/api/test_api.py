@@ -1,0 +1,121 @@
+"""docs/api.md is made of what the code says, and every public name has an example that runs."""
+
+import ast
+import doctest
+import inspect
+import os
+import re
+import sys
+import time
+
+import pytest
+
+from parsync_redis import ParsyncClient, Settings
+from parsync_redis.cli.stack import LocalStack
+from parsync_redis.store.embedded import EmbeddedServer
+from tests.api.reference import INTERNAL, entries, examples, find, page, parameters
+from tests.documents import ROOT, WRITE
+
+ENTRIES = list(entries())
+
+
+def test_the_page_is_what_the_docstrings_and_the_examples_make():
+    path = ROOT / "docs/api.md"
+    if WRITE:
+        path.write_text(page(), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == page(), "PARSYNC_TEST_WRITE_DOCS=1 pytest tests/api writes it"
+
+
+def test_there_is_an_example_for_each_public_name_and_no_other():
+    assert set(examples()) == {"proj", *ENTRIES}, "tests/api/examples.md"
+
+
+def test_a_name_that_is_left_out_exists():
+    for name, members in INTERNAL.items():
+        for member in members.split():
+            assert find(f"{name}.{member}"), f"{name}.{member}: take it out of INTERNAL"
+
+
+UNNAMED = {
+    f"ParsyncClient.{method}"
+    for method in ["from_url", "submit", "status", "statuses", "wait", "cancel", "dead", "requeue_dead"]
+} | {"Settings.load"}
+"""Methods whose docstring does not name each parameter: the list only shrinks."""
+
+
+# -- parameters ----------------------------------------------------------------------------------------------------
+
+
+def given(entry):
+    """The parameters that calls in the examples give to a method or class; '**' for those that only **kwargs takes."""
+    found, known = set(), parameters(entry)
+    names = [one.name for one in known if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    for example in (one for text in examples().values() for one in doctest.DocTestParser().get_examples(text)):
+        for call in (node for node in ast.walk(ast.parse(example.source)) if isinstance(node, ast.Call)):
+            if getattr(call.func, "attr", getattr(call.func, "id", "")) == entry.rpartition(".")[2]:
+                found |= set(names[: len(call.args)])
+                found |= {word.arg if word.arg in names else "**" for word in call.keywords}
+    return found
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_each_parameter_is_documented_and_in_an_example(entry):
+    text = inspect.getdoc(find(entry)) or ""
+    assert text, "it has no docstring"
+    for one in parameters(entry):
+        assert ("**" if one.kind is one.VAR_KEYWORD else one.name) in given(entry), f"no example gives {one.name}"
+    unnamed = [one.name for one in parameters(entry) if not re.search(rf"\b{one.name}\b", text)]
+    assert bool(unnamed) == (entry in UNNAMED), f"the docstring does not name {unnamed}"
+
+
+@pytest.mark.parametrize("setting", Settings.model_fields)
+def test_each_setting_is_in_an_example(setting):
+    assert re.search(rf"\b{setting}=", examples()["Settings"])
+
+
+# -- the examples run ----------------------------------------------------------------------------------------------
+
+
+def ready(url):
+    deadline = time.monotonic() + 60
+    with ParsyncClient.from_url(url, cluster="demo") as client:
+        client.wait([client.submit("proj.render", [0])], 60)
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.serial
+def test_the_examples_run(tmp_path, monkeypatch):
+    env = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    with (
+        LocalStack("demo", cwd=tmp_path, sink=lambda name, line: print(name, line), env=env) as stack,
+        EmbeddedServer() as other,
+    ):
+        hosts = {"127.0.0.1:6379": stack.server(), "127.0.0.1:6380": other.url}
+        hosts = {host: url.split("//")[1].split("/")[0] for host, url in hosts.items()}
+
+        def here(text):
+            return re.sub(r"127\.0\.0\.1:63(79|80)", lambda found: hosts[found[0]], text)
+
+        module = re.search(r"```python\n(.*?)```", examples()["proj"], re.DOTALL)[1]
+        (tmp_path / "proj.py").write_text(here(module))
+        stack.scheduler()
+        stack.worker("proj", "n1", 2, 9.5, {"zone": "a"}, {"mem": "4GiB"})
+        ready(stack.url)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "proj", raising=False)
+        names = {}
+        for entry, text in examples().items():
+            if entry != "proj":
+                names = run(entry, here(text), names)
+
+
+def run(entry, text, names):
+    """Run the example of an entry with these names; return the names that exist afterwards."""
+    code = re.sub(r"^```\w*$", "", text, flags=re.MULTILINE)
+    said = []
+    test = doctest.DocTestParser().get_doctest(code, names, entry, "tests/api/examples.md", 0)
+    assert test.examples, f"{entry} has no example"
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
+    assert not result.failed, "".join(said)
+    return test.globs
