@@ -146,7 +146,7 @@ def test_an_experiment_leaves_its_result_its_plots_and_a_document_of_all(trace: 
     assert "`parsync simulate staleness --partitions 8 --scale 0.005 --schedulers 4`" in text
     assert "Runs: schedulers 4; partitions 8; gap_s 0.5; slots 200000; " in text
     assert "; sync parsync, state; " in text
-    assert "a wall second, which this run missed in: staleness." in text
+    assert "per wall second, which this run missed in: staleness." in text
     assert (tmp_path / "docs" / "all" / "staleness.png").exists()
 
 
@@ -236,7 +236,7 @@ def test_a_reason_is_given_for_the_parameters_that_it_was_found_for(
     found = Found({"A": table, "B": table}, {"p": {"A": {"conflict_fraction": 0.0}}})
     monkeypatch.setattr(experiment, "carry_out", lambda runs, *rest: [[found] for _ in runs])
     why = {check.id: check.why for check in run_experiment("strategies", more).checks if not check.holds}
-    assert why["quality.score1"].startswith("dice that lose as few" if said else "no reason was sought")
+    assert why["quality.score1"].startswith("sampling that loses as few" if said else "no reason was sought")
     assert why["quality.slope2A"] == "", "what has no reason gets none"
 
 

@@ -105,7 +105,7 @@ def test_the_result_is_written_and_printed_alike(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert (tmp_path / "out" / "result.json").read_text() == result.stdout
     assert json.loads(result.stdout)["parameters"]["schedulers"] == 2
-    assert "a wall second" in result.stderr
+    assert "per wall second" in result.stderr
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refused(*words, "--no-plots", "--out", str(tmp_path / "file"))
     assert "no results in" in refused("simulate", "report", str(tmp_path / "none"), str(tmp_path / "x.md"))

@@ -205,8 +205,8 @@ def simulate(
     say = Console(stderr=True, highlight=False, soft_wrap=True)
     by_wall, by_cpu = outcome.placements / outcome.wall_s, outcome.placements / max(outcome.cpu_s, 1e-9)
     say.print(
-        f"{outcome.placements:,} placements in {outcome.wall_s:.1f} s: {by_wall:,.0f} a wall second, "
-        f"{by_cpu:,.0f} a CPU second"
+        f"{outcome.placements:,} placements in {outcome.wall_s:.1f} s: {by_wall:,.0f} per wall second, "
+        f"{by_cpu:,.0f} per CPU second"
     )
     if files:
         say.print("written: " + ", ".join(map(str, files)))

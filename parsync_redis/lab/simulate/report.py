@@ -13,24 +13,24 @@ from .parameters import flag_of
 
 HEAD: Final = """# Reproduction: the paper's results by our own schedulers
 
-Made by `make reproduce`; do not edit. Each experiment runs the product's scheduler core, view, dice and strategies in
-virtual time against the store in memory, which the property tests hold to the Lua scripts. What the paper leaves open,
-and what was chosen, is in [decisions/0018](decisions/0018-simulator.md). Figures of the paper: Feng et al., "Scaling
-Large Production Clusters with Partitioned Synchronization", USENIX ATC 2021, from the authors' own article, reviews
-that quote it, and read off its plots. All claims of an experiment are of the same parameters; one that does not hold
-stays here, with the reason that was found. Parameters are those that the runs used, several where they differ; slots
-and rate are those at scale 1.
+Made by `make reproduce`; do not edit. Each experiment runs the product's scheduler core, view, sampling and
+strategies in virtual time against the store in memory; property tests compare that store with the Lua scripts.
+[decisions/0018](decisions/0018-simulator.md) says what the paper leaves open and what we chose. The paper's figures
+are from Feng et al., "Scaling Large Production Clusters with Partitioned Synchronization", USENIX ATC 2021, from the
+authors' own article, from reviews that quote it, and from its plots. All claims of an experiment have the same
+parameters. A claim that does not hold stays here, with the reason that we found. The parameters are those that the
+runs used, with all values if they differ; slots and rate are those at scale 1.
 """
 
 AIM: Final = 25_000
 
 NOTES: Final[Mapping[str, str]] = {
-    "strategies": "Quality-first is weighted sampling over the whole view. Delays are from submit to commit, by the "
-    "second of the commit, and have a wait for a tick in them.",
-    "extra-slots": "Extra slots are idle ones, beyond R d, the busy ones. The delay is unchanged where, of all the "
-    "claims of a gap, as many win as tasks arrive in it; a sweep's points share their random numbers.",
-    "omega": "A conflict is a transaction that loses a claim; the fraction is of the jobs that were done. "
-    "The cell is small, and the same at any scale.",
+    "strategies": "Quality-first is weighted sampling over the whole view. Delays run from submit to commit, are "
+    "grouped by the second of the commit, and include a wait for a tick.",
+    "extra-slots": "Extra slots are idle slots, in addition to R d busy ones. The delay is unchanged if as many "
+    "claims of a gap win as tasks arrive in it. All points of a sweep share their random numbers.",
+    "omega": "A conflict is a transaction that loses a claim; the conflict fraction is relative to the finished "
+    "jobs. The cell is small, and the same at any scale.",
     "trace": "Alibaba's batch tasks of 2017: bursts of thousands of equal tasks. The file is not part of the project: "
     "`parsync simulate trace FILE`.",
 }
@@ -62,8 +62,8 @@ def write_report(results: Path, document: Path) -> list[str]:
                 if plot.with_suffix(f".{kind}").exists():
                     shutil.copyfile(plot.with_suffix(f".{kind}"), folder / f"{name}.{kind}")
             parts.append(_section(name, result, f"{folder.name}/{name}.png" if plot.exists() else ""))
-        columns = ("experiment", "claims that hold", "placements", "a wall second", "a CPU second")
-        speed_of_all = f"Placements are claims that won; the aim is {AIM:,} a wall second, {_said(slow)}."
+        columns = ("experiment", "claims that hold", "placements", "per wall second", "per CPU second")
+        speed_of_all = f"Placements are claims that won. The target is {AIM:,} per wall second, {_said(slow)}."
         head = f"{HEAD}\n{_table(columns, summary)}\n\n{speed_of_all}"
         document.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
     except (OSError, ValueError, KeyError) as error:

@@ -90,11 +90,12 @@ def _won(point: Parameters, idle: int, claims: int, dice: np.random.SeedSequence
 
 
 SHARPNESS_WHY: Final = (
-    "how sharply the paper's schedulers prefer good slots, and so how often they collide, is not known; with dice "
-    "twice as sharp it is 5.0, 3.1 and 2.3 at A = 2, 4 and 8 (scale 0.02)"
+    "we do not know how sharply the paper's schedulers prefer good slots, and so how often they collide; with "
+    "sampling twice as sharp it is 5.0, 3.1 and 2.3 at A = 2, 4 and 8 (scale 0.02)"
 )
 V_WHY: Final = (
-    "by design: our dice weigh a score in standard deviations from the mean, so that only whether scores differ counts"
+    "by design: our sampling weighs a score in standard deviations from the mean, so it only matters whether scores "
+    "differ"
 )
 
 

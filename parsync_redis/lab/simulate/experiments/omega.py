@@ -60,13 +60,14 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
 
 
 WHOLE_WHY: Final = {
-    "conflict_fraction": "most jobs that lose a claim are placed at the second try in either mode: they count once",
-    "busyness": "a fifth of the jobs is tried again, for 0.15 s instead of 0.105 s: little beside the first try",
+    "conflict_fraction": "in both modes most jobs that lose a claim are placed at the second try: they count once",
+    "busyness": "a fifth of the jobs is tried again, for 0.15 s instead of 0.105 s: little compared with the first "
+    "try",
 }
 COARSE_WHY: Final = {
     "conflict_fraction": "",
-    "busyness": "a job is tried 0.4 times more often, 0.105 s each, beside the 0.15 s of the first try: as few claims "
-    "of a job are lost, few are decided again",
+    "busyness": "a job has 0.4 more tries, of 0.105 s each, and its first try takes 0.15 s: a job loses few claims, "
+    "so few are decided again",
 }
 
 

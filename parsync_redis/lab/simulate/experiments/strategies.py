@@ -23,24 +23,25 @@ WARM_S: Final = 10.0
 """Seconds of a phase after which its load has confirmed: twice as long as a task runs."""
 
 TOGETHER_WHY: Final = (
-    "what a scheduler decides in a tick is judged together, when the last claim is decided; one by one it would be "
-    "half that time less: 0.018 s at part load and 0.025 s at full load, by arithmetic"
+    "all claims of a scheduler in a tick are judged together, when the last one is decided; judged one by one they "
+    "would take half that time less: by arithmetic, 0.018 s at part load and 0.025 s at full load"
 )
 PART_WHY: Final = (
-    "a claim that is lost is tried again at the next tick, 0.05 s later, and schedulers at part load have time for "
-    "that; why the paper's wait longer is not known"
+    "a lost claim is tried again at the next tick, 0.05 s later, and schedulers at part load have time for that; we "
+    "do not know why the paper's wait longer"
 )
-BEHIND_WHY: Final = "it follows from how fast the group falls behind, above: 5.2 s after 30 s would be 0.173 s a second"
+BEHIND_WHY: Final = "it follows from how fast the group falls behind: 5.2 s after 30 s would be 0.173 s per second"
 THERE_WHY: Final = (
-    "until then adaptive is quality-first, which falls behind by 1/6 s a second: 1.5 s after 9 s; the paper's is slower"
+    "until then adaptive is quality-first, which falls behind by 1/6 s per second: 1.5 s after 9 s; the paper's is "
+    "slower"
 )
 HYSTERESIS_WHY: Final = (
-    "the hysteresis is ours, back to quality-first below 0.8 tau; without it the plateaus are "
+    "the hysteresis (back to quality-first below 0.8 tau) is ours; without it the plateaus are "
     "1.67, 1.79 and 1.60, with it 1.67, 1.70 and 1.44 (scale 0.02, seed 1)"
 )
 SCORE_WHY: Final = (
-    "dice that lose as few claims as the paper's quality-first prefer good slots less; with the product's sharpness "
-    "(4) latency-first has 10.14, 9.88, 9.68 (scale 0.02, mean of seeds 1 and 2)"
+    "sampling that loses as few claims as the paper's quality-first prefers good slots less; with the product's "
+    "sharpness (4) latency-first has 10.14, 9.88, 9.68 (scale 0.02, mean of seeds 1 and 2)"
 )
 
 
