@@ -61,8 +61,7 @@ def runs(parameters: Parameters, given: Sequence[str]) -> list[SimRun]:
 
 WHOLE_WHY: Final = {
     "conflict_fraction": "in both modes most jobs that lose a claim are placed at the second try: they count once",
-    "busyness": "a fifth of the jobs is tried again, for 0.15 s instead of 0.105 s: little compared with the first "
-    "try",
+    "busyness": "a fifth of the jobs is tried again, for 0.15 s instead of 0.105 s: little compared with the first try",
 }
 COARSE_WHY: Final = {
     "conflict_fraction": "",
