@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from parsync_redis.store import Store
 from parsync_redis.store.reference import MemoryStore
-from parsync_redis.store.reference.partition import Node, Partition, amounts_text
+from parsync_redis.store.reference.leases import NodeRecord, amounts_text
+from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Queue, Task
 from parsync_redis.wire.doorbell import Doorbell
 
@@ -184,7 +185,7 @@ def _partition(partition: Partition) -> State:
     }
 
 
-def _node(node: Node) -> str:
+def _node(node: NodeRecord) -> str:
     return (
         f"{node.state} inc={node.inc} drain={node.drain} first={node.first} span={node.span} score={node.score} "
         f"{node.offer.text}"

@@ -49,8 +49,6 @@ TOO_LONG = {
     "parsync_redis/scheduler/leader.py": 352,
     "parsync_redis/scheduler/loop.py": 422,
     "parsync_redis/security/acl.py": 302,
-    "parsync_redis/store/reference/partition.py": 329,
-    "parsync_redis/store/reference/queue.py": 465,
     "parsync_redis/wire/message.py": 309,
     "parsync_redis/worker/agent.py": 484,
     "parsync_redis/worker/inbox.py": 365,

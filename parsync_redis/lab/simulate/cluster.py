@@ -12,7 +12,7 @@ from ...model.place import Place
 from ...model.replies import Snapshot
 from ...model.task import ONE_SLOT
 from ...scheduler.core import GIVE_BACK_MS
-from ...store.reference.partition import Node as Record
+from ...store.reference.leases import NodeRecord as Record
 from ...store.reference.partition import Partition
 from ...store.reference.queue import Job, Queue
 from ...store.reference.store import MemoryStore
@@ -49,9 +49,8 @@ class SimCluster:
 
     def give_back(self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> None:
         """Give back tasks that a scheduler cannot hold; each as (id, attempt, reason)."""
-        if tasks:
-            words = [word for task in tasks for word in task]
-            self.queues[group].give_back((), [len(tasks), scheduler, GIVE_BACK_MS, *words])
+        for id, attempt, why in tasks:
+            self.queues[group].give_back_at(scheduler, id, attempt, why, self.store.now_ms + GIVE_BACK_MS)
 
     def read(self, p: int, version: int) -> Snapshot:
         """Return a partition's snapshot."""

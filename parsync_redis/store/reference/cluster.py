@@ -1,4 +1,4 @@
-"""What the whole cluster shares, in the store in memory: settings, the deal of nodes, the schedulers."""
+"""Values that the whole cluster shares, in the store in memory: settings, dealt nodes, schedulers."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...model.replies import LIFE
-from .queue import Args
+from .records import Args
 
 
 class Weight(NamedTuple):
-    """What a dealt node adds to its partition."""
+    """The weight that a dealt node adds to its partition."""
 
     partition: int
     labels: str
@@ -19,14 +19,14 @@ class Weight(NamedTuple):
 
 
 @dataclass(slots=True)
-class Leader:
-    """The scheduler that has the leader's lease, and its counter."""
+class LeaderLease:
+    """The leader's name and its counter."""
 
     name: str
     moved: int = 1
 
     def text(self) -> str:
-        """The lease as Redis has it."""
+        """Return the lease as Redis has it."""
         return f"{self.name} moved={self.moved}"
 
 
@@ -37,18 +37,18 @@ class Cluster:
         self.config: dict[str, str] = {}
         self.dealt: dict[str, Weight] = {}
         self.members: dict[str, int] = {}
-        self.leader: Leader | None = None
+        self.leader: LeaderLease | None = None
         self.epoch = 0
         self.stats: dict[str, dict[str, str]] = {}
 
     def configure(self, keys: Sequence[str], args: Args) -> list[str]:
-        """The first settings stay."""
+        """Write the settings if there are none, and return those that there are."""
         if not self.config:
             self.config = dict(args.rows)
         return [word for pair in self.config.items() for word in pair]
 
     def deal_node(self, keys: Sequence[str], args: Args) -> int:
-        """The partition that has the least slots of the node's kind, then of all, then the least score."""
+        """Return the partition with the fewest slots of these labels, then slots in all, then the least score."""
         name, partitions, labels = args.node, int(args.partitions), args.labels
         slots, score = int(args.slots), float(args.score)
         old = self.dealt.pop(name, None)
@@ -63,7 +63,7 @@ class Cluster:
         return home
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """A scheduler stays, leaves or stands by; it may take over as leader and remove a member that stood still."""
+        """Let a scheduler stay, leave or stand by; it may take over as leader and remove a lost member."""
         me, seen, stay, at_most = args.scheduler, args.seen_leader, args.stay, int(args.at_most)
         before = set(self.members)
         name, _, counter = args.lost.partition(" ")
@@ -74,7 +74,7 @@ class Cluster:
         if stay and joins:
             self.members[me] = self.members.get(me, (self.epoch + 1) * LIFE) + 1
             if self.leader is None or (seen and seen == self.leader.text() and self.leader.name != me):
-                self.leader = Leader(me)
+                self.leader = LeaderLease(me)
             elif self.leader.name == me:
                 self.leader.moved += 1
             if args.rows:

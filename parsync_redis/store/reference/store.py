@@ -1,4 +1,4 @@
-"""What the scripts do, said in plain Python: their specification, and a store without a server.
+"""The store in memory: what the scripts do in plain Python. It is their specification, and a store without a server.
 
     store = MemoryStore("demo")
     store.run(store.commands.submit([Submission("a", "work", b"...")]))
@@ -38,7 +38,7 @@ class MemoryStore:
         self._homes: dict[str, Queue | Partition | Cluster] = {"": self.cluster, "q0": self.queue}
 
     def run(self, call: Call[T]) -> T:
-        """Executes one call."""
+        """Execute one call."""
         args = call.script.header.named([arg if isinstance(arg, bytes) else str(arg) for arg in call.args])
         script: Callable[[Sequence[str], Any], Any] | None
         script = getattr(self._home(call.keys[0]), call.script.verb, None)
@@ -47,16 +47,16 @@ class MemoryStore:
         return call.read(script(call.keys, args))
 
     def run_all(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Executes calls in order."""
+        """Execute calls in order."""
         return [self.run(call) for call in calls]
 
     def publish(self, channel: str, text: str) -> int:
-        """What a server would send to who listens; nobody does."""
+        """Record what a server would publish; nobody listens."""
         self.published.append((channel, text))
         return 0
 
     def partition(self, number: int) -> Partition:
-        """A partition; an empty one where nothing is yet."""
+        """Return a partition, which is empty at first."""
         if number not in self.partitions:
             self.partitions[number] = self._homes[f"p{number}"] = Partition(self)
         return self.partitions[number]

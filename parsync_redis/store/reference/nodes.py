@@ -1,0 +1,124 @@
+"""The life of nodes in the store in memory. A method with `keys` and `args` is a script."""
+
+from collections.abc import Sequence
+
+from ...model.needs import parse_resources
+from ...model.place import Place
+from .leases import Leases, NodeRecord
+from .records import Args
+
+
+class Nodes(Leases):
+    """Register, renew, reclaim, set and forget nodes."""
+
+    def register_node(self, keys: Sequence[str], args: Args) -> list[int]:
+        """Give a node's name to a process, as a new incarnation."""
+        name = args.node
+        old, offer = self.nodes.get(name), parse_resources(args.offer)
+        held = dict(self._leases_of(old)) if old else {}
+        self.inc = max(self.inc, int(args.known_inc)) + 1
+        node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0, left=dict(offer.amounts))
+        for slot, lease in held.items():
+            if slot == lease.lead:
+                self._give(node, lease.amounts, -1)
+        node.span = max([offer.slots, *(slot + 1 for slot in held)])
+        if old:
+            for slot in range(old.span):
+                self._set(old.first + slot, False)
+        node.first = old.first if old and node.span <= old.span else self._gap(node)
+        self.nodes[name] = node
+        self._write_bits(node)
+        if held:
+            self.lost.add(name)
+        self._changed_nodes()
+        return [node.inc, node.first]
+
+    def renew(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Move the counter of a node's present process."""
+        node, inc = self.nodes.get(args.node), int(args.inc)
+        if node and node.inc > inc:
+            return ["superseded", str(node.inc)]
+        if node is None or node.inc != inc or node.state == "down":
+            return ["lapsed"]
+        node.moved += 1
+        return ["ok", str(node.moved), node.state, str(node.drain)]
+
+    def reclaim(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Mark a node down whose counter did not move; list the leases that nobody serves."""
+        name, moved = args.node, args.moved
+        node, word = self.nodes.get(name), "listed"
+        if node is None:
+            self.lost.discard(name)
+            return [word]
+        if moved:
+            word = "moved"
+            if node.inc == int(args.inc) and node.state != "down" and node.moved == int(moved):
+                word = node.state = "down"
+                self._write_bits(node)
+                self._changed_nodes()
+        lost = [
+            (slot, lease)
+            for slot, lease in self._leases_of(node)
+            if slot == lease.lead and (node.state == "down" or lease.inc != node.inc)
+        ]
+        (self.lost.add if lost else self.lost.discard)(name)
+        return [word, *(w for slot, lease in lost[: int(args.limit)] for w in (str(slot), lease.line(slot)))]
+
+    def set_node(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Say whether a node takes new claims."""
+        name, inc, word, note = args.node, args.inc, args.word, args.note
+        node = self.nodes.get(name)
+        if node is None or inc not in ("", str(node.inc)):
+            return ["gone"]
+        before, told = (node.state, node.drain), self.notes.get(name, "")
+        if word == "drain" and (node.drain, told) != (2, f"drain over {note}"):
+            node.drain, told = 1, f"drain {note}"
+        elif word == "over" and (node.drain, told) == (1, f"drain {note}"):
+            node.drain, told = 2, f"drain over {note}"
+        elif word == "undrain" or (word == "trust" and told.startswith("suspect ")):
+            node.drain, told = 0 if word == "undrain" else node.drain, ""
+        elif word == "suspect" and before == ("up", 0):
+            node.state, told = "suspect", f"suspect {note}"
+        if before[0] == "suspect" and word != "suspect":
+            node.state = "up"
+        if word == "leaving" and node.state == "up":
+            node.state = "leaving"
+        self.notes[name] = told
+        if (node.state, node.drain) != before:
+            self._write_bits(node)
+            self._changed_nodes()
+        return ["ok", node.state, str(node.drain)]
+
+    def ring(self, keys: Sequence[str], args: Args) -> str:
+        """Ring the doorbell of a lease again, if the inbox is empty."""
+        lease = self._lease_at(Place(args.task, args.attempt, 0, args.node, int(args.slot), int(args.inc), 0))
+        if lease is None:
+            return "none"
+        if self.nodes[args.node].inbox:
+            return "waiting"
+        self.nodes[args.node].inbox.appendleft(lease)
+        return "rung"
+
+    def forget_node(self, keys: Sequence[str], args: Args) -> str:
+        """Remove the record of a node that is down and holds nothing."""
+        node = self.nodes.get(args.node)
+        if node is None:
+            return "gone"
+        if node.state != "down" or node.inc != int(args.inc):
+            return "up"
+        if any(True for _ in self._leases_of(node)):
+            return "held"
+        del self.nodes[node.name]
+        self.lost.discard(node.name)
+        self.notes.pop(node.name, None)
+        self._changed_nodes()
+        return "forgotten"
+
+    def _gap(self, node: NodeRecord) -> int:
+        """Return the first bit of the first gap between other nodes that is long enough."""
+        first = 0
+        for other in sorted((n for n in self.nodes.values() if n.name != node.name), key=lambda n: n.first):
+            if other.first - first >= node.span:
+                break
+            first = max(first, other.first + other.span)
+        return first

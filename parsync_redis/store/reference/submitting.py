@@ -1,0 +1,86 @@
+"""Submission in the store in memory. A method with `keys` and `args` is a script; admit is submit on values."""
+
+from collections.abc import Sequence
+
+from ...model.apps import KnownTasks, digest_of
+from ...model.needs import QUEUE_LABEL, parse_resources
+from ...model.task import TaskState
+from ...placement.fits import fits
+from .records import RUNNING, Args, Job, Task
+from .tasks import Tasks
+
+
+class Submitting(Tasks):
+    """Submit tasks, and judge whether any node could run them."""
+
+    def submit(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Create each task once."""
+        idle, before, replies = not self.pending, len(self.pending), []
+        for r in args.rows:
+            job = Job(r.name, r.needs, r.strategy, r.message, r.priority, r.max_starts, r.publication)
+            due, expiry = self._after(r.delay_ms), self._after(r.expiry_ms)
+            replies.append(self.admit(r.id, job, due, r.wait == "1", r.after, expiry))
+        if idle and len(self.pending) > before:
+            self._wake(args.channel)
+        return replies
+
+    def admit(
+        self, id: str, job: Job, due: int | None = None, wait: bool = False, after: str = "", expiry: int | None = None
+    ) -> str:
+        """Submit one task and return its word."""
+        task = self.tasks.get(id)
+        published = {task.job.publication, task.next[0].publication if task.next else ""} if task else set()
+        anew = not after and job.publication not in ("", *published)
+        mine = task is not None and task.state == RUNNING and after == task.attempt
+        if task and (mine or (anew and "started" in task.times and not task.state.final)):
+            others = task.next is not None and task.next[0].publication
+            if not (mine and others):  # what others published goes before a retry
+                task.next = job._replace(publication="" if after else job.publication), due, expiry
+            if expiry is not None:
+                self.expires[id] = expiry
+            return "next"
+        if task and after:
+            return "stale"
+        revoked = task is not None and task.state == TaskState.CANCELLED and job.publication.startswith("s")
+        if task and not (anew and task.state.final and not revoked):
+            return "exists"
+        if not wait and (refusal := self._judge(job)):
+            return refusal
+        self.dead.pop(id, None)
+        self.submitted += 1
+        order = (9 - int(job.priority)) * 10**12 + self.submitted
+        task = self.tasks[id] = Task(job, order, self.submitted, expires_ms=expiry)
+        if expiry is not None:
+            self.expires[id] = expiry
+        task.times["submitted"] = self.world.now_ms
+        self._to_pending(id, task, due)
+        return "submitted"
+
+    def _judge(self, job: Job) -> str:
+        offers = [parse_resources(offer) for offer in set(self.shapes.values())]
+        knowing = [offer for offer in offers if self._knows(digest_of(offer), job.name)]
+        if offers and not knowing:
+            return "unknown"
+        needs = parse_resources(" ".join(word for word in job.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
+        return "" if not offers or any(fits(offer, needs) for offer in knowing) else "infeasible"
+
+    def _knows(self, digest: str, name: str) -> bool:
+        return not digest or (digest in self.names and name in self.names[digest].declared)
+
+    def offer(self, keys: Sequence[str], args: Args) -> int:
+        """Record what a node offers, and the tasks that its worker knows."""
+        node, offer, digest = args.node, args.offer, args.digest
+        before, changed = self.shapes.get(node, ""), self.shapes.get(node, "") != offer
+        if offer:
+            self.shapes[node] = offer
+        else:
+            self.shapes.pop(node, None)
+        if digest and digest not in self.names:
+            self.names[digest], changed = KnownTasks(args.tasks), True
+            self.apps[digest] = max(self.apps.values(), default=0) + 1
+        used = {digest_of(parse_resources(other)) for other in self.shapes.values()}
+        old = digest_of(parse_resources(before)) if before else ""
+        if old and old not in used:
+            self.names.pop(old, None)
+            self.apps.pop(old, None)
+        return int(changed)
