@@ -1,1 +1,1 @@
-"""Celery apps that use parsync: tiles is what `docker compose up` runs."""
+"""Celery apps that use parsync. `docker compose up` runs tiles."""

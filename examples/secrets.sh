@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes what docker-compose.yml needs: a random password for each role and users.acl, in secrets/ (or PARSYNC_SECRETS).
-# Passwords that are there are kept. Containers read the files as other users, so the folder is what keeps them in.
+# Creates the files that docker-compose.yml needs, in secrets/ (or PARSYNC_SECRETS): a random password for each role,
+# and users.acl. Existing passwords are kept. Containers read the files as other users, so only the mode of the folder
+# protects them.
 set -eu
 folder=${PARSYNC_SECRETS:-secrets}
 umask 022

@@ -1,10 +1,10 @@
-"""A map renderer: a Celery app whose tasks parsync places; what `docker compose up` runs.
+"""A map renderer: a Celery app whose tasks parsync places. `docker compose up` runs it.
 
     celery -A examples.tiles worker --parsync-slots 4 --parsync-score 2 --parsync-resource mem=2GiB
     parsync submit tiles.render 5
 
-The map is the Mandelbrot set, cut into tiles; a tile is a list of rows, a row a list of the steps after which each
-point escaped. No tile needs a file, so that the example runs anywhere; each really costs processor time.
+The map is the Mandelbrot set, cut into tiles. A tile is a list of rows; a row is a list of the number of steps after
+which each point escaped. No tile needs a file, so the example runs anywhere, and each tile uses real processor time.
 """
 
 import zlib
@@ -21,13 +21,13 @@ PIXELS = 48
 """Points along each side of a tile."""
 
 MAX_STEPS = 200
-"""A point that has not escaped after so many steps belongs to the set."""
+"""A point that has not escaped after this many steps belongs to the set."""
 
 Tile = list[list[int]]
 
 
 class Summary(TypedDict):
-    """What is kept of a tile once it is drawn."""
+    """The summary of a drawn tile."""
 
     points: int
     inside: int
@@ -42,7 +42,7 @@ Parsync(app)
 
 @app.task(name="tiles.render", parsync={"slots": 1, "priority": 5, "strategy": "quality"})
 def render(tile: int) -> Tile:
-    """Draws a tile, 0 to 63, row by row of the map: on the best node that is free."""
+    """Draw a tile, 0 to 63, on the best free node."""
     if not 0 <= tile < ACROSS * ACROSS:
         raise ValueError(f"tile {tile}: the map has the tiles 0 to {ACROSS * ACROSS - 1}")
     row, column = divmod(tile, ACROSS)
@@ -53,7 +53,7 @@ def render(tile: int) -> Tile:
 
 @app.task(name="tiles.summarize", parsync={"strategy": "latency"})
 def summarize(tile: Tile) -> Summary:
-    """Counts the points of a drawn tile: short, so on whatever node was seen last."""
+    """Count the points of a drawn tile. The task is short, so it runs where the view is freshest."""
     points = [steps for row in tile for steps in row]
     return {
         "points": len(points),
@@ -64,30 +64,30 @@ def summarize(tile: Tile) -> Summary:
 
 @app.task(name="tiles.area", parsync={"priority": 9})
 def area(summaries: list[Summary]) -> float:
-    """The area of the set, by the share of points inside; the last step of `survey`, so it goes first in line."""
+    """Return the area of the set from the share of points inside; the last step of `survey`, so of high priority."""
     return 9.0 * sum(s["inside"] for s in summaries) / sum(s["points"] for s in summaries)
 
 
 @app.task(name="tiles.mosaic", parsync={"slots": 2, "resources": {"mem": "256MiB"}})
 def mosaic(tiles: list[Tile]) -> Tile:
-    """Puts the tiles of one row of the map side by side: holds them all, so it asks for two slots and for memory."""
+    """Join the tiles of one row of the map. The task holds them all, so it asks for two slots and for memory."""
     return [[steps for row in rows for steps in row] for rows in zip(*tiles, strict=True)]
 
 
 @app.task(name="tiles.ping")
 def ping() -> str:
-    """Says pong; without `parsync=` it goes where Celery always sent it."""
+    """Return pong; without `parsync=` the task goes through the broker."""
     return "pong"
 
 
 def survey() -> float:
-    """Draws the whole map and returns its area, about 1.5: a chord over two chains, each step placed by parsync."""
+    """Draw the whole map and return its area, about 1.5: a chord of chains, each step placed by parsync."""
     drawn = chord((render.s(tile) | summarize.s() for tile in range(ACROSS * ACROSS)), area.s())
     return float(drawn.apply_async().get(timeout=600))
 
 
 def steps_to_escape(c: complex) -> int:
-    """How many steps of z -> z*z + c from 0 stay within 2, MAX_STEPS at most."""
+    """Count the steps of z -> z*z + c from 0 that stay within 2, at most MAX_STEPS."""
     z = 0j
     for step in range(MAX_STEPS):
         if z.real * z.real + z.imag * z.imag > 4.0:

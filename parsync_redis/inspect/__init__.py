@@ -1,1 +1,1 @@
-"""What people and programs look at: the audit of the state, explanations, metrics, logs."""
+"""The audit of the state, the checks of `parsync doctor`, and the reasons why tasks wait."""

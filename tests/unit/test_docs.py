@@ -1,4 +1,4 @@
-"""What the documents say of keys, commands, flags, settings and files is so."""
+"""The pages agree with the code: keys, commands, flags, settings, files, identifiers."""
 
 import re
 import tomllib
@@ -29,7 +29,7 @@ def key_rows():
     return [row for row in tables(Document("docs/keys.md").text) if row[0].startswith("`parsync:{")]
 
 
-def test_keys_md_names_every_key_and_no_other():
+def test_the_page_of_keys_lists_every_key_and_no_other():
     keys = Keys("C")
     right = {keys.queue(kind) for kind in QUEUE_KINDS} | {keys.shared(kind) for kind in CLUSTER_KINDS}
     right |= {keys.partition(7, kind).replace("p7", "pN") for kind in PARTITION_KINDS}
@@ -40,7 +40,7 @@ def test_keys_md_names_every_key_and_no_other():
 
 
 @pytest.mark.parametrize("row", key_rows(), ids=lambda row: row[0])
-def test_the_scripts_that_write_a_key_are_those_that_name_it(row):
+def test_each_writer_of_a_key_takes_that_key(row):
     key, _, _, writers, _ = row
     family, kind = re.fullmatch(r"`parsync:\{C(:q0|:pN|)\}:(\w+)(?::\w+)?`", key).groups()
     mates = {"meta": {":q0": "pending", ":pN": "free"}}.get(kind, {}).get(family)  # meta is in two families
@@ -59,7 +59,7 @@ def test_the_scripts_that_write_a_key_are_those_that_name_it(row):
 
 
 def command_lines(words):
-    """Each command that begins so, in fenced or indented blocks and in `code`."""
+    """Find the commands that begin with these words, in fenced or indented blocks and in `code`."""
     found = []
     for name in DOCUMENTS:
         document = Document(name)
@@ -95,14 +95,14 @@ def test_every_command_is_in_the_readme():
         assert f"`parsync {command}" in Document("README.md").text, command
 
 
-def test_the_flags_of_a_worker_are_those_that_there_are():
+def test_pages_name_the_flags_of_a_worker_and_no_other():
     there = {names[0] for names, _ in WORKER_OPTIONS}
     for name in DOCUMENTS:
         assert set(re.findall(r"--parsync(?:-[a-z]+)*\b(?!\.)", Document(name).text)) <= there, name
     assert set(re.findall(r"--parsync(?:-[a-z]+)*\b", Document("README.md").text)) == there
 
 
-def test_the_table_of_settings_is_that_of_the_code():
+def test_the_readme_has_the_settings_of_the_code():
     fields = Settings.model_fields
     shared = {"partitions": DEFAULT_PARTITIONS, "gap_s": DEFAULT_GAP_S, "lease_s": DEFAULT_LEASE_S}
     rows = {row[2].strip("`"): row for row in tables(Document("README.md").text) if row[1].startswith("`PARSYNC_")}
@@ -116,7 +116,7 @@ def test_the_table_of_settings_is_that_of_the_code():
         assert default.strip("`") == (f"{right:g}" if isinstance(right, (int, float)) else str(right))
 
 
-def test_the_table_of_options_is_that_of_the_code():
+def test_the_readme_has_the_task_options_of_the_code():
     rows = [row[0].strip("`") for row in tables(Document("README.md").text) if row[0].strip("`") in _KNOWN]
     assert rows == list(_KNOWN)
 
