@@ -8,6 +8,7 @@
 -- ATOMICITY: the bits go with the state.
 -- COMPLEXITY: O(span)
 --- @include bits
+--- @include counter
 --- @include clock
 local bad = bad_number('limit', args.limit, 0, 10000)
 if bad then return bad end
@@ -23,11 +24,11 @@ redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script t
 local word = 'listed'
 if moved ~= '' then
   local now = redis.call('HGET', alive, name)
-  if node.inc == inc and node.state ~= 'down' and now == 'inc=' .. inc .. ' moved=' .. moved then
+  if node.inc == inc and node.state ~= 'down' and now == counter_text(inc, moved) then
     word, node.state = 'down', 'down'
     write_node(nodes, node)
     write_bits(meta, slots, free, node)
-    redis.call('HSET', alive, name, 'inc=' .. inc .. ' moved=' .. moved .. ' since=' .. now_ms() .. ' down')
+    redis.call('HSET', alive, name, counter_text(inc, moved, now_ms()))
     changed_nodes(meta)
   else
     word = 'moved'

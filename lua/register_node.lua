@@ -8,6 +8,7 @@
 -- ATOMICITY: record, bits, ledger and lease counter change together.
 -- COMPLEXITY: O(nodes of the partition + slots of the node)
 --- @include bits
+--- @include counter
 --- @include ledger
 local name, known_inc, score, offer = args.node, tonumber(args.known_inc), args.score, args.offer
 
@@ -60,7 +61,7 @@ if next(capacity) then
 else
   redis.call('HDEL', left, name)
 end
-redis.call('HSET', alive, name, 'inc=' .. node.inc .. ' moved=0')
+redis.call('HSET', alive, name, counter_text(node.inc, 0))
 if held > 0 then redis.call('SADD', lost, name) end
 redis.call('DEL', inbox)
 changed_nodes(meta)

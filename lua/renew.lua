@@ -6,19 +6,19 @@
 -- INVARIANT: only the node's present incarnation, while up or leaving, moves the counter.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(1)
+--- @include counter
 --- @include node
 local node = read_node(nodes, args.node)
 if not node then return bad_node(nodes, args.node) or {'lapsed'} end
-local counter = redis.call('HGET', alive, node.name) or ''
+local inc, moved = parse_counter(redis.call('HGET', alive, node.name))
 if node.inc ~= args.inc then -- an incarnation that the server has forgotten registers again, docs/decisions/0016
-  if string.match(counter, '^inc=(%d+) ') ~= node.inc then -- no process has registered as that
+  if inc ~= node.inc then -- no process has registered as that
     return redis.error_reply(string.format('PSRECORD %s has at %s another incarnation than %s', nodes, node.name, alive))
   end
   return tonumber(node.inc) > (tonumber(args.inc) or 0) and {'superseded', node.inc} or {'lapsed'}
 end
 if node.state == 'down' then return {'lapsed'} end
-local moved = string.match(counter, 'moved=(%d+)') or 0
-moved = string.format('%.0f', moved + 1)
+moved = string.format('%.0f', (moved or 0) + 1)
 redis.call('HDEL', alive, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-redis.call('HSET', alive, node.name, 'inc=' .. node.inc .. ' moved=' .. moved)
+redis.call('HSET', alive, node.name, counter_text(node.inc, moved))
 return {'ok', moved, node.state, node.drain}

@@ -20,7 +20,7 @@ for name, span in pairs(need) do
   local node = {name = name, state = 'down', inc = '0', drain = '0', span = span, score = '1', offer = 'slots=' .. span,
     slots = span}
   local note = redis.call('HGET', notes, name) or ''
-  node.drain = drain_of(note)
+  node.drain = is_terms(note) and '1' or '0'
   node.note = note_of(node, note)
   found[name] = node
 end
@@ -53,7 +53,7 @@ for _, name in ipairs(names) do
   if node.note ~= '' then redis.call('HSET', notes, name, node.note) else redis.call('HDEL', notes, name) end
   if lost_here then redis.call('SADD', lost, name) end
   if not redis.call('HGET', alive, name) then
-    redis.call('HSET', alive, name, 'inc=' .. node.inc .. ' moved=0' .. (node.state == 'down' and ' down' or ''))
+    redis.call('HSET', alive, name, counter_text(node.inc, 0, node.state == 'down' and now_ms() or nil))
   end
 end
 changed_nodes(meta)

@@ -2,15 +2,21 @@
 -- KEYS: meta slots free nodes notes
 -- ARGV: node inc word note
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
---   note: of drain 'deadline_s=600: TEXT' or TEXT, for people and for the leader, which counts the seconds; of over the note
---   whose deadline is over, so that the agent ends the runs; of suspect the reason
--- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1 or 2: its deadline is over
+--   note: of drain its terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for people and for the
+--   leader, which counts the seconds; of over the terms of the drain whose deadline has passed, so that the agent ends the
+--   runs; of suspect the reason
+-- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1, or 2 once its deadline has passed
 -- ERRORS: PSARGS PSWORD
 -- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not.
 -- ATOMICITY: the bits go with the state.
 -- COMPLEXITY: O(span)
 --- @include bits
+--- @include note
 local name, inc, word, note = args.node, args.inc, args.word, args.note
+if note == '' then note = word == 'suspect' and 'no reason was given' or 'no deadline' end
+if (word == 'drain' and not is_terms(note)) or (word == 'suspect' and is_terms(note)) then
+  return redis.error_reply("PSARGS 'deadline_s=SECONDS: TEXT' or 'no deadline: TEXT' is the note of a drain, and of nothing else")
+end
 local node = read_node(nodes, name)
 if not node or (inc ~= '' and inc ~= node.inc) then return {'gone'} end
 local damaged = bad_lease(slots, node)
@@ -18,15 +24,15 @@ if damaged then return damaged end
 local state, drain, before = node.state, node.drain, redis.call('HGET', notes, name) or ''
 local after = before
 if word == 'drain' then
-  if drain ~= '2' or before ~= 'drain over ' .. note then node.drain, after = '1', 'drain ' .. note end
+  if drain ~= '2' or before ~= note then node.drain, after = '1', note end
 elseif word == 'over' then
-  if drain == '1' and before == 'drain ' .. note then node.drain, after = '2', 'drain over ' .. note end
+  if drain == '1' and before == note then node.drain = '2' end
 elseif word == 'undrain' then
   node.drain, after = '0', ''
 elseif word == 'suspect' then
-  if state == 'up' and drain == '0' then node.state, after = 'suspect', 'suspect ' .. note end
+  if state == 'up' and drain == '0' then node.state, after = 'suspect', note end
 elseif word == 'trust' then
-  if string.find(before, '^suspect ') then after = '' end
+  if drain == '0' then after = '' end
 elseif word ~= 'leaving' then
   return redis.error_reply('PSWORD drain, over, undrain, suspect, trust or leaving, not ' .. word)
 end

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from .errors import InvalidInput, ServerReadOnly, ServerUnreachable
 from .model.ids import check_name, decode_id, encode_id, shown
 from .model.limits import MAX_BATCH
-from .model.node import drain_note
+from .model.node import drain_terms
 from .model.task import FINAL, Submission, TaskState, TaskStatus
 from .model.views import Evenness, NodeView, PartitionView, measure_evenness
 from .settings import Settings
@@ -279,7 +279,7 @@ class ParsyncClient:
         deadline_s: after so many seconds, counted by the leader, what still runs there is ended and placed elsewhere;
         these starts count for nothing. reason: a line for people. Asked again, the last word counts.
         """
-        return self._set_node(node, "drain", drain_note(deadline_s, reason))
+        return self._set_node(node, "drain", drain_terms(deadline_s, reason))
 
     def undrain(self, node: str) -> NodeView:
         """Lets claims go to a node again, drained or suspect; raises InvalidInput."""

@@ -1,5 +1,6 @@
 -- What of a partition cannot be: that which no script can have written, by itself or beside the rest. Needs lib/arguments.
 --- @include bits
+--- @include counter
 --- @include ledger
 --- @include note
 --- @include seats
@@ -30,15 +31,13 @@ local function find_damage(meta, slots, left, nodes, alive, notes)
   local highest = not wrong[meta] and tonumber(redis.call('HGET', meta, 'inc') or '') or math.huge
   each(notes, function(name, text) said[name] = text end)
   each(alive, function(name, text)
-    local inc, moved, rest = string.match(text, '^inc=(%d+) moved=(%d+)(.*)$')
-    local down = rest == ' down' or (string.find(rest or '', '^ since=%d+ down$') and #rest < 28)
-    local ok = inc and #inc < 16 and #moved < 16 and (rest == '' or down)
-    counters[name] = {inc = ok and inc, down = rest ~= '', text = text}
+    local inc, _, since = parse_counter(text)
+    counters[name] = {inc = inc, down = since ~= nil, text = text}
   end)
   each(nodes, function(name, text)
     local node, counter = string.find(name, NAME) and parse_node(name, text), counters[name]
     local made_up = node and counter and counter.inc and counter.inc ~= node.inc and tonumber(node.inc) > highest
-    if not node or made_up or not string.find(node.drain, '[012]') or not well_formed(node.offer) then
+    if not node or made_up or not well_formed(node.offer) then
       tell(nodes, name, text)
       garbled[name] = true
       if string.find(name, NAME) then need[name] = 1 end -- it comes back, or is forgotten with its inbox
@@ -48,7 +47,7 @@ local function find_damage(meta, slots, left, nodes, alive, notes)
   end)
   judge_seats(each, slots, tell, found, need)
   for name, note in pairs(said) do
-    if not found[name] and drain_of(note) ~= '0' and string.find(name, NAME) then need[name] = need[name] or 1 end
+    if not found[name] and is_terms(note) and string.find(name, NAME) then need[name] = need[name] or 1 end
     if not found[name] and not need[name] then tell(notes, name, note) end
   end
   for name in pairs(need) do
@@ -63,7 +62,7 @@ local function find_damage(meta, slots, left, nodes, alive, notes)
   table.sort(by_bits, function(a, b) return a.first < b.first end)
   for _, node in ipairs(by_bits) do
     local name, counter = node.name, counters[node.name]
-    local drain = math.max(node.drain, math.min(drain_of(said[name] or ''), 1)) .. '' -- a note by itself ends nothing
+    local drain = node.drain == '0' and is_terms(said[name] or '') and '1' or node.drain -- the terms alone: a drain goes on
     local both = drain ~= '0' and node.state == 'suspect'
     if node.first < last or node.first > last + GAP or drain ~= node.drain or both then tell(nodes, name, node.text) end
     last = math.max(last, node.first + node.span)

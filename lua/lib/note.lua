@@ -1,14 +1,17 @@
--- The note of a node beside its record: who drains it says so in both (set_node.lua).
+-- The note beside a node's record: the terms of its drain, 'deadline_s=600: a new disk' or 'no deadline', while the record
+-- says drain=1 or 2; else why it was found to be suspect.
 
--- drain_of: what a note says of a node's drain.
-local function drain_of(note)
-  return string.find(note, '^drain over ') and '2' or string.find(note, '^drain ') and '1' or '0'
+-- is_terms: true if a note is the terms of a drain.
+local function is_terms(note)
+  local head = string.match(note .. ': ', '^(.-): ')
+  local whole, rest = string.match(head, '^deadline_s=(%d+)(.*)$')
+  if not whole then return head == 'no deadline' end
+  return #whole < 10 and (rest == '' or (#rest < 11 and string.find(rest, '^%.%d+$') ~= nil))
 end
 
 -- note_of: a node's note as it must be: the one that it has, if that will do.
 local function note_of(node, note)
-  local text = string.match(note, '^drain over (.*)$') or string.match(note, '^drain (.*)$') or 'no deadline'
-  if node.drain ~= '0' then return (node.drain == '2' and 'drain over ' or 'drain ') .. text end
-  if string.find(note, '^suspect ') then return note end
-  return node.state == 'suspect' and 'suspect what it was suspected of is lost' or ''
+  if node.drain ~= '0' then return is_terms(note) and note or 'no deadline' end
+  if is_terms(note) then return '' end
+  return note == '' and node.state == 'suspect' and 'why it is suspect is lost' or note
 end

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ..model.needs import is_resources, parse_resources
 from ..model.node import Lease, Node
+from ..model.text import TERMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def _nodes(state: PartitionState) -> Iterator[str]:
         elif state.alive[name].endswith(" down") != (node.state == "down"):
             yield f"node {name} is {node.state}, its counter says {state.alive[name]!r}"
         note = state.notes.get(name, "")
-        if node.draining != note.startswith("drain ") or (node.state == "suspect") > note.startswith("suspect "):
+        if node.draining != (TERMS.read(note) is not None) or (node.state == "suspect" and not note):
             drained = "drained" if node.draining else "not drained"
             yield f"node {name} is {node.state} and {drained}, its note says {note!r}"
         if node.inc > number(state.meta.get("inc", "")):

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from .ids import check_name
 from .needs import RESERVED, Resources, queue_label
+from .text import DECLARED
 
 TASKS_LABEL: Final = "celery.tasks"
 """The reserved label of an offer that says which tasks its worker knows, by their digest."""
@@ -30,8 +31,8 @@ class KnownTasks:
     @classmethod
     def of(cls, declared: Mapping[str, Mapping[str, Any] | None]) -> "KnownTasks":
         """From name -> declared options, None for a task that declares none; raises InvalidInput for a bad name."""
-        lines = [f"\n{check_name('task name', name)} {_text(options)}" for name, options in sorted(declared.items())]
-        return cls("".join(lines) + "\n")
+        named = [(check_name("task name", name), _text(options)) for name, options in sorted(declared.items())]
+        return cls("".join("\n" + DECLARED.write(task=name, options=options) for name, options in named) + "\n")
 
     @cached_property
     def digest(self) -> str:
@@ -43,9 +44,8 @@ class KnownTasks:
         """Task name -> declared options; a line that is damaged declares none."""
         found: dict[str, Mapping[str, Any] | None] = {}
         for line in self.text.splitlines():
-            name, _, options = line.partition(" ")
-            if name:
-                found[name] = _options(options)
+            if fields := DECLARED.read(line):
+                found[fields["task"]] = _options(fields["options"])
         return found
 
 

@@ -122,7 +122,7 @@ def queues_of(bundle: Resources) -> list[str]:
     return [unquote(value) for name, value in bundle.labels if name == QUEUE_LABEL]
 
 
-_WORDS: Final = re.compile(r"(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\w./%-]+| )*", re.ASCII)
+_WORDS: Final = re.compile(r"(?:(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\w./%-]+)(?= |$)| )*", re.ASCII)
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""A node as its record in Redis says, and a lease."""
+"""A node, as its record in Redis says; the terms of its drain; a lease."""
 
 import re
 from collections.abc import Mapping
@@ -8,14 +8,9 @@ from typing import Final
 from ..errors import InvalidInput
 from .ids import check_name, readable, shown
 from .needs import Resources, parse_resources
+from .text import NODE, TERMS
 
-_NODE: Final = re.compile(
-    r"(up|suspect|leaving|down) inc=(\d{1,15}) drain=(\d) first=(\d{1,8}) span=(\d{1,5}) score=([\d.e+-]+) (slots=.*)",
-    re.ASCII,
-)
-_DEADLINE: Final = re.compile(r"drain deadline_s=(\d{1,9}(?:\.\d{1,9})?)(?::|$)", re.ASCII)
 _LEASE: Final = re.compile(r"(\S+) attempt=(\S+) inc=(\d{1,15}) since=(\d{1,15}) (slots=\d[\d,]*.*|lead=\d+)", re.ASCII)
-
 
 STANDS_STILL: Final = "its event loop stands still"
 """How a node's agent begins the reason for which the node is suspect; the agent itself ends that."""
@@ -25,52 +20,69 @@ STANDS_STILL: Final = "its event loop stands still"
 class Node:
     """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
 
-    state: up, suspect (alive, but it did not start what it was given), leaving or down.
+    state: up, suspect (alive, but it did not start what it was given), leaving or down. drain: 0; 1 while an operator
+    drains it; 2 when the deadline of the drain has passed.
     """
 
     name: str
     state: str
     inc: int
-    draining: bool
+    drain: int
     first: int
     span: int
     score: float
     offer: Resources
 
+    @property
+    def draining(self) -> bool:
+        """True if new claims may not go there because an operator drains it."""
+        return self.drain != 0
+
     @classmethod
     def of(cls, name: str, record: str) -> "Node":
-        """Reads the line that lua/lib/node.lua writes."""
-        match = _NODE.fullmatch(record)
-        if not match:
+        """Read the line that lua/lib/node.lua writes; raises ValueError."""
+        found = NODE.read(record)
+        if found is None:
             raise ValueError(f"node {name}: not a node record: {record!r}")
-        state, inc, drain, first, span, score, offer = match.groups()
-        return cls(name, state, int(inc), drain != "0", int(first), int(span), float(score), parse_resources(offer))
+        offer = parse_resources(found["offer"])
+        numbers = {field: int(found[field]) for field in ("inc", "drain", "first", "span")}
+        if offer.slots > numbers["span"]:
+            raise ValueError(f"node {name}: more slots than its span: {record!r}")
+        return cls(name, found["state"], score=float(found["score"]), offer=offer, **numbers)
 
 
 MAX_DEADLINE_S: Final = 1_000_000
 MAX_REASON: Final = 200
 
 
-def drain_note(deadline_s: float | None, reason: str) -> str:
-    """What set_node is told of a drain, 'deadline_s=600: a new disk' or 'no deadline'; raises InvalidInput."""
+def drain_terms(deadline_s: float | None, reason: str) -> str:
+    """Return the terms of a drain as set_node takes them, 'deadline_s=600: a new disk' or 'no deadline'.
+
+    Raises InvalidInput.
+    """
     if deadline_s is not None and not (type(deadline_s) in (int, float) and 0 <= deadline_s <= MAX_DEADLINE_S):
         raise InvalidInput(
             f"deadline_s={shown(deadline_s)} is not valid: it must be a number of seconds from 0 to {MAX_DEADLINE_S:,}"
         )
     if not reason.isprintable() or len(reason) > MAX_REASON:
         raise InvalidInput(f"reason={shown(reason)} is not valid: it must be a line of at most {MAX_REASON} characters")
-    head = "no deadline" if deadline_s is None else f"deadline_s={deadline_s:.3f}".rstrip("0").rstrip(".")
-    return f"{head}: {reason}" if reason else head
+    deadline = "no deadline" if deadline_s is None else f"deadline_s={deadline_s:.3f}".rstrip("0").rstrip(".")
+    return TERMS.write(deadline=deadline, reason=reason or None)
 
 
-def deadline_s(note: str) -> float | None:
-    """After how many seconds the drain that a node's note tells of is over; None if it has no deadline."""
-    match = _DEADLINE.match(note)
-    return float(match[1]) if match else None
+def deadline_s(terms: str) -> float | None:
+    """Return after how many seconds a drain of these terms is over; None if it has no deadline."""
+    number = (TERMS.read(terms) or {"deadline": ""})["deadline"].removeprefix("deadline_s=")
+    return float(number) if number[:1].isdigit() else None
+
+
+def drain_reason(terms: str) -> str:
+    """Return why a node is drained, as its operator said; '' if nothing was said."""
+    return (TERMS.read(terms) or {}).get("reason", "")
 
 
 def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:
-    """The nodes of a partition by name, as Redis has their records, and whether some could not be read."""
+    """Read the records of a partition's nodes; returns them by name, and whether some could not be read."""
     found: dict[str, Node] = {}
     damaged = False
     for raw, record in records.items():
@@ -100,7 +112,7 @@ class Lease:
 
     @classmethod
     def of(cls, node: str, slot: int, record: str) -> "Lease":
-        """Reads the line that lua/lib/lease.lua writes."""
+        """Read the line that lua/lib/lease.lua writes; raises ValueError."""
         match = _LEASE.fullmatch(record)
         if not match:
             raise ValueError(f"slot {node}/{slot}: not a lease: {record!r}")

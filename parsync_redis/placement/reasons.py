@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..model.needs import Resources
+from ..model.node import drain_reason
 from .fits import fits
 from .infeasible import explain_infeasible
 
@@ -112,7 +113,7 @@ def what_keeps(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | No
     if node.state == "down":
         return f"is down since {clock_text(node.down_ms)}" if node.down_ms is not None else "is down"
     if node.draining:
-        return "is drained" + (f": {reason}" if (reason := node.note.partition(": ")[2]) else "")
+        return "is drained" + (f": {reason}" if (reason := drain_reason(node.note)) else "")
     if node.state == "suspect":
         return "is suspect" + (f": {node.note}" if node.note else "")
     if node.state != "up":

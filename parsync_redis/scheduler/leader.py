@@ -17,6 +17,7 @@ from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.node import STANDS_STILL, Lease, deadline_s
 from ..model.place import Place
+from ..model.text import COUNTER, NODE, TERMS
 from ..store.quarantine import quarantine
 from ..store.repair import repair_keys, repair_partition, repair_task
 from ..store.server_errors import is_damage
@@ -94,21 +95,22 @@ class Leader:
                 pipe.hgetall(keys.partition(p, "nodes"))
             replies = [self._readable(reply, at // 4) for at, reply in enumerate(pipe.execute(raise_on_error=False))]
         now_s = clock()
-        notes: dict[tuple[int, str], str] = {}
+        notes: dict[tuple[int, str], tuple[str, str]] = {}
         up: dict[Any, str] = {}
         down: dict[Any, str] = {}
         for p in range(self.partitions):
             counters, lost_here, noted, records = cast(Any, [reply or {} for reply in replies[4 * p : 4 * p + 4]])
             for name, text in counters.items():
                 (down if text.endswith(b"down") else up)[p, readable(name)] = readable(text)
-            if not all(map(_COUNTER.fullmatch, counters.values())) or not agree(records, counters, noted):
+            if not all(map(COUNTER.match, counters.values())) or not agree(records, counters, noted):
                 repair_partition(store, p)
             for lost in lost_here:
                 self._part(self.reclaim, p, readable(lost))
             for name, text in noted.items():
-                notes[p, readable(name)] = readable(text)
+                record = NODE.read(readable(records.get(name, b""))) or {"drain": ""}
+                notes[p, readable(name)] = record["drain"], readable(text)
         self._part(self._heed, now_s, notes)
-        up = {holder: text for holder, text in up.items() if _COUNTER.fullmatch(text.encode())}
+        up = {holder: text for holder, text in up.items() if COUNTER.read(text)}
         for holder in self.nodes.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
             inc, moved = (int(word.partition("=")[2]) for word in up[holder].split())
@@ -145,18 +147,16 @@ class Leader:
 
     # -- drains and suspects -----------------------------------------------------------------------------------------
 
-    def _heed(self, now_s: float, notes: dict[tuple[int, str], str]) -> None:
-        """Ends drains whose deadline is over, and the probation of suspects: as long as this leader has seen them."""
-        ages = self.notes.look(now_s, {(p, node, note) for (p, node), note in notes.items()})
-        for (p, node), note in notes.items():
-            age_s, limit_s = ages[p, node, note], deadline_s(note)
-            if limit_s is not None and age_s >= limit_s:
+    def _heed(self, now_s: float, notes: dict[tuple[int, str], tuple[str, str]]) -> None:
+        """End drains whose deadline has passed, and probations of suspects: as long as this leader has seen them."""
+        ages = self.notes.look(now_s, {(*node, *noted) for node, noted in notes.items()})
+        for (p, node), (drain, note) in notes.items():
+            age_s, limit_s = ages[p, node, drain, note], deadline_s(note)
+            if drain == "1" and limit_s is not None and age_s >= limit_s:
                 log.warning("the drain of node %s is over: what it still runs is ended and goes back", node)
-                self.store.run(self.store.commands.set_node(p, node, "over", note=note.removeprefix("drain ")))
-            elif note.startswith(f"suspect {STANDS_STILL}"):
-                continue  # its agent knows when that is over
-            elif note.startswith("suspect ") and age_s >= PROBATION_LEASES * self.lease_s:
-                self._trust(p, node)
+                self.store.run(self.store.commands.set_node(p, node, "over", note=note))
+            elif drain == "0" and not note.startswith(STANDS_STILL) and age_s >= PROBATION_LEASES * self.lease_s:
+                self._trust(p, node)  # a node that stands still is trusted again by its own agent
 
     def _trust(self, p: int, node: str) -> None:
         """A suspect that has read its inbox may get tasks again; one that has not is still of no use."""
@@ -283,14 +283,11 @@ def agree(records: dict[bytes, bytes], counters: dict[bytes, bytes], notes: dict
     """
     spans = []
     for name, record in records.items():
-        if not (match := _RECORD.fullmatch(record)):
+        if not (match := NODE.match(record)):
             return False
-        state, inc, drain, first, span = match.groups()
-        kind = {b"1": b"drain ", b"2": b"drain over "}.get(drain, b"suspect ")
-        note = notes.get(name, b"suspect " if drain == b"0" and state != b"suspect" else b"")
-        if not note.startswith(kind) or (drain == b"1" and note.startswith(b"drain over ")):
-            return False
-        if drain != b"0" and state == b"suspect":
+        state, inc, drain, first, span = match.group("state", "inc", "drain", "first", "span")
+        note = notes.get(name, b"")
+        if (drain != b"0") != (TERMS.match(note) is not None) or (state == b"suspect" and (drain != b"0" or not note)):
             return False
         counter = counters.get(name, b"").split(b" ")
         if counter[0] != b"inc=" + inc or (counter[-1] == b"down") != (state == b"down"):
@@ -307,8 +304,6 @@ def agree(records: dict[bytes, bytes], counters: dict[bytes, bytes], notes: dict
 MOST_GAP = 1_000_000
 """Bits below those of a node that no other has, as lua/lib/damage.lua lets pass."""
 
-_RECORD = re.compile(rb"(up|suspect|leaving|down) inc=(\d{1,15}) drain=([012]) first=(\d{1,8}) span=(\d{1,5}) score=.*")
-_COUNTER = re.compile(rb"inc=\d{1,15} moved=\d{1,15}(?:(?: since=\d{1,15})? down)?")
 _PLACE = re.compile(rb"p\d{1,4} [A-Za-z0-9][A-Za-z0-9_.@-]*/\d{1,4} inc=\d{1,15} attempt=[!-~]+")
 
 

@@ -1,10 +1,12 @@
 """What the server was seen to have forgotten: numbers that only grow, and went back."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from ..model.text import LOSS
 from .runner import Runner
 
 KEEP_S: Final = 7 * 86_400
@@ -35,7 +37,7 @@ def read_lines(lines: Mapping[str, str]) -> list[Loss]:
     """The fields of the key as losses; a line that is none is passed over."""
     found = []
     for line, at in lines.items():
-        by, *words = line.split() or [""]
-        if words and at.isdecimal() and all("=" in word for word in words):
-            found.append(Loss(int(at), by, tuple(word.replace("=", " ").replace("->", " -> ") for word in words)))
+        if (fields := LOSS.read(line)) and at.isdecimal():
+            numbers = fields["numbers"].replace("=", " ").replace("->", " -> ")
+            found.append(Loss(int(at), fields["name"], tuple(re.findall(r"\S+ \d+ -> \d+", numbers))))
     return sorted(found, key=lambda loss: -loss.at_ms)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ..errors import AccessDenied
 from ..model.ids import readable
+from ..model.text import LEADER
 from ..wire.keys import ANY_CONFIG, cluster_of
 from .cluster import DEFAULT_LEASE_S
 from .store import Store
@@ -42,7 +43,7 @@ def read_schedulers(store: Store) -> list[SchedulerView]:
         return []
     keys = [store.keys.stats(name) for name in names]
     replies = store.pipe([(command, key) for key in keys for command in ("hgetall", "pttl")])
-    holder = leader.get("holder", "").partition(" ")[0]
+    holder = (LEADER.read(leader.get("holder", "")) or {}).get("name")
     lease_s = lease_of(config)
     found = []
     for ordinal, name in enumerate(names):

@@ -13,6 +13,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
+from ..model.text import DAMAGE
 from .runner import Runner
 
 log = logging.getLogger("parsync.quarantine")
@@ -43,10 +44,10 @@ class Entry:
     def of(cls, member: bytes, met_ms: float) -> "Entry":
         """Reads a member of the set, also one that this module has not written."""
         head, _, data = member.partition(b"\n")
-        words = head.decode(errors="backslashreplace").split(" ", 3)
-        if len(words) != 4 or not words[2].isdecimal() or len(words[2]) > 15:
+        found = DAMAGE.read(head.decode(errors="backslashreplace"))
+        if found is None:
             return cls(int(met_ms), "-", "-", len(member), "not an entry of this list", member[:MOST_BYTES])
-        return cls(int(met_ms), words[0], words[1], int(words[2]), words[3], data)
+        return cls(int(met_ms), found["who"], found["where"], int(found["size"]), found["why"], data)
 
 
 def quarantine(runner: Runner, where: str, why: str, data: bytes) -> None:
@@ -56,7 +57,8 @@ def quarantine(runner: Runner, where: str, why: str, data: bytes) -> None:
     if thing in _met:
         return
     log.warning("%s: %s; see `parsync quarantine`", where, why)
-    entry = f"{_own_name()} {where} {len(data)} {why}\n".encode(errors="backslashreplace") + data[:MOST_BYTES]
+    head = DAMAGE.write(who=_own_name(), where=where, size=len(data), why=why)
+    entry = f"{head}\n".encode(errors="backslashreplace") + data[:MOST_BYTES]
     try:
         runner.run(runner.commands.quarantine(entry, MOST))
     except (ParsyncError, RedisError, OSError) as error:

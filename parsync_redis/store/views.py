@@ -1,6 +1,5 @@
 """Reads nodes and partitions for people: many keys, a round trip for every hundred partitions."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -9,6 +8,7 @@ from ..model.apps import KnownTasks
 from ..model.ids import readable
 from ..model.needs import RESERVED, Resources, is_resources, parse_resources, queues_of
 from ..model.node import Node, read_nodes
+from ..model.text import COUNTER
 from ..model.views import NodeView, PartitionView, gather_partition
 from .store import Store
 
@@ -111,17 +111,13 @@ def _fetch(store: Store, numbers: range) -> Iterator[tuple[Any, ...]]:
 
 def note_of(node: Node, note: str) -> str:
     """What a note tells people of a node: nothing, if it is of a suspicion that the node has outlived."""
-    kind, _, text = note.partition(" ")
-    return text if (kind == "drain" and node.draining) or (kind == "suspect" and node.state == "suspect") else ""
+    return note if node.draining or node.state == "suspect" else ""
 
 
 def _down_ms(counter: bytes) -> int | None:
     """Since when a node is down, by the line of its counter; None if it is not, or the line does not say."""
-    match = _DOWN.search(counter)
-    return int(match[1]) if match else None
-
-
-_DOWN: Final = re.compile(rb" since=(\d{1,15}) down$")
+    since = (COUNTER.read(readable(counter)) or {}).get("since")
+    return int(since) if since else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +190,7 @@ def _read_partition(
                 dict(offer.amounts),
                 state.left,
                 {label: value for label, value in offer.labels if not label.startswith(RESERVED)},
-                state.note,
+                f"over {state.note}" if node.drain == 2 else state.note,
                 tuple(queues_of(offer)),
                 state.down_ms,
             )

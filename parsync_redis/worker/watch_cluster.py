@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from ..errors import InvalidInput, ParsyncError
 from ..model.ids import readable
+from ..model.text import NODE
 from ..settings import wants_scheduler
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from .agent import Agent
@@ -156,17 +157,19 @@ class Watcher(threading.Thread):
         if self._schedulers.due(not any(scheduler.alive for scheduler in schedulers), now_s):
             missing = explain_no_scheduler(self.store, schedulers)
             log.warning("node %s gets no tasks: %s: %s", self.node, missing, start_one(self.store))
-        note = self._drain_note()
+        note = self._drain_terms()
         if self._drained.due(bool(note), now_s):
             log.warning("node %s gets no tasks: it is drained (%s): parsync undrain %s", self.node, note, self.node)
 
-    def _drain_note(self) -> str:
-        """What the note of this node's drain says; '' if it is not drained."""
+    def _drain_terms(self) -> str:
+        """Return the terms of this node's drain; '' if it is not drained."""
         partition = self.agent.partition
         if partition < 0:  # it has not registered yet
             return ""
-        note = readable(self.store.pipe([("hget", self.store.keys.partition(partition, "notes"), self.node)])[0] or b"")
-        return note.removeprefix("drain ").removeprefix("over ") if note.startswith("drain ") else ""
+        keys = [self.store.keys.partition(partition, kind) for kind in ("nodes", "notes")]
+        replies = self.store.pipe([("hget", key, self.node) for key in keys])
+        record, note = (readable(reply or b"") for reply in replies)
+        return note if (NODE.read(record) or {}).get("drain", "0") != "0" else ""
 
     def stop(self) -> None:
         """Ends the thread."""

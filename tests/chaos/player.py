@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from parsync_redis.model.needs import Resources, parse_resources
-from parsync_redis.model.node import drain_note
+from parsync_redis.model.node import drain_terms
 from parsync_redis.model.task import Submission, TaskOptions
 
 from .processes import LEASE_S, AgentProcess
@@ -139,7 +139,7 @@ class Player:
         store, node = self.world.customer.store, rng.choice(self.schedule.nodes)
         p = next((agent.agent.partition for agent in self.world.agents if agent.node == node), -1)
         if p >= 0:
-            note = drain_note(rng.choice((None, None, 0, LEASE_S)), "")
+            note = drain_terms(rng.choice((None, None, 0, LEASE_S)), "")
             call = store.commands.set_node(p, node, rng.choice(("drain", "undrain")), note=note)
             self.world.act(self.world.customer, "drain", lambda: store.run(call))
 

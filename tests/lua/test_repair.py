@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.inspect.audit import audit
-from parsync_redis.model.node import drain_note
+from parsync_redis.model.node import drain_terms
 from parsync_redis.model.task import TaskState
 from parsync_redis.scheduler.leader import Leader, agree
 from parsync_redis.store import quarantine
@@ -112,11 +112,11 @@ def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slot
 def test_notes_of_another_type_are_made_anew_and_a_drain_stays_one(drive: Driver) -> None:
     for name in ("n1", "n2", "n3"):
         drive.node(name)
-    drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_note(60, "a disk")))
+    drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_terms(60, "a disk")))
     drive.run(drive.commands.set_node(0, "n2", "suspect", note="why"))
     other_type(drive, drive.keys.partition(0, "notes"))
     Leader(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
-    assert drive.hash("notes") == {"n1": "drain no deadline", "n2": "suspect what it was suspected of is lost"}
+    assert drive.hash("notes") == {"n1": "no deadline", "n2": "why it is suspect is lost"}
     assert drive.store.nodes(0)["n1"].draining
     assert facts(drive) == []
 
@@ -222,13 +222,13 @@ def test_a_made_up_incarnation_ends_no_worker(drive: Driver) -> None:
 
 def test_a_drain_outlives_the_record_of_its_node(drive: Driver) -> None:
     drive.node()
-    drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_note(60, "a disk")))
+    drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_terms(60, "a disk")))
     write(drive, "nodes", "n1", "x")
     passes(Leader(drive.store, 1, LEASE_S), 1)
     assert drive.store.nodes(0)["n1"].draining
     drive.node()
     assert drive.store.nodes(0)["n1"].draining
-    assert drive.hash("notes") == {"n1": "drain deadline_s=60: a disk"}
+    assert drive.hash("notes") == {"n1": "deadline_s=60: a disk"}
     assert facts(drive) == []
 
 
@@ -253,7 +253,7 @@ LINES = {
         "inc=9 moved=1",
         f"inc={MANY} moved=0",
     ],
-    "notes": ["x", "drain no deadline", "drain over no deadline", "suspect why"],
+    "notes": ["x", "", "no deadline", "deadline_s=5: why", "deadline_s=5 why"],
     "left": ["x y", "gpu=9", "gpu=0"],
     "meta": ["x", "-1", "0", MANY],
 }
@@ -281,7 +281,7 @@ def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: 
         drive.node("n2")
         drive.held("two", slots=(0, 2), needs="slots=2 gpu=2")
         drive.held("one", slots=(1,))
-        drive.run(drive.commands.set_node(0, "n2", "drain", note=drain_note(60, "a disk")))
+        drive.run(drive.commands.set_node(0, "n2", "drain", note=drain_terms(60, "a disk")))
         for kind, field, text in damages:
             write(drive, kind, field, text)
         hashes = [client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")]
@@ -307,7 +307,7 @@ def test_a_task_whose_record_has_expired_and_that_is_listed_nowhere_is_sound(dri
 def test_a_note_by_itself_ends_nothing_that_runs(drive: Driver) -> None:
     inc = drive.node()
     drive.held("a", drive.taken())
-    write(drive, "notes", "n1", "drain over deadline_s=60: a disk")
+    write(drive, "notes", "n1", "deadline_s=60: a disk")
     passes(Leader(drive.store, 1, LEASE_S), 1)
     assert drive.run(drive.commands.renew(0, "n1", inc))[3] == "1", "no new claims, and what runs goes on"
     assert facts(drive) == []

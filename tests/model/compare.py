@@ -3,6 +3,7 @@
 import re
 from typing import Any, Final
 
+from parsync_redis.model import text
 from parsync_redis.store import Store
 from parsync_redis.store.reference import MemoryStore
 from parsync_redis.store.reference.leases import NodeRecord, amounts_text
@@ -84,10 +85,7 @@ def state_of_reference(reference: MemoryStore) -> State:
             **({"holder": cluster.leader.text()} if cluster.leader else {}),
             **({"epoch": str(cluster.epoch)} if cluster.epoch else {}),
         },
-        "}:dealt": {
-            f"node:{name}": f"p{w.partition} slots={w.slots} score={w.score!r} {w.labels}".rstrip()
-            for name, w in cluster.dealt.items()
-        },
+        "}:dealt": {f"node:{name}": text.DEALT.write(**w._asdict()).rstrip() for name, w in cluster.dealt.items()},
         **{f"}}:stats:{name}": stats for name, stats in cluster.stats.items()},
     }
     return {key: value for key, value in state.items() if value}
@@ -175,7 +173,10 @@ def _partition(partition: Partition) -> State:
         "free": bytes(partition.bits).rstrip(b"\0"),
         "left": {node.name: amounts_text(node.left) for node in nodes if node.left},
         "nodes": {node.name: _node(node) for node in nodes},
-        "alive": {n.name: f"inc={n.inc} moved={n.moved}{' since=T down' if n.state == 'down' else ''}" for n in nodes},
+        "alive": {
+            n.name: text.COUNTER.write(inc=n.inc, moved=n.moved, since="T" if n.state == "down" else None)
+            for n in nodes
+        },
         "lost": partition.lost,
         "notes": {name: note for name, note in partition.notes.items() if note},
         **{
@@ -186,7 +187,5 @@ def _partition(partition: Partition) -> State:
 
 
 def _node(node: NodeRecord) -> str:
-    return (
-        f"{node.state} inc={node.inc} drain={node.drain} first={node.first} span={node.span} score={node.score} "
-        f"{node.offer.text}"
-    )
+    values = {field: getattr(node, field) for field in ("state", "inc", "drain", "first", "span", "score")}
+    return text.NODE.write(**values, offer=node.offer.text)

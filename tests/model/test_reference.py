@@ -335,9 +335,11 @@ class SideBySide(RuleBasedStateMachine):
         node=NODES,
         word=st.sampled_from(["drain", "drain", "over", "over", "undrain", "suspect", "trust", "leaving"]),
         inc=st.sampled_from([None, None, 1, 2]),
-        note=st.sampled_from(["", "deadline_s=5", "deadline_s=5", "deadline_s=7 why"]),
+        terms=st.sampled_from(["", "deadline_s=5", "deadline_s=5", "deadline_s=7: why"]),
+        why=st.sampled_from(["", "why"]),
     )
-    def set_node(self, p, node, word, inc, note):
+    def set_node(self, p, node, word, inc, terms, why):
+        note = why if word == "suspect" else terms
         self.both(self.commands.set_node(p, node, word, inc, note))
 
     @rule(data=st.data(), read=st.booleans())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsync_redis.model.node import drain_note
+from parsync_redis.model.node import drain_terms
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
 from parsync_redis.scheduler.leader import PROBATION_LEASES, TRIES, Leader
@@ -70,7 +70,7 @@ def test_a_node_that_starts_nothing_of_what_it_gets_is_suspect(rounds: Rounds) -
     assert (rounds.state, rounds.drive.bits(4)) == ("suspect", "0000")
     assert {rounds.drive.state(task) for task in "abc"} == {"pending"}
     note = rounds.drive.hash("notes")["n1"]
-    assert note.startswith("suspect alive, but 3 tasks in a row did not start there, the last: ")
+    assert note.startswith("alive, but 3 tasks in a row did not start there, the last: ")
 
 
 def test_it_is_suspect_too_if_they_come_one_after_the_other(rounds: Rounds) -> None:
@@ -138,24 +138,24 @@ def test_a_leader_that_slept_begins_anew(rounds: Rounds) -> None:
 
 
 def test_the_deadline_of_a_drain_is_counted_by_the_leader_from_when_it_saw_it(rounds: Rounds) -> None:
-    drive, note = rounds.drive, drain_note(2 * LEASE_S, "new disk")
+    drive, note = rounds.drive, drain_terms(2 * LEASE_S, "new disk")
     drive.start(rounds.place("a"))
     drive.run(drive.commands.set_node(0, "n1", "drain", None, note))
     rounds.go(2 * LEASE_S)
     assert drive.run(drive.commands.renew(0, "n1", 1))[3] == "1"
     rounds.go(LEASE_S / 4)
     assert drive.run(drive.commands.renew(0, "n1", 1))[3] == "2"
-    assert drive.hash("notes")["n1"] == f"drain over {note}"
+    assert drive.hash("notes")["n1"] == note
     assert drive.state("a") == TaskState.RUNNING, "its agent ends it"
 
 
 def test_a_new_leader_counts_a_deadline_anew_and_a_drain_without_one_lasts(rounds: Rounds) -> None:
     drive = rounds.drive
-    drive.run(drive.commands.set_node(0, "n1", "drain", None, drain_note(LEASE_S, "")))
+    drive.run(drive.commands.set_node(0, "n1", "drain", None, drain_terms(LEASE_S, "")))
     rounds.go(LEASE_S)
     rounds.go(LEASE_S, Leader(drive.store, 1, LEASE_S))
     assert drive.run(drive.commands.renew(0, "n1", 1))[3] == "1"
-    drive.run(drive.commands.set_node(0, "n1", "drain", None, drain_note(None, "deadline_s=1")))
+    drive.run(drive.commands.set_node(0, "n1", "drain", None, drain_terms(None, "deadline_s=1")))
     rounds.go(3 * LEASE_S)
     assert drive.run(drive.commands.renew(0, "n1", 1))[3] == "1"
 
@@ -164,5 +164,5 @@ def test_a_new_leader_counts_a_deadline_anew_and_a_drain_without_one_lasts(round
     ("deadline", "note"), [(None, "no deadline"), (600, "deadline_s=600"), (0, "deadline_s=0"), (1.5, "deadline_s=1.5")]
 )
 def test_a_drain_reads_as_people_say_it(deadline: float | None, note: str) -> None:
-    assert drain_note(deadline, "") == note
-    assert drain_note(deadline, "why") == f"{note}: why"
+    assert drain_terms(deadline, "") == note
+    assert drain_terms(deadline, "why") == f"{note}: why"

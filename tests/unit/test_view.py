@@ -107,7 +107,7 @@ def test_why_not_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there
     view = View(2)
     nodes = [
         replace(node("a", 0, 4, gpu=1), state="down"),
-        replace(node("b", 4, 4, gpu=1), draining=True),
+        replace(node("b", 4, 4, gpu=1), drain=1),
         node("c", 8, 4),
     ]
     view.partitions[1].set_nodes(nodes, 1)

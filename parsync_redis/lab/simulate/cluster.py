@@ -107,7 +107,7 @@ class SimCluster:
 
 
 def _seen(node: Record) -> Node:
-    return Node(node.name, node.state, node.inc, bool(node.drain), node.first, node.span, float(node.score), node.offer)
+    return Node(node.name, node.state, node.inc, node.drain, node.first, node.span, float(node.score), node.offer)
 
 
 def _nodes(parameters: Parameters, rng: np.random.Generator) -> Iterator[tuple[int, str, int, float]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...model.replies import LIFE
+from ...model.text import LEADER
 from .records import Args
 
 
@@ -27,7 +28,7 @@ class LeaderLease:
 
     def text(self) -> str:
         """Return the lease as Redis has it."""
-        return f"{self.name} moved={self.moved}"
+        return LEADER.write(name=self.name, moved=self.moved)
 
 
 class Cluster:

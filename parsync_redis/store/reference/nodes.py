@@ -71,14 +71,15 @@ class Nodes(Leases):
         if node is None or inc not in ("", str(node.inc)):
             return ["gone"]
         before, told = (node.state, node.drain), self.notes.get(name, "")
-        if word == "drain" and (node.drain, told) != (2, f"drain over {note}"):
-            node.drain, told = 1, f"drain {note}"
-        elif word == "over" and (node.drain, told) == (1, f"drain {note}"):
-            node.drain, told = 2, f"drain over {note}"
-        elif word == "undrain" or (word == "trust" and told.startswith("suspect ")):
-            node.drain, told = 0 if word == "undrain" else node.drain, ""
+        note = note or ("no reason was given" if word == "suspect" else "no deadline")
+        if word == "drain" and (node.drain, told) != (2, note):
+            node.drain, told = 1, note
+        elif word == "over" and (node.drain, told) == (1, note):
+            node.drain = 2
+        elif word == "undrain" or (word == "trust" and not node.drain):
+            node.drain, told = 0, ""
         elif word == "suspect" and before == ("up", 0):
-            node.state, told = "suspect", f"suspect {note}"
+            node.state, told = "suspect", note
         if before[0] == "suspect" and word != "suspect":
             node.state = "up"
         if word == "leaving" and node.state == "up":

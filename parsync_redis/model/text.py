@@ -1,0 +1,97 @@
+"""Every line of text that Redis stores about nodes, the leader and damage: how it is read and how it is written.
+
+A template has fields in braces; a part in brackets may be missing as a whole. FIELDS has the pattern of each field, so
+that a field looks the same in every line. The scripts read and write the same lines, most of them in lua/lib; a test
+(tests/model/test_text.py) holds the two together. Needs and offers have a module of their own, model/needs.py.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+FIELDS: Final[Mapping[str, str]] = {
+    "deadline": r"no deadline|deadline_s=\d{1,9}(?:\.\d{1,9})?",
+    "drain": "[012]",
+    "first": r"\d{1,8}",
+    "inc": r"\d{1,15}",
+    "labels": ".*",
+    "moved": r"\d{1,15}",
+    "name": r"[A-Za-z0-9][A-Za-z0-9_.@-]*",
+    "numbers": r"\w+=\d+->\d+(?: \w+=\d+->\d+)*",
+    "offer": "slots=.*",
+    "options": ".*",
+    "partition": r"\d{1,4}",
+    "reason": ".*",
+    "score": r"[\d.e+-]+",
+    "since": r"\d{1,15}",
+    "size": r"\d{1,15}",
+    "slots": r"\d{1,5}",
+    "span": r"\d{1,5}",
+    "state": "up|suspect|leaving|down",
+    "task": "[!-~]+",
+    "where": r"\S+",
+    "who": r"\S+",
+    "why": ".*",
+}
+"""The pattern of each field."""
+
+
+class Line:
+    """A stored line."""
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+        self._parts = [(part.strip("[]"), part.startswith("[")) for part in re.split(r"(\[.*?\])", template) if part]
+        pattern = "".join(f"(?:{_pattern(part)})?" if optional else _pattern(part) for part, optional in self._parts)
+        self._text, self._bytes = re.compile(pattern, re.ASCII), re.compile(pattern.encode(), re.ASCII)
+
+    def read(self, text: str) -> dict[str, str] | None:
+        """Return the fields of a text, without those that are missing; None if it is not such a line."""
+        match = self._text.fullmatch(text)
+        return match and {field: value for field, value in match.groupdict().items() if value is not None}
+
+    def match(self, raw: bytes) -> re.Match[bytes] | None:
+        """Match a whole line as the server has it, for readers that look at thousands."""
+        return self._bytes.fullmatch(raw)
+
+    def write(self, **fields: object) -> str:
+        """Return the line of these fields; the bracketed part whose field is None is left out."""
+        written = []
+        for part, optional in self._parts:
+            if not optional or all(fields[field] is not None for field in re.findall(r"\{(\w+)\}", part)):
+                written.append(part.format_map(fields))
+        return "".join(written)
+
+
+def _pattern(part: str) -> str:
+    """Return the pattern of a part of a template: its fields as named groups, all else as it stands."""
+    words = re.split(r"\{(\w+)\}", part)
+    return "".join(f"(?P<{word}>{FIELDS[word]})" if at % 2 else re.escape(word) for at, word in enumerate(words))
+
+
+NODE: Final = Line("{state} inc={inc} drain={drain} first={first} span={span} score={score} {offer}")
+"""A node's record in `nodes`: see model/node.py."""
+
+COUNTER: Final = Line("inc={inc} moved={moved}[ since={since} down]")
+"""A node's heartbeat counter in `alive`; once the node is down also the server's time (ms) of that."""
+
+TERMS: Final = Line("{deadline}[: {reason}]")
+"""The terms of a node's drain, in `notes`. The note of a suspect node is any other text."""
+
+LEADER: Final = Line("{name} moved={moved}")
+"""The leader's lease, in `leader`."""
+
+DEALT: Final = Line("p{partition} slots={slots} score={score} {labels}")
+"""A node in `dealt`: its partition, and what it adds to the sums there. lua/deal_node.lua alone reads and writes it."""
+
+LOSS: Final = Line("{name} {numbers}")
+"""Which scheduler saw which of the server's numbers go back: 'submitted=150->120 p0=77->70'; a field of `losses`."""
+
+DAMAGE: Final = Line("{who} {where} {size} {why}")
+"""The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""
+
+DECLARED: Final = Line("{task} {options}")
+"""A task that the workers of an app know, with its declared options as JSON, in `names`: see model/apps.py."""
+
+LINES: Final[Mapping[str, Line]] = {name: line for name, line in globals().items() if isinstance(line, Line)}
+"""The table: every line by its name."""

@@ -1,0 +1,190 @@
+"""Stored lines: what Python writes the scripts read, and the other way round; each line reads back what was written."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.model import text
+from parsync_redis.model.apps import KnownTasks
+from parsync_redis.model.needs import is_resources, parse_resources
+from parsync_redis.model.node import Node, drain_terms
+from parsync_redis.store import Store
+from parsync_redis.store.scripts import lua_folder
+
+NUMBERS = st.integers(0, 10**15 - 1).map(str) | st.integers(10**14, 10**15 - 1).map(str)
+PIECE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
+SLOTS = st.integers(1, 9999)
+VALUES: dict[str, st.SearchStrategy[str]] = {
+    "deadline": st.just("no deadline") | NUMBERS.map(lambda number: f"deadline_s={number[:9]}.{number[:9]}"),
+    "drain": st.sampled_from("012"),
+    "first": st.integers(0, 10**8 - 1).map(str),
+    "labels": st.sampled_from(["", "zone:a", "celery.queue:a%20b gpu:a100"]),
+    "name": st.sampled_from(["n1", "n-1.a@host", "0"]),
+    "numbers": st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=3).map(
+        lambda pairs: " ".join(f"p{at}={a}->{b}" for at, (a, b) in enumerate(pairs))
+    ),
+    "offer": st.tuples(SLOTS, st.sampled_from(["", " gpu=2 mem=4096", " zone:a"])).map(lambda o: f"slots={o[0]}{o[1]}"),
+    "options": st.sampled_from(["", '{"slots": 2}', '{"resources": {"mem": "4 GiB"}}']),
+    "partition": st.integers(0, 4095).map(str),
+    "reason": PIECE,
+    "score": st.floats(-1e9, 1e9).map(repr),
+    "slots": SLOTS.map(str),
+    "span": st.just("10000"),
+    "state": st.sampled_from(["up", "suspect", "leaving", "down"]),
+    "task": st.sampled_from(["proj.render", "a", "a:b/c"]),
+    "where": st.sampled_from(["parsync:{c:p0}:nodes", "x"]),
+    "who": st.sampled_from(["host:7", "h"]),
+    "why": PIECE,
+}
+
+
+def lines(line: text.Line) -> st.SearchStrategy[dict[str, str]]:
+    """Fields of a line, without the optional ones now and then."""
+    fields = {field: VALUES.get(field, NUMBERS) for field in text.FIELDS if f"{{{field}}}" in line.template}
+    optional = line.template.partition("[")[2]
+    return st.fixed_dictionaries(
+        {field: values for field, values in fields.items() if f"{{{field}}}" not in optional},
+        optional={field: values for field, values in fields.items() if f"{{{field}}}" in optional},
+    )
+
+
+def damaged(written: str, at: int, piece: str, cut: int) -> str:
+    """A line with a piece put in and some characters cut out."""
+    at %= len(written) + 1
+    return written[:at] + piece + written[at + cut :]
+
+
+DAMAGE = st.tuples(
+    st.integers(0, 200), st.sampled_from(["", " ", "=", "0", "9" * 9, "x", "-", ".", ":", ": "]), st.integers(0, 9)
+)
+
+
+@pytest.mark.parametrize("line", text.LINES.values(), ids=text.LINES)
+def test_a_line_reads_back_what_was_written(line: text.Line) -> None:
+    @given(lines(line))
+    def one(fields: dict[str, str]) -> None:
+        written = line.write(**{**dict.fromkeys(text.FIELDS), **fields})
+        assert line.read(written) == fields
+        assert line.match(written.encode())
+
+    one()
+
+
+@pytest.mark.parametrize("line", text.LINES.values(), ids=text.LINES)
+def test_a_line_of_anything_else_is_not_read(line: text.Line) -> None:
+    assert line.read("") is None
+    assert line.read("no such line\nat all") is None
+
+
+# -- beside the scripts ------------------------------------------------------------------------------------------------
+
+LUA: dict[str, tuple[str, str]] = {
+    "NODE": (
+        "node",
+        "local n = parse_node('n1', ARGV[1])\n"
+        "if not n then return false end\n"
+        "n.name = 'nodes'\n"
+        "write_node(KEYS[1], n)\n"
+        "return redis.call('HGET', KEYS[1], 'nodes')",
+    ),
+    "COUNTER": (
+        "counter",
+        "local inc, moved, since = parse_counter(ARGV[1])\nreturn inc and counter_text(inc, moved, since)",
+    ),
+    "TERMS": ("note", "return is_terms(ARGV[1]) and ARGV[1]"),
+}
+"""Line -> its library in Lua, and the end of a script that reads ARGV[1] and writes it again, or answers false."""
+
+
+@pytest.mark.unaudited
+@pytest.mark.parametrize("name", LUA)
+def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None:
+    """What Python writes is read by Lua and written again the same; of damaged lines both say the same."""
+    line, client, again = text.LINES[name], any_store.client, script(*LUA[name])
+
+    @given(lines(line), DAMAGE | st.none())
+    def one(fields: dict[str, str], damage: tuple[int, str, int] | None) -> None:
+        written = line.write(**{**dict.fromkeys(text.FIELDS), **fields})
+        if damage is not None:
+            written = damaged(written, *damage)
+        answer = again(client, written)
+        assert (answer is not None) == reads(name, written), written
+        assert answer in (None, written)
+
+    one()
+
+
+def reads(name: str, written: str) -> bool:
+    """True if Python reads a line, but for a node's offer, of which a script judges no more than the slots."""
+    if name != "NODE":
+        return text.LINES[name].read(written) is not None
+    fields = text.NODE.read(written)
+    try:
+        Node.of("n1", written)
+    except ValueError:
+        return fields is not None and not is_resources(fields["offer"]) and fits_span(fields)
+    return True
+
+
+def fits_span(fields: dict[str, str]) -> bool:
+    """True if a record is a node's, whatever words follow the slots of its offer."""
+    slots = fields["offer"].removeprefix("slots=").partition(" ")[0]
+    try:
+        float(fields["score"])
+    except ValueError:
+        return False
+    return slots.isdecimal() and int(slots) <= int(fields["span"])
+
+
+def script(library: str, ending: str) -> Callable[[Any, str], str | None]:
+    """A call of a script of one library."""
+    whole = (lua_folder() / "lib" / f"{library}.lua").read_text() + ending
+
+    def call(client: Any, written: str) -> str | None:
+        answer = client.eval(whole, 1, "nodes", written)
+        return answer.decode() if answer is not None else None
+
+    return call
+
+
+@pytest.mark.unaudited
+def test_the_terms_of_a_drain_are_terms_for_the_scripts(any_store: Store) -> None:
+    is_terms = script(*LUA["TERMS"])
+
+    @given(st.none() | st.floats(0, 1e6), PIECE)
+    def one(deadline_s: float | None, reason: str) -> None:
+        terms = drain_terms(deadline_s, reason)
+        assert is_terms(any_store.client, terms) == terms
+
+    one()
+
+
+@pytest.mark.unaudited
+def test_needs_offers_and_ledgers_are_the_same_for_the_scripts(any_store: Store) -> None:
+    well_formed = script("fits", "return well_formed(ARGV[1]) and ARGV[1]")
+
+    @given(VALUES["offer"], DAMAGE | st.none())
+    def one(offer: str, damage: tuple[int, str, int] | None) -> None:
+        written = offer if damage is None else damaged(offer, *damage)
+        assert (well_formed(any_store.client, written) is not None) == is_resources(written), written
+        if is_resources(written):
+            parse_resources(written)
+
+    one()
+
+
+@pytest.mark.unaudited
+def test_a_declared_task_is_found_by_the_scripts(any_store: Store) -> None:
+    """lib/feasible.lua looks for the line of a task in the text of an app."""
+    find = script("feasible", "return string.find(ARGV[1], '\\n' .. 'proj.b' .. ' ', 1, true) and ARGV[1]")
+    for tasks, there in (
+        ({"proj.a": None, "proj.b": {"slots": 2}}, True),
+        ({"proj.b": None}, True),
+        ({"proj.bb": None}, False),
+    ):
+        known = KnownTasks.of(tasks)
+        assert (find(any_store.client, known.text) is not None) == there == ("proj.b" in known.declared)
+        assert known.declared == tasks
