@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit reproduce bench bench-celery chaos chaos-many chaos-mutants chaos-throughput soak fuzz compose-test wheel lock clean
+.PHONY: help demo test lint luacheck unit reproduce bench bench-celery chaos chaos-many chaos-mutants chaos-throughput soak fuzz compose-test wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -36,10 +36,16 @@ test: lint ## lint, then run every test: first the small ones, then those with s
 unit: $(STAMP) ## run the fast tests only, without a server: about 15 seconds
 	$(PYTEST) -q -n $(JOBS) tests/unit $(ARGS)
 
-lint: $(STAMP) ## run ruff and mypy --strict
+LUACHECK := $(or $(shell command -v luacheck),$(wildcard $(CURDIR)/build/debian-luacheck/bin/luacheck))
+
+lint: $(STAMP) luacheck ## run ruff, mypy --strict, and luacheck if it is there
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+luacheck: $(STAMP) ## run luacheck on the scripts as they are sent (.ci/luacheck gets it)
+	@if [ -n "$(LUACHECK)" ]; then $(BIN)/python -m tests.lua.lint $(LUACHECK); \
+	  else echo "luacheck is missing, lua/ was not checked: run .ci/luacheck, or apt-get install lua-check"; fi
 
 bench: $(STAMP) ## run every bench, about 20 minutes, and write docs/performance.md (ARGS="--rate 4000")
 	@$(BIN)/parsync bench report $(ARGS)

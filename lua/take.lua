@@ -36,18 +36,17 @@ for i = 1, #popped, 2 do
   local task = redis.pcall('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms', 'expires_ms', 'name')
   local attempt, needs, strategy, ready, due, name = unpack(task)
   local broken = flaw(attempt, needs)
-  if broken and redis.call('TYPE', key).ok ~= 'hash' then
-    broken = nil -- no task, or none that can be read: it is in no index any more
-  elseif task.err then
+  local unlisted = broken and redis.call('TYPE', key).ok ~= 'hash' -- no readable record: the task is in no index any more
+  if task.err and not unlisted then
     return task
-  elseif broken then
+  elseif broken and not unlisted then
     local why = 'its record is damaged: ' .. broken
     to_final(key, 'failed', now, why, retention_s)
     to_outbox(outbox, id, 'failed', why)
     tell(id, '', why, '', now, '')
-  elseif is_past(due, now) then
+  elseif not broken and is_past(due, now) then
     to_expired(key, id, outbox, now, retention_s)
-  else
+  elseif not broken then
     local number, life = string.match(attempt, '^(%d+)@(%d+)')
     attempt = string.format('%.0f@%s%s', number + 1, life, salt)
     redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
