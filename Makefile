@@ -38,10 +38,11 @@ unit: $(STAMP) ## run the fast tests only, without a server: about 15 seconds
 
 LUACHECK := $(or $(shell command -v luacheck),$(wildcard $(CURDIR)/build/debian-luacheck/bin/luacheck))
 
-lint: $(STAMP) luacheck ## run ruff, mypy --strict, and luacheck if it is there
+lint: $(STAMP) ## run ruff, mypy --strict, and luacheck if it is there
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(MAKE) --no-print-directory luacheck
 
 luacheck: $(STAMP) ## run luacheck on the scripts as they are sent (.ci/luacheck gets it)
 	@if [ -n "$(LUACHECK)" ]; then $(BIN)/python -m tests.lua.lint $(LUACHECK); \

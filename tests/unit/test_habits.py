@@ -20,7 +20,8 @@ def test_the_hooks_are_the_checks_of_make_lint():
     hooks = [hook for repo in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"] for hook in repo["hooks"]]
     assert {hook["language"] for hook in hooks} == {"system"}
     programs = {hook["entry"].split()[0] for hook in hooks}
-    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)[1].replace("$(BIN)", ".venv/bin")
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)[1]
+    recipe = recipe.replace("$(BIN)", ".venv/bin").replace("$(MAKE)", "make")
     assert programs == {line.split()[0].lstrip("@") for line in recipe.splitlines()}
 
 
