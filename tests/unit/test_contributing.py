@@ -1,0 +1,37 @@
+"""The check-lists of CONTRIBUTING.md name files and tests that exist, and hold where no other test does."""
+
+import re
+
+import pytest
+
+from parsync_redis.model.task import TaskState
+from tests.documents import ROOT, Document, tables
+
+TEXT = Document("CONTRIBUTING.md").text
+STORED = set(TaskState) - {TaskState.GONE}
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w.]+/[\w./]*)`", TEXT))))
+def test_each_file_exists(name):
+    assert "NNNN" in name or "VERB" in name or (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", TEXT))))
+def test_each_test_exists(name):
+    path, _, test = name.partition("::")
+    assert re.search(rf"^def {test}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)\)", TEXT + Document("SECURITY.md").text))
+def test_each_link_leads_to_a_file(link):
+    assert (ROOT / link).exists()
+
+
+def test_the_page_of_keys_has_every_state():
+    (row,) = (row for row in tables(Document("docs/keys.md").text) if row[0] == "`state`")
+    assert set(row[1].split(", ")) == STORED
+
+
+def test_the_glossary_has_every_state():
+    (row,) = (row for row in tables(Document("docs/glossary.md").text) if row[0] == "state")
+    assert set(row[1].partition(": ")[2].split(", ")) == set(TaskState)
