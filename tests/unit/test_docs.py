@@ -199,3 +199,12 @@ def test_the_failure_modes_are_numbered_without_a_gap_each_with_a_test_or_a_reas
     assert sorted(int(row[0][1:]) for row in rows) == list(range(1, len(rows) + 1))
     for row in rows:
         assert re.search(r"layer \d|`tests/|`make ", row[-1]) or "cannot" in row[-1], row[0]
+
+
+def test_the_failure_modes_quote_messages_of_the_code():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "parsync_redis").rglob("*.py"))
+    rows = [row for row in tables(Document("docs/failure-modes.md").text) if re.fullmatch(r"F\d+", row[0])]
+    quotes = [quote for row in rows for quote in re.findall(r"`([^`]+)`", row[2]) if quote.count(" ") > 1]
+    parts = [part.strip() for quote in quotes for part in re.split(r"\.\.\.|: ", quote)]
+    assert len(parts) > 5
+    assert [part for part in parts if part not in text] == []
