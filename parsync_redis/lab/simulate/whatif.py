@@ -1,6 +1,6 @@
 """What a cluster of the user's own numbers would do, and what some alternatives to it would: side by side.
 
-Each is simulated for some seconds, from the load that it has when it is confirmed, with the dice of the product.
+Each is simulated for some seconds, from a steady load, with the random sampling of the product.
 """
 
 import math

@@ -20,7 +20,7 @@ USES: Final = OF_SIMULATION
 PART: Final = 0.75
 SHARE_A: Final = 0.6
 WARM_S: Final = 10.0
-"""Seconds of a phase after which its load has confirmed: twice as long as a task runs."""
+"""Seconds after which the load of a phase is steady: twice as long as a task runs."""
 
 TOGETHER_WHY: Final = (
     "all claims of a scheduler in a tick are judged together, when the last one is decided; judged one by one they "

@@ -2,7 +2,7 @@
 
 The trace's whole span becomes a minute of virtual time, arrivals and running times alike; of its instances so many
 are drawn, evenly, that the schedulers are loaded to `--load`, and there are so many slots that these are as well,
-unless `--slots` says how many. The longest tasks are cut at a tenth of the span, so that it confirms.
+unless `--slots` says how many. The longest tasks are cut at a tenth of the span, so that the load becomes steady.
 """
 
 import math
