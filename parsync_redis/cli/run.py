@@ -86,7 +86,7 @@ def scheduler(
         max_starts=max_starts,
         password_file=password_file,
     )
-    from ..scheduler.loop import run  # numpy and the scheduler's modules are for this command only
+    from ..scheduler.start import run  # numpy and the scheduler's modules are for this command only
 
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     with stop_by_signal() as (stop, came):

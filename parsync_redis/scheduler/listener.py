@@ -40,7 +40,7 @@ def understand(data: bytes, partitions: int, known: Sequence[str] = (*_TICKS, *_
     return [] if words[0] not in known or (words[0] == "freed" and int(words[1]) >= partitions) else words
 
 
-class _Ear:
+class _Subscription:
     """A subscription to one channel, on a connection of its own. Raises RedisError and OSError."""
 
     def __init__(self, store: Store, channel: str, known: Sequence[str]) -> None:
@@ -93,9 +93,9 @@ class Listener:
         self._store = store
         self._channels = {store.keys.tick: _TICKS, store.keys.own_channel(name): _OWN}
         self._partitions = partitions
-        self._ears: dict[int, _Ear] = {}
+        self._subscriptions: dict[int, _Subscription] = {}
         self._all, self._own = select.poll(), select.poll()
-        self._patience = Backoff(log, f"scheduler {name} hears nothing")
+        self._backoff = Backoff(log, f"scheduler {name} hears nothing")
         self._again_s = 0.0
 
     def listen(self) -> None:
@@ -104,32 +104,32 @@ class Listener:
         self._all, self._own = select.poll(), select.poll()
         try:
             for channel, known in self._channels.items():
-                ear = _Ear(self._store, channel, known)
-                self._ears[ear.socket.fileno()] = ear
-                self._all.register(ear.socket, select.POLLIN)
-            self._own.register(ear.socket, select.POLLIN)
+                subscription = _Subscription(self._store, channel, known)
+                self._subscriptions[subscription.socket.fileno()] = subscription
+                self._all.register(subscription.socket, select.POLLIN)
+            self._own.register(subscription.socket, select.POLLIN)
         except (RedisError, OSError) as error:
-            self._fall_deaf(error)
+            self._close_for(error)
 
-    def _fall_deaf(self, error: Exception) -> None:
+    def _close_for(self, error: Exception) -> None:
         self.close()
-        self._again_s = time.monotonic() + self._patience.pause_s(error)
+        self._again_s = time.monotonic() + self._backoff.pause_s(error)
 
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
         """The messages that are there, after waiting up to `timeout_s` for the first; each as its words.
 
-        Without `ticks` it does not wait for one. `deaf` if a subscription was lost: what was said since is not known.
+        Without `ticks` it does not wait for one. `cut` if a subscription was lost: what was said since is not known.
         """
         try:
-            if not self._ears:
+            if not self._subscriptions:
                 time.sleep(max(0.0, min(timeout_s, self._again_s - time.monotonic())))
                 if time.monotonic() < self._again_s:
                     return []
                 self.listen()
             return self._take_in(timeout_s, ticks)
         except (RedisError, OSError) as error:
-            self._fall_deaf(error)
-            return [["deaf"]]
+            self._close_for(error)
+            return [["cut"]]
 
     def _take_in(self, timeout_s: float, ticks: bool) -> list[list[str]]:
         if not ticks and timeout_s > 0:
@@ -137,13 +137,14 @@ class Listener:
             timeout_s = 0.0
         found = []
         for socket, _ in self._all.poll(max(0.0, timeout_s * 1000)):
-            ear = self._ears[socket]
-            found += [w for data in ear.receive() if (w := understand(data, self._partitions, ear.known))]
-            self._patience.well()
+            subscription = self._subscriptions[socket]
+            heard = (understand(data, self._partitions, subscription.known) for data in subscription.receive())
+            found += [words for words in heard if words]
+            self._backoff.well()
         return found
 
     def close(self) -> None:
         """Ends the subscriptions."""
-        for ear in self._ears.values():
-            ear.close()
-        self._ears = {}
+        for subscription in self._subscriptions.values():
+            subscription.close()
+        self._subscriptions = {}

@@ -1,7 +1,7 @@
-"""A scheduler's membership: a thread with a connection of its own that renews it, whatever the scheduler is busy with.
+"""A scheduler's membership: a thread with a connection of its own that renews it, whatever the loop is busy with.
 
-It learns who the members are (the rank of a name is its ordinal), takes the leader lease when its holder stands still,
-and while it has it publishes the ticks and does the leader's work.
+It learns who the members are (the rank of a name is its ordinal) and who leads. While this scheduler leads, it
+publishes the ticks and does the leader's work.
 """
 
 import logging
@@ -19,8 +19,8 @@ from ..store.losses import KEEP_S
 from ..store.server_errors import Backoff
 from ..store.store import Store
 from .high_water_marks import HighWaterMarks
-from .leader import Leader
-from .lease_watch import LeaseWatch
+from .janitor import Janitor
+from .leader import Leadership
 
 log = logging.getLogger("parsync.scheduler")
 
@@ -31,7 +31,7 @@ Stats = Mapping[str, str | int | float]
 class Rank:
     """This scheduler is number `ordinal` of `members`; `epoch` grows with each change of the members.
 
-    `joined` grows each time it was taken for dead and came back; `server` is the run id of the server that answered.
+    joined: grows each time it was taken for dead and came back. server: the run id of the server that answered.
     """
 
     ordinal: int
@@ -42,7 +42,10 @@ class Rank:
 
 
 class Membership(threading.Thread):
-    """Renews until stopped. `rank` is replaced whole, so that the loop may read it at any time."""
+    """Renews until stopped. rank: replaced whole, so that the loop may read it at any time.
+
+    out: the cluster has put this scheduler out, and others have its place: it may not come back.
+    """
 
     def __init__(
         self, store: Store, name: str, config: ClusterConfig, stats: Callable[[], Stats], at_most: int = 0
@@ -50,12 +53,10 @@ class Membership(threading.Thread):
         super().__init__(name="membership", daemon=True)
         self.store, self.me, self.config, self.stats = store, name, config, stats
         self.at_most = at_most
-        self.out = False  # it was taken for dead, and others have its place: it may not come back
+        self.out = False
         self.rank = Rank(0, 1, 0, 0)
-        self.keeping = False
-        self._leader = Leader(store, config.partitions, config.lease_s)
-        self._holder = LeaseWatch(config.lease_s / 2)  # two leaders are harmless, so that this may be short
-        self._stale_holder = ""
+        self._leadership = Leadership(name, config.lease_s)
+        self._janitor = Janitor(store, config.partitions, config.lease_s)
         self._counters: dict[str, int] = {}
         self._marks = HighWaterMarks()
         self._run_id, self._restarted = "", False
@@ -63,26 +64,31 @@ class Membership(threading.Thread):
         self._done = threading.Event()
         self._poked = threading.Event()
 
+    @property
+    def leads(self) -> bool:
+        """True while this scheduler is leader, as far as it knows."""
+        return self._leadership.leads and not self.out
+
     def poke(self) -> None:
-        """The members changed: renew at once."""
+        """Renew at once: the members have changed."""
         self._poked.set()
 
     def stop(self) -> None:
-        """Ends the thread; the caller leaves the cluster after that."""
+        """End the thread; the caller leaves the cluster after that."""
         self._done.set()
         self._poked.set()
         self.join(timeout=10)
 
     def renew(self) -> None:
-        """Moves this scheduler's counter and takes in who the members and the leader are, or that it is out."""
-        lost = self._leader.lost.pop() if self._leader.lost else ""
+        """Move this scheduler's counter, and learn who the members and the leader are, or that it is out."""
+        lost = self._janitor.schedulers.lost.pop() if self._janitor.schedulers.lost else ""
         members = self.store.run(
             self.store.commands.renew_scheduler(
-                self.me, self._stale_holder, lost, dict(self.stats()), at_most=self.at_most
+                self.me, self._leadership.stale, lost, dict(self.stats()), at_most=self.at_most
             )
         )
         if self.me not in members.counters:
-            self.out, self.keeping = True, False
+            self.out = True
             return
         names = sorted(members.counters)
         before, now = self._counters.get(self.me, 0), members.counters[self.me]
@@ -90,71 +96,68 @@ class Membership(threading.Thread):
         self._counters = dict(members.counters)
         joined = self.rank.joined + came_back
         self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, self._run_id)
-        keeping = members.leader.partition(" ")[0] == self.me
-        if keeping and not self.keeping:
+        if self._leadership.see(members, time.monotonic()):
             log.info("%s is leader now", self.me)
-            self._leader.reset()
-        self.keeping = keeping
-        still = self._holder.look(time.monotonic(), {"holder": members.leader})
-        self._stale_holder = members.leader if still and not keeping else ""
+            self._janitor.reset()
 
     def run(self) -> None:
-        """Renews eight times a lease; as leader it also ticks N times a gap and does a pass with each renewal."""
+        """Renew eight times a lease; as leader also tick N times a gap, and do a pass with each renewal."""
         renew_s, next_renew_s, next_tick_s = self.config.lease_s / 8, 0.0, 0.0
-        patience = Backoff(log, f"membership of {self.me}", renew_s)
+        backoff = Backoff(log, f"membership of {self.me}", renew_s)
         while not self._done.is_set() and not self.out:
             now_s = time.monotonic()
             try:
-                if self.keeping and now_s >= next_tick_s:
+                if self.leads and now_s >= next_tick_s:
                     interval_s = self.config.gap_s / self.rank.members
                     next_tick_s = max(next_tick_s + interval_s, now_s)
-                    self._tick()
+                    self.tick()
                 if now_s >= next_renew_s or self._poked.is_set():
                     self._poked.clear()
                     next_renew_s = now_s + renew_s
-                    self._beat()
-                    patience.well()
+                    self.beat()
+                    backoff.well()
             except (ParsyncError, RedisError, OSError) as error:
-                self._doubt()
-                self._done.wait(patience.pause_s(error))
+                self.doubt()
+                self._done.wait(backoff.pause_s(error))
             except Exception:
                 log.exception("membership of %s: unexpected", self.me)  # whatever it is, it goes on being renewed
-                self._doubt()
+                self.doubt()
                 self._done.wait(renew_s / 2)
-            wait_s = min(next_renew_s, next_tick_s if self.keeping else next_renew_s) - time.monotonic()
+            wait_s = min(next_renew_s, next_tick_s if self.leads else next_renew_s) - time.monotonic()
             self._poked.wait(max(0.0, wait_s))
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Publish a tick."""
         self._sequence += 1
         self.store.client.publish(self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}")
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Renew, look whether the server restarted or lost writes, and do the leader's work while this leads."""
         self._notice_restart()
         self.renew()
         self._notice_loss()
-        if self.keeping:
-            self._leader.work(time.monotonic, self._counters)
+        if self.leads:
+            self._janitor.work(time.monotonic, self._counters)
 
-    def _doubt(self) -> None:
-        """The server did not answer: whoever stands still may just as little have reached it."""
-        self._leader.reset()
-        self._holder.reset()
-        self._stale_holder = ""
+    def doubt(self) -> None:
+        """Watch everybody anew: the server did not answer, so that a counter that stands still proves nothing."""
+        self._janitor.reset()
+        self._leadership.reset()
 
     def _notice_restart(self) -> None:
-        """A server that restarted or failed over gives everybody one lease; whom it was to hear of as lost, too."""
+        """Notice a server that restarted or failed over: nobody is judged for one lease, or named lost."""
         run_id = self.store.run_id()
         if run_id != self._run_id:
             if self._run_id:
                 log.warning("the server restarted, or another took over: nobody is judged for one lease")
                 keep_config(self.store, self.config)
             self._run_id, self._restarted = run_id, True
-            self._doubt()
+            self.doubt()
 
     def _notice_loss(self) -> None:
-        """Says what the server has forgotten, by the numbers that went back since the last look."""
+        """Record what the server has forgotten, by the numbers that went back since the last look."""
         keys = self.store.keys
-        partitions = range(self.config.partitions if self.keeping or self._restarted else 0)
+        partitions = range(self.config.partitions if self.leads or self._restarted else 0)
         with self.store.client.pipeline(transaction=False) as pipe:
             pipe.hget(keys.queue("meta"), "submitted")
             for p in partitions:
@@ -168,5 +171,5 @@ class Membership(threading.Thread):
         self._restarted = False
 
     def leave(self) -> None:
-        """Takes this scheduler out of the cluster, at once."""
+        """Take this scheduler out of the cluster, at once."""
         self.store.run(self.store.commands.renew_scheduler(self.me, stay=False))

@@ -129,13 +129,13 @@ MUTANTS = (
     Mutant("renew of a node given up", "renew", "if node.state == 'down' then", "if false then"),
     Mutant(
         "the leader frees before it puts back",
-        f"{_SC}.leader:repair",
+        f"{_SC}.duties.nodes:clear_leases",
         "        store.run(store.commands.requeue([(place, why) for place in places]))\n        store.run(store.commands.release(p, places))",
         "        store.run(store.commands.release(p, places))\n        store.run(store.commands.requeue([(place, why) for place in places]))",
     ),
     Mutant(
         "the leader frees and never puts back",
-        f"{_SC}.leader:repair",
+        f"{_SC}.duties.nodes:clear_leases",
         "store.run(store.commands.requeue([(place, why) for place in places]))",
         "pass",
     ),
@@ -157,8 +157,10 @@ MUTANTS = (
         "if now_s - self._looked_s > self.lease_s / 2:",
         "if False:",
     ),
-    Mutant("strays are not given back", f"{_SC}.loop:Scheduler._give_back_strays", "not in hands", "in ()"),
-    Mutant("no orphan is given back", f"{_SC}.leader:Leader._schedulers", "if owner not in members", "if not owner"),
+    Mutant("strays are not given back", f"{_SC}.taken:TakenTasks.give_back_strays", "not in known", "in ()"),
+    Mutant(
+        "no orphan is given back", f"{_SC}.duties.schedulers:Schedulers.work", "if owner not in members", "if not owner"
+    ),
     Mutant("two runs on one slot", f"{_EX}.runs:Runs.enter", "if busy or run.key in", "if run.key in"),
     Mutant(
         "a repeat runs again",

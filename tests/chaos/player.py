@@ -59,7 +59,7 @@ class Player:
 
     def tick(self, rng: Random) -> None:
         for scheduler in self.world.schedulers:
-            if scheduler.keeping:
+            if scheduler.leads:
                 self.world.act(scheduler, "member", scheduler.tick)
 
     def _agent(self, rng: Random) -> AgentProcess | None:

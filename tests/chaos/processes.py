@@ -56,28 +56,28 @@ class SchedulerProcess:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.dead, self.awake_at = False, 0
-        self.scheduler = Scheduler(WireStore(world, self, "loop"), CONFIG, SETTINGS, name)
-        self.scheduler.core.rng = np.random.default_rng(world.rng.getrandbits(32))
+        dice = np.random.default_rng(world.rng.getrandbits(32))
+        self.scheduler = Scheduler(WireStore(world, self, "loop"), CONFIG, SETTINGS, name, rng=dice)
         self.listener: Any = Listener(world)
-        self.scheduler._ears = self.listener
+        self.scheduler.listener = self.listener
         self.trouble = self.entered = False
         self.began_s = 0.0  # when its last beat began
 
     @property
-    def keeping(self) -> bool:
+    def leads(self) -> bool:
         """Whether it believes to be leader."""
-        return self.scheduler.membership.keeping
+        return self.scheduler.membership.leads
 
     def turn(self) -> None:
         """One turn of the loop, as Scheduler.run has it."""
         if not self.entered:
-            self.scheduler._enter()
+            self.scheduler.enter()
             self.entered = True
         if self.trouble:
-            self.scheduler._recover()
+            self.scheduler.recover()
             self.trouble = False
         self.trouble = True
-        self.scheduler._turn()
+        self.scheduler.turn()
         self.trouble = False
 
     def beat(self) -> None:
@@ -86,20 +86,19 @@ class SchedulerProcess:
         self.began_s = self.world.clock.now_s
         try:
             if self.entered:
-                member._beat()
+                member.beat()
         except Exception:
-            member._doubt()
+            member.doubt()
             raise
 
     def tick(self) -> None:
         """A leader's tick."""
-        if self.keeping:
-            self.scheduler.membership._tick()
+        if self.leads:
+            self.scheduler.membership.tick()
 
     def leave(self) -> None:
-        """An orderly end, as Scheduler._leave has it."""
-        self.scheduler._give_back_all()
-        self.scheduler.membership.leave()
+        """An orderly end, as Scheduler.leave has it."""
+        self.scheduler.leave()
         self.dead = True
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.scheduler.loop import Scheduler, join_when_up, run
+from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.scheduler.start import join_when_up, run
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer

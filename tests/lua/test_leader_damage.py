@@ -4,18 +4,18 @@ import threading
 
 import pytest
 
-from parsync_redis.scheduler.leader import Leader
+from parsync_redis.scheduler.janitor import Janitor
 from tests.lua.driver import Driver
 
 LEASE_S = 10.0
 
 
-def passes(leader: Leader, count: int = 9) -> None:
+def passes(janitor: Janitor, count: int = 9) -> None:
     """Passes of a leader, a third of a lease apart, while no node renews."""
     now_s = 0.0
     for _ in range(count):
         now_s += LEASE_S / 3
-        leader.work(lambda now_s=now_s: now_s, {})
+        janitor.work(lambda now_s=now_s: now_s, {})
 
 
 def running(drive: Driver, id: str, node: str) -> None:
@@ -33,7 +33,7 @@ def test_a_key_of_another_type_keeps_no_lost_node_from_being_repaired(drive: Dri
     key = drive.keys.task("a") if kind == "task" else drive.keys.queue(kind)
     drive.store.client.delete(key)
     drive.store.client.rpush(key, "damaged")
-    passes(Leader(drive.store, 1, LEASE_S))
+    passes(Janitor(drive.store, 1, LEASE_S))
     assert drive.store.nodes(0)["n2"].state == "down"
     assert drive.state("b") == "pending"
     assert "n2/0" not in drive.hash("slots")
@@ -44,7 +44,7 @@ def test_a_lead_that_does_not_name_its_own_slot_holds_up_no_leader(drive: Driver
     running(drive, "a", "n1")
     text = drive.hash("slots")["n1/0"]
     drive.store.client.hset(drive.keys.partition(0, "slots"), "n1/0", text.replace("slots=0", "slots=1"))
-    done = threading.Thread(target=passes, args=(Leader(drive.store, 1, LEASE_S),), daemon=True)
+    done = threading.Thread(target=passes, args=(Janitor(drive.store, 1, LEASE_S),), daemon=True)
     done.start()
     done.join(timeout=20)
     assert not done.is_alive()

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.leader import Leader, agree
+from parsync_redis.scheduler.duties.consistency import are_consistent
+from parsync_redis.scheduler.janitor import Janitor
 from parsync_redis.store import quarantine
 from parsync_redis.store.repair import repair_keys, repair_partition
 from tests.lua.driver import Driver
@@ -115,8 +116,8 @@ def test_notes_of_another_type_are_made_anew_and_a_drain_stays_one(drive: Driver
     drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_terms(60, "a disk")))
     drive.run(drive.commands.set_node(0, "n2", "suspect", note="why"))
     other_type(drive, drive.keys.partition(0, "notes"))
-    Leader(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
-    assert drive.hash("notes") == {"n1": "no deadline", "n2": "why it is suspect is lost"}
+    Janitor(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    assert drive.hash("notes") == {"n1": "drain no deadline", "n2": "suspect what it was suspected of is lost"}
     assert drive.store.nodes(0)["n1"].draining
     assert facts(drive) == []
 
@@ -126,7 +127,7 @@ def test_a_list_of_dead_tasks_of_another_type_is_deleted_by_the_leader_and_they_
     drive.node()
     drive.bring(TaskState.DEAD, "a")
     other_type(drive, drive.keys.queue("dead"))
-    Leader(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    Janitor(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
     assert drive.index("dead") == []
     assert any(drive.keys.queue("dead") in why for why in whys(drive))
     assert drive.word(drive.commands.revive(["a"], "again")) == "revived"
@@ -194,7 +195,7 @@ MADE_UP = [
 def test_the_leader_brings_a_made_up_record_into_line(drive: Driver, name: str, text: str) -> None:
     drive.node()
     write(drive, "nodes", name, text)
-    Leader(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
+    Janitor(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
     assert facts(drive) == []
     assert drive.store.client.strlen(drive.keys.partition(0, "free")) <= 1
     assert whys(drive)
@@ -203,7 +204,7 @@ def test_the_leader_brings_a_made_up_record_into_line(drive: Driver, name: str, 
 
 def test_a_made_up_node_is_down_after_a_lease(drive: Driver) -> None:
     write(drive, "nodes", "ghost", record())
-    passes(Leader(drive.store, 1, LEASE_S))
+    passes(Janitor(drive.store, 1, LEASE_S))
     assert drive.store.nodes(0)["ghost"].state == "down"
 
 
@@ -224,7 +225,7 @@ def test_a_drain_outlives_the_record_of_its_node(drive: Driver) -> None:
     drive.node()
     drive.run(drive.commands.set_node(0, "n1", "drain", note=drain_terms(60, "a disk")))
     write(drive, "nodes", "n1", "x")
-    passes(Leader(drive.store, 1, LEASE_S), 1)
+    passes(Janitor(drive.store, 1, LEASE_S), 1)
     assert drive.store.nodes(0)["n1"].draining
     drive.node()
     assert drive.store.nodes(0)["n1"].draining
@@ -285,13 +286,13 @@ def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: 
         for kind, field, text in damages:
             write(drive, kind, field, text)
         hashes = [client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")]
-        seen = agree(*hashes)
+        seen = are_consistent(*hashes)
         told = repair_partition(drive.store, 0)
         assert told or seen, "what the leader sees is damage"
         if told or not all(kind in ("left", "meta") or damage in SOUND for damage in damages for kind in damage[:1]):
             assert facts(drive) == []
         assert repair_partition(drive.store, 0) == 0
-        assert agree(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))
+        assert are_consistent(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))
 
     one()
 
@@ -307,8 +308,8 @@ def test_a_task_whose_record_has_expired_and_that_is_listed_nowhere_is_sound(dri
 def test_a_note_by_itself_ends_nothing_that_runs(drive: Driver) -> None:
     inc = drive.node()
     drive.held("a", drive.taken())
-    write(drive, "notes", "n1", "deadline_s=60: a disk")
-    passes(Leader(drive.store, 1, LEASE_S), 1)
+    write(drive, "notes", "n1", "drain over deadline_s=60: a disk")
+    passes(Janitor(drive.store, 1, LEASE_S), 1)
     assert drive.run(drive.commands.renew(0, "n1", inc))[3] == "1", "no new claims, and what runs goes on"
     assert facts(drive) == []
 

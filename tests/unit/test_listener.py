@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.scheduler.listener import Listener, _Ear, understand
+from parsync_redis.scheduler.listener import Listener, _Subscription, understand
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 
@@ -82,7 +82,7 @@ MESSAGE = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$4\r\nwake\r\n"
     ],
 )
 def test_a_readable_socket_without_a_whole_message_is_no_error(ends, said):
-    ear = _Ear.__new__(_Ear)
+    ear = _Subscription.__new__(_Subscription)
     ear._reader, ear.socket = hiredis.Reader(), Pieces(*ends)
     assert ear.receive() == said
 

@@ -2,7 +2,7 @@
 
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
-from parsync_redis.scheduler.leader import Leader
+from parsync_redis.scheduler.janitor import Janitor
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
@@ -24,26 +24,26 @@ class Silence:
 
 def scheduler(store: Store) -> Scheduler:
     made = Scheduler(store, CONFIG, Settings(), "s1")
-    made._ears = Silence()  # type: ignore[assignment]
-    made._enter()
+    made.listener = Silence()  # type: ignore[assignment]
+    made.enter()
     return made
 
 
 def test_a_scheduler_that_comes_back_under_its_name_gives_back_what_the_earlier_process_took(fake_store: Store) -> None:
     drive = Driver(fake_store)
     drive.taken("a")  # by s1, which is killed then
-    scheduler(fake_store)._turn()
+    scheduler(fake_store).turn()
     assert drive.state("a") == "pending", "s1 lives again: no leader would ever give it back"
 
 
 def test_a_take_that_comes_after_its_sender_gave_it_up_is_given_back_within_a_lease(fake_store: Store) -> None:
     drive, made = Driver(fake_store), scheduler(fake_store)
-    made._turn()
+    made.turn()
     drive.taken("a")  # in the name of s1: its request was on the way when it lost patience
-    made._turn()
+    made.turn()
     assert drive.state("a") == "taken", "it looks once a lease"
-    made._compared_s -= CONFIG.lease_s + 1
-    made._turn()
+    made._duties[1].last_s -= CONFIG.lease_s + 1
+    made.turn()
     assert drive.state("a") == "pending"
 
 
@@ -51,26 +51,26 @@ def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
     drive, made = Driver(fake_store), scheduler(fake_store)
     attempt = drive.taken("a")
     made.core.on_took(Took(0, 0, [Taken("a", attempt, "slots=1", "", 0)]))
-    made._turn()
+    made.turn()
     assert drive.state("a") == "taken", "it waits here for a slot"
 
 
 def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store: Store) -> None:
     member = scheduler(fake_store).membership
     fake_store.client.hset(fake_store.keys.shared("schedulers"), "s2", 7)
-    member.keeping, member._run_id, member._leader.lost = True, "before", ["s2 7"]
+    member._leadership.leads, member._run_id, member._janitor.schedulers.lost = True, "before", ["s2 7"]
     member.store.client.info = lambda section: {"run_id": "after"}  # type: ignore[method-assign]
-    member._beat()
+    member.beat()
     assert fake_store.hash(fake_store.keys.shared("schedulers"))["s2"] == "7"
 
 
 def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_asked_for(fake_store: Store) -> None:
     drive = Driver(fake_store)
     drive.node()
-    leader = Leader(fake_store, 1, 10.0)
-    leader.work(lambda: 5.0, {})  # asked for at 0, the answer took 5 seconds
-    leader.work(lambda: 9.0, {})
-    leader.work(lambda: 12.0, {})
+    janitor = Janitor(fake_store, 1, 10.0)
+    janitor.work(lambda: 5.0, {})  # asked for at 0, the answer took 5 seconds
+    janitor.work(lambda: 9.0, {})
+    janitor.work(lambda: 12.0, {})
     assert fake_store.nodes(0)["n1"].state == "up", "it has been silent for 7 seconds"
-    leader.work(lambda: 15.0, {})
+    janitor.work(lambda: 15.0, {})
     assert fake_store.nodes(0)["n1"].state == "down"

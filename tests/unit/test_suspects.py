@@ -5,7 +5,9 @@ import pytest
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
-from parsync_redis.scheduler.leader import PROBATION_LEASES, TRIES, Leader
+from parsync_redis.scheduler.duties.drains import PROBATION_LEASES
+from parsync_redis.scheduler.duties.suspects import TRIES
+from parsync_redis.scheduler.janitor import Janitor
 from parsync_redis.store import Store
 from tests.lua.driver import Driver
 
@@ -16,17 +18,17 @@ class Rounds:
     """A leader's passes while time goes by and every node renews."""
 
     def __init__(self, store: Store) -> None:
-        self.drive, self.leader, self.now_s = Driver(store), Leader(store, 1, LEASE_S), 0.0
+        self.drive, self.janitor, self.now_s = Driver(store), Janitor(store, 1, LEASE_S), 0.0
         self.attempts: dict[str, str] = {}
 
-    def go(self, seconds: float, leader: Leader | None = None) -> None:
+    def go(self, seconds: float, janitor: Janitor | None = None) -> None:
         """Passes four times a lease, at the times given."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s += LEASE_S / 4
             for node in self.drive.hash("nodes"):
                 self.drive.run(self.drive.commands.renew(0, node, 1))
-            (leader or self.leader).work(lambda: self.now_s, {"s1": int(self.now_s * 4)})
+            (janitor or self.janitor).work(lambda: self.now_s, {"s1": int(self.now_s * 4)})
 
     def place(self, task: str, slot: int = 0, node: str = "n1") -> Place:
         """A task that is placed and held, and whose doorbell has rung."""
@@ -117,14 +119,14 @@ def test_a_suspect_that_reads_its_inbox_gets_tasks_again_after_its_probation(rou
 def test_a_new_leader_judges_nobody_for_a_lease(rounds: Rounds) -> None:
     rounds.place("a")
     rounds.go(LEASE_S)
-    rounds.go(LEASE_S, Leader(rounds.drive.store, 1, LEASE_S))
+    rounds.go(LEASE_S, Janitor(rounds.drive.store, 1, LEASE_S))
     assert rounds.drive.state("a") == "placed"
 
 
 def test_after_a_restart_of_the_server_nobody_is_judged_for_a_lease(rounds: Rounds) -> None:
     rounds.place("a")
     rounds.go(LEASE_S)
-    rounds.leader.reset()
+    rounds.janitor.reset()
     rounds.go(LEASE_S)
     assert rounds.drive.state("a") == "placed"
 
@@ -153,7 +155,7 @@ def test_a_new_leader_counts_a_deadline_anew_and_a_drain_without_one_lasts(round
     drive = rounds.drive
     drive.run(drive.commands.set_node(0, "n1", "drain", None, drain_terms(LEASE_S, "")))
     rounds.go(LEASE_S)
-    rounds.go(LEASE_S, Leader(drive.store, 1, LEASE_S))
+    rounds.go(LEASE_S, Janitor(drive.store, 1, LEASE_S))
     assert drive.run(drive.commands.renew(0, "n1", 1))[3] == "1"
     drive.run(drive.commands.set_node(0, "n1", "drain", None, drain_terms(None, "deadline_s=1")))
     rounds.go(3 * LEASE_S)

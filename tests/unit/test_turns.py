@@ -20,10 +20,10 @@ def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
     """The scheduler places these tasks; where."""
     for id in ids:
         drive.submit(id)
-    made._confirmed_s = float("inf")
+    made._duties[0].last_s = float("inf")
     for _ in range(6):
         made.core.on_wake()
-        made._turn()
+        made.turn()
     assert not made.core.in_flight
     return {place.task: place for place in made.core.unconfirmed}
 
@@ -46,8 +46,8 @@ def test_what_has_not_started_after_a_while_is_confirmed_and_what_has_is_left_al
     assert drive.start(places["a"]) == "ok"
     for _ in range(2):
         assert drive.state("b") == "taken"
-        made._confirmed_s = float("-inf")
-        made._turn()
+        made._duties[0].last_s = float("-inf")
+        made.turn()
     assert (drive.state("a"), drive.state("b")) == ("running", "placed")
     assert made.core.unconfirmed == []
 
@@ -56,14 +56,14 @@ def test_after_an_error_what_was_won_is_confirmed_and_the_rest_goes_back(won: tu
     drive, made = won
     made.core.on_took(Took(0, 0, [Taken("b", drive.taken("b"), "slots=1", "", 0)]))
     assert (drive.state("a"), drive.state("b")) == ("taken", "taken")
-    made._recover()
+    made.recover()
     assert (drive.state("a"), drive.state("b")) == ("placed", "pending")
 
 
 def test_another_server_may_not_know_of_what_was_won(won: tuple[Driver, Scheduler]) -> None:
     drive, made = won
     made._rank = replace(made._rank, server="another")
-    made._recover()
+    made.recover()
     assert drive.state("a") == "pending"
 
 
@@ -75,14 +75,14 @@ def test_what_could_not_be_confirmed_for_an_error_is_not_lost(
     def cut(*_: object) -> None:
         raise Disconnected("cut")
 
-    made._confirmed_s = float("-inf")
-    made._turn()
+    made._duties[0].last_s = float("-inf")
+    made.turn()
     monkeypatch.setattr(made.store.client, "hmget", cut)
-    made._confirmed_s = float("-inf")
+    made._duties[0].last_s = float("-inf")
     with pytest.raises(Disconnected):
-        made._turn()
+        made.turn()
     monkeypatch.undo()
-    made._recover()
+    made.recover()
     assert drive.state("a") == "placed"
 
 
@@ -90,7 +90,7 @@ def test_a_server_that_does_not_tell_its_run_id_may_be_another(won: tuple[Driver
     drive, made = won
     made._rank = replace(made._rank, server="")
     made.store.run_id = lambda: ""  # type: ignore[method-assign]
-    made._recover()
+    made.recover()
     assert drive.state("a") == "pending"
 
 
@@ -98,13 +98,13 @@ def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: S
     made = scheduler(fake_store)
     Driver(fake_store).node("n1", slots=1)
     for _ in range(4):
-        made._turn()
+        made.turn()
     assert made.core.at_rest
     made._rank = replace(made._rank, members=RESTS)
     assert not made._rests, "each tick is as far away as a rest would be"
     made._rank = replace(made._rank, members=RESTS + 1)
     assert made._rests
-    assert made._patience_s(made._heard_s) == pytest.approx(made.config.gap_s / RESTS)
+    assert made._wait_s(made._ticks.heard_s) == pytest.approx(made.config.gap_s / RESTS)
     made.core.on_wake()
     assert not made._rests
 
@@ -115,11 +115,11 @@ def test_a_scheduler_at_rest_takes_a_delayed_task_when_it_is_due(fake_store: Sto
     drive.submit("a", delay_ms=300)
     for _ in range(3):
         made.core.on_wake()
-        made._turn()
-    made._heard_s = float("inf")  # no tick comes, and it does not miss one
+        made.turn()
+    made._ticks.heard_s = float("inf")  # no tick comes, and it does not miss one
     assert made.core.at_rest
-    assert 0 < made._patience_s(time.monotonic()) <= 0.3
+    assert 0 < made._wait_s(time.monotonic()) <= 0.3
     deadline = time.monotonic() + 10
     while drive.state("a") == "pending":
         assert time.monotonic() < deadline, "it was not taken"
-        made._turn()
+        made.turn()

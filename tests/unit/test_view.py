@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.placement.fits import fits
-from parsync_redis.scheduler.view import Ints, PartitionView, Seats, View
+from parsync_redis.placement.strategy import Ints
+from parsync_redis.scheduler.partition_copy import PartitionCopy, Seats
+from parsync_redis.scheduler.view import View
 
 
 def node(name: str, first: int, slots: int, score: float = 1.0, **labels_and_amounts: object) -> Node:
@@ -25,7 +27,7 @@ def bits(*free: int, size: int = 32) -> bytes:
     return np.packbits(flags).tobytes()
 
 
-def partition(*nodes: Node, free: tuple[int, ...], left: dict[str, str] | None = None) -> PartitionView:
+def partition(*nodes: Node, free: tuple[int, ...], left: dict[str, str] | None = None) -> PartitionCopy:
     view = View(1)
     view.partitions[0].set_nodes(nodes, 1)
     view.partitions[0].set_free(bits(*free), left or {}, 1)
@@ -91,19 +93,19 @@ def test_quality_is_the_score_in_standard_deviations_weighted_by_slots() -> None
     assert np.isclose(view.partitions[1].quality[0], (5 - mean) / spread)
 
 
-def test_why_not_says_what_is_missing() -> None:
+def test_explain_says_what_is_missing() -> None:
     view = View(1)
     view.partitions[0].set_nodes([node("a", 0, 4, gpu=1)], 1)
     view.partitions[0].set_free(bits(0), {"a": "gpu=0"}, 1)
-    assert view.why_not(Resources.of(1, labels={"zone": "x"})) == (
+    assert view.explain(Resources.of(1, labels={"zone": "x"})) == (
         "no node fits: no node has label zone:x; there are no labels"
     )
-    assert view.why_not(Resources.of(2)) == "only node a fits: it has fewer than 2 free slots"
-    assert view.why_not(Resources.of(1, {"gpu": 1})) == "only node a fits: it is short of gpu: the task needs 1"
-    assert View(1).why_not(Resources.of(1)).startswith("no node has joined the cluster")
+    assert view.explain(Resources.of(2)) == "only node a fits: it has fewer than 2 free slots"
+    assert view.explain(Resources.of(1, {"gpu": 1})) == "only node a fits: it is short of gpu: the task needs 1"
+    assert View(1).explain(Resources.of(1)).startswith("no node has joined the cluster")
 
 
-def test_why_not_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there() -> None:
+def test_explain_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there() -> None:
     view = View(2)
     nodes = [
         replace(node("a", 0, 4, gpu=1), state="down"),
@@ -112,7 +114,7 @@ def test_why_not_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there
     ]
     view.partitions[1].set_nodes(nodes, 1)
     view.partitions[1].set_free(bits(8, 9), {"c": ""}, 1)
-    assert view.why_not(Resources.of(1, {"gpu": 1})) == "2 nodes fit: a is down; b is drained"
+    assert view.explain(Resources.of(1, {"gpu": 1})) == "2 nodes fit: a is down; b is drained"
 
 
 @given(st.data())

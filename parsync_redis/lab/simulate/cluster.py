@@ -11,7 +11,7 @@ from ...model.node import Node
 from ...model.place import Place
 from ...model.replies import Snapshot
 from ...model.task import ONE_SLOT
-from ...scheduler.core import GIVE_BACK_MS
+from ...scheduler.plan import GIVE_BACK_MS
 from ...store.reference.leases import NodeRecord as Record
 from ...store.reference.partition import Partition
 from ...store.reference.queue import Job, Queue

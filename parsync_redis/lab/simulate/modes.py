@@ -6,8 +6,9 @@ from typing import Final
 import numpy as np
 
 from ...model.task import ONE_SLOT, Strategy
-from ...scheduler.core import ORDERS, Core, Order, Turns, partitioned
-from ...scheduler.view import PartitionView
+from ...scheduler.core import Core
+from ...scheduler.freshness import ORDERS, Order, Turns, partitioned
+from ...scheduler.partition_copy import PartitionCopy
 from .parameters import Parameters, SimStrategy, Sync
 
 
@@ -21,10 +22,10 @@ def all_the_same(ordinal: int, members: int, tick: int, partitions: int) -> rang
     return range(tick % members, partitions, members)
 
 
-def best_partition(known: Sequence[PartitionView]) -> Sequence[Sequence[PartitionView]]:
+def best_partition(known: Sequence[PartitionCopy]) -> Sequence[Sequence[PartitionCopy]]:
     """Partitions one by one, that whose free slots have the best mean score first."""
 
-    def mean(partition: PartitionView) -> float:
+    def mean(partition: PartitionCopy) -> float:
         return float(partition.quality[partition.seats(ONE_SLOT).nodes].mean())
 
     return [[partition] for partition in sorted(known, key=mean, reverse=True)]

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...model.replies import Judged, Took
-from ...scheduler.core import Core, Plan
+from ...scheduler.core import Core
+from ...scheduler.plan import Plan
 from .cluster import SimCluster
 from .measure import SimMeasure
 from .modes import make_core

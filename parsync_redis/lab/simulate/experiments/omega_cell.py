@@ -11,7 +11,8 @@ import numpy as np
 from ....model.claim import Claim, ClaimOutcome, Verdict
 from ....model.replies import Judged, Took
 from ....model.task import Taken
-from ....scheduler.core import Core, Plan
+from ....scheduler.core import Core
+from ....scheduler.plan import Plan
 from ..cluster import SimCluster
 from ..modes import make_core
 from ..parameters import Parameters

@@ -1,0 +1,1 @@
+"""The duties of the leader, one a module; janitor.py does them in turn."""

@@ -1,0 +1,43 @@
+"""Judge schedulers by their counters, and give back what lost ones have taken."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ...model.ids import readable
+from ...store.store import Store
+from ..lease_watch import LeaseWatch
+from ..taken import give_back
+
+log = logging.getLogger("parsync.leader")
+
+
+class Schedulers:
+    """The members, and owners in `taken` that are no members. lost: 'NAME COUNTER' of members that were judged lost."""
+
+    def __init__(self, store: Store, lease_s: float) -> None:
+        self._store = store
+        self._members, self._owners = LeaseWatch(lease_s), LeaseWatch(lease_s)
+        self.lost: list[str] = []
+
+    def reset(self) -> None:
+        """Watch anew: no scheduler is judged for one lease."""
+        self._members.reset()
+        self._owners.reset()
+        self.lost = []
+
+    def work(self, clock: Callable[[], float], members: Mapping[str, int]) -> None:
+        """Give back the tasks of members that stood still for a lease, and of owners that are no members."""
+        taken: dict[str, list[str]] = {}
+        for task, owner in self._store.client.hscan_iter(self._store.keys.queue("taken"), count=1000):
+            taken.setdefault(readable(owner), []).append(readable(task))
+        now_s = clock()
+        orphans = {owner: "" for owner in taken if owner not in members}
+        for owner in self._owners.look(now_s, cast(dict[Any, Any], orphans)):
+            give_back(self._store, cast(str, owner), taken[cast(str, owner)], "its scheduler was lost")
+        self.lost = []
+        for member in self._members.look(now_s, cast(dict[Any, Any], members)):
+            name = cast(str, member)
+            log.warning("scheduler %s stood still for a lease: its tasks go back", name)
+            give_back(self._store, name, taken.get(name, []), "its scheduler was lost")
+            self.lost.append(f"{name} {members[name]}")

@@ -1,0 +1,40 @@
+"""The leader's work: repair what dead processes left. Two leaders at once are harmless: scripts judge every step.
+
+A task is requeued before its slot is freed. Being pending is a fence: whatever the lost process still does with the
+task changes nothing. What a pass looks at is bounded; the next pass does the rest.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ..store.store import Store
+from .duties.expiry import expire
+from .duties.guarded import guarded
+from .duties.nodes import Nodes
+from .duties.places import Places
+from .duties.schedulers import Schedulers
+
+
+class Janitor:
+    """The leader's duties. lease_s: for how long a counter must stand still, while this leader watches, to be lost."""
+
+    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
+        self._store = store
+        self.nodes = Nodes(store, partitions, lease_s)
+        self.schedulers = Schedulers(store, lease_s)
+        self.places = Places(store, lease_s)
+
+    def reset(self) -> None:
+        """Judge nobody for one lease: the server restarted, or this process has just become leader."""
+        self.nodes.reset()
+        self.schedulers.reset()
+        self.places.reset()
+
+    def work(self, clock: Callable[[], float], members: Mapping[str, int]) -> None:
+        """Do one pass. members: the counter of each scheduler.
+
+        `clock` is asked after each read: a counter was seen when the reply had come, not when it was asked for.
+        """
+        guarded(self._store, "nodes", self.nodes.work, clock)
+        guarded(self._store, "schedulers", self.schedulers.work, clock, members)
+        guarded(self._store, "expire", expire, self._store)
+        guarded(self._store, "audit", self.places.work, clock)

@@ -1,0 +1,47 @@
+"""What the core decides: the plan for one round trip, and what a scheduler counts."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..model.claim import Claim
+from ..model.place import Place
+
+GIVE_BACK_MS: Final = 1000
+"""For how long a task that was given back is delayed."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to do in one round trip, in this order; the replies of reads, takes and commits come back as events.
+
+    reasons and give_back: (task, attempt, the reason why it waits). commit and read: by partition. ask: those of `read`
+    that are to tell this scheduler of the next slot that is freed in them.
+    """
+
+    confirm: list[Place] = field(default_factory=list)
+    reasons: list[tuple[str, str, str]] = field(default_factory=list)
+    give_back: list[tuple[str, str, str]] = field(default_factory=list)
+    commit: dict[int, list[Claim]] = field(default_factory=dict)
+    take: int = 0
+    read: list[int] = field(default_factory=list)
+    read_nodes: list[int] = field(default_factory=list)
+    ask: set[int] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.confirm or self.reasons or self.give_back or self.commit or self.take or self.read or self.read_nodes
+        )
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a scheduler has counted since it started."""
+
+    taken: int = 0
+    claims: int = 0
+    conflicts: int = 0
+    placed: int = 0
+    given_back: int = 0
+    ticks: int = 0
+    own_ticks: int = 0
+    reads: int = 0

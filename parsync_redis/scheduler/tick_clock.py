@@ -1,0 +1,48 @@
+"""When the next tick is due: the leader's ticks, and a scheduler's own while it hears none."""
+
+from typing import Final
+
+SILENCE: Final = 3
+"""Intervals without a tick after which a scheduler goes on by its own clock."""
+
+
+class TickClock:
+    """Counts ticks. All times are seconds of one monotonic clock; an interval is the gap divided by the members."""
+
+    def __init__(self, now_s: float) -> None:
+        self.heard_s = now_s
+        self._sequence = 0
+        self._next_own_s = float("inf")
+
+    @property
+    def is_own(self) -> bool:
+        """True while the scheduler ticks by its own clock."""
+        return self._next_own_s < float("inf")
+
+    def on_tick(self, sequence: int, now_s: float) -> None:
+        """Follow the leader's clock: its tick was heard."""
+        self._sequence, self.heard_s, self._next_own_s = sequence, now_s, float("inf")
+
+    def on_lost(self) -> None:
+        """Tick by the own clock at once: the subscription was lost."""
+        self.heard_s = float("-inf")
+
+    def due_s(self, interval_s: float) -> float:
+        """Return when the next own tick is due, if none is heard until then."""
+        return self._next_own_s if self.is_own else self.heard_s + SILENCE * interval_s
+
+    def start_own(self, now_s: float, interval_s: float) -> bool:
+        """Start the own clock if no tick was heard for SILENCE intervals. Returns True if it has just started."""
+        if self.is_own or now_s - self.heard_s < SILENCE * interval_s:
+            return False
+        self._next_own_s = now_s
+        return True
+
+    def own_ticks(self, now_s: float, interval_s: float) -> list[int]:
+        """Return the numbers of the own ticks that are due, at most those of one interval that was missed."""
+        found = []
+        while self._next_own_s <= now_s:
+            self._sequence += 1
+            found.append(self._sequence)
+            self._next_own_s = max(self._next_own_s + interval_s, now_s - interval_s)
+        return found
