@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "register keeps the incarnation", "register_node", "math.max(inc, known_inc) + 1", "math.max(1, known_inc, inc)"
     ),
-    Mutant("reclaim trusts an old counter", "reclaim", " and now == 'inc=' .. inc .. ' moved=' .. moved then", " then"),
+    Mutant("reclaim trusts an old counter", "reclaim", " and now == counter_text(inc, moved) then", " then"),
     Mutant("renew of a node given up", "renew", "if node.state == 'down' then", "if false then"),
     Mutant(
         "the leader frees before it puts back",

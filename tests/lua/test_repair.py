@@ -117,7 +117,7 @@ def test_notes_of_another_type_are_made_anew_and_a_drain_stays_one(drive: Driver
     drive.run(drive.commands.set_node(0, "n2", "suspect", note="why"))
     other_type(drive, drive.keys.partition(0, "notes"))
     Janitor(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
-    assert drive.hash("notes") == {"n1": "drain no deadline", "n2": "suspect what it was suspected of is lost"}
+    assert drive.hash("notes") == {"n1": "no deadline", "n2": "why it is suspect is lost"}
     assert drive.store.nodes(0)["n1"].draining
     assert facts(drive) == []
 
@@ -308,7 +308,7 @@ def test_a_task_whose_record_has_expired_and_that_is_listed_nowhere_is_sound(dri
 def test_a_note_by_itself_ends_nothing_that_runs(drive: Driver) -> None:
     inc = drive.node()
     drive.held("a", drive.taken())
-    write(drive, "notes", "n1", "drain over deadline_s=60: a disk")
+    write(drive, "notes", "n1", "deadline_s=60: a disk")
     passes(Janitor(drive.store, 1, LEASE_S), 1)
     assert drive.run(drive.commands.renew(0, "n1", inc))[3] == "1", "no new claims, and what runs goes on"
     assert facts(drive) == []
