@@ -29,7 +29,7 @@ demo: $(STAMP) ## run a server, 3 schedulers and 4 Celery workers that measure t
 	@mkdir -p build
 	@$(BIN)/parsync demo --out build/demo.json $(ARGS)
 
-test: lint ## lint, then run every test: first the small ones, then those with stacks of processes (ARGS="-k fence")
+test: lint ## lint, then run every test: first the small ones, then those with stacks of processes (ARGS="-k isolation")
 	$(PYTEST) -n $(JOBS) -m "not serial" $(ARGS) $(none_is_fine)
 	$(PYTEST) -n $(STACKS) --dist loadfile -m serial $(ARGS) $(none_is_fine)
 

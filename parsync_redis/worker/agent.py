@@ -4,7 +4,7 @@ brings outcomes home.
 Four hands, each with its connection: the worker's event loop answers doorbells (`answer`); a thread brings outcomes
 home (reporter.py); a thread renews the lease, and does nothing that could keep it from that; a thread tends: compares
 what the node holds with what it runs, ends what was cancelled, announces verdicts. The table of runs (runs.py) is what
-they share. What keeps a run to its slots and to the lease on this machine are the fences (fences.py).
+they share. What keeps a run to its slots and to the lease on this machine are the isolation (isolation.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..store.repair import repair_partition
 from ..store.server_errors import Backoff, is_damage
 from ..store.store import Store
 from ..wire.doorbell import Doorbell
-from .isolation.node import Fences, now_s
+from .isolation.machine import Isolation, now_s
 from .reporter import Reporter
 from .results import announce
 from .runs import Key, Run, Runs
@@ -66,9 +66,9 @@ class NodeSpec:
 class Agent:
     """The agent of one worker process. The worker's steps set what is theirs to do: the functions below `leaving`."""
 
-    def __init__(self, app: Any, settings: Settings, spec: NodeSpec, fences: Fences | None = None) -> None:
+    def __init__(self, app: Any, settings: Settings, spec: NodeSpec, isolation: Isolation | None = None) -> None:
         self.app, self.settings, self.spec = app, settings, spec
-        self.fences = fences or Fences()
+        self.isolation = isolation or Isolation()
         self.store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
         self.partition, self.inc = -1, 0
         self.leaving = False
@@ -89,7 +89,7 @@ class Agent:
         self._deaf = ""
         self._stop = threading.Event()
         self._poke = threading.Event()
-        self._home = Reporter(self.store, self.runs, self.fences)
+        self._home = Reporter(self.store, self.runs, self.isolation)
         self._renewer = threading.Thread(target=self._renewing, name="parsync-renew", daemon=True)
         self._tender = threading.Thread(target=self._tending, name="parsync-tend", daemon=True)
 
@@ -179,7 +179,7 @@ class Agent:
 
     def _hinders(self, slots: Collection[int]) -> str:
         """Why nothing may be started in these slots, '' if it may; the operator is told each reason once."""
-        hindrance = self.fences.hindrance(slots)
+        hindrance = self.isolation.hindrance(slots)
         if hindrance and hindrance not in self._hindrances:
             log.warning("node %s: %s: it is not started on", self.spec.name, hindrance)
             self._hindrances.add(hindrance)
@@ -287,7 +287,7 @@ class Agent:
             self.inc,
         )
         try:
-            self.fences.renewed(sent_s, config.lease_s)
+            self.isolation.renewed(sent_s, config.lease_s)
         finally:
             self.on_registered()
 
@@ -320,7 +320,7 @@ class Agent:
         self._end([run for run in self.runs.open() if run.place.inc != self.inc])
         if reply[3] == "2":  # the deadline of its drain is over
             self._end(self.runs.open(), "recalled")
-        self.fences.renewed(sent_s, config.lease_s)  # last: it may fail, and nothing else may wait for it
+        self.isolation.renewed(sent_s, config.lease_s)  # last: it may fail, and nothing else may wait for it
         return True
 
     def _hearken(self, store: Store, state: str) -> None:

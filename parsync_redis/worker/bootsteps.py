@@ -19,8 +19,8 @@ from ..store.cluster import join_cluster
 from .agent import BEAT_S, Agent, log
 from .consumer import node_consumer, register_once
 from .inbox import Inbox, keep_handed_over
-from .isolation.locks import FENCED_HERE, lock_file, locks_folder
-from .isolation.node import Fences, MachineFences
+from .isolation.locks import CAN_ISOLATE, lock_file, locks_folder
+from .isolation.machine import Isolation, MachineIsolation
 from .node import FLAGS, node_spec, place_of
 from .panel import extend_panel
 from .request import watch
@@ -53,7 +53,7 @@ class NodeStep(bootsteps.StartStopStep):
         settings = app.parsync.settings()
         spec = node_spec(worker, flags, said)
         app.parsync.check_tasks()
-        agent = Agent(app, settings, spec, make_fences(worker, settings, spec.name))
+        agent = Agent(app, settings, spec, make_isolation(worker, settings, spec.name))
         try:
             join_cluster(agent.store, settings, create=False)
         except ServerUnreachable as error:
@@ -113,14 +113,14 @@ def prepare_loop(worker: Any, placed_only: bool) -> None:
     register_once(worker)
 
 
-def make_fences(worker: Any, settings: Settings, node: str) -> Fences:
-    """The fences of this machine, or none where its kernel has not what they need; raises InvalidInput."""
-    if not FENCED_HERE:
-        log.warning("runs are not fenced, which needs Linux: a paused worker may run a task beside its next attempt")
-        return Fences()
+def make_isolation(worker: Any, settings: Settings, node: str) -> Isolation:
+    """Return the isolation of this machine, or one that does nothing if its kernel cannot. Raises InvalidInput."""
+    if not CAN_ISOLATE:
+        log.warning("runs are not isolated, which needs Linux: a paused worker may run a task beside its next attempt")
+        return Isolation()
     server = "_".join(str(part) for part in place_of(settings.url) if part is not None)
     file = lock_file(locks_folder(settings.lock_dir), server, settings.cluster, node)
-    return MachineFences(file, one_at_a_time=not issubclass(worker.pool_cls, ThreadPool))
+    return MachineIsolation(file, one_at_a_time=not issubclass(worker.pool_cls, ThreadPool))
 
 
 def afterwards(blueprint: Any, stop: Any) -> None:

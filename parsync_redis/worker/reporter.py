@@ -18,7 +18,7 @@ from ..errors import ParsyncError
 from ..model.limits import MAX_BATCH
 from ..store.server_errors import Backoff
 from ..store.store import Store
-from .isolation.node import Fences
+from .isolation.machine import Isolation
 from .runs import Run, Runs
 
 log = logging.getLogger("parsync.agent")
@@ -34,9 +34,9 @@ PATIENCE_S = 1.0
 class Reporter(threading.Thread):
     """Takes ended runs, tells Redis how they ended, releases their slots, and takes them out of the table."""
 
-    def __init__(self, store: Store, runs: Runs, fences: Fences | None = None) -> None:
+    def __init__(self, store: Store, runs: Runs, isolation: Isolation | None = None) -> None:
         super().__init__(name="parsync-home", daemon=True)
-        self._store, self._runs, self._fences = store, runs, fences or Fences()
+        self._store, self._runs, self._isolation = store, runs, isolation or Isolation()
         self._occupied: list[Run] = []
         self._ended: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._patience = Backoff(log, "outcomes wait for the server")
@@ -87,7 +87,7 @@ class Reporter(threading.Thread):
         In two round trips: of one, the second half may be executed and the first not, if the server lost its scripts.
         """
         commands = store.commands
-        free = [run for run in runs if self._fences.free(run.slots)]
+        free = [run for run in runs if self._isolation.free(run.slots)]
         new = [run for run in runs if not run.told]
         finished = [(r.place, r.outcome, r.flaw) for r in new if r.outcome not in ("refused", "lost", "recalled")]
         lost = [(run.place, run.why) for run in new if run.outcome == "lost"]
@@ -118,5 +118,5 @@ class Reporter(threading.Thread):
                 run.place.task,
                 sorted(run.slots),
                 run.place.node,
-                self._fences.living(run.slots),
+                self._isolation.living(run.slots),
             )

@@ -18,7 +18,7 @@ from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.state import task_ready
 
-from .isolation.tie import FencedPool, NotBegun
+from .isolation.tie import IsolatedPool, NotBegun
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -66,14 +66,14 @@ def request_class(base: type) -> type:
             celery_execute: Any = super().execute_using_pool
 
             def execute_using_pool(pool: Any, **kwargs: Any) -> Any:
-                return celery_execute(self._fenced(pool), **kwargs)
+                return celery_execute(self._isolated(pool), **kwargs)
 
             self.execute_using_pool = execute_using_pool
 
-        def _fenced(self, pool: Any) -> Any:
+        def _isolated(self, pool: Any) -> Any:
             assert self._agent is not None
             assert self._run is not None
-            return FencedPool(pool, self._agent.fences.of(self._run.slots))
+            return IsolatedPool(pool, self._agent.isolation.of(self._run.slots))
 
         def _ended(self, outcome: str) -> None:
             if self._run is not None and self._agent is not None:
@@ -132,7 +132,7 @@ def request_class(base: type) -> type:
             log.warning("task %s could not begin (%s): it goes back", self.id, error)
             run.why = f"it could not begin: {error}"
             if self._agent is not None:
-                self._agent.fences.not_begun(run.slots, run.why)
+                self._agent.isolation.not_begun(run.slots, run.why)
             self._ended("recalled")
 
         def _process_lost(self, error: BaseException) -> bool:

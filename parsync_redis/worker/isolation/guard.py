@@ -1,11 +1,11 @@
-"""The guard of a node's worker: a process that does nothing but live for as long as the worker's lease is renewed.
+"""The guard of a node's worker: a process that lives only as long as the worker's lease is renewed.
 
-The worker writes to its standard input how long it may live, as a C double: seconds of the clock that also counts while
-the machine sleeps. Then, if nothing newer has come, the kernel kills it; also if it is stopped, as the whole worker may
-be. It ends when the worker does. Each run is tied to the guard (fence.py) and dies with it.
+The worker writes the guard's deadline to its standard input, as a C double: seconds of the clock that counts while the
+machine sleeps. If no newer deadline has come by then, the kernel kills the guard, even if it is stopped. The guard also
+ends when the worker does. Each run is tied to the guard (tie.py) and dies with it.
 
-It is run as a file, by itself. Whatever a task does to its own process, with C code that never lets go of the
-interpreter for example, the guard's timer is set anew in time.
+The guard runs this file in a process of its own. A task that keeps its process' interpreter busy, in C code for
+example, cannot keep the guard from setting its timer.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ TIMER_ABSTIME = 1
 
 
 class _Event(ctypes.Structure):
-    """struct sigevent; what stands behind `notify` is for other kinds of notification."""
+    """struct sigevent; the bytes after `notify` belong to other ways to notify."""
 
     _fields_ = (
         ("value", ctypes.c_void_p),
@@ -30,15 +30,15 @@ class _Event(ctypes.Structure):
 
 
 class _Setting(ctypes.Structure):
-    """struct itimerspec: how often again, which is never, and when."""
+    """struct itimerspec: the interval, which is 0 (never again), and the time."""
 
     _fields_ = tuple((name, ctypes.c_long) for name in ("again_s", "again_ns", "at_s", "at_ns"))
 
 
 def main() -> None:
-    """Says which of its descriptors runs tie themselves to; then keeps the timer until its input ends."""
+    """Print the descriptor that runs tie themselves to; then set the timer by the input until the input ends."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(ignored, signal.SIG_IGN)  # they are for the worker, which may go on for a while
+        signal.signal(ignored, signal.SIG_IGN)  # they are meant for the worker, which may go on for a while
     libc = ctypes.CDLL(None, use_errno=True)
     timer = ctypes.c_void_p()
     _check(libc.timer_create(CLOCK_BOOTTIME, ctypes.byref(_Event(None, signal.SIGKILL, 0)), ctypes.byref(timer)))

@@ -1,8 +1,8 @@
 """The locks of a node's slots on its own machine: one file for a node, in which byte N is the lock of slot N.
 
-Whoever runs a task holds the bytes of its slots, by locks of the open file (OFD): they are free when the last process
-that has the file open from there is gone; a stopped one still has it. Children inherit it: forked ones with all else,
-started programs as their standard input, where that was the null device.
+The process that runs a task locks the bytes of its slots, by open file description (OFD) locks: they are released when
+the last process that inherited the open file has ended. A stopped process keeps them. Forked children inherit the file;
+programs that a task starts inherit it as their standard input, if that was the null device.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ STDIN = 0
 
 
 def locks_folder(given: Path | None) -> Path:
-    """The folder of all nodes' locks, made if it is not there; raises InvalidInput.
+    """Return the folder of all nodes' locks, and make it if it does not exist; raises InvalidInput.
 
-    By default one of this user's in /tmp, whatever TMPDIR says: a worker that is started anew must find the same.
+    The default is a folder of this user in /tmp, whatever TMPDIR says, because a restarted worker must find the same.
     """
-    folder = given or Path(f"/tmp/parsync-{os.getuid()}")  # noqa: S108 - whose it is is looked at
+    folder = given or Path(f"/tmp/parsync-{os.getuid()}")  # noqa: S108 - its owner is checked
     wrong = f"the folder for the locks of slots, {folder}, will not do ("
     other = "): PARSYNC_LOCK_DIR names another"
     try:
@@ -42,45 +42,45 @@ def locks_folder(given: Path | None) -> Path:
 
 
 def lock_file(folder: Path, server: str, cluster: str, node: str) -> Path:
-    """The file of a node's locks: another for each server and each of its clusters."""
+    """Return the path of a node's file of locks; each server and each cluster has its own."""
     return folder / f"{cluster}@{server.replace('/', '_')}" / node
 
 
 class SlotBusy(Exception):
-    """A process that was started in a slot earlier lives on there."""
+    """A process of an earlier run still lives in a slot."""
 
     def __init__(self, slot: int) -> None:
         super().__init__(f"in slot {slot} a process of an earlier run still lives")
 
 
 def touch(file: Path | str) -> int:
-    """Opens the file of locks, made if it is not there, and returns its descriptor; raises OSError."""
+    """Open the file of locks, creating it if needed; return its descriptor. Raises OSError."""
     try:
         found = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with suppress(OSError):
-        os.utime(found)  # those who clean /tmp leave alone what is used
+        os.utime(found)  # programs that clean /tmp go by its time
     return found
 
 
 def open_locks(file: Path | str, slots: Iterable[int]) -> int:
-    """Locks these slots, and returns the descriptor that holds them; raises SlotBusy, or OSError."""
+    """Lock these slots; return the descriptor that holds the locks. Raises SlotBusy or OSError."""
     found = touch(file)
     try:
         for slot in slots:
             fcntl.fcntl(found, fcntl.F_OFD_SETLK, _lock(slot))
     except OSError as error:
         os.close(found)
-        if isinstance(error, BlockingIOError | PermissionError):  # EAGAIN, or EACCES: another has it
+        if isinstance(error, BlockingIOError | PermissionError):  # EAGAIN or EACCES: another process holds it
             raise SlotBusy(slot) from None
         raise
     return found
 
 
 def busy_slots(file: Path, slots: Iterable[int]) -> list[int]:
-    """Those of these slots in which something lives; raises OSError."""
+    """Return those of these slots that a process holds; raises OSError."""
     try:
         found = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -97,9 +97,10 @@ def busy_slots(file: Path, slots: Iterable[int]) -> list[int]:
 
 @contextmanager
 def hold(file: str, slots: Iterable[int], to_children: bool) -> Iterator[None]:
-    """Holds the locks of these slots; as standard input too, for the programs that are started meanwhile.
+    """Hold the locks of these slots until the end of the block. Raises SlotBusy or OSError.
 
-    Children that are still there afterwards go on holding them. Raises SlotBusy, or OSError.
+    to_children: make the file the standard input as well, so that programs started meanwhile inherit the locks.
+    Children that outlive the block go on holding them.
     """
     held, before = open_locks(file, slots), -1
     try:
@@ -115,7 +116,7 @@ def hold(file: str, slots: Iterable[int], to_children: bool) -> Iterator[None]:
 
 
 def holders(file: Path, slots: Collection[int]) -> list[int]:
-    """The processes that hold one of these slots, of those that one may look at."""
+    """Return the ids of the processes that hold one of these slots; processes that we may not inspect are left out."""
     with suppress(OSError):
         there = file.stat()
         number = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
@@ -125,7 +126,7 @@ def holders(file: Path, slots: Collection[int]) -> list[int]:
 
 
 def _holds(pid: int, file: str, slots: Collection[int]) -> bool:
-    """Whether a process has one of these bytes of a file locked, by the lines of the kernel: '... FILE FIRST LAST'."""
+    """Return True if a process has one of these bytes of a file locked, by the kernel's lines '... FILE FIRST LAST'."""
     held = False
     with suppress(OSError):
         for info in Path(f"/proc/{pid}/fdinfo").iterdir():
@@ -137,7 +138,7 @@ def _holds(pid: int, file: str, slots: Collection[int]) -> bool:
 
 
 _FLOCK = "hhqqi0q"
-"""struct flock: kind, from where, start, length, process; the padding is the machine's own."""
+"""struct flock: type, whence, start, length, process; with this machine's padding."""
 
 
 def _lock(slot: int) -> bytes:
@@ -145,7 +146,7 @@ def _lock(slot: int) -> bytes:
 
 
 def _is_null(descriptor: int) -> bool:
-    """Whether a descriptor is the null device: one that is a terminal or anything else is left as it is."""
+    """Return True if a descriptor is the null device; only that is replaced, never a terminal."""
     try:
         there = os.fstat(descriptor)
     except OSError:
@@ -154,5 +155,5 @@ def _is_null(descriptor: int) -> bool:
 
 
 _NULL = os.stat(os.devnull).st_rdev  # noqa: PTH116 - os.devnull is a name, not a path
-FENCED_HERE = sys.platform == "linux"
-"""Whether this kernel has what fences need: locks of open files, signals of descriptors, timers that kill."""
+CAN_ISOLATE = sys.platform == "linux"
+"""True if this kernel has what isolation needs: OFD locks, signals of descriptors, timers that kill."""

@@ -1,7 +1,7 @@
-"""Fences: what keeps a run to its slots and to its node's lease, on the machine itself.
+"""Isolation of a run: it stays in its slots and ends with its node's lease, whatever happens to the worker.
 
 The process that runs a task's function holds the locks of its slots (locks.py) and is tied to the worker's guard
-(guard.py), from before the first instruction of the function until after the last. What is here: the tie, and the
+(guard.py), from before the first instruction of the function until after the last. This module has the tie, and the
 function that a pool runs in place of Celery's. That function also turns an exit that the task asked for into a failure
 of the task, because no pool but prefork survives one.
 """
@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from billiard import common
 from billiard.einfo import ExceptionInfo
@@ -26,32 +26,35 @@ from celery.exceptions import WorkerShutdown, WorkerTerminate
 
 from .locks import SlotBusy, hold
 
+Trace = Callable[..., object]
+"""Celery's function that runs a task; it returns (failed, result or ExceptionInfo, seconds)."""
+
 
 @dataclass(frozen=True, slots=True)
-class Fence:
-    """What a pool process needs to know to fence a run; it travels with the task to the pool."""
+class RunIsolation:
+    """What a pool process needs to isolate a run; it travels with the task to the pool."""
 
     lock_file: str
     slots: tuple[int, ...]
     guard: str
     one_at_a_time: bool
-    """Whether the process runs nothing else meanwhile, so that its standard input may become the run's."""
+    """True if the process runs nothing else meanwhile, so that its standard input may become the run's."""
 
 
 class NotBegun(Exception):
-    """A run that could not be fenced: its function was not called."""
+    """The run could not be isolated, so its function was not called."""
 
 
 def open_tie(guard: str) -> int:
-    """The writing end of the pipe whose one reader is the guard; raises OSError where there is none."""
+    """Open the writing end of the pipe whose one reader is the guard; raises OSError if there is no guard."""
     return os.open(guard, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 @contextmanager
 def tied(guard: str) -> Iterator[None]:
-    """Has the kernel kill this process when the guard is gone, until the end of the block; raises OSError.
+    """Have the kernel kill this process if the guard dies before the end of the block; raises OSError.
 
-    `guard` is the one reader of a pipe to which this process holds the writing end, with SIGKILL as that end's signal.
+    The guard is the one reader of a pipe. This process holds the writing end, with SIGKILL as that end's signal.
     """
     tie = open_tie(guard)
     try:
@@ -60,25 +63,25 @@ def tied(guard: str) -> Iterator[None]:
         fcntl.fcntl(tie, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
         watched = select.poll()
         watched.register(tie, 0)
-        if watched.poll(0):  # it went after the opening and before the signal was asked for
+        if watched.poll(0):  # the guard died after the open and before the signal was set
             raise OSError(errno.EPIPE, "the guard is gone")
         yield
     finally:
-        fcntl.fcntl(tie, fcntl.F_SETFL, os.O_NONBLOCK)  # children may have it too, and keep it
+        fcntl.fcntl(tie, fcntl.F_SETFL, os.O_NONBLOCK)  # children may have inherited it, and keep it open
         os.close(tie)
 
 
-def run_fenced(fence: Fence | None, trace: Callable[..., Any], *args: Any) -> Any:
-    """Runs a task by Celery's `trace`, inside its fence if there is one.
+def run_isolated(isolation: RunIsolation | None, trace: Trace, *args: object) -> object:
+    """Run a task by Celery's `trace`, isolated if `isolation` is given.
 
-    If the fence cannot be set up, the run fails with NotBegun. If `trace` raises, the run fails with that error:
-    sys.exit, asyncio.CancelledError, a result that cannot be stored. No pool but prefork would say so.
+    If the isolation cannot be set up, the run fails with NotBegun. If `trace` raises, the run fails with that error:
+    sys.exit, asyncio.CancelledError, a result that cannot be stored. No pool but prefork would report those.
     """
     with ExitStack() as held:
-        if fence is not None:
+        if isolation is not None:
             try:
-                held.enter_context(hold(fence.lock_file, fence.slots, fence.one_at_a_time))
-                held.enter_context(tied(fence.guard))
+                held.enter_context(hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time))
+                held.enter_context(tied(isolation.guard))
             except (SlotBusy, OSError) as error:
                 return _failed(NotBegun(str(error)))
         try:
@@ -90,7 +93,7 @@ def run_fenced(fence: Fence | None, trace: Callable[..., Any], *args: Any) -> An
 
 
 def exit_of_task(error: SystemExit | KeyboardInterrupt) -> WorkerLostError:
-    """The error with which a task fails that has asked its process to exit; Celery's words for such an exit."""
+    """Return the error of a task that asked its process to exit, in Celery's words for such an exit."""
     code = error.code if isinstance(error, SystemExit) else None
     status = 0 if code is None else code & 0xFF if isinstance(code, int) else 1
     lost = WorkerLostError(
@@ -101,14 +104,14 @@ def exit_of_task(error: SystemExit | KeyboardInterrupt) -> WorkerLostError:
 
 
 def _shuts_down(error: BaseException) -> bool:
-    """Whether this process shuts down: a signal has told it to, or Celery ends the worker from its main thread."""
+    """Return True if this process shuts down: by a signal, or because Celery ends the worker from its main thread."""
     if common._should_have_exited[0]:
         return True
     return isinstance(error, WorkerShutdown | WorkerTerminate) and threading.current_thread() is threading.main_thread()
 
 
 def _failed(error: BaseException) -> tuple[int, ExceptionInfo, float]:
-    """What Celery's trace returns for a run that failed with this error; but no trace has stored it as the result."""
+    """Return what Celery's trace would for a run that failed with this error, which nobody has stored as its result."""
     error.unstored = True  # type: ignore[attr-defined] # travels with the error from the pool's process
     try:
         raise error
@@ -116,12 +119,19 @@ def _failed(error: BaseException) -> tuple[int, ExceptionInfo, float]:
         return 1, ExceptionInfo(), 0.0
 
 
-class FencedPool:
-    """A worker's pool, for one run: what Celery has it run goes through `run_fenced`."""
+class Applies(Protocol):
+    """A pool of Celery's, as far as a request uses it to run a task."""
 
-    def __init__(self, pool: Any, fence: Fence | None) -> None:
-        self._pool, self._fence = pool, fence
+    def apply_async(self, target: Callable[..., object], args: tuple[object, ...], **options: object) -> object:
+        """Have a process or thread of the pool call `target(*args)`; return the pool's handle of that call."""
 
-    def apply_async(self, target: Callable[..., Any], args: tuple[Any, ...], **options: Any) -> Any:
-        """As the pool's own."""
-        return self._pool.apply_async(run_fenced, args=(self._fence, target, *args), **options)
+
+class IsolatedPool:
+    """A worker's pool for one run: the task goes through `run_isolated`."""
+
+    def __init__(self, pool: Applies, isolation: RunIsolation | None) -> None:
+        self._pool, self._isolation = pool, isolation
+
+    def apply_async(self, target: Trace, args: tuple[object, ...], **options: object) -> object:
+        """Run the task in the pool, isolated."""
+        return self._pool.apply_async(run_isolated, args=(self._isolation, target, *args), **options)

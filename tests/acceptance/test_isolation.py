@@ -1,8 +1,8 @@
 """A slot runs one thing at a time, and a run whose lease is not renewed is dead before the lease is over: promise 2, 7.
 
 Workers are stopped past their lease and go on (F9), with a successor of the same name at work meanwhile (F10), are cut
-off from the server (F15), and tasks leave processes behind (F27). Each fence is shown to hold by itself; what is seen
-without any shows that the tests would see it.
+off from the server (F15), and tasks leave processes behind (F27). The locks and the guard each hold
+by themselves; a slot that has neither shows that the tests would see two runs.
 """
 
 import os
@@ -21,7 +21,7 @@ import pytest
 from .conftest import LEASE_S, Rig
 
 pytestmark = pytest.mark.serial
-APP = "tests.acceptance.fences_app"
+APP = "tests.acceptance.isolation_app"
 
 
 class Tick(NamedTuple):
@@ -36,12 +36,12 @@ class Tick(NamedTuple):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("fences")
+    return tmp_path_factory.mktemp("isolation")
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig], folder: Path) -> Rig:
-    rig = new_rig(TEST_FENCES_FOLDER=str(folder), PARSYNC_LOCK_DIR=str(folder / "machine"))
+    rig = new_rig(TEST_ISOLATION_FOLDER=str(folder), PARSYNC_LOCK_DIR=str(folder / "machine"))
     rig.schedulers(1)
     return rig
 
@@ -111,7 +111,7 @@ def test_the_checker_sees_two_runs_in_one_slot() -> None:
 # -- a paused worker and its successor (F9, F10) ---------------------------------------------------------------------
 
 BOTH, LOCKED, GUARDED, NEITHER = range(4)
-"""The slots of a node, by the fences that are left to them."""
+"""The slots of a node, by what of the isolation is left to them."""
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +164,14 @@ def test_a_run_that_was_paused_past_its_lease_does_not_tick_again(zombie: Any, s
 
 
 @pytest.mark.parametrize("slot", [BOTH, LOCKED, GUARDED])
-def test_either_fence_alone_keeps_two_runs_out_of_one_slot(zombie: Any, slot: int) -> None:
+def test_the_locks_or_the_guard_alone_keep_two_runs_out_of_one_slot(zombie: Any, slot: int) -> None:
     ticks, went_on_s, old = zombie
     assert overlaps(tick for tick in ticks if tick.slot == slot) == []
     if slot == LOCKED:
         assert [tick for tick in ticks if tick.slot == slot and tick.pid in old and tick.at_s >= went_on_s]
 
 
-def test_without_fences_two_runs_are_seen_in_one_slot(zombie: Any) -> None:
+def test_without_isolation_two_runs_are_seen_in_one_slot(zombie: Any) -> None:
     ticks, _, _ = zombie
     assert overlaps(tick for tick in ticks if tick.slot == NEITHER)
 
@@ -222,7 +222,7 @@ def test_nothing_is_started_while_the_folder_of_locks_is_gone_and_cannot_be_made
     shutil.rmtree(bare)
     bare.symlink_to(folder / "nowhere")
     id = submit(rig, "bare", "ticks", "housed")
-    rig.until(lambda: "no run could be fenced" in rig.lines("bare"), "its agent sees it")
+    rig.until(lambda: "no run could be isolated" in rig.lines("bare"), "its agent sees it")
     assert rig.status(id).starts == 0
     bare.unlink()
     assert rig.until_state(id, "running").starts == 1

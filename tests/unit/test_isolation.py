@@ -1,4 +1,4 @@
-"""The fences by themselves: locks that children inherit, a guard that the kernel kills, runs that die with it."""
+"""Isolation by itself: locks that children inherit, a guard that the kernel kills, runs that die with it."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from celery.exceptions import Ignore
 
 from parsync_redis import InvalidInput
 from parsync_redis.worker.isolation.locks import (
-    FENCED_HERE,
+    CAN_ISOLATE,
     SlotBusy,
     busy_slots,
     hold,
@@ -25,10 +25,10 @@ from parsync_redis.worker.isolation.locks import (
     locks_folder,
     open_locks,
 )
-from parsync_redis.worker.isolation.node import OF_A_LEASE, MachineFences, now_s
-from parsync_redis.worker.isolation.tie import Fence, FencedPool, NotBegun, run_fenced, tied
+from parsync_redis.worker.isolation.machine import KILL_AFTER, MachineIsolation, now_s
+from parsync_redis.worker.isolation.tie import IsolatedPool, NotBegun, RunIsolation, run_isolated, tied
 
-pytestmark = pytest.mark.skipif(not FENCED_HERE, reason="fences need Linux")
+pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
 PATIENCE_S = 20.0
 
 
@@ -218,63 +218,71 @@ def test_a_folder_of_locks_that_others_may_write_to_is_refused(tmp_path: Path, m
 
 
 @pytest.fixture
-def fences(file: Path) -> Iterator[MachineFences]:
-    fences = MachineFences(file, True)
-    yield fences
-    if fences._guard is not None:
-        fences._guard.stdin.close()  # type: ignore[union-attr]
-        fences._guard.wait(timeout=PATIENCE_S)
+def isolation(file: Path) -> Iterator[MachineIsolation]:
+    isolation = MachineIsolation(file, True)
+    yield isolation
+    if isolation._guard is not None:
+        isolation._guard.stdin.close()  # type: ignore[union-attr]
+        isolation._guard.wait(timeout=PATIENCE_S)
 
 
-def spin(fence: Fence) -> Callable[[], None]:
+def begun(lock_file: Path | str) -> Path:
+    """A file that is there once the function of `spin` has begun: its locks are held earlier than it is tied."""
+    return Path(f"{lock_file}.begun")
+
+
+def spin(own: RunIsolation) -> Callable[[], None]:
     """What a pool process does with a task that never ends and lets no other thread of its process run."""
 
     def work() -> None:
         sys.setswitchinterval(3600)
 
         def task() -> None:
+            begun(own.lock_file).touch()
             while True:
                 pass
 
-        run_fenced(fence, task)
+        run_isolated(own, task)
 
     return work
 
 
-def test_a_run_lives_while_the_lease_is_renewed_and_is_killed_when_it_is_not(fences: MachineFences, file: Path) -> None:
-    fences.renewed(now_s(), 3600)
-    pid = forked(spin(fences.of((0,))))  # type: ignore[arg-type]
-    until(lambda: busy_slots(file, (0,)), "it runs")
+def test_a_run_lives_while_the_lease_is_renewed_and_is_killed_when_it_is_not(
+    isolation: MachineIsolation, file: Path
+) -> None:
+    isolation.renewed(now_s(), 3600)
+    pid = forked(spin(isolation.of((0,))))  # type: ignore[arg-type]
+    until(begun(file).exists, "it runs")
     began_s = now_s()
     for _ in range(10):
-        fences.renewed(now_s(), 0.5)
+        isolation.renewed(now_s(), 0.5)
         time.sleep(0.1)
     assert os.waitpid(pid, os.WNOHANG) == (0, 0), "renewed, though its interpreter is held"
     last_s = now_s()
-    fences.renewed(last_s, 0.5)
+    isolation.renewed(last_s, 0.5)
     assert ended_by(pid) == signal.SIGKILL
-    assert now_s() - last_s >= OF_A_LEASE * 0.5
+    assert now_s() - last_s >= KILL_AFTER * 0.5
     assert now_s() - began_s >= 1
-    assert fences.free((0,))
+    assert isolation.free((0,))
 
 
-def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(fences: MachineFences, file: Path) -> None:
-    fences.renewed(now_s(), 2.0)
-    pid = forked(spin(fences.of((0,))))  # type: ignore[arg-type]
-    until(lambda: busy_slots(file, (0,)), "it runs")
-    for stopped in (pid, fences._guard.pid):  # type: ignore[union-attr]
+def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(isolation: MachineIsolation, file: Path) -> None:
+    isolation.renewed(now_s(), 2.0)
+    pid = forked(spin(isolation.of((0,))))  # type: ignore[arg-type]
+    until(begun(file).exists, "it runs")
+    for stopped in (pid, isolation._guard.pid):  # type: ignore[union-attr]
         os.kill(stopped, signal.SIGSTOP)
     assert ended_by(pid) == signal.SIGKILL, "without a SIGCONT"
 
 
-def test_who_has_ended_its_run_outlives_the_guard(fences: MachineFences) -> None:
-    fences.renewed(now_s(), 3600)
-    tie = fences.of((0,)).guard  # type: ignore[union-attr]
+def test_who_has_ended_its_run_outlives_the_guard(isolation: MachineIsolation) -> None:
+    isolation.renewed(now_s(), 3600)
+    tie = isolation.of((0,)).guard  # type: ignore[union-attr]
 
     def work() -> None:
         with tied(tie):
             child = forked(signal.pause)  # it has the tie too
-        os.kill(fences._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        os.kill(isolation._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
         until(lambda: not os.path.exists(tie), "the guard is gone")  # noqa: PTH110
         os.kill(child, signal.SIGKILL)
         os._exit(7)
@@ -282,47 +290,47 @@ def test_who_has_ended_its_run_outlives_the_guard(fences: MachineFences) -> None
     assert os.waitstatus_to_exitcode(os.waitpid(forked(work), 0)[1]) == 7
 
 
-def test_a_guard_that_died_gets_a_successor_with_the_next_renewal(fences: MachineFences) -> None:
-    assert fences.hindrance((0,)) == "the lease of the node was not renewed in time", "never yet"
-    fences.renewed(now_s() - 10, 1)
-    fences._guard.wait(timeout=PATIENCE_S)  # type: ignore[union-attr]
-    assert fences.hindrance((0,)) == "the lease of the node was not renewed in time"
-    fences.renewed(now_s(), 3600)
-    assert fences.hindrance((0,)) == ""
-    with tied(fences.of((0,)).guard):  # type: ignore[union-attr]
+def test_a_guard_that_died_gets_a_successor_with_the_next_renewal(isolation: MachineIsolation) -> None:
+    assert isolation.hindrance((0,)) == "the lease of the node was not renewed in time", "never yet"
+    isolation.renewed(now_s() - 10, 1)
+    isolation._guard.wait(timeout=PATIENCE_S)  # type: ignore[union-attr]
+    assert isolation.hindrance((0,)) == "the lease of the node was not renewed in time"
+    isolation.renewed(now_s(), 3600)
+    assert isolation.hindrance((0,)) == ""
+    with tied(isolation.of((0,)).guard):  # type: ignore[union-attr]
         pass
 
 
-def test_slots_in_which_a_run_could_not_begin_are_shut_for_a_lease(fences: MachineFences) -> None:
-    fences.renewed(now_s(), 3600)
-    fences.not_begun((1,), "why")
-    assert [fences.hindrance(slots) for slots in ((0,), (0, 1))] == ["", "why"]
-    fences.renewed(now_s(), 0.05)
-    fences.not_begun((1,), "why")
-    fences.renewed(now_s(), 3600)
-    until(lambda: not fences.hindrance((1,)), "they are open again")
+def test_slots_in_which_a_run_could_not_begin_are_shut_for_a_lease(isolation: MachineIsolation) -> None:
+    isolation.renewed(now_s(), 3600)
+    isolation.not_begun((1,), "why")
+    assert [isolation.hindrance(slots) for slots in ((0,), (0, 1))] == ["", "why"]
+    isolation.renewed(now_s(), 0.05)
+    isolation.not_begun((1,), "why")
+    isolation.renewed(now_s(), 3600)
+    until(lambda: not isolation.hindrance((1,)), "they are open again")
 
 
-def test_nothing_may_be_started_without_a_guard_or_a_place_for_locks(fences: MachineFences, file: Path) -> None:
-    fences.renewed(now_s(), 3600)
-    assert not fences.hindrance((0,))
+def test_nothing_may_be_started_without_a_guard_or_a_place_for_locks(isolation: MachineIsolation, file: Path) -> None:
+    isolation.renewed(now_s(), 3600)
+    assert not isolation.hindrance((0,))
     assert file.exists(), "made as a run would make it"
     file.unlink()
     file.parent.rmdir()
     file.parent.touch()
-    assert "no run could be fenced: [Errno 20]" in fences.hindrance((0,))
+    assert "no run could be isolated: [Errno 20]" in isolation.hindrance((0,))
     file.parent.unlink()
-    assert not fences.hindrance((0,))
-    os.kill(fences._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
-    fences._guard.wait()  # type: ignore[union-attr]
-    assert "no run could be fenced: [Errno 2]" in fences.hindrance((0,))
+    assert not isolation.hindrance((0,))
+    os.kill(isolation._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
+    isolation._guard.wait()  # type: ignore[union-attr]
+    assert "no run could be isolated: [Errno 2]" in isolation.hindrance((0,))
 
 
 def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_worker(file: Path) -> None:
     def work() -> None:
-        fences = MachineFences(file, True)
-        fences.renewed(now_s(), 3600)
-        os.write(writing, str(fences._guard.pid).encode())  # type: ignore[union-attr]
+        isolation = MachineIsolation(file, True)
+        isolation.renewed(now_s(), 3600)
+        os.write(writing, str(isolation._guard.pid).encode())  # type: ignore[union-attr]
         signal.pause()
 
     reading, writing = os.pipe()
@@ -355,36 +363,38 @@ class Pool:
         return target(*args), options
 
 
-def test_a_run_is_called_with_its_fences_up_and_they_go_with_it(fences: MachineFences, file: Path) -> None:
-    fences.renewed(now_s(), 3600)
+def test_a_run_is_isolated_while_it_runs_and_not_after(isolation: MachineIsolation, file: Path) -> None:
+    isolation.renewed(now_s(), 3600)
     seen = []
-    fenced = FencedPool(Pool(), fences.of((0, 1)))  # type: ignore[arg-type]
-    (result, options) = fenced.apply_async(
+    isolated = IsolatedPool(Pool(), isolation.of((0, 1)))  # type: ignore[arg-type]
+    (result, options) = isolated.apply_async(
         lambda *a: (seen.append(busy_slots(file, (0, 1))), called(*a))[1], (1, 2), x=3
     )
     assert (result, options, seen) == ((0, (1, 2), 0.0), {"x": 3}, [[0, 1]])
-    failed, error, _ = run_fenced(fences.of((0,)), raising)
+    failed, error, _ = run_isolated(isolation.of((0,)), raising)
     assert (failed, type(error.exception.exc)) == (1, Ignore), "a pool of threads would say nothing of what it raises"
-    assert fences.free((0, 1))
+    assert isolation.free((0, 1))
 
 
 def raising() -> None:
     raise Ignore
 
 
-def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(fences: MachineFences, file: Path) -> None:
-    fences.renewed(now_s(), 3600)
-    fence = fences.of((0, 1))
-    assert fence is not None
+def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(
+    isolation: MachineIsolation, file: Path
+) -> None:
+    isolation.renewed(now_s(), 3600)
+    own = isolation.of((0, 1))
+    assert own is not None
     with hold(str(file), (1,), False):
-        failed, error, _ = run_fenced(fence, pytest.fail, "it was called")
+        failed, error, _ = run_isolated(own, pytest.fail, "it was called")
     assert (failed, repr(error.exception.exc)) == (
         1,
         repr(NotBegun("in slot 1 a process of an earlier run still lives")),
     )
-    assert fences.hindrance((0, 1)) == ""
-    gone = Fence(fence.lock_file, fence.slots, "/proc/0/fd/3", True)
-    failed, error, _ = run_fenced(gone, pytest.fail, "it was called")
+    assert isolation.hindrance((0, 1)) == ""
+    gone = RunIsolation(own.lock_file, own.slots, "/proc/0/fd/3", True)
+    failed, error, _ = run_isolated(gone, pytest.fail, "it was called")
     assert failed == 1
     assert isinstance(error.exception.exc, NotBegun)
-    assert fences.free((0, 1))
+    assert isolation.free((0, 1))

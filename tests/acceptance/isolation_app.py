@@ -1,7 +1,7 @@
-"""The app of the tests of fences: a task that leaves a tick in a file every 20 ms, and fences that can be taken away.
+"""The app of the tests of isolation: its task leaves a tick in a file every 20 ms.
 
-A tick is 'node slot attempt pid seconds'. TEST_UNLOCKED and TEST_UNGUARDED name slots whose runs do without locks, or
-without the guard; with neither the tests must see what the fences are there to prevent.
+A tick is 'node slot attempt pid seconds'. TEST_UNLOCKED and TEST_UNGUARDED name slots whose runs do without locks or
+without the guard. With neither, the tests must see two runs in one slot.
 """
 
 import os
@@ -17,13 +17,13 @@ from typing import Any
 from celery import Celery
 
 from parsync_redis import Parsync
-from parsync_redis.worker.isolation import node, tie
+from parsync_redis.worker.isolation import machine, tie
 
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
-FOLDER = Path(os.environ.get("TEST_FENCES_FOLDER", "/nowhere"))
+FOLDER = Path(os.environ.get("TEST_ISOLATION_FOLDER", "/nowhere"))
 TICK_S = 0.02
 
-app = Celery("fences", broker=BROKER, backend=BROKER)
+app = Celery("isolation", broker=BROKER, backend=BROKER)
 app.conf.task_ignore_result = True
 app.conf.broker_connection_retry_on_startup = True
 Parsync(app)
@@ -34,8 +34,8 @@ def slots_of(variable: str) -> set[int]:
 
 
 def take_away(unlocked: set[int], unguarded: set[int]) -> None:
-    """Has these slots do without their locks, or without the guard; in this process and those of its pool."""
-    real_hold, real_tied, real_busy = tie.hold, tie.tied, node.busy_slots
+    """Take the locks or the guard away from these slots, in this process and those of its pool."""
+    real_hold, real_tied, real_busy = tie.hold, tie.tied, machine.busy_slots
     here: set[int] = set()  # the slots of the run of this pool process
 
     def hold(file: str, slots: Collection[int], to_children: bool) -> AbstractContextManager[None]:
@@ -47,7 +47,7 @@ def take_away(unlocked: set[int], unguarded: set[int]) -> None:
         return nullcontext() if here & unguarded else real_tied(guard)
 
     tie.hold, tie.tied = hold, tied
-    node.busy_slots = lambda file, slots: real_busy(file, [slot for slot in slots if slot not in unlocked])
+    machine.busy_slots = lambda file, slots: real_busy(file, [slot for slot in slots if slot not in unlocked])
 
 
 if slots_of("TEST_UNLOCKED") | slots_of("TEST_UNGUARDED"):

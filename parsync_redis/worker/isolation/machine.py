@@ -1,4 +1,4 @@
-"""The fences of a worker that is a node, as its agent uses them: the locks of its slots, and its guard."""
+"""The isolation of a worker that is a node, as its agent uses it: the locks of its slots, and its guard."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from pathlib import Path
 from struct import pack
 
 from .locks import SlotBusy, busy_slots, holders, touch
-from .tie import Fence, open_tie, tied
+from .tie import RunIsolation, open_tie, tied
 
 log = logging.getLogger("parsync.agent")
 
-OF_A_LEASE = 0.8
-"""A run is dead when so much of a lease has passed since the last renewal that was accepted was sent."""
+KILL_AFTER = 0.8
+"""The guard dies, and the runs with it, this share of a lease after the last accepted renewal was sent."""
 
 
 def now_s() -> float:
-    """Seconds by the clock of leases on this machine: no one sets it, and it counts while the machine sleeps."""
+    """Return the seconds of this machine's lease clock: nobody can set it, and it counts while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-class Fences:
-    """What an agent asks of its machine. This one is of a machine that can fence nothing: nothing is in the way."""
+class Isolation:
+    """What an agent asks of its machine. This base class isolates nothing and hinders nothing."""
 
     def renewed(self, sent_s: float, lease_s: float) -> None:
-        """The lease was renewed, by a request that was sent at `sent_s`. The thread that renews calls this."""
+        """Note that the lease was renewed by a request sent at `sent_s`. Called by the thread that renews."""
 
     def hindrance(self, slots: Collection[int]) -> str:
-        """Why nothing may be started in these slots now, '' if it may."""
+        """Return why nothing may be started in these slots now, '' if it may."""
         return ""
 
     def not_begun(self, slots: Collection[int], why: str) -> None:
-        """A run could not begin in these slots: nothing is started there for a lease. Any thread may call this."""
+        """Shut these slots for a lease, because a run could not begin there. Any thread may call this."""
 
     def free(self, slots: Collection[int]) -> bool:
-        """Whether nothing that was started in these slots lives any more."""
+        """Return True if no process that was started in these slots lives any more."""
         return True
 
     def living(self, slots: Collection[int]) -> list[int]:
-        """The processes that live in these slots, as far as can be seen."""
+        """Return the ids of the processes that live in these slots, as far as can be seen."""
         return []
 
-    def of(self, slots: Collection[int]) -> Fence | None:
-        """What the pool needs to fence a run in these slots."""
+    def of(self, slots: Collection[int]) -> RunIsolation | None:
+        """Return what the pool needs to isolate a run in these slots."""
         return None
 
 
-class MachineFences(Fences):
-    """Fences by a file of locks and a guard."""
+class MachineIsolation(Isolation):
+    """Isolation by a file of locks and a guard."""
 
     def __init__(self, lock_file: Path, one_at_a_time: bool) -> None:
         self._lock_file, self._one_at_a_time = lock_file, one_at_a_time
@@ -62,23 +62,24 @@ class MachineFences(Fences):
         self._shut: dict[int, tuple[float, str]] = {}
 
     def renewed(self, sent_s: float, lease_s: float) -> None:
-        """Lets the guard live on; one that died, because the renewal came late, gets a successor. Raises OSError."""
-        until_s, self._lease_s = sent_s + OF_A_LEASE * lease_s, lease_s
+        """Set the guard's timer anew. If the guard died because this came late, start another. Raises OSError."""
+        until_s, self._lease_s = sent_s + KILL_AFTER * lease_s, lease_s
         if self._guard is not None and self._guard.poll() is not None:
-            log.warning("no renewal of the lease for %g s: what ran was killed, and goes back", OF_A_LEASE * lease_s)
+            log.warning("no renewal of the lease for %g s: what ran was killed, and goes back", KILL_AFTER * lease_s)
             self._guard = None
         if self._guard is None:
             guard, tie = start_guard()
-            with tied(tie):  # so that a machine where that cannot be says so here, and runs nothing
+            with tied(tie):  # fails here on a machine that cannot do it, before any run is started
                 self._guard, self._tie = guard, tie
         assert self._guard.stdin is not None
         self._guard.stdin.write(pack("d", until_s))
         self._until_s = until_s
 
     def hindrance(self, slots: Collection[int]) -> str:
-        """No lease to live by, nothing to be fenced by, something that lives in a slot, a run that did not begin there.
+        """Return why no run may start: the lease is over, no lock or guard, a busy slot, or a shut one.
 
-        What a run opens is opened here too; what only its own process can meet is known from the run that met it.
+        This opens what the run's own process will open, so that most failures cost no start. Failures that only that
+        process can meet are reported by `not_begun`.
         """
         at_s = now_s()
         if at_s >= self._until_s:
@@ -88,34 +89,34 @@ class MachineFences(Fences):
             os.close(open_tie(self._tie))
             busy = busy_slots(self._lock_file, slots)
         except OSError as error:
-            return f"no run could be fenced: {error}"
+            return f"no run could be isolated: {error}"
         if busy:
             return str(SlotBusy(busy[0]))
         return next((why for slot in slots for until_s, why in [self._shut.get(slot, (0.0, ""))] if at_s < until_s), "")
 
     def not_begun(self, slots: Collection[int], why: str) -> None:
-        """What stopped it may be gone, or one process' own; so slots are shut for a lease, and not for good."""
+        """Shut the slots for one lease only: the cause may go away, or concern a single pool process."""
         self._shut |= dict.fromkeys(slots, (now_s() + self._lease_s, why))
 
     def free(self, slots: Collection[int]) -> bool:
-        """By the locks; where these cannot be looked at nothing is known to live."""
+        """Return True if the slots' locks are free, False if they are held or cannot be read."""
         try:
             return not busy_slots(self._lock_file, slots)
         except OSError as error:
-            log.warning("the locks of slots cannot be looked at: %s", error)
+            log.warning("the locks of slots cannot be read: %s", error)
             return False
 
     def living(self, slots: Collection[int]) -> list[int]:
-        """By what the kernel says of each process' locks."""
+        """Return the ids of the processes that hold the slots' locks, as the kernel lists them."""
         return holders(self._lock_file, slots)
 
-    def of(self, slots: Collection[int]) -> Fence | None:
-        """The same for every run but for its slots."""
-        return Fence(str(self._lock_file), tuple(slots), self._tie, self._one_at_a_time)
+    def of(self, slots: Collection[int]) -> RunIsolation | None:
+        """Return the isolation of a run in these slots."""
+        return RunIsolation(str(self._lock_file), tuple(slots), self._tie, self._one_at_a_time)
 
 
 def start_guard() -> tuple[subprocess.Popen[bytes], str]:
-    """Starts a guard: the process, and the path of what runs tie themselves to; raises OSError."""
+    """Start a guard; return its process and the path that runs tie themselves to. Raises OSError."""
     program = Path(__file__).with_name("guard.py")
     guard = subprocess.Popen(
         [sys.executable, "-I", "-S", program], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
