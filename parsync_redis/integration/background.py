@@ -1,7 +1,7 @@
-"""What needs the app's broker and must not keep its caller waiting: done by a thread, one thing after the other.
+"""Work for the app's broker that must not keep its caller waiting: a thread does it, one thing after the other.
 
-These are the event task-sent, and the broadcast of a cancel. Neither decides anything: by then parsync's state has it.
-While the broker is away they wait in a queue; what does not fit is dropped, and the log says so.
+This is the event task-sent and the broadcast of a cancel. Neither decides anything: parsync's state has it by then.
+While the broker is away they wait in a queue; what does not fit is dropped and logged.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Final
 
-MOST = 1000
-"""The most that waits for the broker."""
-AT_EXIT_S = 1.0
-"""For how long a process that ends waits until all is done."""
+MOST: Final = 1000
+"""The longest queue."""
+AT_EXIT_S: Final = 1.0
+"""How long a process that ends waits until all is done."""
 
 log = logging.getLogger("parsync")
-Work = Callable[[], Any]
+Work = Callable[[], object]
 
 _lock = threading.Lock()
-"""Whoever is the first to have something done makes the thread."""
+"""The first caller makes the thread, under this lock."""
 
 
 def _unlock() -> None:
-    """A child that was forked while a thread of its parent had the lock has one of its own."""
+    """Give a forked child a lock of its own: a thread of its parent may have held the lock."""
     global _lock
     _lock = threading.Lock()
 
@@ -37,26 +37,26 @@ os.register_at_fork(after_in_child=_unlock)
 
 
 class Background:
-    """A thread that does work; each process has its own, so that a forked child does not wait for its parent's."""
+    """A thread that does work. Each process has its own: a forked child does not have its parent's threads."""
 
     def __init__(self) -> None:
-        self._hand: _Hand | None = None
+        self._thread: _Thread | None = None
 
     def do(self, work: Work) -> None:
-        """Has `work` done soon. Does not wait, and does not raise: what cannot be done is dropped."""
+        """Have `work` done soon. It does not wait or raise: work that cannot be done is dropped."""
         try:
             with _lock:
-                hand = self._hand
-                if hand is None or hand.process != os.getpid():
-                    hand = self._hand = _Hand()
-        except RuntimeError as error:  # no thread is to be had: the interpreter ends, say
+                thread = self._thread
+                if thread is None or thread.process != os.getpid():
+                    thread = self._thread = _Thread()
+        except RuntimeError as error:  # no thread can be started: the interpreter ends, for example
             log.warning("an event or a broadcast for the app's broker is dropped: %s", error)
             return
-        hand.take(work)
+        thread.take(work)
 
 
-class _Hand:
-    """The thread of one process, and what waits for it."""
+class _Thread:
+    """The thread of one process, and the work that waits for it."""
 
     def __init__(self) -> None:
         self.process = os.getpid()

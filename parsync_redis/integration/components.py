@@ -1,117 +1,121 @@
 """The two components of a Celery app that parsync takes part in: `app.amqp` sends, `app.control` revokes.
 
 Their classes are derived from the app's own, whatever those are. An app that is pickled (for pools that spawn) carries
-them as what they are derived from, and gets its Parsync anew where it is unpickled.
+them as what they are derived from, and gets its Parsync again where it is unpickled.
 """
 
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from celery import Celery
+from celery.app.amqp import AMQP
+from celery.app.control import Control
 from celery.utils.imports import symbol_by_name
 
 from ..errors import InvalidInput, ParsyncError
+from .port import ParsyncPort
 from .publish import Capture, operational
 
-if TYPE_CHECKING:
-    from .app import Parsync
 
-Address = tuple[str | None, str | None]
-"""The url and cluster that Parsync was given."""
+class Source(NamedTuple):
+    """How an app got its Parsync: the class, and the url and cluster that it was given."""
+
+    attach: Callable[[Celery, str | None, str | None], ParsyncPort]
+    url: str | None
+    cluster: str | None
 
 
-def extend(app: Celery, name: str, address: Address) -> None:
-    """Derives the class of a component: of the one that the app will make when it needs it, or has made already."""
-    setattr(app, f"{name}_cls", derive(name, symbol_by_name(getattr(app, f"{name}_cls")), address))
+def extend(app: Celery, name: str, source: Source) -> None:
+    """Derive the class of a component: of the one that the app will make when it needs it, or has made already."""
+    setattr(app, f"{name}_cls", derive(name, symbol_by_name(getattr(app, f"{name}_cls")), source))
     if name in app.__dict__:
         component = app.__dict__[name]
-        component.__class__ = derive(name, type(component), address)
+        component.__class__ = derive(name, type(component), source)
         component.__dict__.pop("_parsync_sender", None)  # of the Parsync that a loader had made
 
 
 class Derived(type):
-    """The class of a derived class: it is pickled as a call of `derive`, because no module has it by a name."""
+    """The class of a derived class. It is pickled as a call of `derive`, because no module has it by a name."""
 
-    parsync_of: tuple[str, type, Address]
+    parsync_of: tuple[str, type, Source]
 
 
-def derive(name: str, base: type, address: Address) -> type:
-    """The class of the component `name`, derived from the app's own, not from what was derived before."""
+def derive(name: str, base: type, source: Source) -> Derived:
+    """Return the class of the component `name`, derived from the app's own, not from a class derived before."""
     if isinstance(base, Derived):
-        if base.parsync_of[2] == address:
+        if base.parsync_of[2] == source:
             return base
         base = base.parsync_of[1]
     body = _AMQP if name == "amqp" else _Control
-    members = {"__module__": base.__module__, "__doc__": base.__doc__, "parsync_of": (name, base, address)}
+    members = {"__module__": base.__module__, "__doc__": base.__doc__, "parsync_of": (name, base, source)}
     return Derived(base.__name__, (body, base), members)
 
 
-def _reduce(derived: Any) -> tuple[Any, ...]:
-    return derive, derived.parsync_of
+copyreg.pickle(Derived, lambda derived: (derive, derived.parsync_of))
 
 
-copyreg.pickle(Derived, _reduce)
-
-
-def parsync(component: Any) -> Parsync:
-    """The Parsync of a component's app; made anew for an app that was pickled."""
+def parsync_of(component: AMQP | Control) -> ParsyncPort:
+    """Return the Parsync of a component's app; an app that was unpickled gets one."""
     app = component.app
     if getattr(app, "parsync", None) is None:
-        from .app import Parsync
-
-        Parsync(app, *component.parsync_of[2])
-    found: Parsync = app.parsync
+        source: Source = component.parsync_of[2]
+        return source.attach(app, source.url, source.cluster)
+    found: ParsyncPort = app.parsync
     return found
 
 
-class _AMQP:
-    """Celery's AMQP, of which messages with parsync options go to parsync."""
+class _AMQP(AMQP):
+    """Celery's AMQP, which gives messages with parsync options to parsync."""
 
     @property
-    def send_task_message(self: Any) -> Any:
+    def send_task_message(self) -> Callable[..., object]:
         """Celery's sender of task messages, with a fork at its entry."""
-        made = self.__dict__.get("_parsync_sender")
+        made: Callable[..., object] | None = self.__dict__.get("_parsync_sender")
         if made is None:
-            made = self.__dict__["_parsync_sender"] = _make_sender(parsync(self), self._create_task_sender())
+            made = self.__dict__["_parsync_sender"] = _make_sender(parsync_of(self), self._create_task_sender())
         return made
 
 
-def _make_sender(parsync: Parsync, plain: Any) -> Any:
-    def send_task_message(
-        producer: Any, name: str, message: Any, *args: Any, headers: Any = None, **kwargs: Any
-    ) -> Any:
-        call = kwargs.pop("parsync", None)
+def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable[..., object]:
+    # Any: Celery's arguments, which go on as they are
+    def send_task_message(producer: Any, name: str, message: Any, *args: Any, headers: Any = None, **kw: Any) -> object:
+        call = kw.pop("parsync", None)
         carried = (headers or {}).get("parsync", message.headers.get("parsync"))
-        wish = parsync.wish(name, carried, call)
-        if wish is not None:
-            return plain(Capture(producer, parsync, name, wish), name, message, *args, headers=headers, **kwargs)
+        options = parsync.options_of(name, carried, call)
+        if options is not None:
+            return plain(Capture(producer, parsync, name, options), name, message, *args, headers=headers, **kw)
         if call is False:
             headers = {**(headers or {}), "parsync": False}  # so that its retries stay with the broker
-        return plain(producer, name, message, *args, headers=headers, **kwargs)
+        return plain(producer, name, message, *args, headers=headers, **kw)
 
     return send_task_message
 
 
-class _Control:
-    """Celery's control, of which revoke also cancels in parsync's queue, where a broadcast does not reach."""
+class _Control(Control):
+    """Celery's control, whose revoke also cancels in parsync's queue, where a broadcast does not reach."""
 
     def revoke(
-        self, task_id: Any, destination: Any = None, terminate: bool = False, signal: Any = "SIGTERM", **kwargs: Any
-    ) -> Any:
-        """Cancels in the queue first, so that what waits cannot start meanwhile; then as ever.
+        self,
+        task_id: object,
+        destination: object = None,
+        terminate: bool = False,
+        signal: object = "SIGTERM",
+        **kwargs: object,
+    ) -> object:
+        """Cancel in the queue first, so that a waiting task cannot start meanwhile; then broadcast as Celery does.
 
-        If parsync's server does not do it, the workers are told all the same: the task may be an ordinary one.
+        If parsync's server fails, the workers are told all the same: the task may be an ordinary one.
         """
-        found = parsync(self)
-        celery: Any = super()
+        parsync = parsync_of(self)
         broadcast = partial(
-            celery.revoke, task_id, destination=destination, terminate=terminate, signal=signal, **kwargs
+            super().revoke, task_id, destination=destination, terminate=terminate, signal=signal, **kwargs
         )
         try:
-            ours = found.revoke(task_id, terminate, signal)
+            ours = parsync.revoke(task_id, terminate, signal)
         except InvalidInput:
             raise
         except ParsyncError as error:
@@ -119,12 +123,12 @@ class _Control:
             raise operational(error) from None
         if not ours or kwargs.get("reply"):
             return broadcast()
-        return found.background.do(broadcast)  # they are cancelled, whatever the broker does
+        parsync.background.do(broadcast)  # they are cancelled, whatever the broker does
+        return None
 
-    def purge(self: Any, connection: Any = None) -> int:
-        """Discards what waits: in the broker's queues as ever, and in parsync's the tasks that this app knows."""
-        celery: Any = super()
-        discarded: int = celery.purge(connection=connection)
-        return discarded + parsync(self).purge()
+    def purge(self, connection: object = None) -> int:
+        """Discard what waits in the broker's queues, and in parsync's queue the tasks that this app knows."""
+        discarded: int = super().purge(connection=connection)
+        return discarded + parsync_of(self).purge()
 
     discard_all = purge

@@ -1,4 +1,4 @@
-"""The producer that Celery is given for a parsync task: what it publishes is submitted instead."""
+"""The producer that Celery is given for a parsync task: it submits the message instead of publishing it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from celery import Celery
 from celery.app import amqp
 from celery.app.defaults import NAMESPACES
+from kombu import Exchange, Producer, Queue
 from kombu.exceptions import OperationalError
 from kombu.utils.functional import fxrange
 
 from ..errors import InvalidInput, ParsyncError, ServerFull, ServerReadOnly, ServerUnreachable
 from ..model.task import TaskOptions
 from ..wire.message import envelope, until_ms
+from .port import Options, ParsyncPort
 
-if TYPE_CHECKING:
-    from .app import Parsync
+QUEUE: Final = "_queue"
+"""The option, on the way to the producer only, that names the queue to which the workers' app routes a task."""
 
 _TRANSPORT: Final = frozenset(
     (
@@ -39,41 +41,41 @@ _TRANSPORT: Final = frozenset(
         "headers",
     )
 )
-"""Arguments of kombu's publish that are about the broker, not the message."""
-
+"""Arguments of kombu's publish that concern the broker, not the message."""
 
 _CELERYS_POLICY: Final = NAMESPACES["task"]["publish_retry_policy"].default
 
 
 class Unreachable(ServerUnreachable, OperationalError):
-    """ServerUnreachable for callers of Celery, who expect its OperationalError."""
+    """ServerUnreachable for Celery's callers, who expect OperationalError."""
 
 
 class ReadOnly(ServerReadOnly, OperationalError):
-    """ServerReadOnly, likewise."""
+    """ServerReadOnly for Celery's callers."""
 
 
 class Full(ServerFull, OperationalError):
-    """ServerFull, likewise."""
+    """ServerFull for Celery's callers."""
 
 
 class Capture:
-    """Stands where Celery expects a kombu Producer: submits the task, and passes all else on to the real producer.
+    """Stands where Celery expects a kombu Producer: submits the task; all else is the real producer's.
 
-    What is published after the task is the event task-sent. It goes to the broker in the background.
+    The next publish is of the event task-sent. It goes to the broker in the background.
     """
 
-    def __init__(self, producer: Any, parsync: Parsync, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, producer: Producer, parsync: ParsyncPort, name: str, options: Options) -> None:
         self._producer, self._parsync, self._name, self._options = producer, parsync, name, options
         self._submitted = False
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._producer, name)
 
-    def publish(self, body: Any, headers: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Serializes as kombu would, and submits; raises what `Parsync.submit` raises.
+    # Any: kombu's arguments, each of its own type
+    def publish(self, body: object, headers: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Serialize as kombu would, and submit; raises what `Parsync.submit` raises.
 
-        Where Celery would raise OperationalError, what is raised is one too.
+        Errors for which Celery would raise OperationalError are OperationalErrors as well.
         """
         if self._submitted:
             self._parsync.background.do(lambda: self._publish_event(body, headers=headers, **kwargs))
@@ -82,10 +84,10 @@ class Capture:
             raise InvalidInput("parsync tasks need Celery's task protocol 2: set task_protocol = 2")
         queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
         options = dict(self._options)
-        queue = queue or str(options.pop("_queue", ""))
+        queue = queue or str(options.pop(QUEUE, ""))
         if kwargs.get("priority") is not None:
-            options.setdefault("priority", min(9, max(0, int(kwargs["priority"]))))
-        headers = {**headers, "parsync": {"options": {k: v for k, v in self._options.items() if k != "_queue"}}}
+            options.setdefault("priority", celery_priority(kwargs["priority"]))
+        headers = {**headers, "parsync": {"options": {k: v for k, v in self._options.items() if k != QUEUE}}}
         delay_ms = delay_of(headers.get("eta"))
         headers["eta"] = None
         if headers.get("expires") is None and options.get("expires") is not None:
@@ -95,10 +97,7 @@ class Capture:
             body, kwargs.get("serializer"), None, None, kwargs.get("compression"), headers
         )
         properties = {name: value for name, value in kwargs.items() if name not in _TRANSPORT and value is not None}
-        routed = (
-            str(getattr(kwargs.get("exchange"), "name", kwargs.get("exchange") or "")),
-            kwargs.get("routing_key") or "",
-        )
+        routed = exchange_name(kwargs.get("exchange")), kwargs.get("routing_key") or ""
         message = envelope(packed, content_type, content_encoding, headers, properties, *routed)
         expiry_ms = expiry_of(headers.get("expires"))
         pauses = pauses_of(kwargs.get("retry"), kwargs.get("retry_policy") or {})
@@ -108,22 +107,27 @@ class Capture:
             raise operational(error) from None
         self._submitted = True
 
-    def _publish_event(self, body: Any, **kwargs: Any) -> None:
-        with self._parsync.app.producer_pool.acquire(block=True) as producer:  # by now the task's is another's
+    def _publish_event(self, body: object, **kwargs: object) -> None:
+        with self._parsync.app.producer_pool.acquire(block=True) as producer:  # the task's producer is in use elsewhere
             producer.publish(body, **kwargs)
+
+
+def celery_priority(priority: float) -> int:
+    """Return a priority of Celery's as one of parsync's, 0 to 9."""
+    return min(9, max(0, int(priority)))
 
 
 _DELAYED: Final = re.compile(r"(?:[01]\.){28}")
 """How a routing key of Celery's native delayed delivery begins (celery_delayed_27): the delay, bit by bit."""
 
 
-def exchange_name(exchange: Any) -> str:
-    """The name of an exchange, which Celery gives as kombu's Exchange, as a name, or not at all."""
+def exchange_name(exchange: Exchange | str | None) -> str:
+    """Return the name of an exchange as Celery gives it to a producer, '' for none."""
     return str(getattr(exchange, "name", exchange or ""))
 
 
-def queue_of(app: Celery, exchange: Any, routing_key: str | None) -> str:
-    """The queue that a task was explicitly routed to, '' if that is the app's default queue.
+def queue_of(app: Celery, exchange: Exchange | str | None, routing_key: str | None) -> str:
+    """Return the queue that a task was explicitly routed to, '' if that is the app's default queue.
 
     exchange, routing_key: as Celery gives them to a producer. If no declared queue is bound to the key, the key is the
     name of a queue. Of several queues the first by name counts, because a task runs once.
@@ -134,8 +138,8 @@ def queue_of(app: Celery, exchange: Any, routing_key: str | None) -> str:
     return "" if found == app.conf.task_default_queue else found
 
 
-def _is_bound(queue: Any, exchange: str, key: str) -> bool:
-    """True if a message to this exchange with this routing key would come into a queue."""
+def _is_bound(queue: Queue, exchange: str, key: str) -> bool:
+    """Return True if a message to this exchange with this routing key would come into a queue."""
     if queue.exchange.name != exchange and not exchange.startswith("celery_delayed"):
         return False
     if queue.exchange.type == "fanout":
@@ -148,17 +152,18 @@ def _is_bound(queue: Any, exchange: str, key: str) -> bool:
 
 
 def operational(error: ParsyncError) -> ParsyncError:
-    """The same error as one that is also kombu's OperationalError."""
+    """Return the same error as one that is also kombu's OperationalError."""
     for kind, celerys in ((ServerUnreachable, Unreachable), (ServerReadOnly, ReadOnly), (ServerFull, Full)):
         if isinstance(error, kind):
             return celerys(*error.args)
     return error
 
 
-def pauses_of(retry: Any, policy: Mapping[str, Any]) -> Iterator[float] | None:
-    """Seconds to wait before each further try to publish, as Celery's `retry` and `retry_policy` ask for.
+# Any: Celery's retry_policy, numbers and exceptions
+def pauses_of(retry: bool | None, policy: Mapping[str, Any]) -> Iterator[float] | None:
+    """Return the seconds before each further try to publish, as Celery's `retry` and `retry_policy` ask for.
 
-    None if nobody has asked for anything: with Celery's own default the client's patience counts.
+    None if they are Celery's defaults: then the client's patience counts.
     """
     if policy == _CELERYS_POLICY and (retry or _from_callback()):
         return None
@@ -171,16 +176,16 @@ def pauses_of(retry: Any, policy: Mapping[str, Any]) -> Iterator[float] | None:
 
 
 def _from_callback() -> bool:
-    """Whether Celery (5.7 on) publishes a callback of a task that has run: it repeats that itself, with retry=False."""
+    """Return True if Celery (5.7 on) publishes a callback of a task that ran: it retries itself, with retry=False."""
     inside = getattr(amqp, "_callback_publish_retry", None)
     return inside is not None and bool(inside.get())
 
 
 def delay_of(eta: str | datetime | None) -> int | None:
-    """Milliseconds from now until an ETA (ISO 8601; UTC where it names no zone), None for none or one in the past."""
+    """Return the milliseconds until an ETA (ISO 8601; UTC if it names no zone), None for none or one in the past."""
     return max(0, until_ms("eta", eta)) or None if eta else None
 
 
 def expiry_of(expires: str | datetime | None) -> int | None:
-    """Milliseconds from now until a task expires, 0 if it has, None if it never does."""
+    """Return the milliseconds until a task expires, 0 if it has expired, None if it never does."""
     return max(0, until_ms("expires", expires)) if expires else None

@@ -1,33 +1,33 @@
-"""Which tasks of an app are placed though they do not say so themselves: the rules [place] of the settings file."""
+"""The rules [place] of the settings file: they place tasks that do not declare it themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Final
 
-CELERYS_OWN = "celery."
+CELERYS_OWN: Final = "celery."
 
 
 class Rules:
-    """Rules by task name. A name goes before patterns; of these the first in the file that matches counts.
+    """Rules by task name. A name comes before patterns; of these the first in the file that matches counts.
 
     A pattern does not match Celery's own tasks (chord_unlock, backend_cleanup): name them if you mean them.
     """
 
-    def __init__(self, rules: Mapping[str, Any]) -> None:
+    def __init__(self, rules: Mapping[str, object]) -> None:
         self._rules = rules
-        self._found: dict[str, Any] = {}
+        self._found: dict[str, object] = {}
 
-    def of(self, name: str) -> Any:
-        """The rule for a task: options, True or False; None if there is none."""
+    def of(self, name: str) -> object:
+        """Return the rule for a task: options, True or False; None if there is none."""
         if not self._rules:
             return None
         if name not in self._found:
             self._found[name] = self._find(name)
         return self._found[name]
 
-    def _find(self, name: str) -> Any:
+    def _find(self, name: str) -> object:
         if name in self._rules or name.startswith(CELERYS_OWN):
             return self._rules.get(name)
         return next((rule for pattern, rule in self._rules.items() if fnmatchcase(name, pattern)), None)

@@ -1,4 +1,4 @@
-"""A scheduler beside a worker (`celery worker --parsync-with-scheduler`): a child that the worker looks after."""
+"""A scheduler beside a worker (`celery worker --parsync-with-scheduler`): a child process of the worker."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from ..settings import Settings
 log = logging.getLogger("parsync.agent")
 
 AT_MOST: Final = 2
-"""So many schedulers of a cluster are active; the others that run beside workers stand by."""
+"""At most this many schedulers of a cluster are active; others that run beside workers stand by."""
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 WELL_S: Final = 60.0
-"""A scheduler that ran for so long was well: the pause before its next start is the first again."""
+"""After a run of this length the pause before the next start is FIRST_PAUSE_S again."""
 
 GRACE_S: Final = 10.0
+"""How long a scheduler may take to stop before it is killed."""
 
 
 class SchedulerBeside(threading.Thread):
-    """Starts `parsync scheduler --at-most 2` and starts it again when it ends, with growing pauses, until stopped.
+    """Runs `parsync scheduler --at-most 2` and restarts it with growing pauses when it ends, until stopped.
 
-    The child has a session of its own, so that Ctrl-C reaches the worker only, which stops it last. It watches this
-    process: a worker that is killed takes its scheduler along.
+    The child has a session of its own, so that Ctrl-C reaches only the worker, which stops the child last. The child
+    watches this process, and ends if the worker is killed.
     """
 
     def __init__(self, settings: Settings, log_level: str = "warning") -> None:
@@ -51,13 +52,13 @@ class SchedulerBeside(threading.Thread):
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
-        """Looks after the child."""
+        """Start the child, and restart it whenever it ends."""
         pause_s = FIRST_PAUSE_S
         while not self._done.is_set():
             began_s = time.monotonic()
             try:
                 ended = f"ended with code {self._start().wait()}"
-            except OSError as error:  # no memory or no process to be had, for now
+            except OSError as error:  # no memory or no process to be had at the moment
                 ended = f"did not start: {error}"
             if self._done.is_set():
                 return
@@ -76,7 +77,7 @@ class SchedulerBeside(threading.Thread):
         return child
 
     def stop(self) -> None:
-        """Stops the child in good order, or kills it after the grace."""
+        """Stop the child; kill it if that takes longer than GRACE_S."""
         self._done.set()
         child = self._child
         if child is None or child.poll() is not None:

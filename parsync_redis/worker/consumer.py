@@ -1,7 +1,7 @@
-"""The consumer of a node: Celery's own, whose event loop turns also while the app's broker is away.
+"""The consumer of a node: Celery's own, but its event loop turns while the app's broker is away.
 
 Celery connects in the thread of the event loop, so that nothing else happens until the broker answers. A node connects
-in a thread of its own; meanwhile it answers doorbells, and reads what its pool has done.
+in a thread of its own. Meanwhile its event loop answers doorbells and reads what its pool has done.
 """
 
 from __future__ import annotations
@@ -10,33 +10,37 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Final
 
+from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.state import maybe_shutdown
+from kombu import Connection
 
+from .celery_types import Hub, TimerEntry, Worker
 from .transport import connection_to_nothing
 
-QUICK_S = 0.1
-"""A connection that is made so soon is waited for: the event loop need not be set up for it."""
+QUICK_S: Final = 0.1
+"""How long the event loop waits for a connection before it turns by itself."""
 
 
 class Attempt(threading.Thread):
-    """Connects to the broker, in a thread; `finish` returns the connection, `abandon` closes it."""
+    """Connects to the broker in a thread; `finish` returns the connection, `abandon` closes it."""
 
-    def __init__(self, connect: Callable[[], Any], on_done: Callable[[], Any]) -> None:
+    def __init__(self, connect: Callable[[], Connection], on_done: Callable[[], object]) -> None:
         super().__init__(name="parsync-connect", daemon=True)
         self._connect, self._on_done = connect, on_done
-        self._connection: Any = None
+        self._connection: Connection | None = None
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._done = self._abandoned = False
 
     def run(self) -> None:
-        """Connects, for as long as that takes."""
+        """Connect, however long that takes."""
+        connection, error = None, None
         try:
-            connection, error = self._connect(), None
+            connection = self._connect()
         except BaseException as raised:  # also WorkerShutdown, which Celery raises here: the event loop raises it again
-            connection, error = None, raised
+            error = raised
         with self._lock:
             self._connection, self._error, self._done = connection, error, True
             unwanted = connection if self._abandoned else None
@@ -46,17 +50,17 @@ class Attempt(threading.Thread):
 
     @property
     def done(self) -> bool:
-        """Whether it has connected, or failed for good."""
+        """True if it has connected, or failed for good."""
         return self._done
 
-    def finish(self) -> Any:
-        """The connection; raises what kept Celery from it."""
+    def finish(self) -> Connection | None:
+        """Return the connection; raises the error that Celery met."""
         if self._error is not None:
             raise self._error
         return self._connection
 
     def abandon(self) -> None:
-        """Nobody waits for it any more."""
+        """Close the connection as soon as there is one."""
         with self._lock:
             self._abandoned = True
             unwanted, self._connection = self._connection, None
@@ -64,20 +68,15 @@ class Attempt(threading.Thread):
             unwanted.release()
 
 
-class NodeConsumer:
-    """What a node's consumer does otherwise than Celery's; `node_consumer` puts the two together."""
+class NodeConsumer(CeleryConsumer):
+    """What a node's consumer does otherwise than Celery's. `node_consumer` puts it before the app's own class."""
 
-    hub: Any
-    controller: Any
-    event_dispatcher: Any
-    timer_entries_before_start: Any
-    parsync_inbox: Any
     _alone = False
 
-    def ensure_connected(self, conn: Any) -> Any:
-        """Connects as Celery does, and turns the event loop until that is done."""
-        celery: Any = super()
-        attempt = Attempt(lambda: celery.ensure_connected(conn), lambda: self.hub.call_soon(_nothing))
+    def ensure_connected(self, conn: Connection) -> Connection | None:
+        """Connect as Celery does, and turn the event loop until that is done."""
+        connect = super().ensure_connected
+        attempt = Attempt(lambda: connect(conn), lambda: self.hub.call_soon(_nothing))
         attempt.start()
         attempt.join(QUICK_S)
         if not attempt.done:
@@ -91,9 +90,9 @@ class NodeConsumer:
     def _turn_until(self, attempt: Attempt) -> None:
         hub = self.hub
         before = _entries(hub)
-        with self._by_itself():
+        with self._without_broker():
             self.controller.register_with_event_loop(hub)
-            self.parsync_inbox.listen(self)
+            self.parsync_inbox.start(self)
             loop = hub.create_loop()
             while not attempt.done:
                 maybe_shutdown()
@@ -101,13 +100,13 @@ class NodeConsumer:
                     next(loop)
                 except StopIteration:
                     loop = hub.create_loop()
-        # Celery cancels what a lost connection has left on the timer; what came meanwhile are time limits of tasks
+        # Celery cancels the timer entries of a lost connection; those that came meanwhile are time limits of tasks
         if getattr(self, "timer_entries_before_start", None) is not None:
             self.timer_entries_before_start |= _entries(hub) - before
 
     @contextmanager
-    def _by_itself(self) -> Iterator[None]:
-        """While there is no broker: events are not sent, and no error of it ends the loop."""
+    def _without_broker(self) -> Iterator[None]:
+        """Send no events, and let no error of the event loop end it."""
         hub, events = self.hub, self.event_dispatcher
         enabled, errors = events is not None and events.enabled, hub.propagate_errors
         self._alone, hub.propagate_errors = True, ()
@@ -119,69 +118,68 @@ class NodeConsumer:
         self._alone, hub.propagate_errors = False, errors
 
     def stop(self) -> None:
-        """Celery does not stop the steps of a consumer that has not started all of them: what they would do is done."""
-        celery: Any = super()
+        """Close what Celery leaves open if the consumer has not started all of its steps."""
         if self._alone:
-            celery.on_close()
+            self.on_close()
             self.parsync_inbox.stop(self)
-        celery.stop()
+        super().stop()
 
 
 class PlacedOnlyConsumer(NodeConsumer):
-    """The consumer of a node that serves placed tasks only: it consumes from no broker."""
+    """The consumer of a node that runs placed tasks only: it consumes from no broker."""
 
-    steps: list[Any]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        celery: Any = super()
-        celery.__init__(*args, **kwargs)
-        # declares exchanges on the broker that tasks are published to; Celery has it since 5.5
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        # this step declares exchanges on the broker that tasks are published to; Celery has it since 5.5
         self.steps[:] = [step for step in self.steps if type(step).__name__ != "DelayedDelivery"]
 
     @property
-    def conninfo(self) -> Any:
-        """What Celery asks of the broker that it consumes from."""
-        return self.__dict__["_conninfo"]
+    def conninfo(self) -> Connection:
+        """The connection that Celery takes the broker's address from: to no broker."""
+        connection: Connection = self.__dict__["_conninfo"]
+        return connection
 
     @conninfo.setter
-    def conninfo(self, connection: Any) -> None:
+    def conninfo(self, connection: Connection) -> None:
         self.__dict__["_conninfo"] = connection_to_nothing()
 
-    def connection_for_read(self, heartbeat: Any = None) -> Any:
-        """The connection to no broker."""
+    def connection_for_read(self, heartbeat: float | None = None) -> Connection:
+        """Return a connection to no broker."""
         return connection_to_nothing()
 
 
 @cache
 def node_consumer(base: type, placed_only: bool) -> type:
-    """`base`, a class of Celery consumers, as a node's."""
+    """Return `base`, a class of Celery consumers, as a node's."""
     return type(base.__name__, (PlacedOnlyConsumer if placed_only else NodeConsumer, base), {"__doc__": base.__doc__})
 
 
-def register_once(worker: Any) -> None:
-    """Has the worker register its pool with the event loop once for each poller.
+def register_once(worker: Worker) -> None:
+    """Have the worker register its pool with the event loop once for each poller.
 
-    Celery registers it whenever the consumer's loop starts. The node's consumer has done so by then, if it had to wait
-    for the broker; to do it again would forget a result of which a part is read.
+    Celery registers the pool whenever the consumer's loop starts. A node's consumer has done so by then if it had to
+    wait for the broker; doing it again would forget a result that was read in part.
     """
     celery_register = worker.register_with_event_loop
-    registered: dict[str, Any] = {"poller": None, "entries": set()}
+    poller: object = None
+    entries: set[TimerEntry] = set()
 
-    def register_with_event_loop(hub: Any) -> None:
-        if registered["poller"] is hub.poller:
+    def register_with_event_loop(hub: Hub) -> None:
+        nonlocal poller, entries
+        if poller is hub.poller:
             return
-        for entry in registered["entries"]:
+        for entry in entries:
             hub.timer.cancel(entry)
         before = _entries(hub)
         celery_register(hub)
-        registered.update(poller=hub.poller, entries=_entries(hub) - before)
+        poller, entries = hub.poller, _entries(hub) - before
 
     worker.register_with_event_loop = register_with_event_loop
 
 
-def _entries(hub: Any) -> set[Any]:
+def _entries(hub: Hub) -> set[TimerEntry]:
     return {scheduled.entry for scheduled in hub.timer.queue}
 
 
 def _nothing() -> None:
-    """Wakes the event loop."""
+    """Wake the event loop."""

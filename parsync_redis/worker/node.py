@@ -1,7 +1,9 @@
-"""What a worker offers as a node, by its flags, and whether it can be one; pure but for reading the app's settings."""
+"""What a worker offers as a node, by its flags or variables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from celery.concurrency.solo import TaskPool as SoloPool
@@ -9,9 +11,10 @@ from redis.connection import parse_url
 
 from ..errors import InvalidInput
 from ..model.address import SCHEME, as_redis, parse_service
+from ..model.apps import KnownTasks, offer_with
 from ..model.ids import check_name
 from ..model.needs import Resources
-from .agent import NodeSpec
+from .celery_types import Worker
 
 FLAGS = (
     "parsync",
@@ -24,8 +27,22 @@ FLAGS = (
 )
 
 
-def pairs(flag: str, words: Any) -> dict[str, str]:
-    """NAME=VALUE words of a repeatable flag, or of its variable; raises InvalidInput."""
+@dataclass(slots=True)
+class NodeSpec:
+    """What a worker offers as a node."""
+
+    name: str
+    offer: Resources
+    score: float
+    tasks: KnownTasks | None = None
+
+    def know(self, tasks: KnownTasks, queues: Iterable[str]) -> None:
+        """Add to the offer the tasks of the worker's app and the queues that it consumes."""
+        self.tasks, self.offer = tasks, offer_with(self.offer, tasks, queues)
+
+
+def pairs(flag: str, words: Iterable[str] | None) -> dict[str, str]:
+    """Split the NAME=VALUE words of a repeatable flag or of its variable; raises InvalidInput."""
     found: dict[str, str] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
@@ -37,8 +54,12 @@ def pairs(flag: str, words: Any) -> dict[str, str]:
     return found
 
 
-def node_spec(worker: Any, flags: dict[str, Any], said: dict[str, str]) -> NodeSpec:
-    """What the worker offers, by its flags, or the variables by which they were `said`; raises InvalidInput."""
+# Any: the values of click options, each of its own type
+def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> NodeSpec:
+    """Return what the worker offers by its flags; raises InvalidInput.
+
+    said: the flag or variable by which the user gave each, for messages.
+    """
     score = 1.0 if flags.get("parsync_score") is None else float(flags["parsync_score"])
     if not -1e9 < score < 1e9:
         raise InvalidInput(f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and 1e9")
@@ -54,16 +75,16 @@ def node_spec(worker: Any, flags: dict[str, Any], said: dict[str, str]) -> NodeS
     return NodeSpec(check_name("node name", worker.hostname if name is None else name), offer, score)
 
 
-def _check(flag: str, said: dict[str, str], *offer: Any) -> None:
-    """Checks a part of the offer; raises InvalidInput that says by which flag or variable it came."""
+def _check(flag: str, said: dict[str, str], *offer: Any) -> None:  # Any: as Resources.of takes them
+    """Check a part of the offer; raises InvalidInput that names the flag or variable it came by."""
     try:
         Resources.of(*offer)
     except InvalidInput as error:
         raise InvalidInput(f"{said[flag]}: {error}" if flag in said else str(error)) from None
 
 
-def place_of(url: str) -> tuple[Any, ...]:
-    """Which server and database an address means."""
+def place_of(url: str) -> tuple[object, ...]:
+    """Return the server and the database that an address means; equal for two spellings of one."""
     if url.startswith(SCHEME):
         service = parse_service(url)
         return service.name, ",".join(sorted(f"{host}:{port}" for host, port in service.sentinels)), service.db

@@ -1,7 +1,7 @@
-"""What a node adds to Celery's answers to `inspect`: placed tasks that have not begun, and tasks that are not due yet.
+"""Placed tasks in Celery's answers to `inspect`: those that have not begun, and those that are not due yet.
 
-Celery's own answers tell of what its worker has received. A placed task is received when it begins, and one that waits
-for its time is in Redis until it is due.
+Celery answers with the tasks that its worker has received. A worker receives a placed task when it begins; a delayed
+task is in Redis until it is due.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
+from celery import Celery
 from celery.worker.control import Panel
-from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
 
 from ..model.ids import decode_id, readable
 from ..model.task import TaskState
 from ..store.store import Store
-from ..wire.message import Decoder, open_envelope
-
-if TYPE_CHECKING:
-    from .agent import Agent
+from ..wire.message import open_envelope
+from .agent import Agent
+from .received import as_message
 
 log = logging.getLogger("parsync.agent")
 
 MOST: Final = 100
-"""The most tasks that an answer lists: of those that are not due, the ones that are due first."""
+"""The most tasks that an answer lists, those that are due first."""
 _AT_ONCE: Final = 4
-"""Messages that are read at a time: each has up to 2 MiB, and the worker's event loop waits for them."""
+"""Messages read at a time: each has up to 2 MiB, and the worker's event loop waits for them."""
 _PRIORITY: Final = 6
-"""The priority of an entry in the timer of Celery's worker, which is the same for all."""
+"""The priority that Celery shows for every entry of a worker's timer."""
 
-Entry = dict[str, Any]
+Entry = dict[str, object]
+Answer = Callable[..., list[Entry]]
 
 
 def extend_panel() -> None:
-    """Puts our answers over Celery's; those of a worker that is no node stay what they were."""
+    """Extend Celery's answers; those of a worker that is no node stay as they were."""
     for name, more, aliases in (
         ("reserved", reserved, ("dump_reserved",)),
         ("scheduled", scheduled, ("dump_schedule",)),
@@ -46,13 +46,11 @@ def extend_panel() -> None:
             Panel.data.update(dict.fromkeys((name, *aliases), _with_ours(celerys, more)))
 
 
-def _with_ours(
-    celerys: Callable[..., list[Entry]], more: Callable[[Agent, str], Iterable[Entry]]
-) -> Callable[..., Any]:
-    def answer(state: Any, **kwargs: Any) -> list[Entry]:
+def _with_ours(celerys: Answer, more: Callable[[Agent, str], Iterable[Entry]]) -> Answer:
+    def answer(state: Any, **kwargs: object) -> list[Entry]:  # Any: Celery's bunch of consumer, hostname and more
         found = celerys(state, **kwargs)
-        agent = getattr(state.consumer.controller, "parsync_agent", None)
-        if agent is None or not agent.inc:
+        agent: Agent | None = getattr(state.consumer.controller, "parsync_agent", None)
+        if agent is None or not agent.node.inc:
             return found
         known = {_id(entry) for entry in found}
         return found + [entry for entry in more(agent, state.hostname) if _id(entry) not in known]
@@ -62,21 +60,23 @@ def _with_ours(
 
 
 def _id(entry: Entry) -> str:
-    return str(entry.get("request", entry)["id"])
+    request = entry.get("request", entry)
+    assert isinstance(request, dict)
+    return str(request["id"])
 
 
 def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
-    """Tasks that are placed at this node and have not begun."""
-    store, name = agent.store, agent.spec.name
-    node = store.nodes(agent.partition).get(name)
-    keys = [lease.task for lease in store.leases(agent.partition, [node])] if node else []
+    """Return the tasks that are placed at this node and have not begun."""
+    store, partition = agent.store, agent.node.partition
+    node = store.nodes(partition).get(agent.node.name)
+    keys = [lease.task for lease in store.leases(partition, [node])] if node else []
     for _, request in _requests(agent, hostname, dict.fromkeys(keys), lambda task, state: state == TaskState.PLACED):
         yield request
 
 
 def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
-    """Tasks that are not due yet, of names that this worker knows; every node that knows a name lists them."""
-    client: Any = agent.store.client
+    """Return the tasks that are not due yet and whose names this worker knows; each such node lists them."""
+    client: Any = agent.store.client  # Any: redis-py says that each reply may be awaitable
     key = agent.store.keys.queue("later")
     due = {readable(id): ms for id, ms in client.zrange(key, 0, MOST - 1, withscores=True)}
     for id, request in _requests(agent, hostname, due, lambda task, state: task in agent.app.tasks):
@@ -87,7 +87,7 @@ def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
 def _requests(
     agent: Agent, hostname: str, keys: Iterable[str], wanted: Callable[[str, str], bool]
 ) -> Iterable[tuple[str, Entry]]:
-    """The first tasks whose name and state are wanted, by their ids as keys have them; damaged ones are left out."""
+    """Return the first tasks whose name and state are wanted, by their ids as keys have them, without damaged ones."""
     found: dict[str, str] = {}
     for key, (name, state) in _fields(agent.store, list(keys), "name", "state"):
         if name is not None and state is not None and wanted(readable(name), readable(state)):
@@ -103,16 +103,15 @@ def _requests(
 
 
 def _fields(store: Store, keys: list[str], *names: str) -> list[tuple[str, list[bytes | None]]]:
-    """These fields of each task's record; one round trip."""
+    """Read these fields of each task's record in one round trip."""
     rows = store.pipe([("hmget", store.keys.task(key), names) for key in keys])
     return list(zip(keys, rows, strict=True))
 
 
-def _request(app: Any, hostname: str, id: str, name: str, message: bytes) -> Entry:
-    """A task as Celery's `Request.info` shows it; of arguments that cannot be read, their sender's description."""
+def _request(app: Celery, hostname: str, id: str, name: str, message: bytes) -> Entry:
+    """Return a task as Celery's `Request.info` shows it, with the sender's description of unreadable arguments."""
     payload = open_envelope(message)
-    headers, make = payload["headers"], cast(Any, Message)
-    opened = make(payload, channel=Decoder(), accept=prepare_accept_content(app.conf.accept_content))
+    headers, opened = payload["headers"], as_message(app, payload, Message)
     try:
         args, kwargs, _ = opened.decode()
     except Exception:

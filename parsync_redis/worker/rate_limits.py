@@ -1,8 +1,9 @@
-"""Rate limits of placed tasks: a task that its node may not start yet holds no slot there.
+"""Rate limits of placed tasks: a task that may not start yet holds no slot of its node.
 
-Celery keeps such a task in the worker until its token bucket has a token. A placed task would hold its slot meanwhile.
-So the task goes back to the cluster's queue, and this node books a token for it: the task comes back when it is due.
-Celery's own bucket is not waited for: it loses what its timers are late by, a third of the tokens at 100 a second.
+Celery keeps such a task in the worker until its token bucket has a token; a placed task would hold its slots meanwhile.
+So the task goes back to the cluster's queue, and this node books a token for it: the task comes back when that is due.
+We do not wait for Celery's own bucket: it loses the time by which its timers are late, a third of the tokens at 100 a
+second.
 """
 
 from __future__ import annotations
@@ -12,35 +13,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import Final
+
+from .celery_types import Bucket, Limited
 
 LONGEST_S: Final = 30.0
-"""A task waits no longer before it is placed again: another node may have a token, or this one may be gone."""
+"""The longest wait before a task is placed again: another node may have a token, or this one may be gone."""
 MOMENT_S: Final = 0.1
-"""A task may come so long after its token was due, and run at once. A worker that stood still runs no more at once."""
+"""A task that comes at most this late after its token was due runs at once. It bounds the burst after a standstill."""
 SHORT_S: Final = 0.005
-"""A token that is due so soon is as good as there: to go back and to be placed again takes longer."""
+"""A token that is due this soon counts as there: to be placed again takes longer."""
 LATE_S: Final = 2.0
-"""How long a booked token is kept for a task that does not come: it may be cancelled, or run on another node."""
+"""How long a token is kept for a task that does not come: it may be cancelled, or run on another node."""
 _SPREAD: Final = 0.618
 """Multiples of the golden ratio, modulo 1, spread evenly, however many they are."""
 
 
 @dataclass(slots=True)
 class _Line:
-    """The tasks of one name that this node has sent back, and the token that each of them has booked.
+    """The tasks of one name that this node has sent back, with the token that each has booked.
 
-    booked: the time of each task's token, the earliest first. There are no more of them than tokens in LONGEST_S and
-    LATE_S. next_s: when the first token comes that nobody has booked.
+    booked: the time of each task's token, earliest first; at most the tokens of LONGEST_S + LATE_S. next_s: the time of
+    the first token that nobody has booked.
     """
 
-    bucket: Any
+    bucket: Bucket
     booked: dict[str, float] = field(default_factory=dict)
     next_s: float = 0.0
     turned_away: count[int] = field(default_factory=count)
 
     def hold_s(self, id: str, now_s: float) -> float:
-        """Seconds until this task may come again; 0 if it may run now: it has taken a token."""
+        """Return the seconds until this task may come again; 0 if it has taken a token and may run now."""
         self._forget_late(now_s)
         bucket, own_s = self.bucket, self.booked.get(id)
         if own_s is not None and own_s > now_s + SHORT_S:
@@ -61,7 +64,7 @@ class _Line:
         return self.booked[id] - now_s
 
     def _take_over(self, now_s: float) -> bool:
-        """Takes the booking of a task whose token is there and that is not: it may run on another node by now."""
+        """Take the token of a task that has not come for it: it may run on another node by now."""
         due = (id for id, at_s in self.booked.items() if now_s - MOMENT_S <= at_s <= now_s)
         if (first := next(due, None)) is None:
             return False
@@ -74,14 +77,14 @@ class _Line:
 
 
 class RateLimits:
-    """The lines of one node, by the name of the task."""
+    """The rate limits of one node, by the name of the task."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lines: dict[str, _Line] = {}
 
-    def hold_s(self, name: str, id: str, consumer: Any) -> float:
-        """Seconds for which a task has to go back; 0 if it may run now, and Celery need not ask its bucket again."""
+    def hold_s(self, name: str, id: str, consumer: Limited) -> float:
+        """Return the seconds for which a task must go back; 0 if it has a token, so that Celery need not ask again."""
         bucket = None if consumer.disable_rate_limits else consumer.task_buckets[name]
         if bucket is None:
             self._lines.pop(name, None)
@@ -93,8 +96,8 @@ class RateLimits:
 
 
 @contextmanager
-def without_bucket(name: str, consumer: Any) -> Iterator[None]:
-    """While Celery takes over a task that has its token, there is no rate limit for its name."""
+def without_bucket(name: str, consumer: Limited) -> Iterator[None]:
+    """Lift the rate limit of a name while Celery takes over a task that has its token."""
     bucket, consumer.task_buckets[name] = consumer.task_buckets[name], None
     try:
         yield

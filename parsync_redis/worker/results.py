@@ -1,58 +1,59 @@
-"""Verdicts: tasks that ended where no worker saw it (cancelled, dead), or were dead and are revived (pending); who has
-an app tells the result backend.
+"""The results outbox: tasks that ended where no worker saw it (cancelled, dead), or that were revived (pending).
+
+A process that has the task's app tells the result backend.
 """
 
 import logging
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from billiard.exceptions import WorkerLostError
 from celery import Celery, states
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
-from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
 from redis.exceptions import OutOfMemoryError
 
 from ..model.ids import decode_id, readable
 from ..store.quarantine import quarantine
 from ..store.store import Store
-from ..wire.message import Decoder, open_envelope
+from ..wire.message import open_envelope
+from .celery_types import SendEvent
+from .received import as_message
 
 log = logging.getLogger("parsync.agent")
 
-MOST = 100
+MOST: Final = 100
+"""The most entries that are announced at a time."""
 
-_VERDICT = re.compile(rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?")
-
-SendEvent = Callable[..., Any]
-"""Sends an event of Celery: its type, then its fields."""
+_ENTRY = re.compile(rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?")
 
 
 def announce(store: Store, app: Celery, send_event: SendEvent | None = None) -> int:
-    """Tells the result backend of up to 100 verdicts, the oldest first. How many."""
-    client: Any = store.client
+    """Tell the result backend of up to 100 entries of the outbox, the oldest first; return how many."""
+    client: Any = store.client  # Any: redis-py says that each reply may be awaitable
     entries = client.lrange(store.keys.queue("outbox"), -MOST, -1)
-    return announce_these(store, app, reversed(entries), send_event)
+    return announce_entries(store, app, reversed(entries), send_event)
 
 
-def announce_these(store: Store, app: Celery, entries: Iterable[bytes], send_event: SendEvent | None = None) -> int:
-    """Tells the result backend of these verdicts; each is announced by one process only, whose app knows the task.
+def announce_entries(store: Store, app: Celery, entries: Iterable[bytes], send_event: SendEvent | None = None) -> int:
+    """Tell the result backend of these entries; return how many.
 
-    One that cannot be told now (the backend is away), or not here, goes back to the list.
+    An entry is announced by one process, whose app knows the task. If the backend is away or the app does not know the
+    task, it goes back to the outbox.
     """
-    client: Any = store.client
+    client: Any = store.client  # Any: as above
     key, done = store.keys.queue("outbox"), 0
     try:
-        client.zadd(store.keys.queue("pending"), {"": 0}, xx=True)  # nothing, but refused by a server that is full:
-    except OutOfMemoryError:  # it would take no result, and what is taken from the list could not be put back
+        client.zadd(store.keys.queue("pending"), {"": 0}, xx=True)  # changes nothing; a full server refuses it
+    except OutOfMemoryError:  # it would take no result, and an entry taken from the list could not be put back
         return done
     for entry in entries:
         if client.lrem(key, -1, entry) != 1:
             continue
-        if not _VERDICT.fullmatch(entry):
-            quarantine(store, key, "not a verdict", entry)
+        if not _ENTRY.fullmatch(entry):
+            quarantine(store, key, "not an entry of the outbox", entry)
             continue
         id = entry.decode().partition(" ")[0]
         name, message, state = client.hmget(store.keys.task(id), "name", "message", "state")
@@ -63,21 +64,21 @@ def announce_these(store: Store, app: Celery, entries: Iterable[bytes], send_eve
                 told = True
                 done += 1
         except Exception as error:
-            log.warning("the verdict %r waits for the result backend: %r", entry, error)
+            log.warning("the result %r waits for the result backend: %r", entry, error)
         if not told:
             client.lpush(key, entry)
     return done
 
 
 def can_announce(app: Celery) -> bool:
-    """Whether this app has a result backend; one without leaves verdicts to others."""
+    """Return True if this app has a result backend; without one it leaves the outbox to others."""
     return not isinstance(app.backend, DisabledBackend)
 
 
 def _tell(app: Celery, entry: str, message: bytes | None, now: str, send_event: SendEvent | None) -> None:
-    """Tells the backend of one verdict, unless the task's state `now` is another; '' if its record has expired.
+    """Tell the backend of one entry, unless the task's state `now` is another; '' if its record has expired.
 
-    An operator may have undone its death, or its id was published again.
+    The state is another if an operator has revived the task, or its id was published again.
     """
     key, state, why = (*entry.split(" ", 2), "", "")[:3]
     id = decode_id(key)
@@ -102,20 +103,19 @@ def _tell(app: Celery, entry: str, message: bytes | None, now: str, send_event: 
 
 
 def _says_dead(app: Celery, id: str) -> bool:
-    """Whether the result backend holds a task's death: only that is taken back, not the result of a run since then."""
-    backend: Any = app.backend
-    if not hasattr(backend, "_get_task_meta_for"):  # one that cannot be asked, such as rpc and the disabled one
+    """Return True if the result backend holds the task's death; the result of a later run must not be overwritten."""
+    backend = app.backend
+    if not hasattr(backend, "_get_task_meta_for"):  # a backend that cannot be read, such as rpc and the disabled one
         return False
     meta = backend.get_task_meta(id, cache=False)
     return meta.get("status") == states.FAILURE and isinstance(meta.get("result"), WorkerLostError)
 
 
 def context_of(app: Celery, message: bytes) -> Context:
-    """The request context of a task message, with its chord and callbacks, for a backend that needs to know of them."""
+    """Return the request context of a task message, with its chord and callbacks, as result backends need it."""
     try:
         payload = open_envelope(message)
-        opened: Any = Message(payload, channel=Decoder(), accept=prepare_accept_content(app.conf.accept_content))
-        _, _, embed = opened.decode()
+        _, _, embed = as_message(app, payload, Message).decode()
     except Exception as error:
         log.warning("the message of a task that has ended cannot be read: %s", error)
         return Context()

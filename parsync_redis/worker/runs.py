@@ -1,31 +1,32 @@
-"""The table of runs: what this process has asked to start and has not yet brought home.
+"""The table of runs: what this process has asked to start, until its slots are free again.
 
-An entry is made before a start is asked for and goes when its slot was released, so that nothing is started or freed a
-second time. All hands of the agent share it, under one lock.
+A run enters before its start is asked for and leaves when its slots were freed, so that nothing is started or freed
+twice. All threads of the agent share the table, under one lock.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..model.place import Place
+from .celery_types import Request
 
 Key = tuple[str, str, int]  # task, attempt, slot
 
 
 @dataclass(slots=True)
 class Run:
-    """An attempt that this process has asked to start: at its place, and with Celery's request once there is one.
+    """An attempt that this process has asked to start.
 
-    unwanted: how it ends without beginning, if Celery has no request for it yet, cancelled or recalled: another thread
-    says so, and who would hand it to Celery reads it. why: why it was lost or did not begin, if so. delay_ms: for how
-    long a recalled task must not be taken again. told: the server knows its outcome. left_s: since when it is known
-    that it has left something in its slots (monotonic seconds), and -1 once the operator was told.
+    request: Celery's, once there is one. outcome: how it ended, '' while it has not. ending: the signal that the agent
+    has ended it with, or recalled. unwanted: cancelled or recalled, if it must not be handed to Celery any more, which
+    another thread may set. flaw: what is wrong with its message. why: why it was lost or did not begin. delay_ms: how
+    long a recalled task must wait before it is taken again. told: the server knows its outcome. left_s: since when a
+    process of it is known to live on in its slots (monotonic seconds), -1 once that was logged.
     """
 
     place: Place
-    request: Any = None
+    request: Request | None = None
     outcome: str = ""
     ending: str = ""
     unwanted: str = ""
@@ -38,17 +39,17 @@ class Run:
 
     @property
     def slots(self) -> frozenset[int]:
-        """All slots that it runs in: its place names the first."""
+        """All slots that it runs in; its place names the first."""
         return self.more_slots | {self.place.slot}
 
     @property
     def why_recalled(self) -> str:
-        """Why its start does not count: by order, or because it could not begin."""
+        """Why its start does not count: its node is drained, or it could not begin."""
         return "its node is drained" if self.ending == "recalled" else self.why
 
     @property
     def key(self) -> Key:
-        """What the table knows it by."""
+        """Its key in the table."""
         return self.place.task, self.place.attempt, self.place.slot
 
 
@@ -63,7 +64,7 @@ class Runs:
         return len(self._runs)
 
     def enter(self, run: Run) -> bool:
-        """Enters a run, unless it is known or another one still runs on one of its slots."""
+        """Enter a run; False if it is there already, or another run has not ended in one of its slots."""
         with self._lock:
             busy = any(other.slots & run.slots and not other.outcome for other in self._runs.values())
             if busy or run.key in self._runs:
@@ -72,7 +73,7 @@ class Runs:
             return True
 
     def end(self, run: Run, outcome: str) -> bool:
-        """Writes down how a run ended; False if that was known: the first word counts."""
+        """Note how a run ended; False if that was known already: the first outcome counts."""
         with self._lock:
             if run.outcome:
                 return False
@@ -80,27 +81,33 @@ class Runs:
             return True
 
     def drop(self, runs: Iterable[Run]) -> None:
-        """Forgets runs: they are home."""
+        """Forget runs: their slots are free."""
         with self._lock:
             for run in runs:
                 self._runs.pop(run.key, None)
 
     def get(self, key: Key) -> Run | None:
-        """The run of that key."""
+        """Return the run of that key."""
         with self._lock:
             return self._runs.get(key)
 
+    def of_header(self, place: object) -> Run | None:
+        """Return the run that a request's `parsync` header names, if it is one of this process."""
+        if not isinstance(place, Mapping) or "attempt" not in place:
+            return None
+        return self.get((str(place["id"]), str(place["attempt"]), int(place["slot"])))
+
     def keys(self) -> set[Key]:
-        """What is in the table now."""
+        """Return the keys that are in the table now."""
         with self._lock:
             return set(self._runs)
 
     def open(self) -> list[Run]:
-        """Runs that have not ended; those without a request have not begun."""
+        """Return the runs that have not ended; those without a request have not begun."""
         with self._lock:
             return [run for run in self._runs.values() if not run.outcome]
 
     def going(self) -> list[Run]:
-        """Runs that Celery has a request for and that have not ended."""
+        """Return the runs that have a request of Celery's and have not ended."""
         with self._lock:
             return [run for run in self._runs.values() if run.request is not None and not run.outcome]

@@ -1,4 +1,4 @@
-"""The transport of a node that serves placed tasks only: a kombu transport without a broker.
+"""The transport of a node that runs placed tasks only: a kombu transport without a broker.
 
 It is always connected and has no messages, so Celery's event loop turns whatever happens to the app's broker. Placed
 tasks come through the node's inbox (inbox.py).
@@ -7,7 +7,6 @@ tasks come through the node's inbox (inbox.py).
 from __future__ import annotations
 
 from queue import Empty
-from typing import Any
 
 from kombu import Connection
 from kombu.transport import virtual
@@ -20,10 +19,10 @@ class Channel(virtual.Channel):
 
     supports_fanout = False
 
-    def _get(self, queue: str, timeout: float | None = None) -> Any:
+    def _get(self, queue: str, timeout: float | None = None) -> object:
         raise Empty
 
-    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
+    def _put(self, queue: str, message: object, **kwargs: object) -> None:
         raise NotImplementedError("this connection leads to no broker: publish with app.connection_for_write()")
 
     def _size(self, queue: str) -> int:
@@ -34,7 +33,7 @@ class Channel(virtual.Channel):
 
 
 class Transport(virtual.Transport):
-    """A transport that is always connected, and has nothing to read."""
+    """A transport that is always connected and never has a message."""
 
     Channel = Channel
     driver_type = "parsync"
@@ -44,13 +43,13 @@ class Transport(virtual.Transport):
     )
 
     def driver_version(self) -> str:
-        """There is no driver."""
+        """Return none: there is no driver."""
         return "none"
 
-    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        """There is nothing to read."""
+    def register_with_event_loop(self, connection: object, loop: object) -> None:
+        """Register nothing, because there is nothing to read."""
 
 
 def connection_to_nothing() -> Connection:
-    """The connection of a node that consumes no queue."""
+    """Return the connection of a node that consumes no queue."""
     return Connection(transport=TRANSPORT)

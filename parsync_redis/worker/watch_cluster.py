@@ -1,6 +1,6 @@
-"""A step of every worker of an app with Parsync: it says what would else be waited for in silence.
+"""A step of every worker of an app with Parsync: it logs why placed tasks do not come.
 
-A worker that is no node says so if its app has tasks that only nodes run. A node says that there is no scheduler, or
+A worker that is no node logs so if its app has tasks that only nodes run. A node logs that there is no scheduler, or
 that it is drained, and when that is over. With --parsync-with-scheduler the worker also runs a scheduler beside it,
 which ends after everything else of the worker.
 """
@@ -11,24 +11,24 @@ import logging
 import sys
 import threading
 import time
-from typing import Any, Final
+from typing import Final
 
-from celery import bootsteps
+from celery import Celery, bootsteps
 from redis.exceptions import RedisError
 
 from ..errors import InvalidInput, ParsyncError
 from ..model.ids import readable
-from ..model.text import NODE
 from ..settings import wants_scheduler
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from .agent import Agent
 from .beside import SchedulerBeside
-from .bootsteps import NodeStep, afterwards
+from .bootsteps import NodeStep, call_when_stopped
+from .celery_types import Worker
 
 log = logging.getLogger("parsync.agent")
 
 FIRST_S: Final = 3.5
-"""How long after its start a node looks first: what starts with it has joined by then."""
+"""How long after its start a node looks first: schedulers that start with it have joined by then."""
 
 LOOK_S: Final = 2.0
 """How often it looks while there is no scheduler."""
@@ -37,20 +37,21 @@ WELL_S: Final = 5.0
 """How often it looks while there is one."""
 
 REPEAT_S: Final = 300.0
-"""How often it says the same again."""
+"""How often it repeats a warning."""
 
 SHOWN: Final = 5
+"""The most task names that a warning lists."""
 
 
 class WatchStep(bootsteps.StartStopStep):
-    """Watches the cluster for the worker's log, and looks after its scheduler if it has one.
+    """Watches the cluster for the worker's log, and runs a scheduler beside the worker if that was asked for.
 
-    It starts after the pool: a process of the pool that is forked meanwhile would share what is open here.
+    It starts after the pool: a process that the pool forks meanwhile would share its connections.
     """
 
     requires = ("celery.worker.components:Pool", NodeStep)
 
-    def __init__(self, worker: Any, parsync_with_scheduler: Any = None, **kwargs: Any) -> None:
+    def __init__(self, worker: Worker, parsync_with_scheduler: bool | None = None, **kwargs: object) -> None:
         self.watcher: Watcher | None = None
         self.beside: SchedulerBeside | None = None
         super().__init__(worker, **kwargs)
@@ -60,12 +61,12 @@ class WatchStep(bootsteps.StartStopStep):
             sys.stderr.write(f"error: {error}\n")
             raise SystemExit(2) from None
 
-    def create(self, worker: Any) -> None:
-        """Nothing is made here: threads must not start before the pool has forked."""
+    def create(self, worker: Worker) -> None:
+        """Make nothing here: threads must not start before the pool has forked."""
 
-    def start(self, worker: Any) -> None:
-        """Says what is known at once, and starts what watches."""
-        agent = getattr(worker, "parsync_agent", None)
+    def start(self, worker: Worker) -> None:
+        """Log what is known at once, and start watching."""
+        agent: Agent | None = getattr(worker, "parsync_agent", None)
         if self._with_scheduler:
             try:
                 settings = worker.app.parsync.settings()
@@ -75,7 +76,8 @@ class WatchStep(bootsteps.StartStopStep):
             level = logging.getLevelName(log.getEffectiveLevel()).lower()
             self.beside = SchedulerBeside(settings, level if level in ("debug", "info", "warning", "error") else "info")
             self.beside.start()
-            afterwards(worker.blueprint, self.beside.stop)  # after the agent: what it gives back is placed elsewhere
+            # after the agent: the scheduler places elsewhere what it gives back
+            call_when_stopped(worker.blueprint, self.beside.stop)
         if agent is not None:
             self.watcher = Watcher(agent)
             self.watcher.start()
@@ -88,36 +90,36 @@ class WatchStep(bootsteps.StartStopStep):
                 more,
             )
 
-    def stop(self, worker: Any) -> None:
-        """Ends the watching. The scheduler ends when every step has stopped, and the agent has left."""
+    def stop(self, worker: Worker) -> None:
+        """Stop watching. The scheduler ends when every step has stopped, and the agent has left."""
         if self.watcher is not None:
             self.watcher.stop()
 
     terminate = stop
 
     @staticmethod
-    def _placed_tasks(app: Any) -> list[str]:
+    def _placed_tasks(app: Celery) -> list[str]:
         try:
             return placed_tasks(app)
-        except InvalidInput as error:  # each call of such a task says so as well
+        except InvalidInput as error:  # each call of such a task raises it as well
             log.warning("this worker is no node, and its app cannot use parsync: %s", error)
             return []
 
 
-def placed_tasks(app: Any) -> list[str]:
-    """The names of the tasks that parsync places, by what they declare or by a rule; raises InvalidInput."""
-    return sorted(name for name in app.tasks if app.parsync.wish(name, None, None) is not None)
+def placed_tasks(app: Celery) -> list[str]:
+    """Return the names of the tasks that parsync places, by their options or a rule; raises InvalidInput."""
+    return sorted(name for name in app.tasks if app.parsync.options_of(name, None, None) is not None)
 
 
-class Said:
-    """What is wrong, said when it begins, now and then while it lasts, and once when it is over."""
+class Warned:
+    """A warning, logged when its cause begins, again while it lasts, and once when it is over."""
 
     def __init__(self, over: str) -> None:
         self._over, self._said_s = over, float("-inf")
         self.wrong = False
 
     def due(self, wrong: bool, now_s: float) -> bool:
-        """Whether it is to be said now that something is wrong."""
+        """Return True if the warning is due; log that the cause is over if it is."""
         if not wrong:
             if self.wrong:
                 log.warning("%s", self._over)
@@ -131,18 +133,18 @@ class Said:
 
 
 class Watcher(threading.Thread):
-    """Looks at the cluster for a node, over a connection of its own."""
+    """Watches the cluster for a node, over a connection of its own."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(name="parsync-watch", daemon=True)
-        self.agent, self.store, self.node = agent, agent.store.again(), agent.spec.name
+        self.agent, self.store, self.node = agent, agent.store.again(), agent.node.name
         node = self.node
         self._done = threading.Event()
-        self._schedulers = Said(f"node {node}: a scheduler is there now")
-        self._drained = Said(f"node {node} is not drained any more: it gets tasks again")
+        self._schedulers = Warned(f"node {node}: a scheduler is there now")
+        self._drained = Warned(f"node {node} is not drained any more: it gets tasks again")
 
     def run(self) -> None:
-        """Looks until stopped. A server that is away is the agent's to say."""
+        """Look until stopped. The agent logs it if the server does not answer."""
         self._done.wait(FIRST_S)
         while not self._done.is_set():
             try:
@@ -152,27 +154,25 @@ class Watcher(threading.Thread):
             self._done.wait(LOOK_S if self._schedulers.wrong else WELL_S)
 
     def look(self, now_s: float) -> None:
-        """One look."""
+        """Look once."""
         schedulers = read_schedulers(self.store)
         if self._schedulers.due(not any(scheduler.alive for scheduler in schedulers), now_s):
             missing = explain_no_scheduler(self.store, schedulers)
             log.warning("node %s gets no tasks: %s: %s", self.node, missing, start_one(self.store))
-        note = self._drain_terms()
-        if self._drained.due(bool(note), now_s):
-            log.warning("node %s gets no tasks: it is drained (%s): parsync undrain %s", self.node, note, self.node)
+        why = self._why_drained()
+        if self._drained.due(bool(why), now_s):
+            log.warning("node %s gets no tasks: it is drained (%s): parsync undrain %s", self.node, why, self.node)
 
-    def _drain_terms(self) -> str:
-        """Return the terms of this node's drain; '' if it is not drained."""
-        partition = self.agent.partition
+    def _why_drained(self) -> str:
+        """Return why this node is drained, '' if it is not."""
+        partition = self.agent.node.partition
         if partition < 0:  # it has not registered yet
             return ""
-        keys = [self.store.keys.partition(partition, kind) for kind in ("nodes", "notes")]
-        replies = self.store.pipe([("hget", key, self.node) for key in keys])
-        record, note = (readable(reply or b"") for reply in replies)
-        return note if (NODE.read(record) or {}).get("drain", "0") != "0" else ""
+        note = readable(self.store.pipe([("hget", self.store.keys.partition(partition, "notes"), self.node)])[0] or b"")
+        return note.removeprefix("drain ").removeprefix("over ") if note.startswith("drain ") else ""
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._done.set()
         self.join(timeout=5)
         self.store.client.close()

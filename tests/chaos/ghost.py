@@ -211,7 +211,9 @@ class Ghost:
         self.coverage["functions begun"] += 1
         task = self.of(place.task)
         attempt = f"attempt {place.attempt} of task {place.task}"
-        self.check(place.inc == process.agent.inc, 2, f"{attempt} runs in a process that is not of its incarnation")
+        self.check(
+            place.inc == process.agent.node.inc, 2, f"{attempt} runs in a process that is not of its incarnation"
+        )
         self.history(place.attempt not in task.begun, 4, f"the function of {attempt} began twice")
         for before, (where, inc) in task.begun.items():
             excused = where.dead or (where.node, inc) in self.lost or task.ended.get(before) in ("again", "lost")
@@ -263,13 +265,13 @@ class Ghost:
     def _look_into(self, process: Any, state: State) -> None:
         """The functions of a live process that is its node's present one: one a slot, and each slot theirs."""
         node = state.nodes.get(process.node)
-        inc = process.agent.inc
+        inc = process.agent.node.inc
         if node is None or node.inc != inc or node.state == "down":
             if node is not None:
                 self.lost.add((process.node, inc))
             return
         seats: dict[int, str] = {}
-        for run in process.agent.runs.going():
+        for run in process.agent.node.runs.going():
             place = run.place
             lease = state.leases.get((place.node, place.slot))
             mine = lease is not None and (lease.task, lease.attempt, lease.inc) == (

@@ -82,7 +82,7 @@ class Player:
 
     def end(self, rng: Random) -> None:
         for agent in self._awake(rng):
-            if going := agent.agent.runs.going():
+            if going := agent.agent.node.runs.going():
                 run = rng.choice(going)
                 signalled = {"": rng.choice(OUTCOMES), "SIGKILL": "lost", "recalled": "lost"}.get(
                     run.ending, "cancelled"
@@ -137,7 +137,7 @@ class Player:
 
     def drain(self, rng: Random) -> None:
         store, node = self.world.customer.store, rng.choice(self.schedule.nodes)
-        p = next((agent.agent.partition for agent in self.world.agents if agent.node == node), -1)
+        p = next((agent.agent.node.partition for agent in self.world.agents if agent.node == node), -1)
         if p >= 0:
             note = drain_terms(rng.choice((None, None, 0, LEASE_S)), "")
             call = store.commands.set_node(p, node, rng.choice(("drain", "undrain")), note=note)
@@ -192,9 +192,9 @@ class Player:
 
     def leave(self, rng: Random) -> None:
         if agent := self._agent(rng):
-            if not agent.agent.leaving:
+            if not agent.agent.node.leaving:
                 agent.agent.leave()
-            elif not agent.agent.runs.going():
+            elif not agent.agent.node.runs.going():
                 self.world.act(agent, "bell", agent.depart)
 
     def oversleep(self, rng: Random) -> None:

@@ -16,7 +16,8 @@ from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.wire.doorbell import Doorbell
-from parsync_redis.worker.agent import Agent, NodeSpec
+from parsync_redis.worker.agent import Agent
+from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.reporter import Reporter
 from parsync_redis.worker.runs import Run
 
@@ -102,6 +103,32 @@ class SchedulerProcess:
         self.dead = True
 
 
+class WorkerPort:
+    """The worker of an agent, as far as a schedule has one: it has no Celery, and no function that could be ended."""
+
+    send_event = None
+
+    def __init__(self, process: AgentProcess) -> None:
+        self._process = process
+
+    def busy(self) -> bool:
+        """The event loop runs no task."""
+        return False
+
+    def listen(self) -> None:
+        """The schedule rings."""
+
+    def stop(self, cold: bool) -> None:
+        """Another process has taken the node's name."""
+        self._process.superseded()
+
+    def terminate(self, request: Any, signal: str) -> None:
+        """A function ends when the schedule says so."""
+
+    def kill(self, request: Any) -> None:
+        """The same."""
+
+
 class AgentProcess:
     """A node's worker; hands: pass (the thread that renews), bell (the event loop), home."""
 
@@ -110,31 +137,30 @@ class AgentProcess:
         self.dead, self.awake_at = False, 0
         spec = NodeSpec(node, offer, score)
         spec.know(KnownTasks.of({"work": None}), ["celery"])
-        self.agent = Agent(None, SETTINGS, spec)
-        self.agent.store = WireStore(world, self, "bell")
-        self.passing, self.homing = WireStore(world, self, "pass"), WireStore(world, self, "home")
-        self.agent._home = Reporter(self.homing, self.agent.runs)
-        self.agent.on_superseded = self._superseded
-        self.on_the_way_home: list[Run] = []
+        self.agent = Agent(None, SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
+        self.passing, self.reporting = WireStore(world, self, "pass"), WireStore(world, self, "home")
+        self.unreported: list[Run] = []
 
-    def _superseded(self) -> None:
+    def superseded(self) -> None:
+        """Another process has registered as this node."""
         self.world.trace("superseded", self)
         self.dead = True
 
     def renew(self) -> None:
-        """One pass of the thread that renews, as Agent._renewing has it; the event loop has turned since the last."""
+        """One pass of the thread that renews, as Renewer.run has it; the event loop has turned since the last."""
         agent = self.agent
-        agent.turned()
-        if not agent.inc:
-            if agent.leaving:
+        agent.loop.turned()
+        if not agent.node.inc:
+            if agent.node.leaving:
                 self.dead = True
                 return
-            agent._register(self.passing, CONFIG)
-        agent._pass(self.passing, CONFIG)
+            agent.renewer.register(self.passing, CONFIG)
+        if agent.renewer.renew(self.passing, CONFIG):
+            agent.reconciler.reconcile(self.passing)
 
     def answer(self, message: bytes) -> None:
         """A doorbell; the function begins as soon as the start was accepted."""
-        for run, _ in self.agent.answer([Doorbell.of(message)]):
+        for run, _ in self.agent.starter.answer([Doorbell.of(message)]):
             run.request = run.place
             self.world.ghost.began(self, run)
 
@@ -142,30 +168,34 @@ class AgentProcess:
         """A function ended."""
         self.world.trace("ends", self, run.place, outcome)
         self.world.ghost.ended(run, outcome)
-        self.agent.ended(run, outcome)
+        self.agent.reporter.ended(run, outcome)
 
     @property
     def something_to_bring(self) -> bool:
         """Whether an outcome waits for the server."""
-        home: Any = self.agent._home
-        return bool(self.on_the_way_home) or not home._ended.empty()
+        return bool(self.unreported) or not self.agent.reporter._ended.empty()
 
     def bring_home(self) -> None:
         """What Reporter does with what has ended, until the server has it."""
-        home: Any = self.agent._home
-        if not self.on_the_way_home:
-            while not home._ended.empty():
-                self.on_the_way_home.append(home._ended.get())
-        if self.on_the_way_home:
-            home._bring_home(self.homing, self.on_the_way_home)
-            self.on_the_way_home = []
+        reporter = self.agent.reporter
+        if not self.unreported:
+            while (run := next_ended(reporter)) is not None:
+                self.unreported.append(run)
+        if self.unreported:
+            reporter._report(self.reporting, self.unreported)
+            self.unreported = []
 
     def depart(self) -> None:
         """An orderly end, when nothing runs any more."""
         self.bring_home()
-        if not len(self.agent.runs):
-            self.agent._depart()
+        if not len(self.agent.node.runs):
+            self.agent.depart()
             self.dead = True
+
+
+def next_ended(reporter: Reporter) -> Run | None:
+    """The next ended run that waits for its report, None if there is none."""
+    return None if reporter._ended.empty() else reporter._ended.get()
 
 
 class Client:

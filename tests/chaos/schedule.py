@@ -121,7 +121,7 @@ def heal(player: Player) -> None:
         ghost.look()
         if all(task.final for task in ghost.tasks.values()):
             rested_s = world.clock.now_s if rested_s is None else rested_s
-            if not ghost.state.leases and not any(len(agent.agent.runs) for agent in world.agents):
+            if not ghost.state.leases and not any(len(agent.agent.node.runs) for agent in world.agents):
                 break
             ghost.check(world.clock.now_s - rested_s <= 2.5 * LEASE_S, 6, f"leases are leaked: {ghost.state.leases}")
     else:
@@ -149,10 +149,10 @@ def _round(player: Player, rng: Random) -> None:
         for _ in range(4):
             if (message := world.doorbell(agent)) is not None:
                 world.act(agent, "bell", lambda agent=agent, message=message: agent.answer(message))
-        for run in agent.agent.runs.going():
+        for run in agent.agent.node.runs.going():
             agent.end(run, {"": "succeeded", "SIGKILL": "lost", "recalled": "lost"}.get(run.ending, "cancelled"))
         world.act(agent, "home", agent.bring_home)
-        if agent.agent.leaving:
+        if agent.agent.node.leaving:
             world.act(agent, "bell", agent.depart)
 
 

@@ -18,7 +18,6 @@ from redis.exceptions import RedisError
 from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Resources
 from parsync_redis.scheduler import loop, membership
-from parsync_redis.worker import agent as agent_module
 
 from .ghost import Ghost
 from .processes import LEASE_S, PARTITIONS, AgentProcess, Client, SchedulerProcess
@@ -77,7 +76,6 @@ class World:
         with (
             patch.object(loop, "time", self.clock),
             patch.object(membership, "time", self.clock),
-            patch.object(agent_module, "announce", lambda *args: 0),
         ):
             yield
         self.rumours.close()
@@ -216,7 +214,7 @@ class World:
 
     def doorbell(self, agent: AgentProcess) -> bytes | None:
         """The next message of a node's inbox; it is lost, late or doubled as kombu does."""
-        node, partition = agent.node, agent.agent.partition
+        node, partition = agent.node, agent.agent.node.partition
         if not 0 <= partition < PARTITIONS:
             return None
         message: Any = self.client.rpop(KEYS.inbox(partition, node))

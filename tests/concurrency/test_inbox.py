@@ -17,8 +17,10 @@ from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.wire.doorbell import Doorbell
 from parsync_redis.worker import inbox as inbox_module
-from parsync_redis.worker.agent import Agent, NodeSpec
+from parsync_redis.worker.agent import Agent
+from parsync_redis.worker.delivery import Delivery
 from parsync_redis.worker.inbox import Inbox
+from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.request import watch
 from parsync_redis.worker.runs import Run
 from tests.lua.driver import Driver
@@ -26,16 +28,37 @@ from tests.lua.driver import Driver
 SLOTS = 100
 
 
-class Heard(Inbox):
-    """An inbox that tells what it would hand to Celery; `leave_after` tasks the worker begins to shut down."""
+class Deliveries(Delivery):
+    """Notes what would be handed to Celery; after `leave_after` tasks the worker begins to shut down."""
 
     leave_after = SLOTS + 1
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
-    def _deliver(self, run: Run, message: bytes) -> None:
-        self.consumer.heard.append(run.place.task)
+    def __init__(self, consumer: Any, agent: Agent) -> None:
+        super().__init__(consumer, agent)
+        self.heard: list[str] = []
+
+    def deliver(self, run: Run, message: bytes) -> None:
+        self.heard.append(run.place.task)
         self.meanwhile()
-        self.agent.leaving = len(self.consumer.heard) >= self.leave_after
+        self._agent.node.leaving = len(self.heard) >= self.leave_after
+
+
+class NoWorker:
+    """The port of a worker that has no Celery: its inbox is told by the test, and its runs have no process."""
+
+    send_event = None
+
+    def busy(self) -> bool:
+        return False
+
+    def listen(self) -> None: ...
+
+    def stop(self, cold: bool) -> None: ...
+
+    def terminate(self, request: Any, signal: str) -> None: ...
+
+    def kill(self, request: Any) -> None: ...
 
 
 class Node:
@@ -47,20 +70,20 @@ class Node:
         app = Celery("heard", set_as_current=False)
         settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
         Parsync(app, settings.url, settings.cluster)
-        self.agent = Agent(app, settings, NodeSpec("n1", Resources.of(SLOTS), 1.0))
+        self.agent = Agent(app, settings, store.again(), NodeSpec("n1", Resources.of(SLOTS), 1.0), NoWorker())
         self.drive.node("n1", SLOTS)
-        self.agent.partition, self.agent.inc = 0, 1
-        self.heard: list[str] = []
+        self.agent.node.partition, self.agent.node.inc = 0, 1
         consumer = SimpleNamespace(
             controller=SimpleNamespace(parsync_agent=self.agent),
             connection_errors=(),
             event_dispatcher=None,
             hub=Hub(),
-            heard=self.heard,
             pool=SimpleNamespace(),
             task_buckets={},
         )
-        self.consumer, self.inbox = consumer, Heard(consumer)
+        self.consumer, self.inbox = consumer, Inbox(consumer)
+        self.inbox.delivery = self.deliveries = Deliveries(consumer, self.agent)
+        self.heard = self.deliveries.heard
 
     def place(self, *tasks: str) -> None:
         """Tasks are placed, and ring."""
@@ -160,23 +183,23 @@ def test_what_is_no_list_is_deleted_and_what_is_no_doorbell_is_put_away(node: No
 
 def test_what_has_not_begun_when_the_worker_shuts_down_goes_back(node: Node) -> None:
     node.place("t0", "t1", "t2", "t3")
-    node.inbox._at_a_time, node.inbox.leave_after = 4, 2
+    node.inbox._at_a_time, node.deliveries.leave_after = 4, 2
     node.inbox.start(node.consumer)
     node.until(lambda: len(node.heard) == 2, "two of four")
-    ended = [run for run in node.agent.runs._runs.values() if run.outcome]
+    ended = [run for run in node.agent.node.runs._runs.values() if run.outcome]
     assert sorted((run.place.task, run.outcome) for run in ended) == [("t2", "again"), ("t3", "again")]
 
 
 def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_stopped(node: Node) -> None:
     node.inbox.start(node.consumer)
-    node.agent.on_registered()
+    node.inbox.registered()
     node.until(node.waiting, "it waits in the server")
-    node.agent.on_registered()
+    node.inbox.registered()
     node.place("t0")
     node.until(lambda: node.heard, "the doorbell")
     assert len(node.waiting()) <= 1
     node.inbox.stop(node.consumer)
-    node.agent.on_registered()
+    node.inbox.registered()
     for _ in range(3):
         node.consumer.hub.run_once()
     node.until(lambda: not node.waiting(), "nobody waits")
@@ -225,16 +248,16 @@ def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(node: N
     node.place("t0", "t1")
     node.inbox._at_a_time = 2
     if unwanted == "cancelled":
-        node.inbox.meanwhile = lambda: (
+        node.deliveries.meanwhile = lambda: (
             node.drive.run(node.store.commands.cancel("t1")),
-            node.agent._end_cancelled(node.store),
+            node.agent.reconciler.end_cancelled(node.store),
         )
     else:
-        node.inbox.meanwhile = lambda: node.agent._end(node.agent.runs.open(), "recalled")
+        node.deliveries.meanwhile = lambda: node.agent.renewer.end_runs(node.agent.node.runs.open(), "recalled")
     node.inbox.start(node.consumer)
-    node.until(lambda: [run for run in node.agent.runs._runs.values() if run.outcome], "one that ended")
+    node.until(lambda: [run for run in node.agent.node.runs._runs.values() if run.outcome], "one that ended")
     assert node.heard == ["t0"]
-    ended = [(run.place.task, run.outcome) for run in node.agent.runs._runs.values() if run.outcome]
+    ended = [(run.place.task, run.outcome) for run in node.agent.node.runs._runs.values() if run.outcome]
     assert ended == [("t1", unwanted)]
 
 
@@ -249,8 +272,8 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
     watch(declares)
     consumer.app, consumer.strategies, consumer.disable_rate_limits = app, {declares.name: lambda *_: None}, True
     ended: list[tuple[str, str, int | None]] = []
-    node.agent.ended = lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms))
-    inbox = Inbox(consumer)
+    node.agent.reporter.ended = lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms))
+    delivery = Delivery(consumer, node.agent)
     with ParsyncClient(node.agent.settings) as client:
         ids = [client.submit(declares.name) for _ in range(2)]
     away, well = ids
@@ -259,11 +282,11 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
         node.drive.held(away, attempts[away], slots=(0,))
         node.drive.held(well, attempts[well], slots=(1,))
         bells = [Doorbell.of(data) for data in node.client.lrange(store.keys.inbox(0, "n1"), 0, -1)]
-        runs = {run.place.task: (run, message) for run, message in node.agent.answer(bells)}
+        runs = {run.place.task: (run, message) for run, message in node.agent.starter.answer(bells)}
         node.client.execute_command("REPLICAOF", "127.0.0.1", "1")
-        inbox._deliver(*runs[away])
+        delivery.deliver(*runs[away])
         node.client.execute_command("REPLICAOF", "NO", "ONE")
-        inbox._deliver(*runs[well])
+        delivery.deliver(*runs[well])
     finally:
         node.client.execute_command("REPLICAOF", "NO", "ONE")
         consumer.hub.close()

@@ -1,4 +1,4 @@
-"""The way home of an outcome: no slot is free before its task's outcome is known, whatever the server forgets."""
+"""The report of an outcome: no slot is free before its task's outcome is known, whatever the server forgets."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_a_server_that_lost_the_script_of_the_outcome_only_frees_no_slot(
     run = Run(drive.held("a", drive.take()["a"]), outcome="succeeded")
     assert drive.start(run.place) == "ok"
     assert runs.enter(run)
-    home = Reporter(store, runs)
+    reporter = Reporter(store, runs)
     store.client.script_flush()
     store.client.script_load(next(script.text for script in ALL if script.verb == "release"))
 
@@ -30,10 +30,10 @@ def test_a_server_that_lost_the_script_of_the_outcome_only_frees_no_slot(
     with monkeypatch.context() as patch:
         patch.setattr(store, "load_scripts", gone)
         with pytest.raises(ServerUnreachable):
-            home._bring_home(store, [run])
+            reporter._report(store, [run])
     assert drive.state("a") == "running"
     assert drive.hash("slots"), "the slot of a running task was freed"
-    home._bring_home(store, [run])
+    reporter._report(store, [run])
     assert drive.state("a") == "succeeded"
     assert not drive.hash("slots")
     assert len(runs) == 0

@@ -36,7 +36,7 @@ def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: Embedd
         @app.task(name="job", shared=False)
         def job(id: str, k: int) -> None: ...
 
-        agent: Any = SimpleNamespace(app=app, store=rig.store, partition=0, spec=SimpleNamespace(name="n1"), inc=1)
+        agent: Any = SimpleNamespace(app=app, store=rig.store, node=SimpleNamespace(name="n1", partition=0, inc=1))
         (placed,) = rig.wait(lambda: list(reserved(agent, "w@h")), "one is placed")
         assert (placed["id"], placed["args"], placed["kwargs"], placed["hostname"]) == ("now", ["now"], {"k": 1}, "w@h")
         rig.wait(rig.start, "it begins")

@@ -129,7 +129,7 @@ def test_what_the_server_said_of_a_name_holds_while_it_is_away(server: EmbeddedS
     found._client = Parsync(Celery("away", broker=deaf.url, set_as_current=False)).client
     assert app.send_task("other.plain").id
     assert deaf.calls == 0, "the answer holds for some seconds"
-    found._known = {name: (said, 0.0) for name, (said, _) in found._known.items()}
+    found.options._known = {name: (said, 0.0) for name, (said, _) in found.options._known.items()}
     assert app.send_task("other.plain").id
     assert app.send_task("other.plain").id
     assert deaf.calls == 1

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from parsync_redis.cli import app
 from parsync_redis.cli.app import COMMANDS, load
-from parsync_redis.integration.app import WORKER_OPTIONS
+from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.model.task import _KNOWN
 from parsync_redis.settings import RULES, Settings, load_rules
 from parsync_redis.store import calls

@@ -6,7 +6,7 @@ from weakref import ref
 from billiard.pool import ApplyResult
 
 from parsync_redis.model.place import Place
-from parsync_redis.worker.inbox import forgotten, keep_handed_over
+from parsync_redis.worker.handed_over import forgotten, keep_handed_over
 from parsync_redis.worker.runs import Run, Runs
 
 
@@ -22,7 +22,6 @@ def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not() -> None
     pool.flush = lambda: [job.discard() for job in jobs.values()]  # as Celery's: what has not begun
     keep_handed_over(pool, runs)
     pool.flush()
-    consumer = SimpleNamespace(pool=pool)
-    assert [name for name, r in requests.items() if forgotten(consumer, r)] == ["waits", "handed to the dead"]
+    assert [name for name, r in requests.items() if forgotten(pool, r)] == ["waits", "handed to the dead"]
     jobs["handed"].discard()
     assert not cache, "what is kept can be thrown away later"

@@ -13,7 +13,7 @@ from parsync_redis import InvalidInput, Parsync
 from parsync_redis.settings import Settings, wants_scheduler
 from parsync_redis.worker import beside
 from parsync_redis.worker.beside import SchedulerBeside
-from parsync_redis.worker.bootsteps import NodeStep, afterwards
+from parsync_redis.worker.bootsteps import NodeStep, call_when_stopped
 from parsync_redis.worker.watch_cluster import WatchStep, placed_tasks
 
 LOADER = "parsync_redis.loader:Loader"
@@ -34,8 +34,8 @@ def test_what_was_given_first_stops_first() -> None:
     blueprint: Any = WorkController.Blueprint()
     said: list[str] = []
     blueprint.on_stopped = lambda: said.append("worker")
-    afterwards(blueprint, lambda: said.append("agent"))
-    afterwards(blueprint, lambda: said.append("scheduler"))
+    call_when_stopped(blueprint, lambda: said.append("agent"))
+    call_when_stopped(blueprint, lambda: said.append("scheduler"))
     blueprint.on_stopped()
     assert said == ["worker", "agent", "scheduler"]
 
@@ -99,7 +99,7 @@ def test_what_the_code_says_takes_the_place_of_the_loaders_parsync() -> None:
     assert app.parsync is mine
     assert (mine.settings().url, mine.settings().cluster) == ("redis://10.0.0.9:6379/3", "mine")
     assert app.amqp.send_task_message is not sender
-    assert type(app.amqp).parsync_of[2] == ("redis://10.0.0.9:6379/3", "mine")
+    assert type(app.amqp).parsync_of[2][1:] == ("redis://10.0.0.9:6379/3", "mine")
     assert pickle.loads(pickle.dumps(type(app.amqp))).parsync_of == type(app.amqp).parsync_of
     flags = [option.opts[0] for option in app.user_options["worker"]]
     assert len(flags) == len(set(flags))

@@ -1,0 +1,26 @@
+"""The options that `celery worker` has more when its app has a Parsync."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+from celery import Celery
+
+# Any: click's own arguments
+WORKER_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
+    (("--parsync",), {"is_flag": True, "default": None, "help": "Be a node of the cluster, with all defaults."}),
+    (("--parsync-only",), {"is_flag": True, "default": None, "help": "Be a node that runs placed tasks only."}),
+    (("--parsync-node",), {"metavar": "NAME", "help": "Be a node of that name; the default is the worker's own name."}),
+    (("--parsync-slots",), {"type": int, "help": "Slots of the node; the default is the worker's concurrency."}),
+    (("--parsync-score",), {"type": float, "help": "How good the node is, on a scale of your own; default 1."}),
+    (("--parsync-label",), {"multiple": True, "metavar": "NAME=VALUE", "help": "A label of the node; repeatable."}),
+    (("--parsync-resource",), {"multiple": True, "metavar": "NAME=AMOUNT", "help": "An amount it has, mem=64GiB."}),
+    (("--parsync-with-scheduler",), {"is_flag": True, "default": None, "help": "Run a scheduler beside the worker."}),
+)
+
+
+def add_worker_options(app: Celery) -> None:
+    """Add them to an app's `celery worker`."""
+    for names, options in WORKER_OPTIONS:
+        app.user_options["worker"].add(click.Option(names, **options))

@@ -1,0 +1,145 @@
+"""Hands started tasks to Celery as if their messages had come from a queue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from celery.app.task import Context
+from celery.exceptions import InvalidTaskError
+from kombu.exceptions import ContentDisallowed, DecodeError
+from redis.exceptions import RedisError
+
+from ..errors import ParsyncError
+from ..model.ids import decode_id
+from ..model.place import Place
+from ..model.task import Submission, TaskOptions
+from ..store.quarantine import quarantine
+from ..wire.message import open_envelope, pack_envelope
+from .agent import Agent
+from .celery_types import Consumer
+from .rate_limits import RateLimits, without_bucket
+from .received import Delivered, as_message
+from .request import watch
+from .runs import Run
+
+log = logging.getLogger("parsync.agent")
+
+AGAIN_S: Final = 1.0
+"""How long a task waits that could not be resubmitted because of an error of the server."""
+
+
+class Delivery:
+    """Hands tasks to one consumer."""
+
+    def __init__(self, consumer: Consumer, agent: Agent) -> None:
+        self._consumer, self._agent = consumer, agent
+        self._limits = RateLimits()
+
+    def deliver(self, run: Run, message: bytes) -> None:
+        """Hand a task to Celery. If Celery cannot take its message the task fails; the worker lives on."""
+        received: Delivered | None = None
+        try:
+            payload = open_envelope(message)
+            carried = _put_place(payload["headers"], run.place)
+            received = as_message(self._consumer.app, payload, Delivered)
+            self._hand_over(run, received, payload, carried)
+        except (InvalidTaskError, ContentDisallowed, DecodeError) as error:
+            if received is not None:
+                self._consumer.on_invalid_task(None, received, error)
+            self._fail(run, error, message)
+        except Exception as error:
+            log.error("the message of task %s cannot be run: %r", run.place.task, error, exc_info=True)
+            if run.request is not None and run.request.time_start:  # it ran inside this call: the message is sound
+                self._agent.reporter.ended(run, "failed")
+            else:
+                self._fail(run, error, message)
+
+    # Any: an envelope is a JSON object
+    def _hand_over(self, run: Run, received: Delivered, payload: dict[str, Any], carried: object) -> None:
+        """Call Celery's strategy for the task, unless it must go back first."""
+        consumer, place, name = self._consumer, run.place, payload["headers"].get("task")
+        strategy = self._strategy(name)
+        if strategy is None:  # not the name in its record, which the node knows: the message is damaged
+            run.flaw = f"its worker knows no task {name!r:.80}"
+            consumer.on_unknown_task(None, received, KeyError(name))
+            self._agent.reporter.ended(run, "failed")
+            return
+        if self._declares_more(name, carried, payload, run):
+            return
+        if (hold_s := self._limits.hold_s(name, place.task, consumer)) > 0:
+            self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)
+            return
+        with without_bucket(name, consumer):
+            strategy(received, None, _nothing, _nothing, consumer.on_task_message)
+
+    def _strategy(self, name: str) -> Callable[..., object] | None:
+        """Return how Celery takes tasks of that name, None if it knows none; a task may be younger than the worker."""
+        consumer = self._consumer
+        task = consumer.app.tasks.get(name)
+        if task is not None and (watch(task) or name not in consumer.strategies):
+            consumer.strategies[name] = task.start_strategy(consumer.app, consumer)
+        return consumer.strategies.get(name)
+
+    def _give_back(self, run: Run, why: str, hold_s: float) -> None:
+        """Free the slots of a run that has not begun; its task may be placed again after `hold_s` seconds."""
+        run.why, run.delay_ms = why, max(1, round(hold_s * 1000))
+        self._agent.reporter.ended(run, "recalled")
+
+    # Any: an envelope is a JSON object
+    def _declares_more(self, name: str, carried: object, payload: dict[str, Any], run: Run) -> bool:
+        """Return True if the task's app declares options that were not known when it was submitted by name.
+
+        Then this attempt submits the task again with those options and ends without having begun. If the task is
+        another attempt's by now, neither counts. If the server refuses that submit, the task goes back as it is.
+        """
+        if not isinstance(carried, dict) or not carried.get("undeclared"):
+            return False
+        found = self._consumer.app.parsync.options.as_declared(name, carried.get("options") or {})
+        if found is None:
+            return False
+        options, queue = found
+        payload["headers"]["parsync"] = {"options": options}
+        payload["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
+        task, message, store = run.place.task, pack_envelope(payload), self._agent.store
+        next_run = Submission(task, name, message, TaskOptions.of(options, queue), after=run.place.attempt)
+        try:
+            store.run(store.commands.submit([next_run]))
+        except (ParsyncError, RedisError, OSError) as error:
+            log.warning("task %s goes back, with the options that its app declares not submitted: %s", task, error)
+            self._give_back(run, str(error), AGAIN_S)
+            return True
+        self._agent.reporter.ended(run, "again")
+        return True
+
+    def _fail(self, run: Run, error: Exception, message: bytes) -> None:
+        """Fail a task before it ran, because of its message, and store that as its result."""
+        run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
+        store = self._agent.store
+        quarantine(store, store.keys.task(run.place.task), run.flaw, message)
+        try:
+            id = decode_id(run.place.task)
+            self._consumer.app.backend.mark_as_failure(id, InvalidTaskError(str(error)), request=Context(id=id))
+        except Exception as trouble:
+            log.error("the result of task %s could not be stored: %r", run.place.task, trouble)
+        self._agent.reporter.ended(run, "failed")
+
+
+def _put_place(headers: dict[str, object], place: Place) -> object:
+    """Put where a run is placed into its message's `parsync` header; return the header as it was."""
+    carried = headers.get("parsync")
+    headers["parsync"] = {
+        **(carried if isinstance(carried, dict) else {}),
+        "id": place.task,
+        "attempt": place.attempt,
+        "node": place.node,
+        "slot": place.slot,
+        "partition": place.partition,
+        "inc": place.inc,
+    }
+    return carried
+
+
+def _nothing(*args: object, **kwargs: object) -> None:
+    """Stand where Celery would acknowledge or reject a message."""

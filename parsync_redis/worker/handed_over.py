@@ -1,0 +1,64 @@
+"""What becomes of runs that Celery has taken and that have not begun, when its consumer closes."""
+
+from __future__ import annotations
+
+from .celery_types import Job, Pool, PoolProcess, Request
+from .runs import Runs
+
+
+def forgotten(pool: Pool, request: Request) -> bool:
+    """Return True if Celery has forgotten a request that has not begun, now that its consumer closes.
+
+    Celery throws away tasks that its rate limits hold back, and those that wait in a pool of processes, except what a
+    process was handed: see `keep_handed_over`. Tasks that wait for a thread will run.
+    """
+    if request._apply_result is None:
+        return True
+    return bool(pool.uses_semaphore) and not _in_pool(_job(request))
+
+
+def keep_handed_over(pool: Pool, runs: Runs) -> None:
+    """Have a pool of processes keep the runs that a process was handed, when Celery throws away what waits.
+
+    Celery calls `flush` when a consumer closes: at the end, or because its connection was lost. It forgets every task
+    that no process has reported to have begun. Those in a process' pipe run all the same: they would run twice, and the
+    process would wait half a minute for somebody to take its result.
+    """
+    if not pool.uses_semaphore:
+        return
+    celery_flush = pool.flush
+
+    def flush() -> None:
+        jobs = [job for run in runs.going() if run.request and (job := _job(run.request)) and _handed_over(job)]
+        for job in jobs:
+            job.discard = _nothing
+        try:
+            celery_flush()
+        finally:
+            for job in jobs:
+                del job.discard
+                if not _lives(job._write_to):
+                    job.discard()
+
+    pool.flush = flush
+
+
+def _job(request: Request) -> Job | None:
+    """Return the pool's job of a request, None if the pool does not have it yet, or has thrown it away."""
+    return request._apply_result() if request._apply_result else None
+
+
+def _in_pool(job: Job | None) -> bool:
+    return job is not None and job._job in job._cache
+
+
+def _handed_over(job: Job) -> bool:
+    return _in_pool(job) and _lives(job._write_to)
+
+
+def _lives(process: PoolProcess | None) -> bool:
+    return process is not None and process._is_alive()
+
+
+def _nothing() -> None:
+    """Discard nothing."""

@@ -1,0 +1,145 @@
+"""Compares the leases that the node holds in Redis with the runs of this process, and mends the difference.
+
+It also ends runs that were cancelled, and keeps the app's tasks known to the server.
+"""
+
+from __future__ import annotations
+
+import logging
+from signal import Signals
+
+from ..model.ids import readable
+from ..model.limits import MAX_BATCH
+from ..model.node import Lease
+from ..store.repair import repair_partition
+from ..store.server_errors import is_damage
+from ..store.store import Store
+from .port import WorkerPort
+from .runs import Key, Run
+from .state import NodeState
+
+log = logging.getLogger("parsync.agent")
+
+
+class Reconciler:
+    """Compares leases with runs, five times a lease."""
+
+    def __init__(self, node: NodeState, port: WorkerPort) -> None:
+        self._node, self._port = node, port
+        self._seen: set[Key] = set()
+
+    def reconcile(self, store: Store) -> None:
+        """Compare once. A node that leaves, or whose event loop stands still, gives back what it does not run."""
+        node = self._node
+        if node.leaving:
+            if node.said_leaving:
+                self._give_back(store, self._not_run(store), "its worker shuts down")
+            return
+        if node.stalled:
+            self._give_back_unrung(store, self._not_run(store), node.stalled)
+        else:
+            self._compare(store)
+        self.end_cancelled(store)
+        self._keep_known(store)
+
+    def give_back_all(self, store: Store) -> None:
+        """Give back every lease of this incarnation: the worker has stopped."""
+        self._give_back(store, self._leases(store), "its worker stopped")
+
+    def _leases(self, store: Store) -> list[Lease]:
+        """Read the first leases of the tasks that this incarnation holds."""
+        node = store.nodes(self._node.partition).get(self._node.name)
+        if node is None:
+            return []
+        damaged: list[str] = []
+        leases = store.leases(self._node.partition, [node], damaged)
+        if damaged:
+            repair_partition(store, self._node.partition)
+        return [lease for lease in leases if lease.inc == self._node.inc and lease.slots]
+
+    def _not_run(self, store: Store) -> list[Lease]:
+        """Return the leases of which this process runs nothing.
+
+        The table is read second: a run enters it before it asks to start, and leaves it after its lease is gone.
+        """
+        leases, keys = self._leases(store), self._node.runs.keys()
+        return [lease for lease in leases if _key(lease) not in keys]
+
+    def _compare(self, store: Store) -> None:
+        """Ring for leases that were held and not run twice in a row: their doorbell was lost.
+
+        If nothing may be started in their slots, their tasks go back instead.
+        """
+        not_run = self._not_run(store)
+        twice = [lease for lease in not_run if _key(lease) in self._seen]
+        self._seen = {_key(lease) for lease in not_run}
+        twice = [lease for lease in twice if not self._given_back(store, lease)]
+        words = store.run_all([store.commands.ring(self._node.place(lease)) for lease in twice])
+        for lease, word in zip(twice, words, strict=True):
+            if word == "rung":
+                log.info("rang again for task %s on slot %s/%d", lease.task, lease.node, lease.slot)
+
+    def _given_back(self, store: Store, lease: Lease) -> bool:
+        """Give a lease back if nothing may be started in its slots."""
+        hindrance = self._node.hindrance(lease.slots)
+        return bool(hindrance) and self._give_back_unrung(store, [lease], hindrance)
+
+    def _give_back_unrung(self, store: Store, leases: list[Lease], why: str) -> bool:
+        """Give back leases that this process does not run; the table refuses their doorbells meanwhile."""
+        runs = self._node.runs
+        held = [(Run(self._node.place(lease), more_slots=frozenset(lease.slots)), lease) for lease in leases]
+        held = [(run, lease) for run, lease in held if runs.enter(run)]
+        try:
+            self._give_back(store, [lease for _, lease in held], why)
+        finally:
+            runs.drop([run for run, _ in held])
+        return bool(held)
+
+    def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
+        """Put the tasks back to pending, then free their slots."""
+        places = [self._node.place(lease) for lease in leases]
+        for at in range(0, len(places), MAX_BATCH):
+            some = places[at : at + MAX_BATCH]
+            store.run(store.commands.requeue([(place, why) for place in some]))
+            store.run(store.commands.release(self._node.partition, some))
+
+    def end_cancelled(self, store: Store) -> None:
+        """End runs whose tasks were cancelled, by the signal that the cancel names, or before they begin."""
+        runs = self._node.runs.open()
+        if not runs:
+            return
+        with store.client.pipeline(transaction=False) as pipe:
+            for run in runs:
+                pipe.hmget(store.keys.task(run.place.task), "attempt", "cancel")
+            rows = pipe.execute()
+        for run, (attempt, how) in zip(runs, rows, strict=True):
+            if not (attempt and readable(attempt) == run.place.attempt and how):
+                continue
+            if run.request is None:
+                run.unwanted = "cancelled"
+            elif readable(how) not in ("after", run.ending):
+                run.ending = signal if (signal := readable(how)) in Signals.__members__ else "SIGTERM"
+                self._port.terminate(run.request, run.ending)
+
+    def _keep_known(self, store: Store) -> None:
+        """Register the tasks of this worker's app again if the server has lost them.
+
+        If the keys are damaged, the leader deletes them first.
+        """
+        spec = self._node.spec
+        if spec.tasks is None:
+            return
+        with store.client.pipeline(transaction=False) as pipe:
+            pipe.hexists(store.keys.queue("names"), spec.tasks.digest)
+            pipe.zscore(store.keys.queue("apps"), spec.tasks.digest)
+            known = pipe.execute(raise_on_error=False)
+        if wrong := [reply for reply in known if isinstance(reply, Exception)]:
+            if not is_damage(wrong[0]):
+                raise wrong[0]
+        elif not known[0] or known[1] is None:
+            store.run(store.commands.offer(spec.name, spec.offer.text, spec.tasks))
+
+
+def _key(lease: Lease) -> Key:
+    """Return the key by which the table of runs knows a lease's run."""
+    return lease.task, lease.attempt, lease.slot

@@ -1,0 +1,52 @@
+"""The table of runs: one run in a slot, and the first outcome counts."""
+
+from parsync_redis.model.place import Place
+from parsync_redis.worker.runs import Run, Runs
+
+
+def run(task: str = "t", slot: int = 0, attempt: str = "1@1") -> Run:
+    return Run(Place(task, attempt, 0, "n", slot, 1, 0))
+
+
+def test_of_one_slot_only_one_run_goes_on_and_a_known_run_is_not_entered_again() -> None:
+    runs = Runs()
+    first = run()
+    assert runs.enter(first)
+    assert not runs.enter(run())
+    assert not runs.enter(run("other"))
+    assert runs.enter(run("other", slot=1))
+    assert runs.end(first, "succeeded")
+    assert not runs.enter(run()), "it has ended, but its slot is not released"
+    assert runs.enter(run("third")), "the slot runs nothing any more"
+
+
+def test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_them() -> None:
+    runs, wide = Runs(), Run(Place("wide", "1@1", 0, "n", 0, 2, 0), more_slots=frozenset((0, 1)))
+    dying = run("dying", slot=1)
+    assert runs.enter(dying)
+    assert not runs.enter(wide), "its incarnation was given up, but it is not dead yet"
+    runs.end(dying, "lost")
+    assert runs.enter(wide)
+    assert not runs.enter(run("other", slot=1))
+
+
+def test_of_a_runs_outcomes_the_first_counts() -> None:
+    runs, one = Runs(), run()
+    runs.enter(one)
+    assert runs.end(one, "lost")
+    assert not runs.end(one, "succeeded")
+    assert one.outcome == "lost"
+
+
+def test_a_run_whose_slots_are_free_is_forgotten() -> None:
+    runs = Runs()
+    for i in range(1000):
+        one = run(f"t{i}")
+        assert runs.enter(one)
+        one.request = object()
+        assert runs.going() == [one]
+        runs.end(one, "succeeded")
+        runs.drop([one])
+    assert len(runs) == 0
+    assert runs.keys() == set()
+    assert runs.going() == []
