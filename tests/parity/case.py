@@ -147,7 +147,7 @@ def comparable(value: Any, worker: str = "") -> Any:
 
 
 class Said:
-    """What the worker says of tasks: the events of one app, read by one thread, kept by task id."""
+    """The events of one app, read by one thread and kept by task id."""
 
     def __init__(self, app: Celery) -> None:
         self._app, self._lock, self.stopped = app, Lock(), False

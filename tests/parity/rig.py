@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from uuid import uuid4
 
 import celery
 
@@ -54,7 +55,7 @@ class Parity:
             self.stacks[kind] = LocalStack("parsync", self.urls[kind], logs=logs / kind, cwd=ROOT, env=env)
 
     def start(self) -> None:
-        """Starts everything, and waits until the workers answer."""
+        """Starts everything, and waits until the workers answer and the readers of events hear."""
         words = ("-l", "info", "-E", "-c", str(PROCESSES), "--without-mingle", "--without-gossip")
         self.stacks[PARSYNC].scheduler(1, gap_s=0.1, partitions=1, lease_s=4)
         for kind in KINDS:
@@ -76,6 +77,17 @@ class Parity:
             self.said[kind] = Said(self.apps[kind])
             self._readers.append(Thread(target=self.said[kind].run, daemon=True))
             self._readers[-1].start()
+        for kind in KINDS:
+            self._until_heard(kind, deadline)
+
+    def _until_heard(self, kind: str, deadline: float) -> None:
+        """Sends an event of its own until the reader hears it: what is sent before it has subscribed is lost."""
+        probe = uuid4().hex
+        with self.apps[kind].events.default_dispatcher() as events:
+            while not self.said[kind].of(probe):
+                assert time.monotonic() < deadline, f"the reader of {kind} hears no events"
+                events.send("parity-probe", uuid=probe)
+                time.sleep(0.05)
 
     def held(self) -> list[str]:
         """The tasks that still hold slots when a lease has passed since all cases ended; none, unless a slot leaks."""
