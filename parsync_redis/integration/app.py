@@ -91,6 +91,10 @@ class Parsync:
                 self._client = ParsyncClient(self.settings())
             return self._client
 
+    def check_tasks(self) -> None:
+        """Check the options that each task of the app declares; raises InvalidInput that names the task."""
+        self.options.check()
+
     # -- submitting --------------------------------------------------------------------------------------------------
 
     def options_of(self, name: str, carried: object, call: object) -> dict[str, object] | None:

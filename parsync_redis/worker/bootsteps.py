@@ -86,7 +86,7 @@ def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> A
     prepare_loop(worker, bool(flags.get("parsync_only")))
     settings = app.parsync.settings()
     spec = node_spec(worker, flags, said)
-    app.parsync.options.check()
+    app.parsync.check_tasks()
     store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
     agent = Agent(app, settings, store, spec, CeleryWorker(worker), make_isolation(worker, settings, spec.name))
     try:

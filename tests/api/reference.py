@@ -12,7 +12,7 @@ from parsync_redis import Settings
 from tests.documents import Document, tables
 
 INTERNAL = {
-    "Parsync": "rules known_tasks as_declared submit revoke purge wish",
+    "Parsync": "submit revoke purge options_of",
     "ParsyncClient": "declared send",
     "TaskStatus": "of",
     "Settings": "settings_customise_sources",

@@ -113,7 +113,7 @@ def test_wrong_options_are_refused_with_the_name_of_their_task() -> None:
     with pytest.raises(InvalidInput, match=r"parsync=5 of task unit\.plain"):
         parsync.options_of("unit.plain", None, 5)
     with pytest.raises(InvalidInput, match=r"task unit\.bad: unknown parsync option 'slot'"):
-        parsync.options.check()
+        parsync.check_tasks()
 
 
 def by_tenant(name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any) -> Any:
