@@ -141,6 +141,13 @@ def read_node_states(store: Store) -> Iterator[list[NodeState]]:
             yield _node_states(number, *rows)
 
 
+def count_bits(bitmap: bytes, first: int, count: int) -> int:
+    """Return how many of `count` bits from bit `first` on are 1, without numpy: its import takes longer."""
+    part = bitmap[first // 8 : (first + count + 7) // 8]
+    width = max(0, 8 * len(part) - first % 8)
+    return ((int.from_bytes(part, "big") & ((1 << width) - 1)) >> max(0, width - count)).bit_count()
+
+
 def _node_states(
     number: int,
     free: bytes | None,
@@ -149,9 +156,6 @@ def _node_states(
     notes: dict[bytes, bytes],
     counters: dict[bytes, bytes],
 ) -> list[NodeState]:
-    import numpy as np  # here, for it takes long to import and few who import this module look at partitions
-
-    bits = np.unpackbits(np.frombuffer(free or b"", dtype=np.uint8))
     found = []
     for name, node in sorted(read_nodes(records)[0].items()):
         amounts = readable(left.get(name.encode(), b""))
@@ -160,7 +164,7 @@ def _node_states(
             NodeState(
                 number,
                 node,
-                int(bits[node.first : node.first + node.span].sum()),
+                count_bits(free or b"", node.first, node.span),
                 dict(unheld.amounts),
                 note_of(node, readable(notes.get(name.encode(), b""))),
                 _down_ms(counters.get(name.encode(), b"")),

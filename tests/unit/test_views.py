@@ -1,6 +1,10 @@
 """How nodes add up to a partition, and how even partitions are."""
 
+import numpy as np
+from hypothesis import given, strategies
+
 from parsync_redis.model.views import Evenness, NodeView, gather_partition, measure_evenness, spread
+from parsync_redis.store.views import count_bits
 
 
 def node(name, slots, score, labels=None, state="up", free=0):
@@ -37,3 +41,9 @@ def test_nothing_has_no_spread():
     assert spread([]) is None
     assert spread([0, 0]) is None
     assert measure_evenness([]) == Evenness(None, None, {})
+
+
+@given(strategies.binary(max_size=20), strategies.integers(0, 200), strategies.integers(0, 200))
+def test_free_slots_are_counted_as_numpy_counts_them(bitmap, first, count):
+    bits = np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8))
+    assert count_bits(bitmap, first, count) == bits[first : first + count].sum()
