@@ -40,7 +40,7 @@ local function judge(row)
   end
   if node.inc ~= inc then return 'changed', node.inc end
   if not fits(node.offer, needs) then return 'short', node.offer end
-  local asked, asked_text = wish(needs)
+  local asked, asked_text = asked_amounts(needs)
   local ledger = next(asked) and (ledgers[name] or redis.call('HGET', left, name)) or ''
   local rest = amounts(ledger)
   if not amounts_fit(rest, asked) then return 'short', ledger end

@@ -46,7 +46,7 @@ for i, row, key in rows() do
     local since = ({taken = task[8], placed = task[9], running = task[10]})[state] or now
     if row.delay_ms == '' then
       local place = string.format('%s/%s inc=%s since=%s until=%s', node, slot, inc, since, now)
-      tell(key, string.format('%s %s %s %s', attempt, state, place, why))
+      add_history(key, string.format('%s %s %s %s', attempt, state, place, why))
     end
     if task[6] then
       replies[i] = 'cancelled'

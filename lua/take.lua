@@ -28,7 +28,7 @@ end
 
 local next_due = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
 local popped, reply, owners = redis.call('ZPOPMIN', pending, limit), {0, now, next_due}, {}
-local function tell(...)
+local function append(...)
   for _, word in ipairs({...}) do reply[#reply + 1] = word end
 end
 for i = 1, #popped, 2 do
@@ -43,7 +43,7 @@ for i = 1, #popped, 2 do
     local why = 'its record is damaged: ' .. broken
     to_final(key, 'failed', now, why, retention_s)
     to_outbox(outbox, id, 'failed', why)
-    tell(id, '', why, '', now, '')
+    append(id, '', why, '', now, '')
   elseif not broken and is_past(due, now) then
     to_expired(key, id, outbox, now, retention_s)
   elseif not broken then
@@ -52,7 +52,7 @@ for i = 1, #popped, 2 do
     redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
     owners[#owners + 1] = id
     owners[#owners + 1] = scheduler
-    tell(id, attempt, needs, strategy or '', string.match(ready or '', '^%d+$') or now, name or '')
+    append(id, attempt, needs, strategy or '', string.match(ready or '', '^%d+$') or now, name or '')
   end
 end
 write_all('HSET', taken, owners)

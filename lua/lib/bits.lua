@@ -2,7 +2,7 @@
 --- @include node
 --- @include leases
 
--- write_bits: sets every bit of the node to what it must be; counts the difference into meta's `free`.
+-- write_bits: set every bit of a node, and add the difference to meta's `free`.
 local function write_bits(meta, slots, free, node)
   local held, change = {}, 0
   each_lease(slots, node, function(slot) held[slot] = true end)
@@ -13,7 +13,7 @@ local function write_bits(meta, slots, free, node)
   redis.call('HINCRBY', meta, 'free', change)
 end
 
--- changed_nodes: the partition's nodes changed; every view reads them again.
+-- changed_nodes: count a change of the partition's nodes, so that every view reads them again.
 local function changed_nodes(meta)
   redis.call('HINCRBY', meta, 'version', 1)
   redis.call('HINCRBY', meta, 'epoch', 1)

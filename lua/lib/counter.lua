@@ -1,7 +1,7 @@
 -- The heartbeat counter of a node, a line in the `alive` hash: 'inc=3 moved=257', and once the node is down
 -- 'inc=3 moved=257 since=1732161994123 down'.
 
--- parse_counter: the incarnation, the count, and since when the node is down (nil if it is not); nil for any other text.
+-- parse_counter: return the incarnation, the count, and since when the node is down (nil if it is up); nil for other text.
 local function parse_counter(text)
   local inc, moved, rest = string.match(text or '', '^inc=(%d+) moved=(%d+)(.*)$')
   local since = rest and string.match(rest, '^ since=(%d+) down$')
@@ -9,7 +9,7 @@ local function parse_counter(text)
   return inc, moved, since
 end
 
--- counter_text: the line; `since` is nil for a node that is not down.
+-- counter_text: return the line; `since` is nil for a node that is up.
 local function counter_text(inc, moved, since)
   return 'inc=' .. inc .. ' moved=' .. moved .. (since and ' since=' .. since .. ' down' or '')
 end

@@ -1,17 +1,17 @@
--- What of a partition cannot be: that which no script can have written, by itself or beside the rest. Needs lib/arguments.
+-- Find corruption in a partition: values that no script writes, alone or combined with the others. Needs lib/arguments.
 --- @include bits
 --- @include counter
 --- @include ledger
 --- @include note
 --- @include seats
 local NAME = '^%w[%w_.@-]*$'
-local GAP = 1000000 -- bits below a node that no node has: so many slots are not forgotten
+local GAP = 1000000 -- a node may begin so many bits after the others: forgotten nodes never leave a larger gap
 
--- find_damage: of the keys in KEYS, by what their hashes are:
---   told   {key, field, text} thrice flat for each thing that cannot be; field '' is the whole key
---   wrong  {key -> true} for those of another type
---   found  {name -> node} of records that can be; with `note`, and drained if the record or the note says so
---   need   {name -> how many slots its leases need} of nodes that have no such record, but leases, a drain, or what is none
+-- find_damage: return what is corrupt in the partition, and what the repair needs:
+--   told   {key, field, text, key, field, text, ...} of all that is corrupt; field '' is the whole key
+--   wrong  {key -> true} of the keys that are corrupt as a whole: whether the type is wrong
+--   found  {name -> node} of sound records, with `note`, and drained if the record or the note says so
+--   need   {name -> slots that its leases need} of nodes without a sound record that have leases, a drain or a corrupt record
 local function find_damage(meta, slots, left, nodes, alive, notes)
   local told, wrong, found, need, counters, said, by_bits, garbled, last = {}, {}, {}, {}, {}, {}, {}, {}, 0
   local function tell(key, field, text)
@@ -40,7 +40,7 @@ local function find_damage(meta, slots, left, nodes, alive, notes)
     if not node or made_up or not well_formed(node.offer) then
       tell(nodes, name, text)
       garbled[name] = true
-      if string.find(name, NAME) then need[name] = 1 end -- it comes back, or is forgotten with its inbox
+      if string.find(name, NAME) then need[name] = 1 end -- its agent registers again, or it is forgotten with its inbox
     else
       found[name], by_bits[#by_bits + 1], node.text = node, node, text
     end

@@ -1,7 +1,7 @@
--- What fits, for scripts. Needs and offers are the same text: 'slots=2 gpu=1 mem=4096 gpu_model:a100', where NAME=N is an
--- amount and NAME:VALUE a label. placement/fits.py says the same for the view; a property test holds the two together.
+-- Judge what fits, for scripts. Needs and offers are the same text: 'slots=2 gpu=1 mem=4096 gpu_model:a100', where NAME=N is an
+-- amount and NAME:VALUE a label. placement/fits.py does the same for the view; a property test compares the two.
 
-local SOUND, FITTING = {}, {} -- what this call has found: most tasks of a call need the same, most nodes offer the same
+local SOUND, FITTING = {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
 
 local function look(text)
   if string.find(text, '[^ -~]') then return false end
@@ -12,20 +12,20 @@ local function look(text)
   return true
 end
 
--- well_formed: whether a text is one of needs, of an offer or of a ledger: words NAME=N and NAME:VALUE only.
+-- well_formed: return whether a text has only words NAME=N and NAME:VALUE, as needs, offers and ledgers do.
 local function well_formed(text)
   if SOUND[text] == nil then SOUND[text] = look(text) end
   return SOUND[text]
 end
 
--- amounts: {name -> number} of the NAME=N words of a text.
+-- amounts: return {name -> number} of the NAME=N words of a text.
 local function amounts(text)
   local found = {}
   for name, amount in string.gmatch(text, '(%S-)=(%-?%d+)') do found[name] = tonumber(amount) end
   return found
 end
 
--- amounts_fit: whether every amount asked for is offered.
+-- amounts_fit: return whether every amount asked for is offered.
 local function amounts_fit(offered, asked)
   for name, amount in pairs(asked) do
     if (offered[name] or 0) < amount then return false end
@@ -42,7 +42,7 @@ local function compare(offer, needs)
   return true
 end
 
--- fits: whether a node that offers `offer` can hold a task that needs `needs`.
+-- fits: return whether a node that offers `offer` can hold a task that needs `needs`.
 local function fits(offer, needs)
   local known = FITTING[needs] or {}
   FITTING[needs] = known

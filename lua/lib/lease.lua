@@ -3,7 +3,7 @@
 --   a81f attempt=1@17 inc=3 since=1732161994123 slots=3,4 gpu=1        the lead
 --   a81f attempt=1@17 inc=3 since=1732161994123 lead=3                 each of the others
 
--- parse_lease: the lease as a table, or nil for no lease and for a text that is none.
+-- parse_lease: return the lease as a table; nil for no lease and for any other text.
 local function parse_lease(text)
   local task, attempt, inc, since, rest =
     string.match(text or '', '^(%S+) attempt=(%S+) inc=(%d+) since=(%d+) (.*)$')

@@ -1,5 +1,5 @@
--- each_lease: calls visit(slot, lease, text) for every lease of a node, over its whole span; lease is nil where the text is
--- none. Needs lib/lease.lua.
+-- each_lease: call visit(slot, lease, text) for every lease of a node, over its whole span; lease is nil if the text is not
+-- one. Needs lib/lease.lua.
 --- @include lease
 local function each_lease(slots, node, visit)
   for from = 0, node.span - 1, 1000 do
@@ -11,7 +11,7 @@ local function each_lease(slots, node, visit)
   end
 end
 
--- bad_lease: the error reply for a node that has a lease that cannot be read, or not beside its other leases, or nil.
+-- bad_lease: return the error reply for a node with a lease that is unreadable or contradicts its other leases, or nil.
 local function bad_lease(slots, node)
   local bad, by_slot, by_lead = nil, {}, {} -- who has a slot, by its own lease and by its lead
   each_lease(slots, node, function(slot, lease)

@@ -1,9 +1,9 @@
 -- The record of a node, one readable line in the `nodes` hash:
 --   up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100
--- state up, suspect (alive, but it did not start what it got), leaving or down; inc the incarnation; drain 0, 1, or 2 when
--- its deadline is over; its bits are first .. first+span-1; from `slots=` on, what it offers.
+-- state: up, suspect (alive, but it did not start its tasks), leaving or down; inc: the incarnation; drain: 0, 1, or 2 once
+-- its deadline has passed; its bits are first .. first+span-1; the offer begins at `slots=`.
 
--- parse_node: the record as a table, or nil for a text that is none: sizes are bounded, so that no loop over a span is long.
+-- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no loop over a span is long.
 local function parse_node(name, text)
   local state, inc, drain, first, span, score, offer =
     string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+) score=([%d.e+-]+) (.*)$')
@@ -15,12 +15,12 @@ local function parse_node(name, text)
     score = score, offer = offer, slots = tonumber(slots)}
 end
 
--- read_node: the record of a node, or nil where there is none that can be read.
+-- read_node: return the record of a node, nil if there is none that is readable.
 local function read_node(nodes, name)
   return parse_node(name, redis.call('HGET', nodes, name) or '')
 end
 
--- bad_node: the error reply for a node whose record is there and cannot be read, or nil.
+-- bad_node: return the error reply for a node with an unreadable record, or nil.
 local function bad_node(nodes, name)
   if redis.call('HEXISTS', nodes, name) == 1 and not read_node(nodes, name) then
     return redis.error_reply(string.format('PSRECORD %s has at %s what is no node', nodes, name))
@@ -32,7 +32,7 @@ local function write_node(nodes, node)
     node.state, node.inc, node.drain, node.first, node.span, node.score, node.offer))
 end
 
--- usable: whether a slot may be claimed when it has no lease.
+-- usable: return whether a slot may be claimed when it has no lease.
 local function usable(node, slot)
   return node.state == 'up' and node.drain == '0' and slot < node.slots
 end

@@ -1,7 +1,7 @@
 -- The note beside a node's record: the terms of its drain, 'deadline_s=600: a new disk' or 'no deadline', while the record
 -- says drain=1 or 2; else why it was found to be suspect.
 
--- is_terms: true if a note is the terms of a drain.
+-- is_terms: return whether a note is the terms of a drain.
 local function is_terms(note)
   local head = string.match(note .. ': ', '^(.-): ')
   local whole, rest = string.match(head, '^deadline_s=(%d+)(.*)$')
@@ -9,7 +9,7 @@ local function is_terms(note)
   return #whole < 10 and (rest == '' or (#rest < 11 and string.find(rest, '^%.%d+$') ~= nil))
 end
 
--- note_of: a node's note as it must be: the one that it has, if that will do.
+-- note_of: return a node's note, corrected if it does not agree with the record.
 local function note_of(node, note)
   if node.drain ~= '0' then return is_terms(note) and note or 'no deadline' end
   if is_terms(note) then return '' end

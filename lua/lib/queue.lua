@@ -1,14 +1,14 @@
--- What queue scripts share: how a task goes back to pending, and how it ends. Needs lib/clock.lua and lib/record.lua.
+-- Return tasks to pending and end them; wake schedulers. Needs lib/clock.lua and lib/record.lua.
 --- @include clock
 --- @include record
 
--- What the running attempt does next. A successor that the attempt submitted is lost with its run: else a later run's
--- success would be taken for a wish to run again.
+-- The fields of a running task's successor. One that the attempt itself submitted is lost with its run: otherwise a later
+-- run's success would start it.
 local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_due_ms', 'next_expires_ms', 'next_priority',
   'next_max_starts', 'next_publication'}
 
--- to_pending: the task waits again, at its old place in the order, or until `due` (ms) if that is given. A successor
--- that others published stays.
+-- to_pending: let the task wait again, at its old place in the order, or until `due` (ms) if that is given. A successor that
+-- others published stays.
 local function to_pending(key, id, pending, later, due)
   local keep = (redis.call('HGET', key, 'next_publication') or '') ~= ''
   local order = order_of(key)
@@ -21,7 +21,7 @@ local function to_pending(key, id, pending, later, due)
   end
 end
 
--- to_final: the task has ended; its record lives on for the retention and then expires. `clean`: no run left anything.
+-- to_final: end the task; its record expires after the retention. `clean`: it has no successor and no cancel.
 local function to_final(key, state, now, why, retention_s, clean)
   redis.call('HSET', key, 'state', state, 'finished_ms', now)
   if why ~= '' then redis.call('HSET', key, 'why', why) end
@@ -36,19 +36,19 @@ local function to_outbox(outbox, id, state, why)
   redis.call('LTRIM', outbox, 0, 9999)
 end
 
--- is_past: whether an expiry (ms, or nil for none) has come.
+-- is_past: return whether an expiry (ms, or nil for none) has come.
 local function is_past(due, now)
   local at = due and tonumber(due)
   return at and at <= tonumber(now)
 end
 
--- to_expired: the task waited for longer than it was to; it is in no index any more.
+-- to_expired: end a task that waited past its expiry and is in no index any more.
 local function to_expired(key, id, outbox, now, retention_s)
   to_final(key, 'cancelled', now, 'expired', retention_s)
   to_outbox(outbox, id, 'cancelled', 'expired')
 end
 
--- wait_in: the scheduler waits to be woken, as the last. Names of those that are gone lead the list: at 4,000 bytes they leave.
+-- wait_in: add the scheduler to the end of `waiters`. Dead names gather at the front; they are cut off at 4,000 bytes.
 local function wait_in(meta, scheduler)
   local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
   if string.find(' ' .. waiters .. ' ', ' ' .. scheduler .. ' ', 1, true) then return end
@@ -57,8 +57,7 @@ local function wait_in(meta, scheduler)
   redis.call('HSET', meta, 'waiters', all)
 end
 
--- wake: tells the scheduler that began to wait last that there are tasks, but not `me`; where nobody hears that, the one
--- before, and so on, a few.
+-- wake: wake the newest waiter but `me`; if nobody listens on its channel, the one before it, and so on, 16 at most.
 local function wake(channel, meta, me)
   local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
   local rest, heard, tries = #waiters < 8000 and waiters or '', 0, 0

@@ -1,13 +1,13 @@
--- What of a task's record a run rests on. Needs lib/fits.lua.
+-- Check the fields of a task's record that a run depends on. Needs lib/fits.lua.
 --- @include fits
 
--- flaw: which of these fields no script can have written, or nil. A task with a flaw cannot run: it ends as failed.
+-- flaw: return which of these fields is corrupt, or nil. A task with a flaw cannot run: it ends as failed.
 local function flaw(attempt, needs)
   if not string.find(attempt or '', '^%d%d?%d?%d?%d?%d?%d?%d?%d?@%d%S*$') then return 'attempt' end
   if not string.find(needs or '', '^slots=%d') or not well_formed(needs) then return 'needs' end
 end
 
--- order_of: the place in `pending` that a record says; one that is damaged goes first.
+-- order_of: return a record's place in `pending`; a task with a corrupt one goes first.
 local function order_of(key)
   local order = redis.call('HGET', key, 'order')
   return order and string.find(order, '^%d+$') and #order < 16 and order or '0'

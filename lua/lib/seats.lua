@@ -1,14 +1,14 @@
--- Leases beside each other: the slots that a lead names are led by it, and by nobody else. Where one of them is not, none of
--- them is leased: a worker's login may repair, but not lease. Needs lib/lease.lua and lib/fits.lua.
+-- Check leases against each other: the slots that a lead names have leases that name it, and no others do. If one does not,
+-- all are freed: a worker's login may repair, but not lease. Needs lib/lease.lua and lib/fits.lua.
 --- @include fits
 --- @include lease
 
--- judge_seats: tells of each lease that cannot be; need[name] becomes how many slots those of a node without a record need.
+-- judge_seats: report each corrupt lease; set need[name] to the slots that the leases of a node without a record need.
 local function judge_seats(each, slots, tell, found, need)
   local seats, led = {}, {}
   each(slots, function(seat, text)
     local name, slot = string.match(seat, '^(%w[%w_.@-]*)/(%d%d?%d?%d?)$')
-    local node = name and found[name] or {span = 10000, inc = '0'} -- 0: it has not registered since it was repaired
+    local node = name and found[name] or {span = 10000, inc = '0'} -- inc 0: not registered since its repair
     local lease = name and string.format('%d', slot) == slot and tonumber(slot) < node.span and parse_lease(text)
     if lease and #lease.inc < 16 and #lease.since < 16 and (node.inc == '0' or tonumber(lease.inc) <= tonumber(node.inc)) then
       local whose = table.concat({lease.lead or slot, lease.task, lease.attempt, lease.inc}, ' ')
