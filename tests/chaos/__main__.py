@@ -15,7 +15,7 @@ from .wire import Scripts
 
 
 def many(count: int, seed: int, keep_going: bool = False) -> int:
-    """Plays `count` schedules; stops at the first that breaks a promise, and shrinks it."""
+    """Play `count` schedules; stop at the first that breaks a promise, and shrink it."""
     coverage: Counter[str] = Counter()
     failed = 0
     begun_s = time.monotonic()
@@ -46,13 +46,13 @@ def many(count: int, seed: int, keep_going: bool = False) -> int:
 
 
 def print_coverage(coverage: Counter[str], count: int) -> None:
-    """What was reached, a schedule."""
+    """Print what was reached, per schedule."""
     for what, often in sorted(coverage.items()):
         print(f"  {what:32} {often:9d} {often / count:9.2f} a schedule")
 
 
 def replay(seed: int, steps: str) -> int:
-    """Plays one schedule and prints all that happened."""
+    """Play one schedule and print all that happened."""
     log: list[str] = []
     with EmbeddedServer() as server, connect(server.url) as client:
         violation, _ = run_schedule(client, Scripts(), Schedule(seed, of_text(steps) if steps else None), log)
@@ -62,7 +62,7 @@ def replay(seed: int, steps: str) -> int:
 
 
 def main() -> int:
-    """The command line."""
+    """Return the command line."""
     logging.disable(logging.CRITICAL)
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("what", choices=("many", "replay", "mutants"))

@@ -64,18 +64,18 @@ class Ghost:
         self.slots: dict[tuple[str, str, str, int], tuple[int, ...]] = {}  # of each lease that was ever seen
 
     def check(self, fact: bool, promise: int, text: str) -> None:
-        """What must hold also after the server has lost writes."""
+        """Raise Violation unless `fact` holds, which must be even after the server has lost writes."""
         if not fact:
             raise Violation(promise, text)
 
     def history(self, fact: bool, promise: int, text: str) -> None:
-        """What must hold as long as the server keeps what it acknowledged."""
+        """Raise Violation unless `fact` holds or the server has lost writes."""
         self.check(fact or self.rolled_back, promise, text)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def executed(self, process: Process, calls: Sequence[Call[Any]], replies: Sequence[Any]) -> None:
-        """Requests were executed, in this order."""
+        """Check requests that were executed, in this order."""
         dirty = False
         for call, reply in zip(calls, replies, strict=True):
             verb = call.script.verb
@@ -184,7 +184,7 @@ class Ghost:
             self.alive_s.pop(args.scheduler, None)
 
     def _judged(self, process: Process, holder: str, what: str) -> None:
-        """A lease was judged to have lapsed: for a whole lease its holder was silent, and the server was there.
+        """Check a judgement that a lease has lapsed: its holder was silent for a whole lease, and the server was up.
 
         A restart in the middle of a leader's pass, or while its request is on the way, is not seen by it.
         """
@@ -197,7 +197,7 @@ class Ghost:
         )
 
     def of(self, id: str) -> TaskGhost:
-        """What is known of a task's present life."""
+        """Return what is known of a task's present life."""
         if self.rolled_back:
             return self.tasks.get(id, TaskGhost())
         self.check(id in self.tasks, 1, f"task {id} is there, but was never submitted or is long purged")
@@ -206,7 +206,7 @@ class Ghost:
     # -- functions -----------------------------------------------------------------------------------------------------
 
     def began(self, process: Any, run: Run) -> None:
-        """A task's function begins in a process."""
+        """Check a task's function that begins in a process."""
         place = run.place
         self.coverage["functions begun"] += 1
         task = self.of(place.task)
@@ -222,7 +222,7 @@ class Ghost:
         self.look(True)
 
     def ended(self, run: Run, outcome: str) -> None:
-        """A function ended."""
+        """Record that a function ended."""
         self.coverage[f"function {outcome}"] += 1
         if task := self.tasks.get(run.place.task):  # its record may be purged while a run that counts no more goes on
             task.ended[run.place.attempt] = outcome
@@ -230,7 +230,7 @@ class Ghost:
     # -- the state -----------------------------------------------------------------------------------------------------
 
     def look(self, always: bool = False) -> None:
-        """Reads the whole state and checks what must hold at any moment."""
+        """Read the whole state and check what must hold at any moment."""
         try:
             self._look(always)
         except Exception as error:  # else the product would take it for its own trouble
@@ -263,7 +263,7 @@ class Ghost:
         self.history(new >= old, 4, f"task {id} went back from attempt {task.attempt} to {attempt}")
 
     def _look_into(self, process: Any, state: State) -> None:
-        """The functions of a live process that is its node's present one: one a slot, and each slot theirs."""
+        """Check the functions of a node's present process: one per slot, each on a slot of its own lease."""
         node = state.nodes.get(process.node)
         inc = process.agent.node.inc
         if node is None or node.inc != inc or node.state == "down":
@@ -294,5 +294,5 @@ class Ghost:
 
 
 def text(value: Any) -> str:
-    """An argument or a reply as text; bytes of a message may be anything."""
+    """Return an argument or a reply as text; bytes of a message may be anything."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -41,7 +41,7 @@ class Mutant:
 
     @property
     def in_lua(self) -> bool:
-        """Whether it is a change of a script."""
+        """Return whether it is a change of a script."""
         return ":" not in self.where
 
 
@@ -210,7 +210,7 @@ MUTANTS = (
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[Scripts]:
-    """The scripts with the bug in, or the function of the product replaced meanwhile."""
+    """Return the scripts with the bug in, or the function of the product replaced meanwhile."""
     if mutant.in_lua:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "lua")
@@ -246,7 +246,7 @@ def planted(mutant: Mutant) -> Iterator[Scripts]:
 
 
 def hunt(client: redis.Redis, mutant: Mutant, most: int, seed: int) -> tuple[int, Violation | None]:
-    """How many schedules it took, and what broke; None if `most` did not find it."""
+    """Return how many schedules it took, and what broke; None if `most` did not find it."""
     with planted(mutant) as scripts:
         for number in range(most):
             if violation := run_schedule(client, scripts, Schedule(seed + number))[0]:
@@ -255,7 +255,7 @@ def hunt(client: redis.Redis, mutant: Mutant, most: int, seed: int) -> tuple[int
 
 
 def hunt_all(most: int, seed: int, only: str = "") -> int:
-    """Hunts every mutant and prints the table; 1 if one was not found."""
+    """Hunt every mutant and print the table; 1 if one was not found."""
     missed, hunted = 0, 0
     print(f"{'planted bug':42} {'schedules':>9} {'seconds':>8}  broken promise", flush=True)
     with EmbeddedServer() as server, connect(server.url) as client:

@@ -36,7 +36,7 @@ class Player:
         self.schedule, self.world, self.ghost = schedule, world, world.ghost
 
     def play(self, step: Step) -> None:
-        """Carries out a step with its own dice."""
+        """Carry out a step with a random generator of its own."""
         world, before = self.world, self.world.rng
         world.trace(f"{step} at {world.clock.now_s:.2f} s")
         world.rng = Random(step.seed)
@@ -66,7 +66,7 @@ class Player:
         return rng.choice(self.world.agents) if self.world.agents else None
 
     def _awake(self, rng: Random) -> list[AgentProcess]:
-        """The agents that are awake, in some order."""
+        """Return the agents that are awake, in some order."""
         awake = [agent for agent in self.world.agents if agent.awake_at <= self.world.step]
         return rng.sample(awake, len(awake))
 
@@ -127,7 +127,7 @@ class Player:
         self.world.act(self.world.customer, "cancel", lambda: store.run(call))
 
     def purge(self, rng: Random) -> None:
-        """The record of a final task expires; its id may be submitted anew."""
+        """Expire the record of a final task; its id may be submitted again."""
         if final := [id for id, task in self.ghost.tasks.items() if task.final]:
             id = rng.choice(final)
             self.world.trace("purged", id)
@@ -165,7 +165,7 @@ class Player:
         self._new_agent(rng, rng.choice(self.schedule.nodes))
 
     def _new_agent(self, rng: Random, node: str) -> None:
-        """n1 offers always the same, so that every task fits somewhere; the others come back larger or smaller."""
+        """Return a node's offer: n1's never changes, so that every task fits somewhere; the others' do."""
         offer, score = NODES[node]
         bundle = (
             Resources.of(rng.randint(1, 3), {"mem": rng.choice((3, 4, 6))}) if node != "n1" else parse_resources(offer)
@@ -203,12 +203,12 @@ class Player:
             self.world.oversleep(rng.choice(processes))
 
     def sleep(self, rng: Random) -> None:
-        """A process sleeps for some steps."""
+        """Let a process sleep for some steps."""
         if processes := [*self.world.agents, *self.world.schedulers]:
             rng.choice(processes).awake_at = self.world.step + rng.randint(3, 30)
 
     def jump(self, rng: Random) -> None:
-        """The whole world sleeps."""
+        """Let all processes sleep."""
         self.world.pass_time(rng.uniform(0.5, 2.5) * LEASE_S)
 
     def flush(self, rng: Random) -> None:
@@ -218,11 +218,11 @@ class Player:
         self.world.restart_server()
 
     def wall(self, rng: Random) -> None:
-        """The server's wall clock jumps, and the customer's with it."""
+        """Let the server's wall clock jump, and the client's with it."""
         self.world.clock.wall_s += rng.choice((-3600, -10, 10, 3600))
 
     def rollback(self, rng: Random) -> None:
-        """The server comes back without its last writes: of what it had when this step was played before."""
+        """Restart the server without its last writes: with the data that it had when this step was last played."""
         world = self.world
         if world.stack:
             return

@@ -38,17 +38,17 @@ class Listener:
         self.world, self.heard = world, list[list[str]]()
 
     def listen(self) -> None:
-        """Subscribed anew: what was under way is lost."""
+        """Subscribe again; messages under way are lost."""
         self.heard.clear()
 
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
-        """What is there, ticks or not."""
+        """Return what is there, ticks or not."""
         self.world.spread_rumours()
         heard, self.heard = self.heard, []
         return heard
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection to close."""
 
 
 class SchedulerProcess:
@@ -66,11 +66,11 @@ class SchedulerProcess:
 
     @property
     def leads(self) -> bool:
-        """Whether it believes to be leader."""
+        """Return whether it believes to be leader."""
         return self.scheduler.membership.leads
 
     def turn(self) -> None:
-        """One turn of the loop, as Scheduler.run has it."""
+        """Run one turn of the loop, as Scheduler.run does."""
         if not self.entered:
             self.scheduler.enter()
             self.entered = True
@@ -82,7 +82,7 @@ class SchedulerProcess:
         self.trouble = False
 
     def beat(self) -> None:
-        """One renewal, and a leader's pass, as Membership.run has it."""
+        """Renew once and do a leader's pass, as Membership.run does."""
         member = self.scheduler.membership
         self.began_s = self.world.clock.now_s
         try:
@@ -93,12 +93,12 @@ class SchedulerProcess:
             raise
 
     def tick(self) -> None:
-        """A leader's tick."""
+        """Publish a leader's tick."""
         if self.leads:
             self.scheduler.membership.tick()
 
     def leave(self) -> None:
-        """An orderly end, as Scheduler.leave has it."""
+        """Leave in order, as Scheduler.leave does."""
         self.scheduler.leave()
         self.dead = True
 
@@ -112,7 +112,7 @@ class WorkerPort:
         self._process = process
 
     def busy(self) -> bool:
-        """The event loop runs no task."""
+        """Return the event loop runs no task."""
         return False
 
     def listen(self) -> None:
@@ -159,24 +159,24 @@ class AgentProcess:
             agent.reconciler.reconcile(self.passing)
 
     def answer(self, message: bytes) -> None:
-        """A doorbell; the function begins as soon as the start was accepted."""
+        """Answer a doorbell; the function begins once the start is accepted."""
         for run, _ in self.agent.starter.answer([Doorbell.of(message)]):
             run.request = run.place
             self.world.ghost.began(self, run)
 
     def end(self, run: Run, outcome: str) -> None:
-        """A function ended."""
+        """End a function."""
         self.world.trace("ends", self, run.place, outcome)
         self.world.ghost.ended(run, outcome)
         self.agent.reporter.ended(run, outcome)
 
     @property
     def something_to_bring(self) -> bool:
-        """Whether an outcome waits for the server."""
+        """Return whether an outcome waits for the server."""
         return bool(self.unreported) or not self.agent.reporter._ended.empty()
 
     def bring_home(self) -> None:
-        """What Reporter does with what has ended, until the server has it."""
+        """Report ended runs as Reporter does, until the server has accepted them."""
         reporter = self.agent.reporter
         if not self.unreported:
             while (run := next_ended(reporter)) is not None:
@@ -186,7 +186,7 @@ class AgentProcess:
             self.unreported = []
 
     def depart(self) -> None:
-        """An orderly end, when nothing runs any more."""
+        """Leave in order, when nothing runs any more."""
         self.bring_home()
         if not len(self.agent.node.runs):
             self.agent.depart()
@@ -194,7 +194,7 @@ class AgentProcess:
 
 
 def next_ended(reporter: Reporter) -> Run | None:
-    """The next ended run that waits for its report, None if there is none."""
+    """Return the next ended run that waits for its report, None if there is none."""
     return None if reporter._ended.empty() else reporter._ended.get()
 
 

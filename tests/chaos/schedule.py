@@ -97,12 +97,12 @@ class Schedule:
         return Step(rng.choices(self._verbs, self._weights)[0], rng.getrandbits(40))
 
     def nested(self, world: World) -> None:
-        """One step while a process waits for the server."""
+        """Take one step while a process waits for the server."""
         Player(self, world).play(self._draw(world.rng))
 
 
 def heal(player: Player) -> None:
-    """No faults any more: everything must come to rest."""
+    """Run without faults: everything must come to rest."""
     world, ghost, rng = player.world, player.ghost, Random(player.schedule.seed)
     world.calm = True
     world.trace("healing")
@@ -159,7 +159,7 @@ def _round(player: Player, rng: Random) -> None:
 def run_schedule(
     client: redis.Redis, scripts: Scripts, schedule: Schedule, log: list[str] | None = None
 ) -> tuple[Violation | None, Counter[str]]:
-    """Plays a schedule from an empty server to rest; the broken promise if there was one, and what was reached."""
+    """Play a schedule from an empty server to rest; the broken promise if there was one, and what was reached."""
     world = World(client, scripts, schedule, schedule.seed, log)
     player = Player(schedule, world)
     with world.in_force():
@@ -180,10 +180,10 @@ def run_schedule(
 
 
 def to_text(steps: list[Step]) -> str:
-    """Steps as JSON, for `--steps`."""
+    """Step as JSON, for `--steps`."""
     return json.dumps([str(step) for step in steps])
 
 
 def of_text(words: str) -> list[Step]:
-    """Steps from their JSON."""
+    """Return steps from their JSON."""
     return [Step(verb, int(seed)) for verb, _, seed in (word.partition(":") for word in json.loads(words))]

@@ -10,7 +10,7 @@ from .wire import Scripts
 def shrink(
     client: redis.Redis, scripts: Scripts, schedule: Schedule, violation: Violation, most: int = 300
 ) -> tuple[list[Step], Violation]:
-    """The shortest list of steps that delta debugging finds in `most` runs, and what it breaks."""
+    """Return the shortest list of steps that delta debugging finds in `most` runs, and what it breaks."""
     steps, size, runs = schedule.steps, max(1, len(schedule.steps) // 2), 0
     while runs < most:
         at, shorter = 0, False

@@ -72,7 +72,7 @@ class State:
         self.partitions.append(PartitionState(number, meta, mine, held, rows[7], left, alive, notes, lost, set(), []))
 
     def facts(self, whole: bool) -> Iterator[tuple[int, str]]:
-        """What does not hold: (promise, in words). `whole`: the server has kept all that it acknowledged."""
+        """Return what does not hold: (promise, in words). `whole`: the server has kept all that it acknowledged."""
         for partition in self.partitions:
             yield from ((3, fact) for fact in audit_partition(partition))
             shrunk = {lease.node for lease in self.leases.values() if lease.inc != self.nodes[lease.node].inc}
@@ -96,7 +96,7 @@ class State:
 
 
 def read_state(client: redis.Redis, ids: list[str], before: State) -> State:
-    """The state now; `before` itself if nothing has changed."""
+    """Return the state now; `before` itself if nothing has changed."""
     keys = [*_FIXED, *(KEYS.task(id) for id in ids)]
     raw = cast(list[Any], client.eval(_READ, len(keys), *keys, PARTITIONS, *_FIELDS))
     return before if raw == before.raw and ids == before.ids else State(raw, ids)

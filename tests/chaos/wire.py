@@ -35,11 +35,11 @@ class Clock:
         self.now_s, self.wall_s = 1000.0, 1_000_000.0
 
     def monotonic(self) -> float:
-        """The virtual time."""
+        """Return the virtual time."""
         return self.now_s
 
     def wall_ms(self) -> int:
-        """What the server's clock says."""
+        """Return what the server's clock says."""
         return round((self.now_s + self.wall_s) * 1000)
 
 
@@ -74,14 +74,14 @@ class Wire:
         self.late: list[Request] = []
 
     def load(self) -> None:
-        """Loads every script."""
+        """Load every script."""
         with self.client.pipeline(transaction=False) as pipe:
             for text in self.scripts.texts.values():
                 pipe.execute_command("SCRIPT LOAD", text)
             pipe.execute()
 
     def execute(self, process: Process, calls: Sequence[Call[Any]]) -> list[Any]:
-        """What the server answers; errors are among the replies."""
+        """Return what the server answers; errors are among the replies."""
         with self.client.pipeline(transaction=False) as pipe:
             pipe.set(NOW, self.world.clock.wall_ms())
             for call in calls:
@@ -97,7 +97,7 @@ class Wire:
         return cast(list[Any], replies)
 
     def send(self, process: Process, hand: str, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Sends a request for a process; what becomes of it, the dice say."""
+        """Send a request for a process; what becomes of it, the dice say."""
         world = self.world
         world.between(process)
         fate = world.fate()
@@ -122,7 +122,7 @@ class Wire:
         return replies
 
     def arrive(self, request: Request) -> None:
-        """A late request is executed; nobody hears the reply. One that lacks its script finds it the second time."""
+        """Execute a late request; nobody hears the reply. If its script is missing, load it and execute again."""
         self.world.trace("arrives", request.process, request.hand, [call.script.verb for call in request.calls])
         if any(isinstance(reply, NoScriptError) for reply in self.execute(request.process, request.calls[:1])):
             self.load()
@@ -131,7 +131,7 @@ class Wire:
             self.execute(request.process, request.calls[1:])
 
     def ask(self, process: Process) -> None:
-        """Before a process reads with plain commands: others may act, the connection may break."""
+        """Let others act, or break the connection, before a process reads with plain commands."""
         self.world.between(process)
         if self.world.fate() in ("lost", "unheard", "cut"):
             raise RedisConnectionError("chaos: the connection broke")
@@ -144,16 +144,16 @@ class WireClient:
         self._world, self._process = world, process
 
     def pipeline(self, transaction: bool = False) -> WirePipeline:
-        """Commands in one round trip; others may act between them."""
+        """Return a pipeline; others may act between its commands."""
         return WirePipeline(self._world, self._process)
 
     def info(self, section: str) -> dict[str, str]:
-        """The run id, which the schedule changes when the server restarts."""
+        """Return the run id, which the schedule changes when the server restarts."""
         self._world.wire.ask(self._process)
         return {"run_id": self._world.run_id}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection to close."""
 
     def __getattr__(self, name: str) -> Any:
         def command(*args: Any, **kwargs: Any) -> Any:
@@ -180,7 +180,7 @@ class WirePipeline:
         return lambda *args: self._commands.append((name, args))
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """The replies; here no key is damaged, so that none of them is an error."""
+        """Return the replies; here no key is damaged, so that none of them is an error."""
         world = self._world
         world.wire.ask(self._process)
         if len(self._commands) < 5 and world.dares(0.3):
@@ -203,7 +203,7 @@ class WireStore(Store):
         self.world, self.process, self.hand = world, process, hand
 
     def again(self) -> WireStore:
-        """Another connection: of a scheduler's membership."""
+        """Return a store over another connection, for a scheduler's membership."""
         return WireStore(self.world, self.process, "member")
 
     @property
@@ -212,7 +212,7 @@ class WireStore(Store):
         return "chaos"
 
     def load_scripts(self) -> None:
-        """Loads the schedule's scripts."""
+        """Load the schedule's scripts."""
         self.world.wire.load()
 
     def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:

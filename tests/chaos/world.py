@@ -43,7 +43,7 @@ class Dice(Protocol):
     odds: dict[str, float]
 
     def nested(self, world: World) -> None:
-        """Takes one step."""
+        """Take one step."""
 
 
 class World:
@@ -72,7 +72,7 @@ class World:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """The product's modules go by this world's clock."""
+        """Make the product's modules use this world's clock."""
         with (
             patch.object(loop, "time", self.clock),
             patch.object(membership, "time", self.clock),
@@ -81,7 +81,7 @@ class World:
         self.rumours.close()
 
     def trace(self, *what: object) -> None:
-        """Writes down what happens, for people who read a failure."""
+        """Write down what happens, for people who read a failure."""
         if self.log is not None:
             words = (x.name if hasattr(x, "awake_at") else str(x) for x in what)  # type: ignore[attr-defined]
             self.log.append("  " * len(self.stack) + " ".join(words))
@@ -89,21 +89,21 @@ class World:
     # -- time and dice -----------------------------------------------------------------------------------------------
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes for everybody."""
+        """Let time pass for all processes."""
         self.clock.now_s += seconds
 
     def dares(self, odds: float) -> bool:
-        """Whether something unusual of these odds happens."""
+        """Return whether something unusual of these odds happens."""
         return not self.calm and self.rng.random() < odds
 
     def fate(self) -> str:
-        """What becomes of a request."""
+        """Return what becomes of a request."""
         if self.calm or self.rng.random() >= self.dice.odds["fault"]:
             return "fine"
         return self.rng.choice(("lost", "late", "late", "cut", "twice", "twice", "unheard", "unheard"))
 
     def between(self, process: Process) -> None:
-        """A process waits for the server: meanwhile others act, it may die, or oversleep."""
+        """Let others act while a process waits for the server; it may die or oversleep."""
         if self.calm:
             return
         if len(self.stack) < 4 and self.rng.random() < self.dice.odds["nest"]:
@@ -119,7 +119,7 @@ class World:
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def act(self, process: Process, hand: str, what: Callable[[], object]) -> bool:
-        """A hand of a process does something, unless it is busy, asleep or dead; whether it did that to its end."""
+        """Let a hand of a process act, unless it is busy, asleep or dead; return whether it finished."""
         busy = any(who is process and which == hand for who, which in self.stack)
         if process.dead or busy or (process.awake_at > self.step and not self.calm):
             return False
@@ -137,18 +137,18 @@ class World:
         return False
 
     def kill(self, process: Process) -> None:
-        """kill -9, with what it runs."""
+        """Kil a process as kill -9 does, with the functions that it runs."""
         self.trace("killed", process)
         self.ghost.coverage["killed"] += 1
         process.dead = True
 
     def bury(self) -> None:
-        """The dead are no more."""
+        """Remove dead processes."""
         self.agents = [agent for agent in self.agents if not agent.dead]
         self.schedulers = [scheduler for scheduler in self.schedulers if not scheduler.dead]
 
     def oversleep(self, process: Process) -> None:
-        """A process sleeps for more than a lease, while all others renew theirs."""
+        """Let a process sleep for more than a lease, while all others renew theirs."""
         self.trace("oversleeps", process)
         self.ghost.coverage["slept past a lease"] += 1
         hand = self.stack[-1] if self.stack else (process, "")
@@ -162,24 +162,24 @@ class World:
         assert not self.stack or self.stack[-1] == hand
 
     def renew(self, process: Any) -> None:
-        """A process keeps its lease."""
+        """Renew a process's lease."""
         if isinstance(process, AgentProcess):
             self.act(process, "pass", process.renew)
         else:
             self.act(process, "member", process.beat)
 
     def start_agent(self, node: str, offer: Resources, score: float) -> None:
-        """A process starts under the name of a node, whether one of that name lives or not."""
+        """Start a process under the name of a node, whether one of that name lives or not."""
         self.numbers += 1
         self.agents.append(AgentProcess(self, node, self.numbers, offer, score))
 
     def start_scheduler(self, name: str = "") -> None:
-        """A scheduler starts, under a new name or that of an earlier one."""
+        """Start a scheduler, under a new name or that of an earlier one."""
         self.numbers += 1
         self.schedulers.append(SchedulerProcess(self, name or f"s{self.numbers}"))
 
     def spread_rumours(self) -> None:
-        """What was published reaches the schedulers, or does not, or twice, or in another order."""
+        """Deliver published messages to the schedulers, or lose, double or reorder them."""
         self.rumours.ping()
         while (message := self.rumours.get_message(timeout=5.0)) is not None and message["type"] != "pong":
             channel, words = message["channel"].decode(), message["data"].decode().split()
@@ -191,7 +191,7 @@ class World:
                     heard.insert(self.rng.randint(0, len(heard)) if self.dares(0.1) else len(heard), words)
 
     def restart_server(self) -> None:
-        """The server was away for more than a lease; its data is whole, its scripts are gone, its run id is new."""
+        """Restart the server after more than a lease: its data is whole, its scripts are gone, its run id is new."""
         self.trace("server restarts")
         self.ghost.coverage["server restarts"] += 1
         self.pass_time(self.rng.uniform(0.1, 2.0) * LEASE_S)
@@ -202,18 +202,18 @@ class World:
             scheduler.listener.heard.clear()
 
     def keep(self) -> None:
-        """Remembers the server's data as it is now."""
+        """Remember the server's data as it is now."""
         keys: Any = self.client.keys()
         self.backup = {key: (self.client.dump(key), max(0, int(self.client.pttl(key)))) for key in keys}  # type: ignore[arg-type]
 
     def restore(self) -> None:
-        """The server has the data that `keep` remembered."""
+        """Restore the data that `keep` remembered."""
         self.client.flushall()
         for key, (value, ttl_ms) in self.backup.items():
             self.client.restore(key, ttl_ms, value)
 
     def doorbell(self, agent: AgentProcess) -> bytes | None:
-        """The next message of a node's inbox; it is lost, late or doubled as kombu does."""
+        """Return the next message of a node's inbox; it is lost, late or doubled as kombu does."""
         node, partition = agent.node, agent.agent.node.partition
         if not 0 <= partition < PARTITIONS:
             return None

@@ -8,5 +8,5 @@ from tests.lua.driver import Driver
 
 @pytest.fixture
 def drive(any_store: Store) -> Driver:
-    """A driver of an empty cluster, on fakeredis and on each real server."""
+    """Return a driver of an empty cluster, on fakeredis and on each real server."""
     return Driver(any_store)

@@ -14,7 +14,7 @@ NEVER_MS = 10**9
 
 
 def dump(store: Store) -> dict[bytes, Any]:
-    """Every key with its serialised value and whether it expires: equal dumps are equal states."""
+    """Return every key with its serialised value and whether it expires: equal dumps are equal states."""
     client: Any = store.client
     return {key: (client.dump(key), client.ttl(key) >= 0) for key in sorted(client.scan_iter(count=1000))}
 
@@ -26,11 +26,11 @@ class Driver:
         self.store, self.commands, self.keys = store, store.commands, store.keys
 
     def run(self, call: Call[Any]) -> Any:
-        """What the script answers."""
+        """Run a call and return what the script answers."""
         return self.store.run(call)
 
     def unchanged_by(self, call: Call[Any]) -> Any:
-        """What the script answers, when it must change no key."""
+        """Run a call that must change no key, and return what the script answers."""
         before = dump(self.store)
         answer = self.run(call)
         assert dump(self.store) == before, f"{call.script.verb} answered {answer!r}, but changed the state"
@@ -39,15 +39,15 @@ class Driver:
     # -- facts -------------------------------------------------------------------------------------------------------
 
     def record(self, id: str) -> dict[str, str]:
-        """The record of a task."""
+        """Return the record of a task."""
         return self.store.hash(self.keys.task(id))
 
     def state(self, id: str) -> str:
-        """The state of a task."""
+        """Return the state of a task."""
         return self.record(id).get("state", TaskState.GONE)
 
     def index(self, kind: str) -> list[str]:
-        """The tasks in an index of the queue, in order."""
+        """Return the tasks in an index of the queue, in order."""
         client: Any = self.store.client
         key = self.keys.queue(kind)
         ordered = kind in ("pending", "later", "dead", "expires")
@@ -55,21 +55,21 @@ class Driver:
         return [name.decode() for name in names]
 
     def hash(self, kind: str, p: int = 0) -> dict[str, str]:
-        """A hash of a partition."""
+        """Return a hash of a partition."""
         return self.store.hash(self.keys.partition(p, kind))
 
     def bits(self, count: int = 8, p: int = 0) -> str:
-        """The first free bits of a partition as text."""
+        """Return the first free bits of a partition as text."""
         bits = cast(bytes | None, self.store.client.get(self.keys.partition(p, "free"))) or b""
         return "".join(f"{byte:08b}" for byte in bits).ljust(count, "0")[:count]
 
     def inbox(self, node: str = "n1", p: int = 0) -> list[bytes]:
-        """A node's messages, the newest first."""
+        """Return a node's messages, the newest first."""
         client: Any = self.store.client
         return list(client.lrange(self.keys.inbox(p, node), 0, -1))
 
     def word(self, call: Call[list[str]]) -> str:
-        """The first word of the answer."""
+        """Return the first word of the answer."""
         return self.store.run(call)[0]
 
     # -- the queue of tasks ------------------------------------------------------------------------------------------
@@ -85,44 +85,44 @@ class Driver:
         expiry_ms: int | None = None,
         publication: str = "",
     ) -> str:
-        """The word on one task."""
+        """Submit one task and return its word."""
         submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms, publication)
         return self.word(self.commands.submit([submission]))
 
     def take(self, scheduler: str = "s1", limit: int = 100) -> dict[str, str]:
-        """Task -> attempt of what was taken."""
+        """Take tasks; return task -> attempt."""
         return {task.id: task.attempt for task in self.run(self.commands.take(scheduler, limit)).tasks}
 
     def taken(self, id: str = "a", options: Mapping[str, Any] | None = None) -> str:
-        """Submits and takes one task; its attempt."""
+        """Submit and take one task; return its attempt."""
         assert self.submit(id, options) == "submitted"
         return self.take()[id]
 
     def confirm(self, place: Place) -> str:
-        """The word on one place."""
+        """Confirm one place and return its word."""
         return self.word(self.commands.confirm([place]))
 
     def start(self, place: Place) -> str:
-        """The first word of start."""
+        """Start one task and return the first word."""
         return self.store.run(self.commands.start([place]))[0][0]
 
     def finish(self, place: Place, outcome: str = "succeeded", why: str = "") -> str:
-        """The word on one outcome."""
+        """Report one outcome and return its word."""
         return self.word(self.commands.finish([(place, outcome, why)]))
 
     def requeue(self, place: Place, why: str = "its node was lost", how: Loss = "", delay_ms: int | None = None) -> str:
-        """The word on one lost lease."""
+        """Requeue one lost lease and return its word."""
         return self.word(self.commands.requeue([(place, why)], how, [delay_ms]))
 
     def offer(self, node: str, offer: str, *names: str) -> Call[int]:
-        """Makes an offer known to submit, of a worker that knows tasks of these names; the call, to be repeated."""
+        """Tell submit an offer of a worker that knows tasks of these names; return the call, to be repeated."""
         tasks = KnownTasks.of(dict.fromkeys(names))
         call = self.commands.offer(node, offer_with(parse_resources(offer), tasks).text, tasks)
         self.run(call)
         return call
 
     def bring(self, state: TaskState, id: str = "a") -> Place:
-        """Brings a new task into a state; its place, which before `placed` is only where it would go."""
+        """Bring a new task into a state; return its place, which before `placed` is only planned."""
         if state == TaskState.GONE:
             return self.place(id, "1@1")
         assert self.submit(id) == "submitted"
@@ -157,7 +157,7 @@ class Driver:
         p: int = 0,
         score: float = 1.0,
     ) -> int:
-        """Registers a node; its incarnation."""
+        """Register a node and return its incarnation."""
         offer = Resources.of(slots, resources, labels).text
         return self.store.run(self.commands.register_node(p, name, known_inc, score, offer))[0]
 
@@ -171,16 +171,16 @@ class Driver:
         needs: str = "",
         p: int = 0,
     ) -> Claim:
-        """A claim; it needs just its slots unless said otherwise."""
+        """Return a claim; it needs just its slots unless said otherwise."""
         return Claim(task, attempt, p, node, inc, tuple(slots), needs or f"slots={len(slots)}")
 
     def commit(self, *args: Any, **kwargs: Any) -> Verdict:
-        """The verdict on one claim, given as to `claim`."""
+        """Commit one claim, given as to `claim`, and return its verdict."""
         claim = self.claim(*args, **kwargs)
         return self.store.run(self.commands.commit(claim.partition, [claim])).verdicts[0]
 
     def held(self, *args: Any, **kwargs: Any) -> Place:
-        """Commits a claim, given as to `claim`, that must win; its place."""
+        """Commit a claim, given as to `claim`, that must win; return its place."""
         claim, verdict = self.claim(*args, **kwargs), self.commit(*args, **kwargs)
         assert verdict.word == "held", verdict
         return Place(
@@ -188,14 +188,14 @@ class Driver:
         )
 
     def place(self, task: str = "a", attempt: str = "1@1", node: str = "n1", slot: int = 0, inc: int = 1) -> Place:
-        """A place that need not be held."""
+        """Return a place that need not be held."""
         return Place(task, attempt, 0, node, slot, inc, 1)
 
     def release(self, place: Place) -> str:
-        """The word on one lease."""
+        """Release one lease and return its word."""
         return self.word(self.commands.release(place.partition, [place]))
 
     def lose(self, node: str = "n1", inc: int = 1, p: int = 0) -> None:
-        """Marks a node down, as the leader does when its counter stood still."""
+        """Mark a node down, as the leader does when its counter does not move."""
         moved = int(self.hash("alive", p)[node].partition("moved=")[2])
         assert self.run(self.commands.reclaim(p, node, inc, moved))[0] == "down"

@@ -13,7 +13,7 @@ from tests.lua.driver import NEVER_MS, Driver
 
 @pytest.fixture
 def busy(drive: Driver) -> Driver:
-    """A cluster with something of everything."""
+    """Return a cluster with something of everything."""
     drive.node("n1", 4, {"gpu": 3}, {"zone": "a"})
     drive.node("n2", 2)
     drive.bring(TaskState.RUNNING, "runs")

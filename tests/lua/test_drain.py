@@ -1,4 +1,4 @@
-"""set_node: drains with and without a deadline, and suspects: who takes no claims, until when, and what people read."""
+"""set_node: drains and suspects: which nodes take no claims, until when, and what people read."""
 
 import pytest
 

@@ -9,7 +9,7 @@ EXPIRED = [b"a cancelled expired"]
 
 
 def past(drive: Driver, id: str = "a") -> None:
-    """The expiry of a task has come: both where it is judged and where the leader looks."""
+    """Let the expiry of a task come: both where take checks it and where the leader does."""
     drive.store.client.hset(drive.keys.task(id), "expires_ms", 1)
     drive.store.client.zadd(drive.keys.queue("expires"), {id: 1})
 

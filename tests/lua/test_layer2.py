@@ -78,7 +78,7 @@ REFUSALS = {
 
 @pytest.fixture
 def fresh(store: Store) -> Callable[[], Driver]:
-    """Makes the busy cluster anew."""
+    """Make the busy cluster anew."""
 
     def make() -> Driver:
         store.client.flushall()
@@ -88,7 +88,7 @@ def fresh(store: Store) -> Callable[[], Driver]:
 
 
 def send(drive: Driver, call: Call[Any]) -> Any:
-    """What the server replies to a call, as it is; an error is a value."""
+    """Return what the server replies to a call, as it is; an error is a value."""
     text = call.script.text
     try:
         return drive.store.client.eval(text, len(call.keys), *call.keys, *call.args)
@@ -97,7 +97,7 @@ def send(drive: Driver, call: Call[Any]) -> Any:
 
 
 def refused(reply: Any) -> bool:
-    """Whether nothing may have been written: an error, or one word that says so."""
+    """Return whether nothing may have been written: an error, or one word that says so."""
     if isinstance(reply, Exception):
         return True
     words = reply if isinstance(reply, list) else [reply]

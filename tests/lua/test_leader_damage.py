@@ -1,4 +1,4 @@
-"""Promises 7 and 10: what is damaged keeps the leader from nothing but itself."""
+"""Promises 7 and 10: damage does not keep the leader from the rest of its work."""
 
 import threading
 
@@ -11,7 +11,7 @@ LEASE_S = 10.0
 
 
 def passes(janitor: Janitor, count: int = 9) -> None:
-    """Passes of a leader, a third of a lease apart, while no node renews."""
+    """Pass of a leader, a third of a lease apart, while no node renews."""
     now_s = 0.0
     for _ in range(count):
         now_s += LEASE_S / 3

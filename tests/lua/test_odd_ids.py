@@ -17,7 +17,7 @@ ODD = ["a b", "x/y", "%41", "ä"]
 
 @pytest.fixture
 def drive(store: Store) -> Driver:
-    """A cluster on a real server: fakeredis has no INFO."""
+    """Return a cluster on a real server: fakeredis has no INFO."""
     return Driver(store)
 
 

@@ -13,7 +13,7 @@ from tests.lua.driver import Driver, dump
 
 
 def calls(drive: Driver) -> dict[str, Call[Any]]:
-    """A call of each script that would change something."""
+    """Return a call of each script that would change something."""
     commands, place = drive.commands, drive.place("a", "1@1")
     return {
         "submit": commands.submit([Submission("new", "work", b"")]),
@@ -51,12 +51,12 @@ def calls(drive: Driver) -> dict[str, Call[Any]]:
 
 @pytest.fixture
 def busy(drive: Driver) -> Driver:
-    """A cluster in which each of `calls` would change something."""
+    """Return a cluster in which each of `calls` would change something."""
     return busy_cluster(drive)
 
 
 def busy_cluster(drive: Driver) -> Driver:
-    """Makes that cluster."""
+    """Make that cluster."""
     drive.node("n1", 2, {"gpu": 1})
     drive.bring(TaskState.RUNNING, "a")
     drive.held("a", "1@1", needs="slots=1 gpu=1")

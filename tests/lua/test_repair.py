@@ -1,4 +1,4 @@
-"""What no script can have written is met and repaired, whichever line it is and whoever meets it. Promises 3, 6, 10."""
+"""Corrupt values are found and repaired, in every line and by every process. Promises 3, 6, 10."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def other_type(drive: Driver, key: str) -> None:
 
 
 def facts(drive: Driver) -> list[str]:
-    """What the audit says of the partition; a node without a record is at no incarnation until it registers."""
+    """Return what the audit says of the partition; a node without a record is at no incarnation until it registers."""
     return [fact for fact in audit(drive.store) if fact.startswith("p0: ") and "but the node is at 0" not in fact]
 
 
@@ -43,7 +43,7 @@ def whys(drive: Driver) -> list[str]:
 
 @pytest.fixture
 def pair(drive: Driver) -> Driver:
-    """A task holds slots 0 and 2 of n1 and two GPUs, another slot 1."""
+    """Return a task holds slots 0 and 2 of n1 and two GPUs, another slot 1."""
     drive.node("n1", slots=4, resources={"gpu": 4})
     drive.held("two", slots=(0, 2), needs="slots=2 gpu=2")
     drive.held("one", slots=(1,))

@@ -1,1 +1,1 @@
-"""What holds the scripts to the store in memory (store/reference), which is their specification."""
+"""Property tests that compare the scripts with the store in memory (store/reference), their specification."""

@@ -17,7 +17,7 @@ _STEPS: Final = ("submitted", "ready", "taken", "placed", "started", "finished")
 
 
 def state_of_server(store: Store) -> State:
-    """What a server has of this cluster; its database must have nothing else."""
+    """Return what a server has of this cluster; its database must have nothing else."""
     client: Any = store.client
     keys = sorted(client.scan_iter(count=1000))
     with client.pipeline(transaction=False) as pipe:
@@ -70,7 +70,7 @@ def _doorbell(message: bytes) -> str:
 
 
 def state_of_reference(reference: MemoryStore) -> State:
-    """What a server would have, had it done what the reference did."""
+    """Return what a server would have, had it done what the reference did."""
     cluster = reference.cluster
     state: State = {
         **_queue(reference.queue),

@@ -1,4 +1,4 @@
-"""What fits is said once for the view and once for the scripts; they are the same."""
+"""The view and the scripts agree on what fits."""
 
 from pathlib import Path
 from typing import Any

@@ -58,7 +58,7 @@ SLIPS = st.sampled_from([{}] * 4 + [{"slot": 1}, {"node": "n2"}, {"inc": 2}, {"a
 
 
 def comparable(answer: Any) -> Any:
-    """An answer without its times, which are of two clocks."""
+    """Return an answer without its times, which are of two clocks."""
     match answer:
         case Took(waiting=waiting, tasks=tasks, due_ms=due_ms):
             return waiting, due_ms is None, [replace(task, ready_ms=0) for task in tasks]
@@ -84,7 +84,7 @@ class SideBySide(RuleBasedStateMachine):
         self.places: list[Place] = []  # every place that was ever held, the newest last
 
     def both(self, call: Call[Any]) -> Any:
-        """Runs a call on both sides; its answers and the states after it are equal and well."""
+        """Run a call on both sides; the answers must be equal, and the states afterwards equal and sound."""
         self.reference.now_ms += 1
         expected, answer = self.reference.run(call), self.store.run(call)
         assert comparable(answer) == comparable(expected), call.script.verb
@@ -94,17 +94,17 @@ class SideBySide(RuleBasedStateMachine):
         return answer
 
     def teardown(self) -> None:
-        """Equal states that are both wrong are found here."""
+        """Find equal states that are both wrong."""
         assert audit(self.store) == []
 
     def a_place(self, data: st.DataObject) -> Place:
-        """A place of any time, mostly a late one, perhaps with a slip."""
+        """Return a place of any time, mostly a late one, perhaps with a slip."""
         known = self.places or [Place("a", "1@1", 0, "n1", 0, 1, 1)]
         place = known[-1 - data.draw(st.integers(0, len(known) - 1), "how late")]
         return replace(place, **data.draw(SLIPS, "slip"))
 
     def an_attempt(self, data: st.DataObject) -> tuple[str, str, str]:
-        """A take of any time, mostly a late one."""
+        """Return a take of any time, mostly a late one."""
         known = self.attempts or [("s1", "a", "1@1")]
         return known[-1 - data.draw(st.integers(0, len(known) - 1), "how late")]
 
@@ -160,7 +160,7 @@ class SideBySide(RuleBasedStateMachine):
         self.go_on(id, data)
 
     def commit_where_it_fits(self, id, attempt, needs):
-        """Claims the first free slots, wherever they are."""
+        """Claim the first free slots, wherever they are."""
         count = parse_resources(needs).slots
         for p, partition in self.reference.partitions.items():
             for node in partition.nodes.values():
@@ -170,7 +170,7 @@ class SideBySide(RuleBasedStateMachine):
                     return
 
     def claim(self, claim: Claim, times: int = 1) -> None:
-        """Commits a claim, perhaps twice in one call."""
+        """Commit a claim, perhaps twice in one call."""
         judged = self.both(self.commands.commit(claim.partition, [claim] * times))
         if judged.verdicts[0].word == "held":
             since = int(judged.verdicts[0].detail)

@@ -24,7 +24,7 @@ class Cluster(RuleBasedStateMachine):
         self.store, self.commands, self.reference = store, store.commands, MemoryStore(store.keys.cluster)
 
     def both(self, call: Call[Any]) -> None:
-        """Runs a call on both sides."""
+        """Run a call on both sides."""
         assert self.store.run(call) == self.reference.run(call), call.script.verb
         assert state_of_server(self.store) == state_of_reference(self.reference), call.script.verb
 

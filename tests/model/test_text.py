@@ -42,7 +42,7 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
 
 
 def lines(line: text.Line) -> st.SearchStrategy[dict[str, str]]:
-    """Fields of a line, without the optional ones now and then."""
+    """Draw the fields of a line, sometimes without the optional ones."""
     fields = {field: VALUES.get(field, NUMBERS) for field in text.FIELDS if f"{{{field}}}" in line.template}
     optional = line.template.partition("[")[2]
     return st.fixed_dictionaries(
@@ -52,7 +52,7 @@ def lines(line: text.Line) -> st.SearchStrategy[dict[str, str]]:
 
 
 def damaged(written: str, at: int, piece: str, cut: int) -> str:
-    """A line with a piece put in and some characters cut out."""
+    """Return a line with a piece put in and some characters cut out."""
     at %= len(written) + 1
     return written[:at] + piece + written[at + cut :]
 
@@ -118,7 +118,7 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store, name: str) -> None
 
 
 def reads(name: str, written: str) -> bool:
-    """True if Python reads a line, but for a node's offer, of which a script judges no more than the slots."""
+    """Return whether Python reads a line, but for a node's offer, of which a script judges no more than the slots."""
     if name != "NODE":
         return text.LINES[name].read(written) is not None
     fields = text.NODE.read(written)
@@ -130,7 +130,7 @@ def reads(name: str, written: str) -> bool:
 
 
 def fits_span(fields: dict[str, str]) -> bool:
-    """True if a record is a node's, whatever words follow the slots of its offer."""
+    """Return whether a record is a node's, whatever words follow the slots of its offer."""
     slots = fields["offer"].removeprefix("slots=").partition(" ")[0]
     try:
         float(fields["score"])
@@ -140,7 +140,7 @@ def fits_span(fields: dict[str, str]) -> bool:
 
 
 def script(library: str, ending: str) -> Callable[[Any, str], str | None]:
-    """A call of a script of one library."""
+    """Return a call of a script of one library."""
     whole = (lua_folder() / "lib" / f"{library}.lua").read_text() + ending
 
     def call(client: Any, written: str) -> str | None:

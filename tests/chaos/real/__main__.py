@@ -14,7 +14,7 @@ SHOWN = 20
 
 
 def run(args: argparse.Namespace) -> int:
-    """The storm; 1 if a promise broke."""
+    """Return the storm; 1 if a promise broke."""
     folder = args.folder or Path("build", "chaos", str(args.seed))
     outcome = play(args.seconds, args.seed, folder, say, args.every, args.rate)
     for name, value in outcome.figures.items():
@@ -30,33 +30,33 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_throughput(args: argparse.Namespace) -> int:
-    """Throughput under kills; 1 if a task was lost."""
+    """Measure throughput under kills; 1 if a task was lost."""
     figures = throughput(args.seconds, args.seed, args.folder or Path("build", "chaos", "throughput"), say)
     show(figures)
     return int(figures["lost"] > 0)
 
 
 def run_soak(args: argparse.Namespace) -> int:
-    """Memory over time; 1 if a process ended by itself."""
+    """Return memory over time; 1 if a process ended by itself."""
     figures = soak(args.minutes, args.seed, args.folder or Path("build", "chaos", "soak"), say)
     show(figures)
     return int(figures["ended_by_themselves"] > 0)
 
 
 def show(figures: dict[str, Any]) -> None:
-    """Figures for people, and a line of JSON."""
+    """Print figures for people, and a line of JSON."""
     for name, value in figures.items():
         print(f"  {name:20} {value}")
     print(json.dumps(figures))
 
 
 def say(line: str) -> None:
-    """Tells of progress."""
+    """Print progress."""
     print(line, flush=True)
 
 
 def main() -> int:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.real", description=__doc__)
     verbs = parser.add_subparsers(required=True)
     storm = verbs.add_parser("run", help="random faults on a whole stack")

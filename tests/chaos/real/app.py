@@ -45,7 +45,7 @@ def _note(event: str, place: dict[str, Any]) -> None:
 
 @app.task(bind=True, parsync=True)
 def work(self: Any, seconds: float) -> None:
-    """Works for so many steps of 20 ms, also if it was stopped meanwhile."""
+    """Work for so many steps of 20 ms, also if it was stopped meanwhile."""
     place = self.request.parsync
     _note("start", place)
     for _ in range(round(seconds / TICK_S)):

@@ -22,7 +22,7 @@ Make = Callable[[random.Random], dict[str, Any]]
 
 
 def mixed(dice: random.Random) -> dict[str, Any]:
-    """A task as the chaos wants it: mostly short, some long, some with several slots, resources or labels."""
+    """Return a random task: mostly short, some long, some with several slots, resources or labels."""
     kind = dice.random()
     task: dict[str, Any] = {"args": [round(dice.uniform(0.0, 0.5), 2)], "priority": dice.randrange(10)}
     if kind < 0.04:
@@ -51,21 +51,21 @@ class Book:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def acknowledge(self, id: str) -> None:
-        """A submit was answered."""
+        """Record that a submit was answered."""
         with self.lock:
             self.acknowledged.add(id)
             self.unknown.discard(id)
             self.open.add(id)
 
     def fail(self, id: str, error: Exception) -> None:
-        """A submit was refused, or not answered: then nobody knows."""
+        """Record that a submit was refused, or not answered: then its fate is unknown."""
         with self.lock:
             self.errors[type(error).__name__] += 1
             if isinstance(error, ServerUnreachable):
                 self.unknown.add(id)
 
     def see(self, id: str, state: str) -> None:
-        """A state of a task was read."""
+        """Record a state of a task that was read."""
         with self.lock:
             before = self.final.get(id)
             if before is None and state in FINAL:
@@ -75,7 +75,7 @@ class Book:
                 self.changed[id] = f"{before}, then {state}"
 
     def still_open(self) -> list[str]:
-        """The open tasks, now."""
+        """Return the open tasks, now."""
         with self.lock:
             return sorted(self.open)
 
@@ -104,7 +104,7 @@ class Client(threading.Thread):
         self.broken: Exception | None = None
 
     def run(self) -> None:
-        """Submits until stopped; whatever happens to the server, it goes on."""
+        """Submit until stopped; whatever happens to the server, it goes on."""
         number, due_s = 0, time.monotonic()
         while not self._halt.is_set() and self.broken is None:
             if len(self.book.open) >= self.window:
@@ -118,7 +118,7 @@ class Client(threading.Thread):
         self._client.close()
 
     def _submit(self, id: str) -> None:
-        """Submits until it is acknowledged: the same id is the same task. Now and then it gives up, and never knows."""
+        """Submit until it is acknowledged: the same id is the same task. Now and then it gives up, and never knows."""
         task = self.make(self._dice)
         while True:
             try:
@@ -145,7 +145,7 @@ class Client(threading.Thread):
                 self.book.errors[f"cancel {type(error).__name__}"] += 1
 
     def stop(self) -> None:
-        """Submits no more."""
+        """Submit no more."""
         self._halt.set()
 
 
@@ -158,12 +158,12 @@ class Watcher(threading.Thread):
         self._halt = threading.Event()
 
     def run(self) -> None:
-        """Looks some times a second."""
+        """Look some times a second."""
         while not self._halt.wait(0.1):
             self.look()
 
     def look(self) -> None:
-        """One look."""
+        """Look once."""
         ids = self._book.still_open()
         try:
             for at in range(0, len(ids), 500):
@@ -174,7 +174,7 @@ class Watcher(threading.Thread):
             return  # the server is away: later
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Look no more."""
         self._halt.set()
         self.join(timeout=10)
         self._store.client.close()

@@ -42,17 +42,17 @@ class Storm:
     # -- time --------------------------------------------------------------------------------------------------------
 
     def later(self, seconds: float, do: Callable[[], None]) -> None:
-        """Has something done by `step`, after so long."""
+        """Have something done by `step`, after so long."""
         heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), do))
 
     def step(self) -> None:
-        """Does what is due, and starts again who has ended by himself."""
+        """Do what is due, and restart members that have ended by themselves."""
         while self._due and self._due[0][0] <= time.monotonic():
             heapq.heappop(self._due)[2]()
         self.stack.supervise()
 
     def calm(self) -> bool:
-        """Everything heals now; False as long as somebody is still on his way out."""
+        """Heal everything now; False as long as somebody is still on his way out."""
         due, self._due = self._due, []
         for _, _, do in sorted(due):
             do()
@@ -63,7 +63,7 @@ class Storm:
     # -- drawing -----------------------------------------------------------------------------------------------------
 
     def strike(self) -> None:
-        """One fault, of a kind that can be now."""
+        """Cause one fault, of a kind that is possible now."""
         kinds = list(FAULTS)
         while kinds:
             kind = self.dice.choices(kinds, [FAULTS[kind][0] for kind in kinds])[0]
@@ -75,7 +75,7 @@ class Storm:
             kinds.remove(kind)
 
     def _free(self, worker: bool) -> list[Member]:
-        """Members that a fault may be laid upon."""
+        """Return members that a fault may be laid upon."""
         kind = [m for m in self.stack.members.values() if m.name.startswith("scheduler") != worker]
         free = [member for member in kind if member.alive and not member.busy]
         return free if len(kind) - len(free) < (MOST_WORKERS if worker else MOST_SCHEDULERS) else []
@@ -93,7 +93,7 @@ class Storm:
         return next((member for member in self._free(worker=False) if member.name == name), None)
 
     def _back_after(self, member: Member, seconds: float) -> None:
-        """The member's place is taken by a new process after so long."""
+        """Start a new process in the member's place after so long."""
         member.busy = True
 
         def back() -> None:
@@ -105,7 +105,7 @@ class Storm:
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def kill_worker(self) -> str | None:
-        """SIGKILL to a worker and all its processes."""
+        """Send Send SIGKILL to a worker and all its processes."""
         if (member := self._one(worker=True)) is None:
             return None
         away_s = self.dice.uniform(0.1, 4 * LEASE_S)
@@ -114,7 +114,7 @@ class Storm:
         return f"{member.name}, away {away_s:.1f} s"
 
     def kill_main(self) -> str | None:
-        """SIGKILL to a worker's main process only: its pool processes are orphans."""
+        """Send SIGKILL to a worker's main process only: its pool processes become orphans."""
         if (member := self._one(worker=True)) is None:
             return None
         away_s = self.dice.uniform(0.1, 2 * LEASE_S)
@@ -123,7 +123,7 @@ class Storm:
         return f"{member.name}, away {away_s:.1f} s"
 
     def kill_child(self) -> str | None:
-        """SIGKILL to one pool process."""
+        """Send Send SIGKILL to one pool process."""
         pids = {pid: m.name for m in self._free(worker=True) for pid in children(_process(m).popen.pid)}
         if not pids:
             return None
@@ -132,11 +132,11 @@ class Storm:
         return f"{pid} of {pids[pid]}"
 
     def kill_scheduler(self) -> str | None:
-        """SIGKILL to a scheduler."""
+        """Send Send SIGKILL to a scheduler."""
         return self._kill_scheduler(self._one(worker=False))
 
     def kill_leader(self) -> str | None:
-        """SIGKILL to the leader."""
+        """Send Send SIGKILL to the leader."""
         return self._kill_scheduler(self._leader())
 
     def _kill_scheduler(self, member: Member | None) -> str | None:
@@ -148,7 +148,7 @@ class Storm:
         return f"{member.name}, away {away_s:.1f} s"
 
     def pause(self, member: Member | None) -> str | None:
-        """SIGSTOP for a third of a lease to two leases, then SIGCONT."""
+        """Send SIGSTOP, and SIGCONT a third of a lease to two leases later."""
         if member is None:
             return None
         process, seconds = _process(member), self.dice.uniform(0.3, 2.0) * LEASE_S
@@ -163,7 +163,7 @@ class Storm:
         return f"{member.name} for {seconds:.1f} s"
 
     def zombie(self) -> str | None:
-        """A worker is stopped, another takes its name, and then the first goes on."""
+        """Stop a worker, give its name to another, and then let the first go on."""
         if (member := self._one(worker=True)) is None:
             return None
         process, seconds = _process(member), self.dice.uniform(1.0, 2.5) * LEASE_S
@@ -173,7 +173,7 @@ class Storm:
         return f"{member.name}, the old one goes on after {seconds:.1f} s"
 
     def terminate(self, worker: bool) -> str | None:
-        """SIGTERM: it leaves in order, and another takes its name."""
+        """Send SIGTERM: the member leaves in order, and another takes its name."""
         if (member := self._one(worker)) is None:
             return None
         process, deadline = _process(member), time.monotonic() + 15
@@ -194,7 +194,7 @@ class Storm:
     # -- lines -------------------------------------------------------------------------------------------------------
 
     def line(self) -> str | None:
-        """A line does what networks do, for a while."""
+        """Let a line fail as networks do, for a while."""
         free = [name for name in self.lines if name not in self._busy_lines]
         if not free or len(self._busy_lines) >= 2:
             return None
@@ -217,7 +217,7 @@ class Storm:
     # -- the server --------------------------------------------------------------------------------------------------
 
     def kill_server(self) -> str | None:
-        """SIGKILL to the server; it starts again on its files."""
+        """Send Send SIGKILL to the server; it starts again on its files."""
         if self._server_busy:
             return None
         self._server_busy = True
@@ -234,7 +234,7 @@ class Storm:
         return f"away {away_s:.1f} s"
 
     def stop_server(self) -> str | None:
-        """SIGSTOP to the server for up to one and a half leases."""
+        """Stop the server with SIGSTOP for up to one and a half leases."""
         if self._server_busy:
             return None
         self._server_busy = True
@@ -260,25 +260,25 @@ class Storm:
         return what
 
     def flush_scripts(self) -> str | None:
-        """SCRIPT FLUSH."""
+        """Send SCRIPT FLUSH."""
         return self._admin_call("all of them", "SCRIPT", "FLUSH")
 
     def kill_clients(self) -> str | None:
-        """CLIENT KILL, of ordinary connections or of subscribers."""
+        """Send CLIENT KILL for ordinary connections or for subscribers."""
         kind = self.dice.choice(("normal", "pubsub"))
         return self._admin_call(kind, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
     def pause_clients(self) -> str | None:
-        """CLIENT PAUSE, of all or of who writes."""
+        """Send CLIENT PAUSE for all commands or for writes."""
         ms, kind = self.dice.randint(200, 1500), self.dice.choice(("WRITE", "ALL"))
         return self._admin_call(f"{kind} for {ms} ms", "CLIENT", "PAUSE", ms, kind)
 
     def rewrite(self) -> str | None:
-        """The append-only file is rewritten."""
+        """Rewrite the append-only file."""
         return self._admin_call("begun", "BGREWRITEAOF")
 
     def fill_memory(self) -> str | None:
-        """The server's memory is full for a while."""
+        """Fill the server's memory for a while."""
         seconds = self.dice.uniform(0.3, 1.5) * LEASE_S
         if self._admin_call("", "CONFIG", "SET", "maxmemory", 1) is None:
             return None

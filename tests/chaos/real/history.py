@@ -74,7 +74,7 @@ class Run:
 
 
 def read_calls(who: str, lines: Iterable[str]) -> Iterator[Event]:
-    """The events of one process's file, as recorder.py wrote it."""
+    """Return the events of one process's file, as recorder.py wrote it."""
     calls: dict[int, Any] = {}
     for kind, number, at_s, *rest in map(json.loads, lines):
         if kind == "call":
@@ -87,7 +87,7 @@ def read_calls(who: str, lines: Iterable[str]) -> Iterator[Event]:
 
 
 def read_ticks(lines: Iterable[str]) -> list[Run]:
-    """The runs of the ticks of app.py; each `start` is one."""
+    """Return the runs of the ticks of app.py; each `start` is one."""
     runs: list[Run] = []
     going: dict[tuple[str, ...], Run] = {}
     for line in lines:
@@ -115,7 +115,7 @@ class Span(NamedTuple):
 
 
 def overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
-    """Pairs with one key that are at one moment there."""
+    """Return pairs with one key that are at one moment there."""
     found, latest = [], dict[str, Span]()
     for span in sorted(spans, key=lambda span: span.began_s):
         before = latest.get(span.key)
@@ -127,7 +127,7 @@ def overlaps(spans: Iterable[Span]) -> list[tuple[Span, Span]]:
 
 
 def check_leases(events: Iterable[Event]) -> list[str]:
-    """Slots that two leases had at one moment.
+    """Return slots that two leases had at one moment.
 
     A lease is certain from the reply of its commit to the call of its release, if that is later. One that was written
     twice (its commit came again, late, after its release) is not looked at.
@@ -152,7 +152,7 @@ def check_leases(events: Iterable[Event]) -> list[str]:
 
 
 def slots_by_attempt(events: Iterable[Event]) -> dict[tuple[str, str, str], set[str]]:
-    """All slots of each (task, attempt, node), by what its claims asked for."""
+    """Return all slots of each (task, attempt, node), by what its claims asked for."""
     found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for event in events:
         if event.verb == "commit" and event.word in ("held", "yours", ""):
@@ -161,7 +161,7 @@ def slots_by_attempt(events: Iterable[Event]) -> dict[tuple[str, str, str], set[
 
 
 def check_runs(runs: Sequence[Run], claims: Mapping[tuple[str, str, str], set[str]]) -> list[str]:
-    """Slots with two runs at one moment, tasks that ran twice at one moment, attempts that were begun twice.
+    """Return slots with two runs at one moment, tasks that ran twice at one moment, attempts that were begun twice.
 
     claims: slots_by_attempt; a run has all slots of the claim that begins with its own.
     """
@@ -195,12 +195,12 @@ class State(NamedTuple):
 
 
 def number(attempt: str) -> int:
-    """The count in an attempt, 'N@LIFE'; 0 for none."""
+    """Return the count in an attempt, 'N@LIFE'; 0 for none."""
     return int(attempt.partition("@")[0] or 0)
 
 
 def after(state: State, event: Event, word: str) -> State | None:
-    """The state after an event that got this word; None if it cannot have got it."""
+    """Return the state after an event that got this word; None if it cannot have got it."""
     attempt = event.item.get("attempt", "")
     mine = state.phase == "running" and (state.attempt, state.place) == (attempt, event.place)
     newer = state.phase == "open" and number(attempt) > number(state.attempt)
@@ -247,7 +247,7 @@ _EFFECTS: Final = {
 
 
 def check_task(events: Iterable[Event], final: str, end_s: float) -> str | None:
-    """What is wrong with the history of one task that was read as `final` at the end; None if it can be."""
+    """Return what is wrong with the history of one task that was read as `final` at the end; None if it can be."""
     about = [event for event in events if event.verb in _EFFECTS]
     known = [event for event in about if event.word]
     # a request that was made again and again while the server was away can take effect once: the first stands for all
@@ -262,7 +262,7 @@ def check_task(events: Iterable[Event], final: str, end_s: float) -> str | None:
 
 
 def _in_order(history: Sequence[Event], left: frozenset[int], state: State, dead_ends: set[Any]) -> bool:
-    """Whether what is left can follow, in some order that keeps every reply before later calls (Wing and Gong)."""
+    """Return whether the rest can follow, in some order that keeps each reply before later calls (Wing and Gong)."""
     horizon_s = min((history[i].back_s for i in left if history[i].word), default=inf)
     if horizon_s == inf:
         return True

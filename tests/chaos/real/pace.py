@@ -42,7 +42,7 @@ def _long(dice: random.Random) -> dict[str, Any]:
 
 
 def _finished(field: Field, seconds: float) -> Iterator[float]:
-    """Passes the time and tells it; who ended is started again at once."""
+    """Let time pass and print it; restart members that ended at once."""
     end_s = time.monotonic() + seconds
     while (now_s := time.monotonic()) < end_s:
         field.stack.supervise()
@@ -51,7 +51,7 @@ def _finished(field: Field, seconds: float) -> Iterator[float]:
 
 
 def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Four phases: undisturbed; a worker and a scheduler killed every ten seconds; at four tenths of the slots, with
+    """Run four phases: quiet; a worker and a scheduler killed every ten seconds; at four tenths of the slots, with
     longer tasks, a worker killed every three leases and away for two and a half; the server killed every three leases.
 
     seconds: of each. The ratio of the first two, in tasks a second, and how many leases it took in the third until what
@@ -98,7 +98,7 @@ def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, A
 def _killing(
     field: Field, seconds: float, kinds: tuple[str, ...], every_s: float, away_s: float, dice: random.Random, say: Say
 ) -> list[Kill]:
-    """Passes the time; every so often kills one member of each kind, which is away for so long."""
+    """Let time pass; every so often kill one member of each kind, which stays away for so long."""
     kills, next_s, back = list[Kill](), time.monotonic(), list[tuple[float, Member]]()
     for now_s in _finished(field, seconds):
         for at_s, member in [one for one in back if one[0] <= now_s]:
@@ -123,7 +123,7 @@ def _killing(
 
 
 def _restarting(field: Field, seconds: float) -> list[float]:
-    """Kills the server every three leases, and starts it at once; when it was there again."""
+    """Kil the server every three leases and start it at once; return when it was up again."""
     ups, next_s = list[float](), time.monotonic()
     for now_s in _finished(field, seconds):
         if now_s >= next_s:
@@ -134,7 +134,7 @@ def _restarting(field: Field, seconds: float) -> list[float]:
 
 
 def moved_after(kills: list[Kill], runs: list[Run]) -> list[float]:
-    """Seconds from the kill of a node until each task that ran there runs again."""
+    """Return seconds from the kill of a node until each task that ran there runs again."""
     found = []
     for kill in kills:
         for run in runs:
@@ -145,7 +145,7 @@ def moved_after(kills: list[Kill], runs: list[Run]) -> list[float]:
 
 
 def soak(minutes: float, seed: int, folder: Path, say: Say) -> dict[str, Any]:
-    """Memory at seventy in a hundred of what the stack can do: how much it grew after the first third.
+    """Measure memory at 70 % load: how much it grew after the first third.
 
     Bytes by name: each scheduler and worker with its pool (proportional set size), and what the server uses. Compared
     are the means of a ninth of the time, after the first third and at the end.
@@ -194,7 +194,7 @@ def _mean(rows: list[tuple[float, float]], begin_s: float, end_s: float) -> floa
 
 
 def memory(stack: Stack) -> dict[str, float]:
-    """Bytes that each member's processes use, and the server."""
+    """Return bytes that each member's processes use, and the server."""
     found = {}
     for name, member in stack.members.items():
         if member.process is not None:
@@ -206,7 +206,7 @@ def memory(stack: Stack) -> dict[str, float]:
 
 
 def _pss(pid: int) -> int:
-    """Proportional set size in bytes, 0 of a process that has ended."""
+    """Return the proportional set size in bytes, 0 for a process that has ended."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:

@@ -48,7 +48,7 @@ class Field:
     lines: dict[str, Line]
 
     def stop_clients(self) -> None:
-        """No more tasks come."""
+        """Submit no more tasks."""
         for client in self.clients:
             client.stop()
         for client in self.clients:
@@ -59,7 +59,7 @@ class Field:
 
 @contextmanager
 def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels: float = 0.02) -> Iterator[Field]:
-    """Starts a stack and its clients, and stops all of it; their folder is emptied before."""
+    """Start a stack and its clients in an emptied folder, and stop them at the end."""
     shutil.rmtree(stack.folder, ignore_errors=True)
     stack.folder.mkdir(parents=True)
     end_recording = Recorder(stack.folder, "client").watch() if stack.record else lambda: None
@@ -83,7 +83,7 @@ def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels:
 
 
 def play(seconds: float, seed: int, folder: Path, say: Say, every_s: float = 1.0, rate: float = 12.0) -> Outcome:
-    """Runs the storm for so long, lets it calm down, and checks everything."""
+    """Run the storm for so long, let it calm down, and check everything."""
     outcome, begun_s = Outcome(), time.monotonic()
     with at_work(Stack(folder, seed), rate, window=60) as field:
         storm = Storm(field.stack, field.lines, seed, lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"))
@@ -97,7 +97,7 @@ def play(seconds: float, seed: int, folder: Path, say: Say, every_s: float = 1.0
 
 
 def _storm(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -> None:
-    """Faults about every `every_s`, the first after a moment of peace."""
+    """Cause faults about every `every_s`, the first after a quiet moment."""
     end_s = time.monotonic() + seconds
     next_s = time.monotonic() + 1.0
     show_s = time.monotonic() + 10.0
@@ -113,7 +113,7 @@ def _storm(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -
 
 
 def _calm(storm: Storm, field: Field, outcome: Outcome, say: Say) -> None:
-    """Ends the storm; every task must end, every slot must come free within two leases, and the audit must be clean."""
+    """End the storm; every task must end, every slot must come free within two leases, and the audit must be clean."""
     stack, book = field.stack, field.book
     while not storm.calm():
         time.sleep(0.1)
@@ -151,7 +151,7 @@ def _leases(store: Store) -> list[str]:
 
 
 def events_of(folder: Path) -> Iterator[Event]:
-    """Every recorded call."""
+    """Return every recorded call."""
     for path in sorted(folder.glob("calls-*.log")):
         with path.open(encoding="utf-8") as lines:
             yield from read_calls(path.stem.removeprefix("calls-"), lines)
@@ -196,7 +196,7 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
-    """p50, p99 and the largest, and of how many; {} of none."""
+    """Return p50, p99, the maximum and the count; {} of no values."""
     if not values:
         return {}
     ordered = sorted(values)
@@ -209,6 +209,6 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 
 def first_after(up_s: float, events: list[Event]) -> float | None:
-    """Seconds from when the server was up again until a claim was won."""
+    """Return seconds from when the server was up again until a claim was won."""
     won = [event.back_s for event in events if event.verb == "commit" and event.word == "held" and event.back_s > up_s]
     return min(won) - up_s if won else None

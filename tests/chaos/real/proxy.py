@@ -37,7 +37,7 @@ class Line:
         self._flows.set()
 
     def turn(self, mode: str, cuts: int = 1, seconds: float = 0.0) -> None:
-        """Sets the mode; of the two that cut, `cuts` pieces are cut and then it is `pass` again."""
+        """Set the mode; of the two that cut, `cuts` pieces are cut and then it is `pass` again."""
 
         def change() -> None:
             self.mode, self.cuts, self.seconds = mode, cuts, seconds
@@ -47,11 +47,11 @@ class Line:
         self._proxy.call(change)
 
     def heal(self) -> None:
-        """Everything goes through again."""
+        """Let everything through again."""
         self.turn("pass")
 
     def reset(self) -> None:
-        """Resets every connection (RST), as a firewall does that has forgotten them."""
+        """Reset every connection (RST), as a firewall does that has forgotten them."""
         self._proxy.call(lambda: self._reset(self._open))
 
     @staticmethod
@@ -64,7 +64,7 @@ class Line:
         writers.clear()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection: to the server and back, until either end closes."""
+        """Serve one connection, until either end closes."""
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._proxy.target, limit=_PIECE)
         except OSError:
@@ -119,11 +119,11 @@ class Proxy:
         self._thread.start()
 
     def call(self, do: Callable[[], object]) -> None:
-        """Has something done on the loop."""
+        """Have something done on the loop."""
         self._loop.call_soon_threadsafe(do)
 
     def line(self, seed: int = 0) -> Line:
-        """A new line, listening."""
+        """Return a new line, listening."""
 
         async def listen() -> Line:
             line = Line(self, seed)
@@ -134,7 +134,7 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(listen(), self._loop).result(10)
 
     def close(self) -> None:
-        """Ends every connection, and the loop."""
+        """End every connection, and the loop."""
 
         async def end() -> None:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}

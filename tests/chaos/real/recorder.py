@@ -1,4 +1,4 @@
-"""Writes down every call of some scripts as it is made and answered: what layer 4 checks.
+"""Record every call of some scripts and its reply: layer 4 checks these.
 
 A line of JSON a call and one a reply, in a file for each process:
 
@@ -36,7 +36,7 @@ def items_of(call: Call[Any]) -> list[dict[str, str]]:
 
 
 def words_of(reply: Any) -> list[str]:
-    """A word an item."""
+    """Return a word an item."""
     if isinstance(reply, Judged):
         return [str(verdict.word) for verdict in reply.verdicts]
     if isinstance(reply, tuple):
@@ -59,7 +59,7 @@ class Recorder:
         os.write(self._fd, json.dumps(line).encode() + b"\n")
 
     def watch(self) -> Callable[[], None]:
-        """From now on every call of this process is written down, until what is returned is called."""
+        """Record every call of this process, until the returned function is called."""
         run_all = Store.run_all
 
         def recorded(store: Store, calls: Sequence[Call[Any]]) -> list[Any]:
@@ -82,6 +82,6 @@ class Recorder:
 
 
 def watch_this_process(who: str) -> None:
-    """Records if the environment names a folder."""
+    """Record if the environment names a folder."""
     if folder := os.environ.get(FOLDER):
         Recorder(Path(folder), who).watch()

@@ -69,7 +69,7 @@ class Member:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self.process is not None and self.process.alive
 
 
@@ -100,7 +100,7 @@ class Stack:
     deaths: list[Death] = field(init=False, default_factory=list)
 
     def start(self) -> None:
-        """Starts all, and waits until every scheduler is a member and every node is up."""
+        """Start all, and wait until every scheduler is a member and every node is up."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.server = DurableServer(aof=True)
         self.proxy = Proxy("127.0.0.1", self.server.port)
@@ -121,7 +121,7 @@ class Stack:
         self.launch(name)
 
     def launch(self, name: str) -> None:
-        """Starts a member; the process that had its name before is no business of ours any more."""
+        """Start a member; forget the process that had its name before."""
         member = self.members[name]
         if member.process is not None:
             self.former.append(member.process)
@@ -142,7 +142,7 @@ class Stack:
             file.write(line + "\n")
 
     def await_up(self, patience_s: float = 60.0) -> None:
-        """Waits until all schedulers are members and all nodes are up; TimeoutError names who is not."""
+        """Wait until all schedulers are members and all nodes are up; TimeoutError names who is not."""
         store, deadline = self.store(), time.monotonic() + patience_s
         try:
             while missing := self._missing(store):
@@ -160,15 +160,15 @@ class Stack:
         return sorted(self.members.keys() - up)
 
     def store(self) -> Store:
-        """A store on the server itself, past all lines."""
+        """Return a store on the server itself, past all lines."""
         return Store.from_url(self.server.url, CLUSTER)
 
     def url_by(self, line: Line) -> str:
-        """The server's address by a line."""
+        """Return the server's address through a line."""
         return f"redis://127.0.0.1:{line.port}/0"
 
     def supervise(self) -> None:
-        """Starts again who has ended by himself, as a service manager does."""
+        """Restart members that have ended by themselves, as a service manager does."""
         for member in self.members.values():
             if member.process is not None and not member.alive and not member.busy:
                 last = " | ".join(list(member.process.lines)[-3:])
@@ -176,12 +176,12 @@ class Stack:
                 self.launch(member.name)
 
     def signal(self, process: Process, how: int) -> None:
-        """Sends a signal to every process of a session, whatever group it is in."""
+        """Send a signal to every process of a session, whatever group it is in."""
         for pid in session(process.popen.pid):
             send(pid, how)
 
     def stop(self) -> None:
-        """Kills everything."""
+        """Kil everything."""
         processes = [member.process for member in self.members.values() if member.process is not None]
         for process in [*self.former, *processes]:
             self.signal(process, signal.SIGKILL)
@@ -191,7 +191,7 @@ class Stack:
 
 
 def session(leader: int) -> Iterator[int]:
-    """The processes of a session."""
+    """Return the processes of a session."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -203,7 +203,7 @@ def session(leader: int) -> Iterator[int]:
 
 
 def children(parent: int) -> list[int]:
-    """The children of a process."""
+    """Return the children of a process."""
     try:
         return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
     except OSError:
@@ -211,7 +211,7 @@ def children(parent: int) -> list[int]:
 
 
 def send(pid: int, how: int) -> None:
-    """Sends a signal to a process that may have ended."""
+    """Send a signal to a process that may have ended."""
     try:
         os.kill(pid, how)
     except ProcessLookupError:

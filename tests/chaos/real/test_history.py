@@ -1,4 +1,4 @@
-"""The history check finds what is planted, and lets pass what can be. Numbers of promises: docs/invariants.md."""
+"""The history check finds planted errors and accepts correct histories. Numbers of promises: docs/invariants.md."""
 
 from math import inf
 
