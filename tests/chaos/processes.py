@@ -116,17 +116,17 @@ class WorkerPort:
         return False
 
     def listen(self) -> None:
-        """The schedule rings."""
+        """Do nothing: the schedule rings doorbells."""
 
     def stop(self, cold: bool) -> None:
         """Another process has taken the node's name."""
         self._process.superseded()
 
     def terminate(self, request: Any, signal: str) -> None:
-        """A function ends when the schedule says so."""
+        """Do nothing: a function ends when the schedule says so."""
 
     def kill(self, request: Any) -> None:
-        """The same."""
+        """Do nothing, for the same reason."""
 
 
 class AgentProcess:

@@ -9,7 +9,7 @@ from tests.lua.driver import Driver
 
 
 def lose(drive: Driver, id: str = "a", why: str = "its node n1 was lost", state: TaskState = TaskState.RUNNING) -> str:
-    """Return a start of a pending task, on n1, that is lost; the word."""
+    """Start a pending task on n1 and lose it; return the word."""
     place = drive.place(id, drive.take()[id])
     drive.confirm(place)
     if state == TaskState.RUNNING:

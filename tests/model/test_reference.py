@@ -118,7 +118,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(id=IDS, data=st.data())
     def go_on(self, id, data):
-        """The step that comes next for a task."""
+        """Take the step that comes next for a task."""
         task = self.reference.queue.tasks.get(id)
         held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
         if task is None:
@@ -140,7 +140,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(id=IDS, slip=SLIPS, verb=st.sampled_from(["confirm", "start", "finish", "requeue", "release"]))
     def again_or_with_a_slip(self, id, slip, verb):
-        """A request of a task's present attempt repeated, or come from a place that is not its own."""
+        """Repeat a request of a task's present attempt, or send it from another place."""
         task = self.reference.queue.tasks.get(id)
         held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
         if held:
@@ -194,7 +194,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(id=IDS, options=NEEDS, publication=st.sampled_from(["c1", "c2", "s3"]), delay=DELAYS, expiry=EXPIRIES)
     def publish(self, id, options, publication, delay, expiry):
-        """What Celery publishes: the id begins anew if it has ended."""
+        """Publish as Celery does: an id that has ended begins again."""
         task = Submission(id, "f", publication.encode(), TaskOptions.of(options, "q"), delay, "", expiry, publication)
         self.both(self.commands.submit([task]))
 
