@@ -165,5 +165,5 @@ class Printer:
         """Print one line."""
         with self._lock:
             color = self._colors.setdefault(name, _COLORS[len(self._colors) % len(_COLORS)])
-            # What programs print is text: their own colors are kept, their brackets are no markup.
+            # Keep the programs' colors; their brackets are not markup.
             self._console.print(Text.assemble((f"{name:<12} ", color)) + Text.from_ansi(line))

@@ -209,7 +209,7 @@ class LocalStack:
     ) -> None:
         try:
             self.stop()
-        except KeyboardInterrupt:  # a second Ctrl-C: the patience is over, but still nothing stays behind
+        except KeyboardInterrupt:  # a second Ctrl-C: kill at once, but leave nothing running
             self.grace_s = 0.0
             self.stop()
             raise

@@ -1,6 +1,6 @@
-"""Drives the demo's tasks through a running stack: submits them, a bounded number in flight, and gathers what they say.
+"""Run the demo's tasks on a stack: submit them, with a limited number in flight, and collect their results.
 
-Submitting is paced so that slots stay free: then the scheduling delay is the schedulers' own, not the wait for a slot.
+Some slots stay free, so that the scheduling delay contains no wait for a slot.
 """
 
 import time
@@ -80,7 +80,7 @@ class Driver:
         try:
             self._drive(found, modules, window)
         finally:
-            self._pending.clear()  # a result that goes tells the server, which must still be there
+            self._pending.clear()  # a deleted AsyncResult unsubscribes, so the server must still run
         self._conclude(found)
         return found
 

@@ -1,8 +1,7 @@
-"""What the demo's tasks do: parse one source file and count what is in it. Pure but for `read_module`.
+"""The work of the demo's tasks: parse one source file and count its parts. Pure except for `read_module`.
 
-Branches and complexity are McCabe's, as near as makes no difference: a function has 1, and one more for each `if`,
-`for`, `while`, `except`, conditional expression, `and`/`or`, comprehension and its conditions, and `case`. What a
-function holds inside another is that other's own.
+Complexity is nearly McCabe's: a function has 1, and one more for each `if`, `for`, `while`, `except`, conditional
+expression, `and`/`or`, comprehension and its conditions, and `case`. A nested function counts by itself.
 """
 
 import ast
@@ -57,7 +56,7 @@ def measure(module: str, source: bytes) -> Measure:
     lines = len(source.splitlines())
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the compiler thinks of odd escapes is not asked for
+            warnings.simplefilter("ignore")  # warnings about odd escapes do not matter here
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         text = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"

@@ -1,4 +1,4 @@
-"""The demo's four nodes of unlike quality: scores, labels, slots and pools differ, as machines of a fleet do."""
+"""The demo's four nodes: scores, labels, slots and pools differ, as in a fleet of machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

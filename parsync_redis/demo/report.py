@@ -1,4 +1,4 @@
-"""The report of a demo, from the facts that the driver gathered. Pure."""
+"""The report of a demo, from the driver's facts. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""The lab: benches, the simulator, and their commands. Nothing outside of it imports it."""
+"""The lab: benches, the simulator, and their commands. Nothing outside imports it; cli/app.py names its commands."""

@@ -1,1 +1,1 @@
-"""Benches: what parsync costs next to plain Celery, measured on the same workers in the same run."""
+"""Benches: the cost and the rate of placement, compared with rivals and with plain Celery."""

@@ -1,7 +1,7 @@
-"""The bench's Celery app: no-op tasks, one for plain Celery and one that parsync places, alike in all else.
+"""The bench's Celery app: two no-op tasks, one for plain Celery and one that parsync places, otherwise equal.
 
-No result is stored for either. A run leaves nothing but two numbers in the memory of its worker, which must be a solo
-one; `bench_stamps`, a remote control command, asks for them.
+Neither stores a result. A run leaves two numbers in the memory of its worker, which must have the solo pool; the remote
+control command `bench_stamps` returns them.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The table of docs/performance.md that says what is to be reached, and what was."""
+"""The table of targets and results in docs/performance.md."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The baseline: how many claims a second a server judges if it does nothing else: a bare Lua loop of HSETNX."""
+"""The baseline: the claims a second that a server judges in a bare Lua loop of HSETNX."""
 
 import time
 from typing import Final

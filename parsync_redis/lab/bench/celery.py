@@ -116,7 +116,7 @@ class Bench:
                 counts.append(client.hlen(keys.queue("placed")))
             return sum(counts)
 
-        # While tasks wait, only Redis is asked, so that workers are not disturbed; then the workers are.
+        # Ask only Redis while tasks wait, so that workers are not disturbed; then ask the workers.
         while waiting() or self._stamps()[2] < tasks:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{system}: {self._stamps()[2]} of {tasks} tasks ran within {PATIENCE_S:g} s")

@@ -1,8 +1,8 @@
 """The scripts of the rival *central*: no schedulers; one script has perfect knowledge and takes the best free slot.
 
-A slot has one score for all tasks, so that a sorted set knows the best. For 50 kinds of task there is no such order:
-the script walks through the nodes, best first, until one fits, inside Redis. Records and doorbells are as lean as can
-be; it promises less than we do: no leases, no attempts, nothing is repaired when a process is lost.
+All tasks see the same score of a slot, so a sorted set has the best one. For 50 kinds of task there is no such order:
+the script walks through the nodes inside Redis, best first, until one fits. Records and doorbells are minimal. It
+promises less than parsync: no leases, no attempts, no repair after a lost process.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Pacing of an open loop, and the figures that a run is summed up by. Pure."""
+"""The pace of an open loop, and the summary figures of a run. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

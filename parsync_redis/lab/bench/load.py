@@ -1,4 +1,4 @@
-"""A load generator: submits tasks open loop, through the product's client; what comes late was due all the same."""
+"""A load generator: submits tasks open loop, through ParsyncClient; a late submit adds to the delay."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the sections of docs/performance.md share: tables in Markdown, and finding runs by name."""
+"""Helpers for the sections of docs/performance.md: Markdown tables, and runs by name."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

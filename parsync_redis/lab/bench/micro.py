@@ -75,7 +75,7 @@ def _timed(
         ask()
         took_s = time.perf_counter() - began_s
         stats = client.info("commandstats")
-        # A script's time has that of its commands inside.
+        # A script's time includes that of its commands.
         rows = [stats[name]["usec"] for name in ("cmdstat_evalsha", "cmdstat_hgetall") if name in stats]
         if number >= WARM:
             own.append(float(rows[0]))

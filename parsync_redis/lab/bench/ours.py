@@ -1,4 +1,4 @@
-"""Our own system in the placement bench: schedulers, stand-ins for agents, generators; and its rival *state*."""
+"""parsync in the placement bench: schedulers, stand-ins for agents, generators; and the rival *state*."""
 
 import time
 from collections.abc import Callable, Sequence

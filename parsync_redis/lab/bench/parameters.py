@@ -1,4 +1,4 @@
-"""What a placement bench is asked to do, and whether that can be."""
+"""The parameters of a placement bench, and their check."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

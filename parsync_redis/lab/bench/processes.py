@@ -1,6 +1,6 @@
-"""The processes of a bench: forked, so that twenty are there at once; each ends when it is told to or its parent ends.
+"""The processes of a bench: forked, so that twenty start at once. Each ends when asked, or with its parent.
 
-Linux and other systems that can fork. Ctrl-C goes to the bench alone, which then ends them in order.
+They need a system that can fork. Only the bench handles Ctrl-C; it then ends them in order.
 """
 
 import contextlib
@@ -137,7 +137,7 @@ def cpu_of(pid: int) -> float:
 def _run(job: Job, line: Any, heard: "Queue[Any]", parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    gc.freeze()  # what came with the fork is the bench's; a process of its own would not look through it
+    gc.freeze()  # the garbage collector need not scan what the fork inherited
     ended = threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Runs every bench, keeps what each printed, and writes docs/performance.md from that."""
+"""Run every bench, keep its output, and write docs/performance.md from the outputs."""
 
 import json
 import subprocess

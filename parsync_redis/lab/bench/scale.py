@@ -1,4 +1,4 @@
-"""What a placement costs, by the number of slots and by the number of schedulers; all else the same."""
+"""The cost of a placement by the number of slots and by the number of schedulers; the rest is constant."""
 
 import threading
 from collections.abc import Sequence

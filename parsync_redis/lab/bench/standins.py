@@ -1,7 +1,7 @@
-"""Stand-ins for agents: one process looks after many nodes. It starts, holds, finishes and releases each task through
-the product's own calls; only the function that a worker would run is a wait.
+"""Stand-ins for agents: one process serves many nodes.
 
-What it does not do: run anything, fence anything on the machine, compare leases with runs.
+It starts, holds, finishes and releases each task through the product's own calls; a wait stands for the task's
+function. It does not run code, isolate runs on the machine, or compare leases with runs.
 """
 
 import heapq

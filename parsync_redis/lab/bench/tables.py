@@ -1,4 +1,4 @@
-"""docs/performance.md as text, from what the benches printed. Pure, but for the files of the plots."""
+"""docs/performance.md as text, from the outputs of the benches. Pure, except for the files of the plots."""
 
 from pathlib import Path
 

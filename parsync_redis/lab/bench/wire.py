@@ -1,6 +1,6 @@
-"""A connection on which the same commands are sent again and again: packed once, replies read by hiredis.
+"""A connection for commands that are sent many times: packed once, replies read by hiredis.
 
-For the bench's own traffic, whose cost shall not be taken for the product's.
+It carries the bench's own traffic cheaply, so that it does not count as the product's cost.
 """
 
 import socket

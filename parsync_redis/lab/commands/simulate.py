@@ -194,7 +194,7 @@ def simulate(
     chosen = checked(given)
     plots = plots and out is not None
     if plots:
-        new_figure()  # says at once that matplotlib is missing, not after minutes
+        new_figure()  # fails at once if matplotlib is missing, not after minutes
     with progress_bar(f"simulate {name}") as tell:
         outcome = run_experiment(name, chosen, repeat, jobs, tell)
     files = write_result(outcome, out, plots) if out else []

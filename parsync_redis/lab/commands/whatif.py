@@ -1,4 +1,4 @@
-"""`parsync whatif`: what a cluster of one's own numbers would do, beside some alternatives."""
+"""`parsync whatif`: predict a cluster of the user's numbers, and compare it with alternatives."""
 
 import json
 from typing import Annotated, Any

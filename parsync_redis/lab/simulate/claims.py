@@ -1,4 +1,4 @@
-"""What the paper says and what we saw: claims, each with its tolerance and whether it holds."""
+"""The paper's claims against our results: each has a tolerance, and holds or does not."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""The simulated cluster: nodes with scores in the store in memory, and the agents that run what is placed on them."""
+"""The simulated cluster: nodes with scores in the store in memory, and agents that run the tasks placed on them."""
 
 import heapq
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""One experiment from parameters to files: runs it, puts the result together, writes result.json and the plots."""
+"""One experiment from parameters to files: run it, merge the result, write result.json and the plots."""
 
 import json
 import time

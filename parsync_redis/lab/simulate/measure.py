@@ -1,4 +1,4 @@
-"""What is measured, per second and group: utilisation, delays, conflicts, scores, staleness; means by phase."""
+"""Figures per second and group: utilisation, delays, conflicts, scores, staleness; means by phase."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

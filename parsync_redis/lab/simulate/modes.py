@@ -1,4 +1,4 @@
-"""What an experiment changes in the scheduler's core: turns (which partitions are read when) and their order."""
+"""Modes of the scheduler's core for experiments: which partitions it reads at which tick, and in which order."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The parameters of a simulation, checked: the paper's names, and what they are at a scale."""
+"""The parameters of a simulation, checked: the paper's names, and their values at a scale."""
 
 import math
 from collections.abc import Container, Iterable

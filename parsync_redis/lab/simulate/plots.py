@@ -1,4 +1,4 @@
-"""Plots: what the experiments share, and the files. matplotlib is an extra: `pip install 'parsync-redis[simulate]'`."""
+"""Helpers for plots, and their files. matplotlib is an extra: `pip install 'parsync-redis[simulate]'`."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""docs/reproduction.md: the tables of claims and the plots of all experiments that a folder has results of."""
+"""docs/reproduction.md: the claims and the plots of all experiments whose results a folder has."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Runs of an experiment: each is a function of its own seed, so that they can go side by side and still be the same."""
+"""Runs of an experiment: each depends on its seed only, so that parallel runs are reproducible."""
 
 import gc
 import multiprocessing

@@ -1,9 +1,8 @@
 """A simulation: the schedulers' cores, a virtual clock, a load and the store in memory, tick by tick.
 
-A tick is a gap / N. At each, every scheduler reads what is due, takes what it can decide until the next (K claims a
-second; the order among schedulers is drawn anew each time), and makes its claims on what it has just read. n claims
-take it n / K seconds; then they are judged, in order of time over all schedulers. What is lost is in its hands again,
-for the next tick.
+A tick is a gap / N. At each tick every scheduler, in random order, reads what is due, takes the tasks that it can
+decide until the next tick (K claims a second), and claims on what it just read. n claims take n / K seconds; then they
+are judged in order of time over all schedulers. Tasks of lost claims go back to the backlog, for the next tick.
 """
 
 from collections.abc import Callable, Sequence

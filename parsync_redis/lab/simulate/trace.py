@@ -1,4 +1,4 @@
-"""Reads a trace of batch tasks: rows of create time, end time, instances and so on, as of Alibaba's cluster of 2017."""
+"""Read a trace of batch tasks: rows of create time, end time, instances, ... as in Alibaba's trace of 2017."""
 
 import csv
 import gzip

@@ -1,6 +1,6 @@
-"""What a cluster of the user's own numbers would do, and what some alternatives to it would: side by side.
+"""Predict a cluster of the user's numbers, side by side with alternatives.
 
-Each is simulated for some seconds, from a steady load, with the random sampling of the product.
+Each is simulated for some seconds, from a steady load, with the product's random sampling.
 """
 
 import math

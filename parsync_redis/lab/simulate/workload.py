@@ -1,4 +1,4 @@
-"""What arrives when: tasks as (time, seconds that it runs), drawn for a rate that changes by phases, or given."""
+"""Workloads: tasks as (arrival, running time in seconds), drawn for a rate that changes by phases, or given."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

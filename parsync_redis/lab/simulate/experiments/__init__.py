@@ -1,4 +1,4 @@
-"""The experiments: each says its parameters, its runs, what it makes of them, and which claims it checks."""
+"""The experiments: each module has parameters, runs, a summary and the claims that it checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol

@@ -2,8 +2,8 @@
 
     E[conflicts] = N K - S + S (1 - K / S)^N
 
-By default in some cases; with parameters given in that case, with K = A R G / N, what a scheduler can claim in a gap.
-All slots have the same score here, so that the dice of the core are even.
+Without parameters it runs some cases; with parameters that one, with K = A R G / N claims of a scheduler in a gap.
+All slots have the same score here, so that the core samples them evenly.
 """
 
 from collections.abc import Mapping, Sequence

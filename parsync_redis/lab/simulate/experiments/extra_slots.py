@@ -1,9 +1,9 @@
-"""Figure 2: how many idle slots it takes beside the busy ones, so that conflicts do not make the delay grow.
+"""Figure 2: the number of idle slots, beside the busy ones, that keeps conflicts from growing the delay.
 
-Schedulers that all see the same decide for a gap, then all is judged: N * K * G = A * R * G claims, of which R * G must
-win, or the queue grows. Each of the P partitions is such a round by itself, as all read the same one at the same tick.
-The least number of idle slots is sought with which enough claims win. Varied are what the paper varies: the rate R, the
-gap G, the variance V of the scores, the partitions P and the amplifier A.
+Schedulers with the same view decide for a gap, then all claims are judged: N * K * G = A * R * G claims. R * G of them
+must win, or the queue grows. Each of the P partitions is one such round, because all schedulers read the same one at
+the same tick. The experiment searches the least number of idle slots with which enough claims win. It varies what the
+paper varies: the rate R, the gap G, the variance V of the scores, the partitions P and the amplifier A.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,10 @@
 """Omega's transactions (Schwarzkopf et al., EuroSys 2013): fine or coarse conflicts, incremental or all-or-nothing.
 
-A job is some tasks that one scheduler decides in one go: it reads the whole state, thinks for 0.1 s and 5 ms a task,
-and commits. *fine*: a claim is lost if its slot is taken; *coarse*: if anything changed on its node since the reading.
-*incremental*: what is won stays, the rest is tried again; *all-or-nothing*: one lost claim loses the job's all. The
-jobs are dealt to the schedulers by turns; the load is such that one scheduler alone is busy for nine tenths of its
-time. The cell is a small one, and the same at every scale.
+A job is a group of tasks that one scheduler decides at once: it reads the whole state, thinks for 0.1 s and 5 ms a
+task, and commits. *fine*: a claim is lost if its slot is taken; *coarse*: if anything changed on its node since the
+read. *incremental*: won claims stay, the rest is tried again; *all-or-nothing*: one lost claim loses the whole job.
+Schedulers get jobs by turns. The load keeps a single scheduler busy for nine tenths of its time. The cell is small,
+and the same at every scale.
 """
 
 from collections.abc import Mapping, Sequence

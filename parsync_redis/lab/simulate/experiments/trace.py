@@ -1,8 +1,8 @@
-"""A real trace, replayed: its tasks arrive as they did and run as long as they did, with time compressed.
+"""A replay of a real trace: its arrivals and running times, with time compressed.
 
-The trace's whole span becomes a minute of virtual time, arrivals and running times alike; of its instances so many
-are drawn, evenly, that the schedulers are loaded to `--load`, and there are so many slots that these are as well,
-unless `--slots` says how many. The longest tasks are cut at a tenth of the span, so that the load becomes steady.
+The trace's span becomes one minute of virtual time. The replay draws instances evenly, as many as load the schedulers
+to `--load`; the slots are loaded as much, unless `--slots` gives their number. Tasks longer than a tenth of the span
+are cut to it, so that the load becomes steady.
 """
 
 import math
