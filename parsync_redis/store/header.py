@@ -15,7 +15,6 @@ import re
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -63,20 +62,21 @@ class Header:
 
     # -- for Python --------------------------------------------------------------------------------------------------
 
-    def arguments(self, once: Once, names: tuple[str, ...] = (), rows: Sequence[Sequence[Word]] = ()) -> list[Word]:
-        """Return ARGV in the header's order: `once` by name, and rows of values that `names` name.
+    def arguments(self, once: Once, names: tuple[str, ...] = (), values: Sequence[Word] = ()) -> list[Word]:
+        """Return ARGV in the header's order: `once` by name, and `values` row after row, which `names` name.
 
-        BrokenContract if the names differ from the header's, or a row does not have a value for each name.
+        BrokenContract if the names differ from the header's, or the last row is not whole.
         """
+        count, rest = divmod(len(values), len(names)) if names else (0, len(values))
         try:
-            words = [len(rows) if name == "count" else once[name] for name in self.once]
+            words = [count if name == "count" else once[name] for name in self.once]
         except KeyError:
             raise self._mismatch(once, names) from None
         if len(words) != len(once) + self._counted or names != self.each:
             raise self._mismatch(once, names)
-        words.extend(chain.from_iterable(rows))
-        if len(words) != len(self.once) + len(rows) * len(names):
+        if rest:
             raise BrokenContract(f"lua: {self.verb}.lua takes rows of {len(names)} values: {' '.join(names)}")
+        words += values
         return words
 
     def _mismatch(self, once: Iterable[str], row: Sequence[str]) -> BrokenContract:

@@ -112,14 +112,14 @@ class WorkerPort:
         self._process = process
 
     def busy(self) -> bool:
-        """Return the event loop runs no task."""
+        """Return False: the event loop runs no task."""
         return False
 
     def listen(self) -> None:
         """Do nothing: the schedule rings doorbells."""
 
     def stop(self, cold: bool) -> None:
-        """Another process has taken the node's name."""
+        """Let the process end: another one has taken the node's name."""
         self._process.superseded()
 
     def terminate(self, request: Any, signal: str) -> None:

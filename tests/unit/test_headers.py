@@ -46,7 +46,7 @@ ROW = ("id", "why")
 
 
 def test_arguments_go_by_name():
-    found = header("count channel (id why)*").arguments({"channel": "c"}, ROW, [("a", "x"), ("b", "y")])
+    found = header("count channel (id why)*").arguments({"channel": "c"}, ROW, ["a", "x", "b", "y"])
     assert found == [2, "c", "a", "x", "b", "y"]
     named = header("count channel (id why)*").named(found)
     assert named.channel == "c"
@@ -70,9 +70,9 @@ def test_a_binding_that_misses_or_adds_a_field_is_told_the_verb_and_the_field(on
 
 
 @pytest.mark.parametrize("row", [("a",), ("a", "b", "c")])
-def test_a_row_of_another_width_is_refused(row: tuple[str, ...]):
+def test_a_row_that_is_not_whole_is_refused(row: tuple[str, ...]):
     with pytest.raises(BrokenContract, match="takes rows of 2 values: id why"):
-        header("count (id why)*").arguments({}, ROW, [row])
+        header("count (id why)*").arguments({}, ROW, row)
 
 
 @pytest.mark.parametrize("text", ["args.reason", "row.reason", "args.id", "row.channel"])

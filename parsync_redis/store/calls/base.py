@@ -36,7 +36,7 @@ class Calls:
         once: Once,
         tasks: Iterable[str] = (),
         names: tuple[str, ...] = (),
-        rows: Sequence[Sequence[Word]] = (),
+        values: Sequence[Word] = (),
     ) -> Call[T]:
         """Return a call on the queue, see Header.arguments; `tasks` are the ids whose records it takes."""
         keys = self._fixed.get((script.verb, -1))
@@ -45,7 +45,7 @@ class Calls:
             keys = [self.keys.queue(kind) for kind in kinds] + [self.keys.task_prefix] * ("task:" in script.keys)
             self._fixed[script.verb, -1] = keys
         prefix = self.keys.task_prefix
-        return Call(script, keys + [prefix + id for id in tasks], script.arguments(once, names, rows), read)
+        return Call(script, keys + [prefix + id for id in tasks], script.arguments(once, names, values), read)
 
     def _partition(
         self,
@@ -55,7 +55,7 @@ class Calls:
         once: Once,
         inboxes: Iterable[str] = (),
         names: tuple[str, ...] = (),
-        rows: Sequence[Sequence[Word]] = (),
+        values: Sequence[Word] = (),
     ) -> Call[T]:
         """Return a call on partition `p`, see Header.arguments; `inboxes` are the nodes whose inboxes it takes."""
         keys = self._fixed.get((script.verb, p))
@@ -63,7 +63,7 @@ class Calls:
             keys = [self.keys.partition(p, kind) for kind in script.keys if not kind.startswith("inbox")]
             self._fixed[script.verb, p] = keys
         more = [self.keys.inbox(p, node) for node in inboxes]
-        return Call(script, keys + more, script.arguments(once, names, rows), read)
+        return Call(script, keys + more, script.arguments(once, names, values), read)
 
 
 def text(value: bytes | str | int | None) -> str:

@@ -27,7 +27,10 @@ class ClusterCalls(Calls):
             return {text(name): text(value) for name, value in pairs(reply)}
 
         return Call(
-            CONFIGURE, [self.keys.shared("config")], CONFIGURE.arguments({}, _PAIR, list(settings.items())), read
+            CONFIGURE,
+            [self.keys.shared("config")],
+            CONFIGURE.arguments({}, _PAIR, [word for pair in settings.items() for word in pair]),
+            read,
         )
 
     def deal_node(self, node: str, partitions: int, labels: str, slots: int, score: float) -> Call[int]:
@@ -65,7 +68,7 @@ class ClusterCalls(Calls):
             "lost": lost,
             "at_most": at_most,
         }
-        figures = list((stats or {}).items())
+        figures = [word for pair in (stats or {}).items() for word in pair]
         keys = [self.keys.shared("schedulers"), self.keys.shared("leader"), self.keys.stats(me)]
         return Call(RENEW_SCHEDULER, keys, RENEW_SCHEDULER.arguments(once, _PAIR, figures), read)
 

@@ -9,7 +9,7 @@ from ...model.needs import is_resources
 from ...model.node import Lease
 from ...model.place import Place
 from ...model.replies import Judged, Snapshot
-from ..header import Once
+from ..header import Once, Word
 from ..scripts import Script
 from .base import Call, Calls, Reply, optional, pairs, text, words
 
@@ -44,18 +44,20 @@ class PartitionCalls(Calls):
 
         inboxes: dict[str, int] = {}
         names = ("task", "attempt", "inbox", "node", "inc", "slots", "needs")
-        rows = []
+        values: list[Word] = []
         for c in claims:
             inbox = inboxes.setdefault(c.node, len(inboxes) + 1)
-            rows.append((c.task, c.attempt, inbox, c.node, c.inc, ",".join(map(str, c.slots)), c.needs))
-        return self._partition(p, COMMIT, read, {}, inboxes, names, rows)
+            values += (c.task, c.attempt, inbox, c.node, c.inc, ",".join(map(str, c.slots)), c.needs)
+        return self._partition(p, COMMIT, read, {}, inboxes, names, values)
 
     def release(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
         """Free the leases of places, all of partition p; a word per place: freed, none."""
         once: Once = {"channel": self.keys.tick, "partition": p}
         names = ("node", "slot", "task", "attempt", "inc")
-        rows = [(place.node, place.slot, place.task, place.attempt, place.inc) for place in places]
-        return self._partition(p, RELEASE, words, once, (), names, rows)
+        values: list[Word] = []
+        for place in places:
+            values += (place.node, place.slot, place.task, place.attempt, place.inc)
+        return self._partition(p, RELEASE, words, once, (), names, values)
 
     def read_partition(self, p: int, version: int = -1, waiter: str = "") -> Call[Snapshot]:
         """Read what changed since `version`; `waiter` asks to hear of the next freed slot."""

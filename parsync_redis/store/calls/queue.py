@@ -53,26 +53,24 @@ class QueueCalls(Calls):
 
     def submit(self, tasks: Sequence[Submission]) -> Call[list[str]]:
         """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown, next, stale."""
-        rows = []
+        values: list[Word] = []
         for t in tasks:
             o = t.options
-            rows.append(
-                (
-                    t.id,
-                    t.name,
-                    o.needs.text,
-                    o.strategy,
-                    o.priority,
-                    optional(t.delay_ms),
-                    optional(t.expiry_ms),
-                    int(o.wait_for_capacity),
-                    t.after,
-                    optional(o.max_starts),
-                    t.publication,
-                    t.message,
-                )
+            values += (
+                t.id,
+                t.name,
+                o.needs.text,
+                o.strategy,
+                o.priority,
+                "" if t.delay_ms is None else t.delay_ms,
+                "" if t.expiry_ms is None else t.expiry_ms,
+                int(o.wait_for_capacity),
+                t.after,
+                "" if o.max_starts is None else o.max_starts,
+                t.publication,
+                t.message,
             )
-        return self._queue(SUBMIT, words, {"channel": self.keys.tick}, [t.id for t in tasks], _SUBMISSION, rows)
+        return self._queue(SUBMIT, words, {"channel": self.keys.tick}, [t.id for t in tasks], _SUBMISSION, values)
 
     def take(self, scheduler: str, limit: int, salt: str = "", waits: bool = False) -> Call[Took]:
         """Take up to `limit` (at most MAX_BATCH) pending tasks for a scheduler; those that have expired end.
@@ -95,7 +93,8 @@ class QueueCalls(Calls):
     ) -> Call[list[str]]:
         """Return taken tasks: (id, attempt or '' for any, why); a word per task: pending, stale."""
         once: Once = {"scheduler": scheduler, "delay_ms": optional(delay_ms)}
-        return self._queue(GIVE_BACK, words, once, [id for id, _, _ in tasks], ("id", "attempt", "why"), tasks)
+        values = [word for task in tasks for word in task]
+        return self._queue(GIVE_BACK, words, once, [id for id, _, _ in tasks], ("id", "attempt", "why"), values)
 
     def confirm(self, places: Sequence[Place]) -> Call[list[str]]:
         """Write the places of taken tasks; a word per task: placed, yours, stale."""
@@ -112,8 +111,10 @@ class QueueCalls(Calls):
     def finish(self, outcomes: Sequence[tuple[Place, str, str]]) -> Call[list[str]]:
         """Report outcomes: (place, outcome, why); a word per task: ok, again, yours, stale."""
         once: Once = {"channel": self.keys.tick, "retention_s": self.retention_s}
-        rows = [(p.task, p.attempt, p.node, p.slot, p.inc, outcome, why) for p, outcome, why in outcomes]
-        return self._queue(FINISH, words, once, [p.task for p, _, _ in outcomes], _OUTCOME, rows)
+        values: list[Word] = []
+        for p, outcome, why in outcomes:
+            values += (p.task, p.attempt, p.node, p.slot, p.inc, outcome, why)
+        return self._queue(FINISH, words, once, [p.task for p, _, _ in outcomes], _OUTCOME, values)
 
     def requeue(
         self, lost: Sequence[tuple[Place, str]], how: Loss = "", delays_ms: Sequence[int | None] = ()
@@ -123,15 +124,14 @@ class QueueCalls(Calls):
         how: see Loss. delays_ms: for how long each must not be taken again, None for at once; () is all at once.
         """
         once: Once = {"channel": self.keys.tick, "retention_s": self.retention_s, "max_starts": self.max_starts}
-        rows = [
-            (p.task, p.attempt, p.node, p.slot, p.inc, why, how, optional(delay_ms))
-            for (p, why), delay_ms in zip(lost, delays_ms or [None] * len(lost), strict=True)
-        ]
-        return self._queue(REQUEUE, words, once, [p.task for p, _ in lost], _LOST, rows)
+        values: list[Word] = []
+        for (p, why), delay_ms in zip(lost, delays_ms or [None] * len(lost), strict=True):
+            values += (p.task, p.attempt, p.node, p.slot, p.inc, why, how, optional(delay_ms))
+        return self._queue(REQUEUE, words, once, [p.task for p, _ in lost], _LOST, values)
 
     def revive(self, ids: Sequence[str], why: str) -> Call[list[str]]:
         """Return at most MAX_BATCH dead tasks to pending; a word per task: revived, or its present state."""
-        return self._queue(REVIVE, words, {"channel": self.keys.tick, "why": why}, ids, ("id",), [(id,) for id in ids])
+        return self._queue(REVIVE, words, {"channel": self.keys.tick, "why": why}, ids, ("id",), ids)
 
     def expire(self, limit: int = MAX_BATCH) -> Call[list[str]]:
         """Cancel tasks that wait past their expiry and return their ids; it checks `limit` expiries that have come."""
@@ -147,12 +147,12 @@ class QueueCalls(Calls):
 
     def purge(self, state: str, ids: Sequence[str]) -> Call[list[str]]:
         """Delete the records of tasks in this final state; a word per task: purged, or its present state."""
-        return self._queue(PURGE, words, {"state": state}, ids, ("id",), [(id,) for id in ids])
+        return self._queue(PURGE, words, {"state": state}, ids, ("id",), ids)
 
     def note(self, reasons: Sequence[tuple[str, str, str]]) -> Call[int]:
         """Write why taken tasks have found no place yet: (id, attempt, why); the number of tasks written."""
-        rows = [(attempt, why) for _, attempt, why in reasons]
-        return self._queue(NOTE, int, {}, [id for id, _, _ in reasons], ("attempt", "why"), rows)
+        values = [word for _, attempt, why in reasons for word in (attempt, why)]
+        return self._queue(NOTE, int, {}, [id for id, _, _ in reasons], ("attempt", "why"), values)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
         """Tell submit what a node offers ('' forgets it), and which tasks the offer's digest stands for; 1 if new."""
@@ -160,8 +160,11 @@ class QueueCalls(Calls):
         return self._queue(OFFER, int, {"node": node, "offer": offer, "digest": digest, "tasks": known})
 
 
-def _places(places: Sequence[Place]) -> list[tuple[Word, ...]]:
-    return [(p.task, p.attempt, p.partition, p.node, p.slot, p.inc, p.since_ms) for p in places]
+def _places(places: Sequence[Place]) -> list[Word]:
+    values: list[Word] = []
+    for p in places:
+        values += (p.task, p.attempt, p.partition, p.node, p.slot, p.inc, p.since_ms)
+    return values
 
 
 def _took(reply: Reply) -> Took:

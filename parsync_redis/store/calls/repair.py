@@ -23,8 +23,7 @@ class RepairCalls(Calls):
 
     def discard(self, key: str, kind: str) -> Call[int]:
         """Delete a key of this kind if it has the wrong type or a damaged number; 1 if it was deleted."""
-        numbers = [(field,) for field in NUMBERS.get(kind, ())]
-        return Call(DISCARD, [key], DISCARD.arguments({"type": TYPES[kind]}, ("field",), numbers), int)
+        return Call(DISCARD, [key], DISCARD.arguments({"type": TYPES[kind]}, ("field",), NUMBERS.get(kind, ())), int)
 
     def repair_partition(self, p: int) -> Call[list[tuple[str, str, bytes]]]:
         """Remove what is corrupt in partition p: (key, field or '' for the whole key, text) each."""
