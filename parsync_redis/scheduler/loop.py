@@ -49,7 +49,7 @@ LONGEST_WAIT_S: Final = 0.5
 class Scheduler:
     """One scheduler process: the core, the store, the listener and the membership thread around it.
 
-    rng: the dice of the core; those of a process are seeded by the system.
+    rng: the dice of the core; those of a process are seeded by the system. core: a core in a mode of its own (benches).
     """
 
     def __init__(
@@ -60,10 +60,11 @@ class Scheduler:
         name: str,
         at_most: int = 0,
         rng: np.random.Generator | None = None,
+        core: Core | None = None,
     ) -> None:
         self.store, self.config, self.name = store, config, check_name("scheduler name", name)
         strategy, dice = Strategy(settings.strategy), rng or np.random.default_rng()
-        self.core = Core(name, config.partitions, strategy, settings.tau_s, dice)
+        self.core = core or Core(name, config.partitions, strategy, settings.tau_s, dice)
         self.listener = Listener(store.again(), name, config.partitions)
         self._stats: dict[str, str | int | float] = {"pid": os.getpid()}  # its age tells when it renewed
         self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most)

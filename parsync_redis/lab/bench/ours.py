@@ -173,11 +173,11 @@ def _scheduler(settings: Settings, name: str, system: str) -> Callable[[Event, C
         store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
         config = join_cluster(store, settings, create=True)
         assert config is not None
-        one = Scheduler(store, config, settings, name)
+        core = None
         if system == System.STATE:
-            one.core = Core(
-                name, config.partitions, settings.strategy, settings.tau_s, one.core.rng, turns=whole_state, asks=False
-            )
+            dice = np.random.default_rng()
+            core = Core(name, config.partitions, settings.strategy, settings.tau_s, dice, turns=whole_state, asks=False)
+        one = Scheduler(store, config, settings, name, core=core)
         one.run(stop)
         return asdict(one.core.counters)
 

@@ -83,7 +83,7 @@ def print_placement(found: dict[str, Any]) -> None:
     )
     share = found["placed_per_s"] / found["baseline_claims_per_s"]
     bare, of_cpu = found["baseline_claims_per_s"], found["baseline_claims_per_cpu_s"]
-    print(f"baseline   {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} of the first")
+    print(f"baseline    {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} of the first")
     print(
         f"server      {found['redis_us_per_placement']:.0f} us a placement, "
         f"{found['redis_cpu_share']:.0%} of a core, "
