@@ -1,1 +1,1 @@
-"""Celery: how tasks get into parsync, and how a worker becomes a node."""
+"""Celery on the executing side: the agent that makes a worker a node."""

@@ -11,7 +11,8 @@ from celery import Celery, Task
 
 from parsync_redis import Parsync
 
-from .tasks import TASKS
+from . import option_tasks, tasks  # noqa: F401 - they add their tasks to TASKS
+from .task_kit import TASKS
 
 PLAIN, PARSYNC = "plain", "parsync"
 

@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from celery.exceptions import TimeoutError as GetTimeout
 
-from .tasks import GATES, MARKS
+from .task_kit import GATES, MARKS
 
 PREFORK, THREADS = "prefork", "threads"
 POOLS = (PREFORK, THREADS)

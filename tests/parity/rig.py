@@ -68,9 +68,12 @@ class Parity:
         while not all(up.values()):
             assert time.monotonic() < deadline, f"not up: {up}; see {self.stacks[PLAIN].logs}"
             time.sleep(0.1)
-            up[PLAIN] = bool(self.apps[PLAIN].control.ping(timeout=0.3))
-            up[PARSYNC] = bool(store.client.hlen(store.keys.queue("shapes"))) and any(
-                node.state == "up" for node in store.nodes(0).values()
+            for kind in KINDS:  # a node is up before its worker has reached the broker, and sends no events till then
+                up[kind] = bool(self.apps[kind].control.ping(timeout=0.3))
+            up[PARSYNC] = (
+                up[PARSYNC]
+                and bool(store.client.hlen(store.keys.queue("shapes")))
+                and any(node.state == "up" for node in store.nodes(0).values())
             )
         store.client.close()
         for kind in KINDS:
