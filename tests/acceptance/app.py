@@ -251,7 +251,7 @@ def hourly(key: str) -> str:
     return key
 
 
-class Doubled(Task):  # type: ignore[misc]
+class Doubled(Task):
     """A task as a class."""
 
     name = "acceptance.doubled"

@@ -17,7 +17,7 @@ from typing import Any
 from celery import Celery
 
 from parsync_redis import Parsync
-from parsync_redis.worker.isolation import machine, tie
+from parsync_redis.worker.isolation import locks, machine, tie
 
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
 FOLDER = Path(os.environ.get("TEST_ISOLATION_FOLDER", "/nowhere"))
@@ -35,7 +35,7 @@ def slots_of(variable: str) -> set[int]:
 
 def take_away(unlocked: set[int], unguarded: set[int]) -> None:
     """Take the locks or the guard away from these slots, in this process and those of its pool."""
-    real_hold, real_tied, real_busy = tie.hold, tie.tied, machine.busy_slots
+    real_hold, real_tied, real_busy = locks.hold, tie.tied, locks.busy_slots
     here: set[int] = set()  # the slots of the run of this pool process
 
     def hold(file: str, slots: Collection[int], to_children: bool) -> AbstractContextManager[None]:
@@ -46,8 +46,11 @@ def take_away(unlocked: set[int], unguarded: set[int]) -> None:
     def tied(guard: str) -> AbstractContextManager[None]:
         return nullcontext() if here & unguarded else real_tied(guard)
 
-    tie.hold, tie.tied = hold, tied
-    machine.busy_slots = lambda file, slots: real_busy(file, [slot for slot in slots if slot not in unlocked])
+    def busy_slots(file: Path, slots: Collection[int]) -> list[int]:
+        return real_busy(file, [slot for slot in slots if slot not in unlocked])
+
+    for module, name, ours in ((tie, "hold", hold), (tie, "tied", tied), (machine, "busy_slots", busy_slots)):
+        setattr(module, name, ours)
 
 
 if slots_of("TEST_UNLOCKED") | slots_of("TEST_UNGUARDED"):

@@ -33,7 +33,8 @@ class Watcher(threading.Thread):
 
     def __init__(self, app: Any) -> None:
         super().__init__(daemon=True)
-        self.app, self.events, self.receiver = app, list[dict[str, Any]](), None
+        self.app, self.events = app, list[dict[str, Any]]()
+        self.receiver: Any = None
 
     def run(self) -> None:
         with self.app.connection_for_read() as connection:
@@ -142,11 +143,11 @@ def test_a_running_task_is_killed_when_revoked_with_terminate(rig: Rig, watcher:
     for signal in ("SIGTERM", "SIGKILL"):
         key = f"killed-{signal}"
         result = rig.tasks.gated.delay(key)
-        rig.until(lambda key=key: rig.marks("held", key), "it runs")
+        rig.until(lambda key=key: rig.marks("held", key), "it runs")  # type: ignore[misc]
         result.revoke(terminate=True, signal=signal)
         assert revoked(result)
         assert rig.until_state(result, "cancelled").starts == 1
-        rig.until(lambda result=result: "revoked" in watcher.types(result.id), "its event")
+        rig.until(lambda result=result: "revoked" in watcher.types(result.id), "its event")  # type: ignore[misc]
         rig.open()
         assert not rig.marks("end", key)
         rig.redis.delete("test:gate:go")

@@ -166,7 +166,7 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: R
         lost = rig.lines("cut").count("Connection to broker lost")
         for connection in blocked(rig):
             rig.redis.client_kill_filter(_id=connection["id"])
-        rig.until(lambda lost=lost: rig.lines("cut").count("Connection to broker lost") > lost, "it was noticed")
+        rig.until(lambda lost=lost: rig.lines("cut").count("Connection to broker lost") > lost, "it was noticed")  # type: ignore[misc]
         rig.until(lambda: len(blocked(rig)) == 4, "each of two workers waits for its inbox and for plain tasks")
     rig.open()
     assert result.get(timeout=GET_S) == "cut"

@@ -116,7 +116,7 @@ def test_tuples_and_mappings_may_be_mixed(cluster):
 
 
 def test_after_a_bad_one_nothing_of_its_batch_is_sent(cluster, store):
-    tasks = [("proj.add", (i,)) for i in range(700)]
+    tasks: list[tuple[str, tuple[object, ...]]] = [("proj.add", (i,)) for i in range(700)]
     tasks[600] = ("proj.add", ({1},))
     with pytest.raises(InvalidInput, match=r"^task 600: argument args\[0\] of task proj.add cannot be packed"):
         cluster.submit_many(tasks)

@@ -70,8 +70,8 @@ def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path)
     modules = json.loads((out.parent / "demo-modules.json").read_text())
     assert len(modules) == 25
     assert all(module["lines"] >= 0 for module in modules)
-    for words in ("delay ", "conflicts ", "view age ", "most complex functions", "try next", found["server"]):
-        assert words in done.stdout
+    for text in ("delay ", "conflicts ", "view age ", "most complex functions", "try next", found["server"]):
+        assert text in done.stdout
     assert marked.running() == []
 
 

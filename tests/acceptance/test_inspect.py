@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from typing import Any
 
 import pytest
 import redis
@@ -53,7 +54,7 @@ def cluster(tmp_path_factory):
     """Its address: two schedulers; node n1 full, n2 draining, n3 lost with two doorbells unread; tasks that wait."""
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "proj.py").write_text(PROJ)
-    told = {"sink": lambda name, line: print(name, line), "env": {"PYTHONPATH": str(ROOT)}}
+    told: dict[str, Any] = {"sink": lambda name, line: print(name, line), "env": {"PYTHONPATH": str(ROOT)}}
     with LocalStack("demo", cwd=folder, grace_s=3, **told) as stack:
         url = stack.server()
         with ParsyncClient.from_url(url, "demo") as client:

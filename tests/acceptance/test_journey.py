@@ -23,7 +23,7 @@ from tests.documents import WRITE, Document, tables
 
 PATH = "docs/journey-of-a-task.md"
 NODES = {"n1": (9.5, "slots=4 gpu=2 gpu_model:a100"), "n2": (3.0, "slots=2 gpu_model:t4")}
-NEEDS = {"slots": 2, "resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}
+NEEDS: dict[str, Any] = {"slots": 2, "resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}
 TASKS = KnownTasks.of({"proj.render": None})
 TIME = re.compile(r"\b1[0-9]{12}\b")
 

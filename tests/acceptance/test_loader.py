@@ -72,6 +72,6 @@ def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: 
     rig.stack.terminate("plain")
     assert rig.stack.terminate("loaded") == 0
     ended = rig.lines("loaded")
-    node, scheduler = ended.index("node loaded has left"), re.search(r"scheduler \S+ has left", ended)
+    at, scheduler = ended.index("node loaded has left"), re.search(r"scheduler \S+ has left", ended)
     assert scheduler, ended
-    assert node < scheduler.start(), "the scheduler beside it ends after it"
+    assert at < scheduler.start(), "the scheduler beside it ends after it"

@@ -18,6 +18,7 @@ import pytest
 from parsync_redis.inspect import outlook
 from parsync_redis.model.task import TaskState
 from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.members import read_schedulers
 
 from .conftest import APP, CLUSTER, Rig
 
@@ -90,7 +91,7 @@ def test_a_scheduler_that_stands_still_is_none(rig: Rig, caplog):
     pid = rig.pid("scheduler-1")
     os.kill(pid, signal.SIGSTOP)
     try:
-        alive = lambda: any(s.alive for s in outlook.read_schedulers(rig.store))  # noqa: E731
+        alive = lambda: any(s.alive for s in read_schedulers(rig.store))  # noqa: E731
         rig.until(lambda: not alive(), "it has not renewed for a lease")
         assert "none is alive" in parsync(rig, "doctor", code=1)
         id = submit(rig)
@@ -170,7 +171,7 @@ def test_of_three_schedulers_beside_workers_two_are_active_and_the_third_takes_o
         )
 
     def active() -> dict[str, int]:
-        return {s.name: int(s.stats["pid"]) for s in outlook.read_schedulers(rig.store) if s.alive and "pid" in s.stats}
+        return {s.name: int(s.stats["pid"]) for s in read_schedulers(rig.store) if s.alive and "pid" in s.stats}
 
     def children(worker: str) -> set[int]:
         told = subprocess.run(["pgrep", "-P", str(rig.pid(worker)), "-f", "scheduler"], capture_output=True, text=True)

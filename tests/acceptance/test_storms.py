@@ -62,7 +62,7 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
     rig.stack.worker(APP, "n2", pool="prefork", slots=2, extra=("-l", "info"))
     ids = notes(rig, "warm", 150, 0.03)
     for turn in range(4):
-        rig.until(lambda turn=turn: len(rig.marks("end")) >= 20 * turn, "tasks run")
+        rig.until(lambda turn=turn: len(rig.marks("end")) >= 20 * turn, "tasks run")  # type: ignore[misc]
         node = f"n{1 + turn % 2}"
         assert rig.stack.terminate(node) == 0, rig.lines(node)[-2000:]
         labels = {"kind": "rare"} if node == "n1" else {}

@@ -62,7 +62,7 @@ def until(fact):
 
 
 def split(line):
-    words = []
+    words: list[str] = []
     for word in line.split():
         if words and words[-1].startswith("(") and not words[-1].endswith(")"):
             words[-1] += " " + word

@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery.result import AsyncResult
 
 from parsync_redis import AccessDenied, ParsyncClient, Settings
 from parsync_redis.cli.stack import LocalStack
+from parsync_redis.model.ids import readable
 from parsync_redis.security.acl import Options, Role
 from tests.conftest import server_programs
 
@@ -214,11 +216,11 @@ def test_after_the_server_forgot_the_scripts_a_client_waits_for_a_scheduler_to_l
 
 def test_rubbish_that_a_client_publishes_to_a_scheduler_ends_none(site: Site):
     with site.client() as client:
-        names = site.guarded.admin.hkeys(client.store.keys.shared("schedulers"))
+        names: Any = site.guarded.admin.hkeys(client.store.keys.shared("schedulers"))
         assert names
         for data in (b"tick a b", b"", b"\xff", b"tick 1", b"wake x", b"freed 99 1 1", b"tick " + b"9" * 9000 + b" 0"):
             for name in names:
-                client.store.client.publish(client.store.keys.own_channel(name.decode()), data)
+                client.store.client.publish(client.store.keys.own_channel(readable(name)), data)
         id = client.submit("tiles.render", [5])
         assert client.wait([id], PATIENCE_S)[id].state == "succeeded"
     assert "scheduler-1" in site.stack.alive()

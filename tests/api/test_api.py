@@ -97,7 +97,7 @@ def test_the_examples_run(tmp_path, monkeypatch):
         def here(text):
             return re.sub(r"127\.0\.0\.1:63(79|80)", lambda found: hosts[found[0]], text)
 
-        module = re.search(r"```python\n(.*?)```", examples()["proj"], re.DOTALL)[1]
+        (module,) = re.findall(r"```python\n(.*?)```", examples()["proj"], re.DOTALL)
         (tmp_path / "proj.py").write_text(here(module))
         stack.scheduler()
         stack.worker("proj", "n1", 2, 9.5, {"zone": "a"}, {"mem": "4GiB"})
@@ -105,7 +105,7 @@ def test_the_examples_run(tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.delitem(sys.modules, "proj", raising=False)
-        names = {}
+        names: dict[str, object] = {}
         for entry, text in examples().items():
             if entry != "proj":
                 names = run(entry, here(text), names)
@@ -114,7 +114,7 @@ def test_the_examples_run(tmp_path, monkeypatch):
 def run(entry, text, names):
     """Run the example of an entry with these names; return the names that exist afterwards."""
     code = re.sub(r"^```\w*$", "", text, flags=re.MULTILINE)
-    said = []
+    said: list[str] = []
     test = doctest.DocTestParser().get_doctest(code, names, entry, "tests/api/examples.md", 0)
     assert test.examples, f"{entry} has no example"
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)

@@ -44,7 +44,7 @@ class TaskGhost:
     cancelled: bool = False
     starts: int = 0
     started: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    begun: dict[str, tuple[Process, int]] = field(default_factory=dict)
+    begun: dict[str, tuple[AgentProcess, int]] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
 
 

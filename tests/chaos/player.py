@@ -14,7 +14,7 @@ from .state import KEYS
 
 if TYPE_CHECKING:
     from .schedule import Schedule, Step
-    from .world import World
+    from .world import Process, World
 
 NODES = {"n1": ("slots=2 gpu=1 mem=5 zone:a", 2.0), "n2": ("slots=1 mem=4 zone:b", 1.0), "n3": ("slots=2 mem=4", 1.0)}
 NEEDS: tuple[dict[str, Any], ...] = (
@@ -115,7 +115,8 @@ class Player:
         ]
 
         def send() -> None:
-            for task, word in zip(tasks, store.run(store.commands.submit(tasks)), strict=True):
+            words = store.run(store.commands.submit(tasks))
+            for task, word in zip(tasks, words, strict=True):
                 if task.id in self.ghost.tasks and word in ("submitted", "exists"):
                     self.ghost.tasks[task.id].acknowledged = True
 
@@ -198,13 +199,14 @@ class Player:
                 self.world.act(agent, "bell", agent.depart)
 
     def oversleep(self, rng: Random) -> None:
-        processes = [*self.world.agents, *self.world.schedulers]
+        processes: list[Process] = [*self.world.agents, *self.world.schedulers]
         if len(self.world.stack) < 3 and processes:
             self.world.oversleep(rng.choice(processes))
 
     def sleep(self, rng: Random) -> None:
         """Let a process sleep for some steps."""
-        if processes := [*self.world.agents, *self.world.schedulers]:
+        processes: list[Process] = [*self.world.agents, *self.world.schedulers]
+        if processes:
             rng.choice(processes).awake_at = self.world.step + rng.randint(3, 30)
 
     def jump(self, rng: Random) -> None:

@@ -6,7 +6,7 @@ for the server, another one, or another process, may act; see World.between.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class SchedulerProcess:
         dice = np.random.default_rng(world.rng.getrandbits(32))
         self.scheduler = Scheduler(WireStore(world, self, "loop"), CONFIG, SETTINGS, name, rng=dice)
         self.listener: Any = Listener(world)
-        self.scheduler.listener = self.listener
+        self.scheduler.listener = cast(Any, self.listener)
         self.trouble = self.entered = False
         self.began_s = 0.0  # when its last beat began
 
@@ -161,7 +161,7 @@ class AgentProcess:
     def answer(self, message: bytes) -> None:
         """Answer a doorbell; the function begins once the start is accepted."""
         for run, _ in self.agent.starter.answer([Doorbell.of(message)]):
-            run.request = run.place
+            run.request = cast(Any, run.place)  # a run that has a request has begun
             self.world.ghost.began(self, run)
 
     def end(self, run: Run, outcome: str) -> None:

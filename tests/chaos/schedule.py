@@ -148,7 +148,7 @@ def _round(player: Player, rng: Random) -> None:
         world.act(agent, "pass", agent.renew)
         for _ in range(4):
             if (message := world.doorbell(agent)) is not None:
-                world.act(agent, "bell", lambda agent=agent, message=message: agent.answer(message))
+                world.act(agent, "bell", lambda agent=agent, message=message: agent.answer(message))  # type: ignore[misc]
         for run in agent.agent.node.runs.going():
             agent.end(run, {"": "succeeded", "SIGKILL": "lost", "recalled": "lost"}.get(run.ending, "cancelled"))
         world.act(agent, "home", agent.bring_home)

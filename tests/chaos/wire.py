@@ -94,7 +94,7 @@ class Wire:
         else:
             done = [i for i, reply in enumerate(replies) if not isinstance(reply, NoScriptError)]
             self.world.ghost.executed(process, [calls[i] for i in done], [replies[i] for i in done])
-        return cast(list[Any], replies)
+        return replies
 
     def send(self, process: Process, hand: str, calls: Sequence[Call[Any]]) -> list[Any]:
         """Send a request for a process; what becomes of it, the dice say."""
@@ -192,7 +192,7 @@ class WirePipeline:
         with world.wire.client.pipeline(transaction=False) as pipe:
             for name, args in self._commands:
                 getattr(pipe, name)(*args)
-            return cast(list[Any], pipe.execute())
+            return pipe.execute()
 
 
 class WireStore(Store):

@@ -204,7 +204,7 @@ class World:
     def keep(self) -> None:
         """Remember the server's data as it is now."""
         keys: Any = self.client.keys()
-        self.backup = {key: (self.client.dump(key), max(0, int(self.client.pttl(key)))) for key in keys}  # type: ignore[arg-type]
+        self.backup = {key: (self.client.dump(key), max(0, int(self.client.pttl(key)))) for key in keys}
 
     def restore(self) -> None:
         """Restore the data that `keep` remembered."""

@@ -161,6 +161,7 @@ def test_a_server_that_went_silent_is_asked_over_another_connection(
     monkeypatch.setattr(inbox_module, "WAIT_S", 0.1)
     monkeypatch.setattr(inbox_module, "LATE_S", 0.1)
     node.inbox.start(node.consumer)
+    assert node.inbox._connection
     node.inbox._connection.read_response()  # as if the answer had been lost: none will come any more
     silent = node.inbox._connection
     node.until(lambda: node.inbox._connection not in (silent, None), "another connection")
@@ -272,7 +273,9 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
     watch(declares)
     consumer.app, consumer.strategies, consumer.disable_rate_limits = app, {declares.name: lambda *_: None}, True
     ended: list[tuple[str, str, int | None]] = []
-    node.agent.reporter.ended = lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms))
+    node.agent.reporter.ended = (  # type: ignore[method-assign]
+        lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms))
+    )
     delivery = Delivery(consumer, node.agent)
     with ParsyncClient(node.agent.settings) as client:
         ids = [client.submit(declares.name) for _ in range(2)]

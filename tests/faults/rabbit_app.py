@@ -56,7 +56,7 @@ def wait_for(gate: str) -> None:
         time.sleep(0.02)
 
 
-class Blocking(bootsteps.StartStopStep):  # type: ignore[misc]
+class Blocking(bootsteps.StartStopStep):
     """A step of an app's own that takes its time when the worker starts."""
 
     requires = ("celery.worker.consumer:Tasks",)

@@ -89,7 +89,8 @@ class Rig:
 
     def submit(self, *ids: str) -> list[str]:
         """The word on each."""
-        return list(self.store.run(self.store.commands.submit([Submission(id, "job", b"{}") for id in ids])))
+        call = self.store.commands.submit([Submission(id, "job", b"{}") for id in ids])
+        return self.store.run(call)
 
     def wait(self, fact: Callable[[], Any], what: str, working: bool = False) -> Any:
         """Waits for a fact, while nodes renew, or also work; returns it."""

@@ -17,7 +17,7 @@ from tests.lua.driver import Driver
 TASKS = 12
 
 
-@pytest.fixture(params=server_programs().values(), ids=server_programs())
+@pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))
 def aof_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
     with EmbeddedServer(request.param, aof=True) as server:
         yield server

@@ -21,7 +21,7 @@ from tests.lua.driver import Driver
 PATIENCE_S = 20.0
 
 
-@pytest.fixture(params=server_programs().values(), ids=server_programs())
+@pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))
 def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedServer]:
     """A server that shrugs at the signal which a process gets with the error of a file that grew too large."""
     program = tmp_path / "server"

@@ -41,14 +41,15 @@ def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: Embedd
         assert (placed["id"], placed["args"], placed["kwargs"], placed["hostname"]) == ("now", ["now"], {"k": 1}, "w@h")
         rig.wait(rig.start, "it begins")
         assert list(reserved(agent, "w@h")) == []
-        found = list(scheduled(agent, "w@h"))
+        found: Any = list(scheduled(agent, "w@h"))
         assert [each["request"]["id"] for each in found] == ["then", "later"]
         assert found[0]["eta"] < found[1]["eta"]
 
         @app.task(name="many", shared=False)
         def many_more(n: int) -> None: ...
 
-        found = [each["request"]["id"] for each in scheduled(agent, "w@h")]
+        again: Any = scheduled(agent, "w@h")
+        found = [each["request"]["id"] for each in again]
         assert found[:3] == ["then", "later", "m002 x"], "two are damaged; an id is shown as it was given"
         assert len(found) <= 100
     finally:

@@ -21,7 +21,7 @@ PROGRAMS = server_programs()
 AWAY_S = float(os.environ.get("PARSYNC_TEST_AWAY_S", "2"))
 
 
-@pytest.fixture(params=PROGRAMS.values(), ids=PROGRAMS)
+@pytest.fixture(params=list(PROGRAMS.values()), ids=list(PROGRAMS))
 def program(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -60,10 +60,10 @@ def test_what_was_acknowledged_is_there_after_a_kill_when_every_write_is_synced(
             with submitting(client, accepted):
                 for number, away_s in enumerate((0.0, 0.0, AWAY_S)):
                     seen = len(accepted)
-                    rig.wait(lambda seen=seen: len(accepted) > seen + 30, "tasks come in", working=True)
+                    rig.wait(lambda seen=seen: len(accepted) > seen + 30, "tasks come in", working=True)  # type: ignore[misc]
                     server.restart(kill=True, away_s=away_s)
                     back_ms = server_ms(rig)
-                    rig.wait(lambda back_ms=back_ms: placed_after(rig, back_ms), "tasks are placed again", working=True)
+                    rig.wait(lambda back_ms=back_ms: placed_after(rig, back_ms), "tasks are placed again", working=True)  # type: ignore[misc]
                     took_s = (placed_after(rig, back_ms) - back_ms) / 1000
                     record_property(f"first_placement_{number}_s", took_s)
                     print(f"first placement after {away_s:g} s without a server: {took_s:.3f} s")

@@ -145,7 +145,7 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
     app = Celery("fuzz", broker=url, backend=None, set_as_current=False)
     Parsync(app, url=url, cluster=client.settings.cluster)
 
-    @app.task(name="proj.render")  # type: ignore[untyped-decorator]
+    @app.task(name="proj.render")
     def render(*args: Any, **kwargs: Any) -> None:
         """Nothing."""
 

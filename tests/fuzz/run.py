@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -27,7 +27,7 @@ class Result:
     """What came of a run: cases, seconds and refusals by entry; the first failure in words, '' if there was none."""
 
     cases: Counter[str] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     refused: Counter[str] = field(default_factory=Counter)
     failure: str = ""
 
@@ -99,7 +99,7 @@ def run(
         if not wrong and refused and served and "many" not in name and store.client.dbsize() != before:
             wrong = "it was refused, but keys were written"
         if wrong:
-            small = shrink(case, lambda x, entry=entry, wrong=wrong: judge(entry, x)[0][:40] == wrong[:40])
+            small = shrink(case, lambda x, entry=entry, wrong=wrong: judge(entry, x)[0][:40] == wrong[:40])  # type: ignore[misc]
             result.failure = f"seed {seed}, case {number}, {name}: {wrong}\n  input {shown(small)}"
             return result
         if number % LOOK_EVERY == LOOK_EVERY - 1 or number == cases - 1:

@@ -1,6 +1,7 @@
 """commit judges each claim by itself: the first claim on a slot wins, and the loser learns why."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -160,7 +161,7 @@ def test_a_doorbell_names_all_slots_of_its_lease_also_when_rung_again(drive: Dri
 
 
 @pytest.mark.parametrize("other", [{"task": "b"}, {"attempt": "2@1"}, {"inc": 2}, {"slot": 1}])
-def test_a_doorbell_is_not_rung_for_another_lease(drive: Driver, other: dict[str, str | int]):
+def test_a_doorbell_is_not_rung_for_another_lease(drive: Driver, other: dict[str, Any]):
     drive.node("n1", 2)
     place = drive.held("a", slots=(0, 1))
     drive.store.client.delete(drive.keys.inbox(0, "n1"))

@@ -1,6 +1,7 @@
 """confirm and start: one place for an attempt, and one start."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_confirm_asked_again_answers_yours(drive: Driver):
 
 
 @pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
-def test_confirm_does_not_move_a_task_that_has_a_place(drive: Driver, other: dict[str, str | int]):
+def test_confirm_does_not_move_a_task_that_has_a_place(drive: Driver, other: dict[str, Any]):
     place = drive.bring(TaskState.PLACED)
     assert drive.unchanged_by(drive.commands.confirm([replace(place, **other)])) == ["stale"]
 
@@ -95,7 +96,7 @@ def test_an_ended_task_does_not_start(drive: Driver, state: TaskState):
 
 @pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
 @pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
-def test_place_fenced_start(drive: Driver, state: TaskState, other: dict[str, str | int]):
+def test_place_fenced_start(drive: Driver, state: TaskState, other: dict[str, Any]):
     place = drive.bring(state)
     assert drive.unchanged_by(drive.commands.start([replace(place, **other)]))[0][0] == "refused"
 

@@ -1,6 +1,7 @@
 """finish: the outcome of the current attempt, from its place, is accepted once."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_finish_fenced(drive: Driver, attempt: str):
 
 
 @pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
-def test_place_fenced_finish(drive: Driver, other: dict[str, str | int]):
+def test_place_fenced_finish(drive: Driver, other: dict[str, Any]):
     place = drive.bring(TaskState.RUNNING)
     stale = drive.commands.finish([(replace(place, **other), "failed", "")])
     assert drive.unchanged_by(stale) == ["stale"]

@@ -51,7 +51,7 @@ MALFORMED: list[bytes | str] = [
     "gpu=1",
     "yes",
 ]
-SOME = 8 if settings.default.max_examples < 100 else 1
+SOME = 8 if settings().max_examples < 100 else 1
 """In the quick run a script meets every eighth field only, another script the others."""
 
 REFUSALS = {
@@ -122,7 +122,7 @@ def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver]
         return
 
     @seed(1)
-    @settings(max_examples=max(4 * count, settings.default.max_examples if SOME == 1 else 0))
+    @settings(max_examples=max(4 * count, settings().max_examples if SOME == 1 else 0))
     @given(st.integers(0, count - 1), st.sampled_from(MALFORMED))
     def one(at: int, value: bytes | str) -> None:
         drive = fresh()

@@ -1,6 +1,7 @@
 """release frees exactly the lease that is meant."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ def test_asked_again_it_frees_nothing(drive: Driver):
 
 
 @pytest.mark.parametrize("other", [{"task": "b"}, {"attempt": "2@1"}, {"attempt": "1@2"}])
-def test_release_fenced(drive: Driver, other: dict[str, str]):
+def test_release_fenced(drive: Driver, other: dict[str, Any]):
     """A late release of another task or attempt does not free a slot that somebody holds."""
     drive.node("n1", 2)
     place = drive.held("a")

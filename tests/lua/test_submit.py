@@ -1,5 +1,7 @@
 """submit makes each task exist once, or says why it cannot."""
 
+from typing import Any
+
 import pytest
 
 from parsync_redis.errors import BrokenContract
@@ -164,7 +166,8 @@ def test_the_first_task_after_an_empty_queue_wakes_one_scheduler(drive: Driver):
 @pytest.mark.parametrize("needs", ["slots=1\tgpu=1", "slots=1\n", "slots=1 gpu=\x001"])
 def test_needs_that_the_view_could_not_read_are_refused_by_the_script_too(drive: Driver, needs: str):
     call = drive.commands.submit([Submission("a", "work", b"{}", TaskOptions.of({}))])
-    call.args[call.args.index("slots=1")] = needs
+    args: Any = call.args
+    args[args.index("slots=1")] = needs
     with pytest.raises(BrokenContract, match="needs are words"):
         drive.unchanged_by(call)
 
@@ -174,8 +177,9 @@ def test_needs_that_the_view_could_not_read_are_refused_by_the_script_too(drive:
 )
 def test_an_id_or_name_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Driver, id: str, name: str):
     call = drive.commands.submit([Submission("a", "work", b"{}", TaskOptions.of({}))])
-    at = call.args.index("work")
-    call.args[at - 1 : at + 1] = [id, name]
+    args: Any = call.args
+    at = args.index("work")
+    args[at - 1 : at + 1] = [id, name]
     with pytest.raises(BrokenContract, match="an id is"):
         drive.unchanged_by(call)
 

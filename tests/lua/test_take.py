@@ -1,5 +1,7 @@
 """take, give_back and note: a task is with one scheduler, or waits."""
 
+from typing import Any
+
 from tests.lua.driver import NEVER_MS, Driver
 
 
@@ -115,7 +117,8 @@ def test_only_the_taken_attempt_is_noted(drive: Driver):
 
 
 def waiters(drive: Driver) -> str:
-    return (drive.store.client.hget(drive.keys.queue("meta"), "waiters") or b"").decode()
+    waiters: Any = drive.store.client.hget(drive.keys.queue("meta"), "waiters")
+    return (waiters or b"").decode()
 
 
 def wait(drive: Driver, *names: str) -> None:

@@ -54,7 +54,9 @@ OFFERS = st.sampled_from(
 DELAYS = st.sampled_from([None, None, None, 0, NEVER_MS])
 EXPIRIES = st.sampled_from([None, None, None, None, 0, NEVER_MS])
 SLOTS = st.sampled_from([(0,), (0,), (1,), (0, 1), (2, 3), (1, 8)])
-SLIPS = st.sampled_from([{}] * 4 + [{"slot": 1}, {"node": "n2"}, {"inc": 2}, {"attempt": "2@1"}])
+SLIPS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}] * 4 + [{"slot": 1}, {"node": "n2"}, {"inc": 2}, {"attempt": "2@1"}]
+)
 
 
 def comparable(answer: Any) -> Any:
@@ -145,14 +147,14 @@ class SideBySide(RuleBasedStateMachine):
         held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
         if held:
             place = replace(held[-1], **slip)
-            call = {
+            calls: dict[str, Call[Any]] = {
                 "confirm": self.commands.confirm([place]),
                 "start": self.commands.start([place]),
                 "finish": self.commands.finish([(place, "succeeded", "")]),
                 "requeue": self.commands.requeue([(place, "")]),
                 "release": self.commands.release(place.partition, [place]),
-            }[verb]
-            self.both(call)
+            }
+            self.both(calls[verb])
 
     @rule(id=IDS, data=st.data())
     def go_on_twice(self, id, data):
@@ -364,5 +366,6 @@ STEPS = int(os.environ.get("PARSYNC_TEST_STEPS", "50"))
 def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: str):
     examples = settings().max_examples * (1 if server_kind == FAKE else 3) // 3
     run_state_machine_as_test(
-        lambda: SideBySide(any_store), settings=settings(max_examples=max(examples, 1), stateful_step_count=STEPS)
+        lambda: SideBySide(any_store),  # type: ignore[arg-type] # any function that makes one
+        settings=settings(max_examples=max(examples, 1), stateful_step_count=STEPS),
     )

@@ -59,4 +59,4 @@ class Cluster(RuleBasedStateMachine):
 
 @pytest.mark.timeout(900)  # a failure is shrunk first
 def test_the_scripts_of_the_cluster_do_what_the_reference_says(any_store: Store):
-    run_state_machine_as_test(lambda: Cluster(any_store), settings=settings(stateful_step_count=30))
+    run_state_machine_as_test(lambda: Cluster(any_store), settings=settings(stateful_step_count=30))  # type: ignore[arg-type]

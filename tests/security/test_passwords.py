@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from parsync_redis import InvalidInput, Settings
-from parsync_redis.model.address import safe_url
-from parsync_redis.settings import with_password
+from parsync_redis.model.address import safe_url, with_password
 from parsync_redis.store.store import Store
 
 SECRET = "s3cr3t"

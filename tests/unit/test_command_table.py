@@ -23,7 +23,9 @@ HELP_NEVER = NEVER | {"redis", "pydantic", "pydantic_settings", "parsync_redis.s
 
 
 def first_sentence(text):
-    return re.match(r".+?\.(?=\s|$)", " ".join(text.split()))[0]
+    first = re.match(r".+?\.(?=\s|$)", " ".join(text.split()))
+    assert first
+    return first[0]
 
 
 @pytest.mark.parametrize("module", COMMANDS)

@@ -152,7 +152,7 @@ def test_a_task_that_succeeded_but_left_no_result_has_failed():
 def test_a_run_in_which_all_went_well_is_clean():
     summary = summarize(gathered([status("a", TaskState.SUCCEEDED)], {"a": 1}), NODES, "", 3)
     assert is_clean(summary)
-    assert mean_scores(summary) == (pytest.approx((4 * 9.5 + 3 * 6 + 2 * 4 + 1) / 10), 9.5)
+    assert mean_scores(summary) == (pytest.approx((4 * 9.5 + 3 * 6 + 2 * 4 + 1) / 10), 9.5)  # type: ignore[comparison-overlap]
 
 
 def test_a_task_that_was_never_placed_has_no_delay():

@@ -42,7 +42,9 @@ def test_the_page_of_keys_lists_every_key_and_no_other():
 @pytest.mark.parametrize("row", key_rows(), ids=lambda row: row[0])
 def test_each_writer_of_a_key_takes_that_key(row):
     key, _, _, writers, _ = row
-    family, kind = re.fullmatch(r"`parsync:\{C(:q0|:pN|)\}:(\w+)(?::\w+)?`", key).groups()
+    found = re.fullmatch(r"`parsync:\{C(:q0|:pN|)\}:(\w+)(?::\w+)?`", key)
+    assert found, key
+    family, kind = found.groups()
     mates = {"meta": {":q0": "pending", ":pN": "free"}}.get(kind, {}).get(family)  # meta is in two families
     may = {
         verb

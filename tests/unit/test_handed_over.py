@@ -11,7 +11,8 @@ from parsync_redis.worker.runs import Run, Runs
 
 
 def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not() -> None:
-    runs, cache = Runs(), {}
+    runs = Runs()
+    cache: dict[int, object] = {}
     jobs = {name: ApplyResult(cache, None) for name in ("waits", "handed", "handed to the dead")}
     jobs["handed"]._write_to = SimpleNamespace(_is_alive=lambda: True)
     jobs["handed to the dead"]._write_to = SimpleNamespace(_is_alive=lambda: False)

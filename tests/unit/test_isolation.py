@@ -356,6 +356,12 @@ def called(*args: Any) -> tuple[int, Any, float]:
     return 0, args, 0.0
 
 
+def failure_of(isolation: RunIsolation | None, trace: Callable[..., object], *args: object) -> tuple[int, Any, float]:
+    """What a pool gets of a run that failed."""
+    found: Any = run_isolated(isolation, trace, *args)
+    return found
+
+
 class Pool:
     """A pool that runs what it gets at once."""
 
@@ -365,13 +371,13 @@ class Pool:
 
 def test_a_run_is_isolated_while_it_runs_and_not_after(isolation: MachineIsolation, file: Path) -> None:
     isolation.renewed(now_s(), 3600)
-    seen = []
-    isolated = IsolatedPool(Pool(), isolation.of((0, 1)))  # type: ignore[arg-type]
-    (result, options) = isolated.apply_async(
+    seen: list[list[int]] = []
+    isolated: Any = IsolatedPool(Pool(), isolation.of((0, 1)))
+    result, options = isolated.apply_async(
         lambda *a: (seen.append(busy_slots(file, (0, 1))), called(*a))[1], (1, 2), x=3
     )
     assert (result, options, seen) == ((0, (1, 2), 0.0), {"x": 3}, [[0, 1]])
-    failed, error, _ = run_isolated(isolation.of((0,)), raising)
+    failed, error, _ = failure_of(isolation.of((0,)), raising)
     assert (failed, type(error.exception.exc)) == (1, Ignore), "a pool of threads would say nothing of what it raises"
     assert isolation.free((0, 1))
 
@@ -387,14 +393,14 @@ def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(
     own = isolation.of((0, 1))
     assert own is not None
     with hold(str(file), (1,), False):
-        failed, error, _ = run_isolated(own, pytest.fail, "it was called")
+        failed, error, _ = failure_of(own, pytest.fail, "it was called")
     assert (failed, repr(error.exception.exc)) == (
         1,
         repr(NotBegun("in slot 1 a process of an earlier run still lives")),
     )
     assert isolation.hindrance((0, 1)) == ""
     gone = RunIsolation(own.lock_file, own.slots, "/proc/0/fd/3", True)
-    failed, error, _ = run_isolated(gone, pytest.fail, "it was called")
+    failed, error, _ = failure_of(gone, pytest.fail, "it was called")
     assert failed == 1
     assert isinstance(error.exception.exc, NotBegun)
     assert isolation.free((0, 1))

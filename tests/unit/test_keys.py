@@ -1,6 +1,7 @@
 """Every key is spelled once, with one hash tag for what a script touches together."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
-from parsync_redis.store.calls import ALL, Commands
+from parsync_redis.store.calls import ALL, Call, Commands
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 
 KEYS = Keys("demo")
@@ -48,7 +49,7 @@ def test_a_cluster_name_that_would_break_the_keys_is_refused(name: str):
 def test_the_keys_of_a_call_are_of_one_tag():
     commands, place = Commands(KEYS), Place("a", "1@1", 3, "n1", 0, 1, 1)
     claims = [Claim("a", "1@1", 3, node, 1, (0,), "slots=1") for node in ("n1", "n2", "n1")]
-    calls = [
+    calls: list[Call[Any]] = [
         commands.submit([Submission("a", "f", b""), Submission("b", "f", b"")]),
         commands.take("s1", 1),
         commands.give_back("s1", [("a", "", "")]),

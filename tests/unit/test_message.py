@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from celery import Celery
@@ -154,7 +155,7 @@ def test_what_cannot_be_sent_is_refused(args, kwargs, options, says):
 
 
 def test_an_argument_that_contains_itself_is_refused():
-    circle: list = []
+    circle: list[object] = []
     circle.append(circle)
     with pytest.raises(InvalidInput, match=r"argument args\[0\]"):
         make_message("t.add", (circle,), None, "id-1")
@@ -178,7 +179,8 @@ def test_what_is_no_message_is_a_broken_contract(raw):
 
 
 def test_whether_a_result_is_stored_is_for_the_task_to_say_where_it_runs_unless_the_caller_did() -> None:
-    for options in ({}, {"link": []}):
+    some: tuple[dict[str, Any], ...] = ({}, {"link": []})
+    for options in some:
         assert open_envelope(make_message("a", (), {}, "x", **options))["headers"]["ignore_result"] is None
         told = make_message("a", (), {}, "x", ignore_result=True, **options)
         assert open_envelope(told)["headers"]["ignore_result"] is True

@@ -1,5 +1,7 @@
 """Needs and offers are checked, normalised, and written as text that reads back the same."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,7 +80,7 @@ def test_the_order_in_which_needs_are_given_does_not_matter():
 
 
 @pytest.mark.parametrize("names", [{1: 1, "a": 2}, {None: 1}, {("a",): 1}])
-def test_a_name_that_is_no_text_is_refused(names: dict):
+def test_a_name_that_is_no_text_is_refused(names: Any):
     with pytest.raises(InvalidInput, match="must be text"):
         Resources.of(1, names)
     with pytest.raises(InvalidInput, match="must be text"):

@@ -1,5 +1,7 @@
 """The table of runs: one run in a slot, and the first outcome counts."""
 
+from typing import Any, cast
+
 from parsync_redis.model.place import Place
 from parsync_redis.worker.runs import Run, Runs
 
@@ -43,7 +45,7 @@ def test_a_run_whose_slots_are_free_is_forgotten() -> None:
     for i in range(1000):
         one = run(f"t{i}")
         assert runs.enter(one)
-        one.request = object()
+        one.request = cast(Any, object())
         assert runs.going() == [one]
         runs.end(one, "succeeded")
         runs.drop([one])

@@ -48,7 +48,7 @@ def test_a_flag_that_is_none_was_not_given(monkeypatch):
 
 def test_settings_do_not_change():
     with pytest.raises(ValidationError):
-        Settings.load().cluster = "other"
+        Settings.load().cluster = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,7 +18,7 @@ PARENT = (
 )
 
 
-class Lines(list):
+class Lines(list[tuple[str, str]]):
     """A sink that can be waited on."""
 
     def __init__(self):
@@ -98,7 +99,7 @@ def test_addresses_go_by_environment_so_that_no_password_is_in_a_command_line():
         names = stack.scheduler(2, lease_s=1.5)
         assert names == ["scheduler-1", "scheduler-2"]
         stack.worker("app", "n1", slots=2, score=9.5, labels={"zone": "a"}, resources={"mem": "4GiB"}, pool="solo")
-        commands = [" ".join(process.popen.args) for process in stack.processes.values()]
+        commands = [" ".join(cast(list[str], process.popen.args)) for process in stack.processes.values()]
     assert not any("secret" in command for command in commands)
     assert commands[1].endswith("scheduler --name scheduler-2 --lease-s 1.5")
     assert (

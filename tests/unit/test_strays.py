@@ -59,7 +59,7 @@ def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store
     member = scheduler(fake_store).membership
     fake_store.client.hset(fake_store.keys.shared("schedulers"), "s2", 7)
     member._leadership.leads, member._run_id, member._janitor.schedulers.lost = True, "before", ["s2 7"]
-    member.store.client.info = lambda section: {"run_id": "after"}  # type: ignore[method-assign]
+    member.store.client.info = lambda section: {"run_id": "after"}  # type: ignore[method-assign, assignment, misc]
     member.beat()
     assert fake_store.hash(fake_store.keys.shared("schedulers"))["s2"] == "7"
 

@@ -82,7 +82,7 @@ def test_tasks_that_a_rule_places_are_named_as_well(tmp_path: Path, monkeypatch:
     assert app.conf.task_default_queue == "celery"  # the loader is there
     for name, options in (("untouched.train", {}), ("marked", {"parsync": True}), ("marked.not", {}), ("plain", {})):
 
-        @app.task(name=name, shared=False, **options)  # type: ignore[call-overload]
+        @app.task(name=name, shared=False, **options)
         def nothing() -> None: ...
 
     named = set(placed_tasks(app))  # tasks that other tests' apps share are there too

@@ -77,7 +77,7 @@ class Recorder:
         def end() -> None:
             Store.run_all = run_all  # type: ignore[method-assign]
 
-        Store.run_all = recorded  # type: ignore[method-assign]
+        Store.run_all = recorded  # type: ignore[method-assign, assignment]
         return end
 
 
