@@ -23,23 +23,9 @@ local tasks, damage = read_tasks(read)
 if damage then return damage end
 
 local function next_attempt(key, id)
-  local name, needs, strategy, due, expiry, message, priority, max_starts, publication = unpack(redis.call('HMGET', key,
-    'next_name', 'next_needs', 'next_strategy', 'next_due_ms', 'next_expires_ms', 'next_message', 'next_priority',
-    'next_max_starts', 'next_publication'))
-  if message and name and needs and strategy then -- else its record is damaged, and it runs again as it was
-    redis.call('HSET', key, 'name', name, 'needs', needs, 'strategy', strategy, 'message', message)
-    redis.call('HDEL', key, 'expires_ms', 'max_starts')
-    if string.find(priority or '', '^%d$') then
-      local order = string.format('%.0f', (9 - priority) * 1e12 + order_of(key) % 1e12)
-      redis.call('HSET', key, 'priority', priority, 'order', order)
-    end
-    if (max_starts or '') ~= '' then redis.call('HSET', key, 'max_starts', max_starts) end
-    if (publication or '') ~= '' then redis.call('HSET', key, 'publication', publication) end
-    if expiry and expiry ~= '' then redis.call('HSET', key, 'expires_ms', expiry) end
-  end
+  local due = become_next(key)
   redis.call('HSET', key, 'starts', 0)
-  redis.call('HDEL', key, unpack(NEXT))
-  to_pending(key, id, pending, later, string.match(due or '', '^%d+$'))
+  to_pending(key, id, pending, later, due)
 end
 
 redis.call('HDEL', placed, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015

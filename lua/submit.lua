@@ -1,11 +1,11 @@
 -- submit: create each task once, pending; or say why not.
 -- KEYS: meta pending later shapes feasible names expires dead task*
--- ARGV: count channel (id name needs strategy priority delay_ms expiry_ms wait after max_starts publication message)*
---   delay_ms: '' or for how long the task must not be taken; expiry_ms: '' or after how long it expires; wait: '1' lets it
---   wait for capacity that no node has yet; max_starts: '' for the cluster's; after: '' or the running attempt that submits
---   what the same id does next (Celery's retry and replace); publication: '' for an id that is one task for ever, else it
---   tells one publish of the id from the next: a new publish begins a new life of a task that has ended, and is the
---   successor of one that runs, or has run and waits again.
+-- ARGV: count channel (id name needs priority strategy max_starts delay_ms expiry_ms wait after publication message)*
+--   priority, strategy, max_starts: options that the record keeps, '' for none (lib/options.lua); delay_ms: '' or for how long
+--   the task must not be taken; expiry_ms: '' or after how long it expires; wait: '1' lets it wait for capacity that no node
+--   has yet; after: '' or the running attempt that submits what the same id does next (Celery's retry and replace);
+--   publication: '' for an id that is one task for ever, else it tells one publish of the id from the next: a new publish
+--   begins a new life of a task that has ended, and is the successor of one that runs, or has run and waits again.
 -- RETURNS: a word per task: submitted, exists, infeasible, unknown (no node knows that name), next, stale
 -- ERRORS: PSARGS
 -- INVARIANT: a publication is one task however often it is submitted; a pending task is in `pending` or `later`, no other
@@ -17,8 +17,10 @@
 --- @include feasible
 --- @include queue
 --- @include submission
-for _, row in rows() do
-  local bad = bad_submission(row)
+local asked = {}
+for i, row in rows() do
+  asked[i] = fields_of(row)
+  local bad = bad_submission(asked[i])
   if bad then return bad end
 end
 
@@ -31,8 +33,9 @@ if damage then return damage end
 local now, idle, replies = now_ms(), redis.call('ZCARD', pending) == 0, {}
 local submitted, waiting = tonumber(redis.call('HMGET', meta, 'submitted')[1] or 0), {}
 local last = submitted
-for i, row, key in rows() do
-  local task = read_submission(row, now)
+for i, _, key in rows() do
+  local task = asked[i]
+  task.due_ms, task.expires_ms = after_ms(now, task.delay_ms), after_ms(now, task.expiry_ms)
   local state, attempt, publication, next_publication, started = unpack(tasks[i] or read(key))
   local anew = task.publication ~= '' and task.publication ~= publication and task.publication ~= next_publication
   local mine = state == 'running' and task.after == attempt
@@ -54,15 +57,15 @@ for i, row, key in rows() do
       last = last + 1
       task.order = string.format('%.0f', (9 - task.priority) * 1e12 + last)
       write_task(key, task, last, now)
-      if task.due then
-        redis.call('ZADD', later, task.due, task.id)
+      if task.due_ms then
+        redis.call('ZADD', later, task.due_ms, task.id)
       else
         waiting[#waiting + 1], waiting[#waiting + 2] = task.order, task.id
       end
     end
   end
-  if task.expiry and (replies[i] == 'submitted' or replies[i] == 'next') then
-    redis.call('ZADD', expires, task.expiry, task.id)
+  if task.expires_ms and (replies[i] == 'submitted' or replies[i] == 'next') then
+    redis.call('ZADD', expires, task.expires_ms, task.id)
   end
 end
 if last > submitted then redis.call('HINCRBY', meta, 'submitted', last - submitted) end

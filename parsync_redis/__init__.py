@@ -27,7 +27,8 @@ if TYPE_CHECKING:
         UnknownTask,
     )
     from .integration.app import Parsync
-    from .model.task import TaskState, TaskStatus
+    from .model.status import TaskStatus
+    from .model.task import TaskState
     from .model.views import NodeView, PartitionView
     from .settings import Settings
 
@@ -61,7 +62,7 @@ _HOMES = {
     "PartitionView": "model.views",
     "Settings": "settings",
     "TaskState": "model.task",
-    "TaskStatus": "model.task",
+    "TaskStatus": "model.status",
 }
 
 

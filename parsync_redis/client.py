@@ -12,7 +12,8 @@ from .errors import InvalidInput, ServerReadOnly, ServerUnreachable
 from .model.ids import check_name, decode_id, encode_id, shown
 from .model.limits import MAX_BATCH
 from .model.node import drain_terms
-from .model.task import FINAL, Submission, TaskState, TaskStatus
+from .model.status import TaskStatus
+from .model.task import FINAL, Submission, TaskState
 from .model.views import Evenness, NodeView, PartitionView, measure_evenness
 from .settings import Settings
 from .store.cluster import join_cluster
@@ -75,9 +76,8 @@ class ParsyncClient:
         Options that the task's app declares hold where this call says nothing, once a worker that knows it has joined.
 
         countdown: seconds from now before which it does not start. expires: seconds from now, or a datetime, after
-        which it is not started. queue: only nodes whose workers consume it are candidates. options: slots, resources,
-        require, priority, strategy, wait_for_capacity, max_starts (see model/task.py), and time_limit,
-        soft_time_limit, ignore_result, link, headers, ... as in Celery.
+        which it is not started. options: what the task asks for (slots, resources, ...; README has the table), queue
+        (only nodes that consume it are candidates), and time_limit, link, headers, ... as in Celery.
 
         Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the largest there is, if
         none could ever hold it. A cluster without nodes accepts any task, which then waits for one.

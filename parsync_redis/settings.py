@@ -25,7 +25,7 @@ from pydantic_settings import (
 from .errors import InvalidInput
 from .model.address import check_address, safe_url, with_password
 from .model.ids import check_name, shown
-from .model.task import Strategy, TaskOptions
+from .model.options import Strategy, TaskOptions
 
 CONFIG_VARIABLE: Final = "PARSYNC_CONFIG"
 RULES: Final = "place"

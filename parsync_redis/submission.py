@@ -12,7 +12,8 @@ from .model.apps import digest_of
 from .model.ids import check_name, encode_id, shown
 from .model.limits import MAX_BATCH_BYTES
 from .model.needs import RESERVED, Resources
-from .model.task import CELERY_OPTIONS, DEFAULT_OPTIONS, MAX_SECONDS, Submission, TaskOptions
+from .model.options import CELERY_OPTIONS, CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions
+from .model.task import Submission
 from .placement.infeasible import explain_infeasible
 from .store.store import Store
 from .store.views import Directory, read_names, read_offers
@@ -20,8 +21,7 @@ from .store.views import Directory, read_names, read_offers
 Item = Mapping[str, Any]
 """The arguments of `ParsyncClient.submit` by name."""
 
-TASK_OPTIONS: Final = ("slots", "resources", "require", "priority", "strategy", "wait_for_capacity", "max_starts")
-ITEM_KEYS: Final = ("name", "args", "kwargs", "id", "countdown", "queue", *TASK_OPTIONS, *CELERY_OPTIONS)
+ITEM_KEYS: Final = ("name", "args", "kwargs", "id", "countdown", "queue", *CLIENT_NAMES, *CELERY_OPTIONS)
 Declared = Mapping[str, Mapping[str, Any] | None]
 """Task name -> the options that its worker's app declares, None for none; names that no worker knows are left out."""
 
@@ -55,7 +55,7 @@ def make_submission(item: Item, declared: Declared | None = None) -> Submission:
     if not rest and not known and not unknown:
         return Submission(key, name, make_message(name, args, kwargs, id))
     delay_ms = _delay_ms(rest.pop("countdown", None))
-    task_options: dict[str, Any] = {option: rest.pop(option) for option in TASK_OPTIONS if option in rest}
+    task_options: dict[str, Any] = {option: rest.pop(option) for option in CLIENT_NAMES if option in rest}
     queue = check_queue(rest.pop("queue", None))
     for option in rest:
         if option not in CELERY_OPTIONS:
@@ -69,7 +69,7 @@ def make_submission(item: Item, declared: Declared | None = None) -> Submission:
         task_options = {**known, **task_options}
         queue = queue or str(task_options.pop("queue", ""))
         celery_options.setdefault("expires", task_options.pop("expires", None))
-        task_options = {option: value for option, value in task_options.items() if option in TASK_OPTIONS}
+        task_options = {option: value for option, value in task_options.items() if option in CLIENT_NAMES}
         if celery_options["expires"] is None:
             del celery_options["expires"]
     options = TaskOptions.of(task_options, queue) if task_options or queue else DEFAULT_OPTIONS
@@ -82,10 +82,10 @@ def with_declared(item: Item, task: Submission, declared: Declared) -> Submissio
     known = declared.get(task.name)
     if known is None or "queue" in known or "expires" in known:
         return make_submission(item, declared)
-    wanted = {option: value for option, value in known.items() if option in TASK_OPTIONS}
+    wanted = {option: value for option, value in known.items() if option in CLIENT_NAMES}
     if not wanted:
         return task
-    given = {option: item[option] for option in TASK_OPTIONS if option in item}
+    given = {option: item[option] for option in CLIENT_NAMES if option in item}
     return replace(task, options=TaskOptions.of({**wanted, **given}, check_queue(item.get("queue"))))
 
 

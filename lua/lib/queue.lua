@@ -1,14 +1,10 @@
 -- Return tasks to pending and end them; wake schedulers. Needs lib/clock.lua and lib/record.lua.
 --- @include clock
+--- @include options
 --- @include record
 
--- The fields of a running task's successor. One that the attempt itself submitted is lost with its run: otherwise a later
--- run's success would start it.
-local NEXT = {'next_message', 'next_needs', 'next_name', 'next_strategy', 'next_due_ms', 'next_expires_ms', 'next_priority',
-  'next_max_starts', 'next_publication'}
-
 -- to_pending: let the task wait again, at its old place in the order, or until `due` (ms) if that is given. A successor that
--- others published stays.
+-- its attempt submitted is lost with the run: otherwise a later run's success would start it. One that others published stays.
 local function to_pending(key, id, pending, later, due)
   local keep = (redis.call('HGET', key, 'next_publication') or '') ~= ''
   local order = order_of(key)

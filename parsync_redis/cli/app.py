@@ -18,7 +18,7 @@ COMMANDS: Final = {
         "dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.",
     },
     "cli.tasks": {
-        "submit": "Submits a task and prints its id.",
+        "submit": "Submit a task and print its id.",
         "status": "Shows a task: its state, where it is, why it waits, and the time of each step.",
         "tasks": "Lists tasks: those under way first, then final ones.",
         "cancel": "Cancels tasks: one that runs is asked to end.",

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput
-from ..model.task import TaskStatus
+from ..model.status import TaskStatus
 from ..settings import Settings
 
 Url = Annotated[

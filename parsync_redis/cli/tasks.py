@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InvalidInput
-from ..model.task import WAITING, TaskState, TaskStatus
+from ..model.status import TaskStatus
+from ..model.task import WAITING, TaskState
 from ..store.purge import find_purgeable, purge_tasks
 from ..store.tasks import ANY, WAITING_STATES, list_tasks
 from .common import (
@@ -16,12 +17,12 @@ from .common import (
     Json,
     Url,
     make_client,
-    parse_pairs,
     parse_seconds,
     print_json,
     print_table,
     show_time,
 )
+from .options import from_flags, with_options
 
 
 def register(app: typer.Typer) -> None:
@@ -30,50 +31,32 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
+@with_options
 def submit(
     name: Annotated[str, typer.Argument(help="The task's name as its worker knows it: 'proj.tasks.render'.")],
     args: Annotated[
         list[str] | None, typer.Argument(help="Its arguments, each as JSON: 7 '\"text\"' '[1, 2]'.")
     ] = None,
     kwargs: Annotated[str, typer.Option(help="Its keyword arguments, a JSON object.")] = "{}",
-    slots: Annotated[int | None, typer.Option(help="Slots of one node that it holds (1).")] = None,
-    resource: Annotated[list[str] | None, typer.Option(help="An amount that it holds: mem=4GiB (repeat).")] = None,
-    require: Annotated[list[str] | None, typer.Option(help="A label that it needs: gpu_model=a100 (repeat).")] = None,
-    priority: Annotated[int | None, typer.Option(help="0 to 9, larger first (0).")] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="latency, quality or adaptive; else the schedulers' own.")
-    ] = None,
     queue: Annotated[
         str | None, typer.Option(help="Only nodes that consume this Celery queue.", metavar="NAME")
     ] = None,
-    max_starts: Annotated[int | None, typer.Option(help="Lost starts after which it is dead; 1: at most once.")] = None,
-    wait_for_capacity: Annotated[bool, typer.Option("--wait-for-capacity", help="Wait for a node that fits.")] = False,
     id: Annotated[str | None, typer.Option("--id", help="Its id; the same id twice is one task.")] = None,
     countdown: Annotated[float | None, typer.Option(help="Seconds before which it does not start.")] = None,
-    expires: Annotated[float | None, typer.Option(help="Seconds after which it is not started.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is final; exit 1 unless it succeeded.")] = False,
     timeout: Annotated[float | None, typer.Option(help="With --wait: give up after so many seconds.")] = None,
     as_json: Json = False,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
+    **flags: Any,
 ) -> None:
-    """Submits a task and prints its id. Its app's options hold where no flag says otherwise."""
-    asked: dict[str, Any] = {
-        "slots": slots,
-        "priority": priority,
-        "strategy": strategy,
-        "wait_for_capacity": wait_for_capacity or None,
-        "resources": parse_pairs("--resource", resource) or None,
-        "require": parse_pairs("--require", require) or None,
-        "queue": queue,
-        "max_starts": max_starts,
-    }
-    options = {name: value for name, value in asked.items() if value is not None}
+    """Submit a task and print its id. Its app's options hold where no flag says otherwise."""
+    options = {name: value for name, value in {**from_flags(flags), "queue": queue}.items() if value is not None}
     values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
     named = _from_json("--kwargs", kwargs)
     with make_client(url, cluster, config, patience_s=5) as client:
-        id = client.submit(name, values, named, id=id, countdown=countdown, expires=expires, **options)
+        id = client.submit(name, values, named, id=id, countdown=countdown, **options)
         if not wait:
             print_json({"id": id}) if as_json else print(id)
             return

@@ -11,7 +11,8 @@ from threading import Event
 from typing import Any
 
 from ..client import ParsyncClient
-from ..model.task import FINAL, TaskState, TaskStatus
+from ..model.status import TaskStatus
+from ..model.task import FINAL, TaskState
 from ..store.members import SchedulerView, read_schedulers
 from .app import RUNS_KEY, TASK, make_app
 from .measure import Measure

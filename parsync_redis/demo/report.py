@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from ..model.task import TaskState, TaskStatus
+from ..model.status import TaskStatus
+from ..model.task import TaskState
 from .driver import Gathered, is_lost, sum_of
 from .measure import Measure
 from .nodes import DemoNode

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from ..model.ids import readable
 from ..model.node import Node
+from ..model.options import STORED
 from ..model.task import FINAL, TaskState
 from ..store.server_errors import translate
 from ..store.store import Store
@@ -20,15 +21,7 @@ from .partition_audit import Held, PartitionState, audit_partition, number
 
 CHUNK: Final = 500
 _LEFT_OVER: Final = (
-    "next_message",
-    "next_name",
-    "next_needs",
-    "next_strategy",
-    "next_due_ms",
-    "next_expires_ms",
-    "next_priority",
-    "next_max_starts",
-    "next_publication",
+    *(f"next_{name}" for name in ("message", "name", "needs", "due_ms", "expires_ms", "publication", *STORED)),
     "cancel",
 )
 _FIELDS: Final = ("state", "attempt", "order", "scheduler", "partition", "node", "slot", "inc", *_LEFT_OVER)

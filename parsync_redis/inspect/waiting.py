@@ -7,7 +7,8 @@ from ..model.apps import digest_of
 from ..model.ids import decode_id
 from ..model.needs import is_resources, parse_resources
 from ..model.node import Node
-from ..model.task import WAITING, TaskStatus
+from ..model.status import TaskStatus
+from ..model.task import WAITING
 from ..placement.reasons import ROOM, SHOWN, Holder, NodeFacts, clock_text, explain_waiting, find_fitting
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from ..store.purge import server_ms

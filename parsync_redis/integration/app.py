@@ -24,8 +24,8 @@ from ..client import ParsyncClient
 from ..errors import AccessDenied, InvalidInput
 from ..model.address import safe_url
 from ..model.ids import encode_id, shown
-from ..model.needs import parse_resources
-from ..model.task import Submission, TaskOptions
+from ..model.options import TaskOptions
+from ..model.task import Submission
 from ..settings import Settings
 from ..store.purge import find_purgeable, purge_tasks
 from ..submission import explain_refusal
@@ -138,10 +138,7 @@ class Parsync:
 
     def _as_before(self, key: str) -> TaskOptions:
         """Return the options of the task's record: a client without a Celery app has no message to carry them."""
-        found = self.client.store.statuses([key])[0]
-        if not found.needs:
-            return TaskOptions()
-        return TaskOptions(parse_resources(found.needs), found.priority, found.strategy, max_starts=found.max_starts)
+        return self.client.store.statuses([key])[0].options
 
     # -- cancelling --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
 from ..model.apps import KnownTasks
 from ..model.ids import is_name, shown
-from ..model.task import TaskOptions
+from ..model.options import TaskOptions
 from ..settings import load_rules
 from .port import Options
 from .publish import QUEUE, Unreachable, celery_priority

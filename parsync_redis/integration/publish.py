@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from kombu.utils.functional import fxrange
 
 from ..errors import InvalidInput, ParsyncError, ServerFull, ServerReadOnly, ServerUnreachable
-from ..model.task import TaskOptions
+from ..model.options import TaskOptions
 from ..wire.message import envelope, until_ms
 from .port import Options, ParsyncPort
 
@@ -91,7 +91,7 @@ class Capture:
         delay_ms = delay_of(headers.get("eta"))
         headers["eta"] = None
         if headers.get("expires") is None and options.get("expires") is not None:
-            seconds = TaskOptions.of(options).expires_s or 0.0
+            seconds = TaskOptions.of(options).expires or 0.0
             headers["expires"] = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
         packed, content_type, content_encoding = self._producer._prepare(
             body, kwargs.get("serializer"), None, None, kwargs.get("compression"), headers

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..model.task import Strategy
+from ..model.options import Strategy
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

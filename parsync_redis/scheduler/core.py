@@ -16,9 +16,9 @@ import numpy as np
 from ..model.claim import ClaimOutcome
 from ..model.limits import MAX_BATCH
 from ..model.node import Node
+from ..model.options import Strategy
 from ..model.place import Place
 from ..model.replies import Judged, Snapshot, Took
-from ..model.task import Strategy
 from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector
 from .backlog import Backlog
 from .freshness import ORDERS, Freshness, Order, Turns, partitioned

@@ -7,7 +7,7 @@ where no other scheduler's turn has come since this one read the partition.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ..model.task import Strategy
+from ..model.options import Strategy
 from .partition_copy import PartitionCopy
 from .plan import Counters, Plan
 

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..model.ids import check_name
-from ..model.task import Strategy
+from ..model.options import Strategy
 from ..settings import Settings
 from ..store.cluster import ClusterConfig
 from ..store.server_errors import Backoff

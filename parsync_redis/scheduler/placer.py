@@ -8,7 +8,8 @@ from ..model.apps import TASKS_LABEL, digest_of
 from ..model.claim import Claim
 from ..model.limits import MAX_BATCH
 from ..model.node import Node
-from ..model.task import Strategy, Taken
+from ..model.options import Strategy
+from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
 from .backlog import Backlog, Group
 from .freshness import Freshness, Order

@@ -2,7 +2,8 @@
 
 -- finish: accept the outcome of a run ...
 -- KEYS: meta pending task*                  each name is a local of the script, and its type is checked
--- ARGV: count channel (id attempt)*         `args.channel`; `for i, row, key in rows() do ... row.id ... end`
+-- ARGV: count channel (id attempt)*         `args.channel`; `for i, row, key in rows() do ... row.id ... end`;
+--                                           `fields_of(row)` is a table of all of a row's fields
 
 A trailing star means none or more: `(...)*` are rows, `count` is their number, `task*` has the key of each row.
 Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys and the
@@ -154,5 +155,6 @@ class Header:
                 names, values = [row, key], [*values, f"KEYS[{fixed} + {i}]"]
             return f"for {i} = 1, count do local {', '.join(names)} = {', '.join(values)}"
 
-        text = _NAMED.sub(place, _LOOP.sub(loop, text))
+        row_table = ", ".join(f"{name} = ARGV[row + {at}]" for at, name in enumerate(self.each, 1))
+        text = _NAMED.sub(place, _LOOP.sub(loop, text)).replace("fields_of(row)", f"{{{row_table}}}")
         return re.sub(rf"\b{self._star}_at\(([^()]+)\)", rf"KEYS[{fixed} + \1]", text) if self._star else text

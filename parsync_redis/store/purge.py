@@ -7,7 +7,8 @@ from typing import Any, Final
 from ..errors import InvalidInput
 from ..model.ids import encode_id, is_id, shown
 from ..model.limits import MAX_BATCH
-from ..model.task import FINAL, WAITING, TaskState, TaskStatus
+from ..model.status import TaskStatus
+from ..model.task import FINAL, WAITING, TaskState
 from .store import Store
 from .tasks import WAITING_STATES, list_tasks
 

@@ -7,37 +7,14 @@ from typing import Any, Final
 from ..errors import AccessDenied
 from ..model.ids import readable
 from ..model.node import Lease, Node, read_nodes
-from ..model.task import TaskState, TaskStatus
+from ..model.status import FIELDS, TaskStatus
+from ..model.task import TaskState
 from .calls import Call
 from .losses import read_losses
 from .repair import repair_keys
 from .runner import Runner
 from .server_info import check_info
 
-_STATUS_FIELDS: Final = [
-    "state",
-    "name",
-    "attempt",
-    "starts",
-    "partition",
-    "node",
-    "slot",
-    "scheduler",
-    "needs",
-    "priority",
-    "strategy",
-    "why",
-    "cancel",
-    "expires_ms",
-    "history",
-    "submitted_ms",
-    "ready_ms",
-    "taken_ms",
-    "placed_ms",
-    "started_ms",
-    "finished_ms",
-    "max_starts",
-]
 _REPAIRS: Final = ("repair_partition", "discard")
 
 
@@ -60,9 +37,9 @@ class Store(Runner):
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
         """Return what is known of each task, in order; one round trip."""
         names = list(ids)
-        rows = self.pipe([("hmget", self.keys.task(id), _STATUS_FIELDS) for id in names])
+        rows = self.pipe([("hmget", self.keys.task(id), FIELDS) for id in names])
         found = [
-            TaskStatus.of(id, {f: readable(v) for f, v in zip(_STATUS_FIELDS, row, strict=True) if v is not None})
+            TaskStatus.of(id, {f: readable(v) for f, v in zip(FIELDS, row, strict=True) if v is not None})
             for id, row in zip(names, rows, strict=True)
         ]
         return self._explain_gone(found) if any(task.state is TaskState.GONE for task in found) else found

@@ -8,7 +8,8 @@ from typing import Any, Final
 from ..errors import AccessDenied
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
-from ..model.task import FINAL, TaskState, TaskStatus
+from ..model.status import TaskStatus
+from ..model.task import FINAL, TaskState
 from .store import Store
 
 log = logging.getLogger("parsync.store")

@@ -26,7 +26,7 @@ from kombu.utils import json as kombu_json
 from ..errors import BrokenContract, InvalidInput
 from ..model.ids import shown
 from ..model.limits import MAX_DEPTH, MAX_MESSAGE
-from ..model.task import CELERY_OPTIONS, is_seconds
+from ..model.options import CELERY_OPTIONS, is_seconds
 
 _IN_TEMPLATE: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result"))
 _BODY, _ID, _ARGS, _KWARGS, _EXPIRES = "\0body", "\0id", "\0args", "\0kwargs", "\0expires"

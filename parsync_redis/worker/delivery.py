@@ -13,8 +13,9 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..model.ids import decode_id
+from ..model.options import TaskOptions
 from ..model.place import Place
-from ..model.task import Submission, TaskOptions
+from ..model.task import Submission
 from ..store.quarantine import quarantine
 from ..wire.message import open_envelope, pack_envelope
 from .agent import Agent

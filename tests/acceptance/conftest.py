@@ -19,7 +19,7 @@ from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import Lease
-from parsync_redis.model.task import TaskStatus
+from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.views import NodeView
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.store import Store

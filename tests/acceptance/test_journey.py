@@ -12,8 +12,8 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import parse_resources
+from parsync_redis.model.options import Strategy
 from parsync_redis.model.place import Place
-from parsync_redis.model.task import Strategy
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.duties.places import parse_place
 from parsync_redis.settings import Settings

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import drain_terms
-from parsync_redis.model.task import Submission, TaskOptions
+from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.task import Submission
 
 from .processes import LEASE_S, AgentProcess
 from .state import KEYS

@@ -13,8 +13,9 @@ import pytest
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Lease
+from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
-from parsync_redis.model.task import Submission, TaskOptions
+from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 

@@ -18,7 +18,8 @@ from parsync_redis.errors import ParsyncError
 from parsync_redis.lab.simulate.trace import read_trace
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import Lease, Node, read_nodes
-from parsync_redis.model.task import TaskOptions, TaskStatus
+from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.status import TaskStatus
 from parsync_redis.scheduler.listener import understand
 from parsync_redis.security.acl import Options, Role, user_line
 from parsync_redis.settings import Settings

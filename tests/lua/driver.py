@@ -6,8 +6,9 @@ from typing import Any, cast
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim, Verdict
 from parsync_redis.model.needs import Resources, parse_resources
+from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Loss, Place
-from parsync_redis.model.task import Submission, TaskOptions, TaskState
+from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Call, Store
 
 NEVER_MS = 10**9

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.model.task import Setback, TaskState
+from parsync_redis.model.status import Setback
+from parsync_redis.model.task import TaskState
 from tests.lua.driver import Driver
 
 

@@ -7,7 +7,8 @@ import pytest
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.needs import Resources
-from parsync_redis.model.task import Submission, TaskOptions, TaskState
+from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store.views import Directory
 from parsync_redis.submission import explain_refusal
 from tests.lua.driver import NEVER_MS, Driver, dump

@@ -123,10 +123,8 @@ def _record(task: Task) -> State:
         "state": task.state,
         "name": task.job.name,
         "needs": task.job.needs,
-        "strategy": task.job.strategy,
         "message": task.job.message,
-        "priority": task.job.priority,
-        "max_starts": task.job.max_starts or None,
+        **{name: value or None for name, value in task.job.options.items()},
         "publication": task.job.publication or None,
         "order": str(task.order),
         "attempt": task.attempt,
@@ -146,7 +144,8 @@ def _record(task: Task) -> State:
         }
     if task.next:
         job, due, expiry = task.next
-        record |= {f"next_{field}": value for field, value in job._asdict().items()}
+        fields = {"name": job.name, "needs": job.needs, "message": job.message, "publication": job.publication}
+        record |= {f"next_{field}": value for field, value in {**fields, **job.options}.items()}
         record |= {"next_due_ms": due is not None, "next_expires_ms": expiry is not None}
     return {field: value for field, value in record.items() if value is not None}
 

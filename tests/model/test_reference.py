@@ -13,9 +13,10 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Resources, parse_resources
+from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Judged, Snapshot, Took
-from parsync_redis.model.task import Submission, TaskOptions
+from parsync_redis.model.task import Submission
 from parsync_redis.store import Call, Store
 from parsync_redis.store.reference import MemoryStore
 from tests.conftest import FAKE

@@ -26,7 +26,7 @@ from parsync_redis.lab.simulate.parameters import Group, Parameters, SimStrategy
 from parsync_redis.lab.simulate.runs import merge, merge_with_interval
 from parsync_redis.lab.simulate.simulation import Simulation
 from parsync_redis.lab.simulate.workload import Arrival, Listed, Poisson
-from parsync_redis.model.task import Strategy
+from parsync_redis.model.options import Strategy
 from parsync_redis.scheduler.freshness import partitioned
 
 

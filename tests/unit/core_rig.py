@@ -5,8 +5,9 @@ import numpy as np
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
+from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.model.task import Strategy, Taken
+from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.plan import Plan
 

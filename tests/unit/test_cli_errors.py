@@ -38,7 +38,10 @@ def run(*words):
         (["submit", "a.b", "--slots", "-3"], "slots=-3 is not valid"),
         (["submit", "a.b", "--slots", "99999999"], "slots=99999999 is not valid"),
         (["submit", "a.b", "--priority", "10"], "priority=10 is not valid"),
-        (["submit", "a.b", "--strategy", "best"], "strategy='best' is not known"),
+        (
+            ["submit", "a.b", "--strategy", "best"],
+            "strategy='best' is not valid: it must be one of latency",
+        ),
         (["submit", "a.b", "--resource", "mem"], "--resource 'mem' is not valid: it must be NAME=VALUE"),
         (["submit", "a.b", "--resource", "mem=lots"], "resource mem='lots' is not an amount"),
         (["submit", "a.b", "--require", "gpu model=a"], "label name 'gpu model' is not valid"),

@@ -6,8 +6,9 @@ from parsync_redis.model.apps import TASKS_LABEL, KnownTasks, offer_with
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
+from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Judged, Snapshot, Took
-from parsync_redis.model.task import Strategy, Taken
+from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.backlog import HOLD
 from parsync_redis.scheduler.core import AHEAD, Core
 

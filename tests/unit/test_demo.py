@@ -8,7 +8,8 @@ from parsync_redis.demo.driver import Gathered
 from parsync_redis.demo.measure import list_modules, measure, read_module, stdlib_folder
 from parsync_redis.demo.nodes import NODES, options_of
 from parsync_redis.demo.report import delays_ms, is_clean, mean_scores, most_complex, percentile, summarize, total
-from parsync_redis.model.task import TaskState, TaskStatus
+from parsync_redis.model.status import TaskStatus
+from parsync_redis.model.task import TaskState
 
 SOURCE = b"""\
 import os

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from parsync_redis.cli import app
 from parsync_redis.cli.app import COMMANDS, load
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
-from parsync_redis.model.task import _KNOWN
+from parsync_redis.model.options import NAMES, STORED
 from parsync_redis.settings import RULES, Settings, load_rules
 from parsync_redis.store import calls
 from parsync_redis.store.cluster import DEFAULT_GAP_S, DEFAULT_LEASE_S, DEFAULT_PARTITIONS
@@ -119,8 +119,14 @@ def test_the_readme_has_the_settings_of_the_code():
 
 
 def test_the_readme_has_the_task_options_of_the_code():
-    rows = [row[0].strip("`") for row in tables(Document("README.md").text) if row[0].strip("`") in _KNOWN]
-    assert rows == list(_KNOWN)
+    rows = [row[0].strip("`") for row in tables(Document("README.md").text) if row[0].strip("`") in NAMES]
+    assert rows == list(NAMES), "README.md has a row for each option of model/options.py, in its order"
+
+
+def test_the_page_of_keys_has_the_task_options_that_a_record_keeps():
+    fields = {word.strip("`") for row in tables(Document("docs/keys.md").text) for word in row[0].split(", ")}
+    missing = {*STORED, *(f"next_{name}" for name in STORED)} - fields
+    assert not missing, f"docs/keys.md has no line of {missing}"
 
 
 @pytest.mark.parametrize("block", Document("README.md").blocks("toml"), ids=lambda block: block.heading)

@@ -3,8 +3,9 @@
 import pytest
 
 from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.options import Strategy
 from parsync_redis.model.replies import Judged, Snapshot, Took
-from parsync_redis.model.task import Strategy, Taken
+from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.core import Core
 
 from .core_rig import bitmap, make, node, see, tasks

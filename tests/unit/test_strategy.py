@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parsync_redis.model.task import Strategy
+from parsync_redis.model.options import Strategy
 from parsync_redis.placement.strategy import EMA_WEIGHT, HYSTERESIS, SHARPNESS, StrategySelector, pace, sample
 
 

@@ -4,7 +4,9 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.node import Lease, Node
-from parsync_redis.model.task import DEFAULT_OPTIONS, FINAL, TRANSITIONS, Setback, TaskOptions, TaskState, TaskStatus
+from parsync_redis.model.options import DEFAULT_OPTIONS, TaskOptions
+from parsync_redis.model.status import Setback, TaskStatus
+from parsync_redis.model.task import FINAL, TRANSITIONS, TaskState
 
 
 def test_nothing_asked_is_one_slot():
@@ -34,16 +36,16 @@ def test_everything_may_be_asked():
         ({3: 1}, "unknown parsync option 3"),
         ("slots=1", "must be a mapping"),
         ({"slots": 0}, "slots=0 is not valid"),
-        ({"resources": ["gpu"]}, "resources must be a mapping"),
-        ({"require": "zone:a"}, "require must be a mapping"),
+        ({"resources": ["gpu"]}, r"resources=\['gpu'\] is not valid: it must be a mapping"),
+        ({"require": "zone:a"}, "require='zone:a' is not valid: it must be a mapping"),
         ({"resources": {"gpu": -1}}, "is not an amount"),
         ({"require": {"zone": "a b"}}, "label value"),
         ({"priority": 10}, "priority=10 is not valid"),
         ({"priority": -1}, "from 0 to 9"),
         ({"priority": True}, "priority=True"),
         ({"priority": 1.5}, "priority=1.5"),
-        ({"strategy": "fast"}, "known are latency, quality, adaptive"),
-        ({"strategy": []}, "is not known"),
+        ({"strategy": "fast"}, "strategy='fast' is not valid: it must be one of latency, quality, adaptive"),
+        ({"strategy": []}, "is not valid"),
         ({"wait_for_capacity": "yes"}, "True or False"),
         ({"expires": 0}, "expires=0 is not valid: it must be a number of seconds above 0"),
         ({"expires": "soon"}, "expires='soon'"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...model.needs import Resources
-from ...model.task import Strategy
+from ...model.options import Strategy
 from .standins import NodePlan
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...model.claim import Claim, Verdict
 from ...model.node import Node
+from ...model.options import ONE_SLOT
 from ...model.place import Place
 from ...model.replies import Snapshot
-from ...model.task import ONE_SLOT
 from ...scheduler.plan import GIVE_BACK_MS
 from ...store.reference.leases import NodeRecord as Record
 from ...store.reference.partition import Partition
@@ -18,7 +18,7 @@ from ...store.reference.queue import Job, Queue
 from ...store.reference.store import MemoryStore
 from .parameters import NODE_SLOTS, Parameters
 
-JOB: Final = Job("work", ONE_SLOT.text, "", b"")
+JOB: Final = Job("work", ONE_SLOT.text, b"")
 
 
 class SimCluster:

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from ...model.task import ONE_SLOT, Strategy
+from ...model.options import ONE_SLOT, Strategy
 from ...scheduler.core import Core
 from ...scheduler.freshness import ORDERS, Order, Turns, partitioned
 from ...scheduler.partition_copy import PartitionCopy

@@ -5,9 +5,10 @@ from typing import Final
 
 from ...model.apps import KnownTasks
 from ...model.limits import MAX_BATCH
+from ...model.options import STORED, Strategy
 from ...model.place import Loss, Place
 from ...model.replies import Took
-from ...model.task import Strategy, Submission, Taken
+from ...model.task import Submission, Taken
 from ..header import Once, Word
 from ..scripts import Script
 from .base import Call, Calls, Reply, optional, text, words
@@ -33,13 +34,11 @@ _SUBMISSION: Final = (
     "id",
     "name",
     "needs",
-    "strategy",
-    "priority",
+    *STORED,
     "delay_ms",
     "expiry_ms",
     "wait",
     "after",
-    "max_starts",
     "publication",
     "message",
 )
@@ -55,18 +54,15 @@ class QueueCalls(Calls):
         """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown, next, stale."""
         values: list[Word] = []
         for t in tasks:
-            o = t.options
             values += (
                 t.id,
                 t.name,
-                o.needs.text,
-                o.strategy,
-                o.priority,
+                t.options.needs.text,
+                *t.options.record(),
                 "" if t.delay_ms is None else t.delay_ms,
                 "" if t.expiry_ms is None else t.expiry_ms,
-                int(o.wait_for_capacity),
+                int(t.options.wait_for_capacity),
                 t.after,
-                "" if o.max_starts is None else o.max_starts,
                 t.publication,
                 t.message,
             )

@@ -34,7 +34,7 @@ class Ending(Tasks):
             if r.delay_ms == "":
                 self._tell(task, seat, r.why)
             counts = task.state == RUNNING and r.how != "recalled"
-            if task.cancel is not None or (counts and task.starts >= int(task.job.max_starts or max_starts)):
+            if task.cancel is not None or (counts and task.starts >= int(task.job.options["max_starts"] or max_starts)):
                 state = "dead" if task.cancel is None else "cancelled"
                 self._end(r.id, task, state, r.why, args.retention_s, True)
                 if state == "dead":

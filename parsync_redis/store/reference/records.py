@@ -1,8 +1,10 @@
 """Records of the queue of the store in memory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from ...model.options import DEFAULT_OPTIONS, STORED
 from ...model.task import TaskState
 
 Args = Any
@@ -10,6 +12,7 @@ PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.
 KEEP_OUTBOX: Final = 10_000
 KEEP_DEAD: Final = 10_000
 LOOK_AGAIN_MS: Final = 60_000
+NO_OPTIONS: Final = {name: str(value) for name, value in zip(STORED, DEFAULT_OPTIONS.record(), strict=True)}
 
 
 class World(Protocol):
@@ -34,11 +37,9 @@ class Job(NamedTuple):
 
     name: str
     needs: str
-    strategy: str
     message: bytes
-    priority: str = "0"
-    max_starts: str = ""
     publication: str = ""
+    options: Mapping[str, str] = NO_OPTIONS  # STORED, '' for what was not asked for
 
 
 @dataclass(slots=True)

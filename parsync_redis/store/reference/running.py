@@ -59,7 +59,7 @@ class Running(Tasks):
             task.state, task.number, task.salt, task.scheduler = TAKEN, task.number + 1, salt, scheduler
             task.times["taken"] = now
             job = task.job
-            taken.append(Taken(id, task.attempt, job.needs, job.strategy, task.times["ready"], job.name))
+            taken.append(Taken(id, task.attempt, job.needs, job.options["strategy"], task.times["ready"], job.name))
         return taken
 
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -129,7 +129,7 @@ class Running(Tasks):
         if (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
             job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
             task.job = job._replace(publication=job.publication or task.job.publication)
-            task.order = (9 - int(job.priority)) * 10**12 + task.order % 10**12
+            task.order = (9 - int(job.options["priority"])) * 10**12 + task.order % 10**12
             task.starts, task.next = 0, None
             self._to_pending(id, task, due)
             return "again"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ...model.apps import KnownTasks, digest_of
 from ...model.needs import QUEUE_LABEL, parse_resources
+from ...model.options import STORED
 from ...model.task import TaskState
 from ...placement.fits import fits
 from .records import RUNNING, Args, Job, Task
@@ -17,7 +18,7 @@ class Submitting(Tasks):
         """Create each task once."""
         idle, before, replies = not self.pending, len(self.pending), []
         for r in args.rows:
-            job = Job(r.name, r.needs, r.strategy, r.message, r.priority, r.max_starts, r.publication)
+            job = Job(r.name, r.needs, r.message, r.publication, {name: getattr(r, name) for name in STORED})
             due, expiry = self._after(r.delay_ms), self._after(r.expiry_ms)
             replies.append(self.admit(r.id, job, due, r.wait == "1", r.after, expiry))
         if idle and len(self.pending) > before:
@@ -48,7 +49,7 @@ class Submitting(Tasks):
             return refusal
         self.dead.pop(id, None)
         self.submitted += 1
-        order = (9 - int(job.priority)) * 10**12 + self.submitted
+        order = (9 - int(job.options["priority"])) * 10**12 + self.submitted
         task = self.tasks[id] = Task(job, order, self.submitted, expires_ms=expiry)
         if expiry is not None:
             self.expires[id] = expiry

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from ....errors import InvalidInput
+from ....model.options import Strategy
 from ....model.replies import Took
-from ....model.task import Strategy
 from ....scheduler.core import Core
 from ....store.reference.queue import Queue
 from ..claims import ClaimCheck, near

@@ -1,0 +1,52 @@
+-- The options of a task that its record keeps. parsync_redis/model/options.py has the table of all options; a row of submit
+-- has a word for each that is kept. Needs lib/arguments.lua.
+--- @include record
+
+-- The fields of a successor: what a task does next, under the same id, once its running attempt has ended. Without next_ they
+-- are the fields of a record that a submission fills.
+local NEXT = {'next_message', 'next_name', 'next_needs', 'next_due_ms', 'next_expires_ms', 'next_publication',
+  'next_priority', 'next_strategy', 'next_max_starts'}
+
+-- bad_option: return the error reply for an option that is out of its range, or nil; '' is not asked for.
+local function bad_option(task)
+  if not string.find(task.needs, '^slots=%d') or not well_formed(task.needs) then
+    return redis.error_reply('PSARGS needs are words NAME=N and NAME:VALUE, slots=N first')
+  end
+  return bad_number('priority', task.priority, 0, 9)
+    or task.max_starts ~= '' and bad_number('max_starts', task.max_starts, 1, 1000)
+    or nil
+end
+
+-- filled: return {field, value}* of what a submission fills, for HSET: `prefix` and the field, and '' for what is not asked for;
+-- without a prefix it leaves that out, and `due_ms`.
+local function filled(task, prefix)
+  local fields = {}
+  for _, next_field in ipairs(NEXT) do
+    local field = string.sub(next_field, 6)
+    local value = task[field] or ''
+    if prefix ~= '' or (value ~= '' and field ~= 'due_ms') then
+      fields[#fields + 1], fields[#fields + 2] = prefix .. field, value
+    end
+  end
+  return fields
+end
+
+-- become_next: turn a record into its successor's, at its own place in the order; return when that is due, nil for now.
+local function become_next(key)
+  local task, gone, values = {}, {}, redis.call('HMGET', key, unpack(NEXT))
+  for i, next_field in ipairs(NEXT) do task[string.sub(next_field, 6)] = values[i] or '' end
+  redis.call('HDEL', key, unpack(NEXT))
+  if task.message ~= '' and task.name ~= '' and task.needs ~= '' then -- else it is damaged, and runs again as it was
+    if string.find(task.priority, '^%d$') then
+      redis.call('HSET', key, 'order', string.format('%.0f', (9 - task.priority) * 1e12 + order_of(key) % 1e12))
+    else
+      task.priority = ''
+    end
+    for field, value in pairs(task) do
+      if value == '' and field ~= 'priority' and field ~= 'publication' then gone[#gone + 1] = field end
+    end
+    if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+    redis.call('HSET', key, unpack(filled(task, '')))
+  end
+  return string.match(task.due_ms, '^%d+$')
+end

@@ -1,0 +1,237 @@
+"""What may be asked for a task: the one table of its options, and the options of one task, checked.
+
+A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of `parsync submit` and the
+names that the client, `parsync={...}`, the rules [place] and a task's declaration may use. If the record keeps it
+(`stored`), it is also a field of TaskStatus, a word of the rows of lua/submit.lua, and one of lua/lib/options.lua.
+README.md has a line for each option, docs/keys.md for each that is stored. tests/unit/test_options.py finds omissions.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any, Final
+
+from ..errors import InvalidInput
+from .ids import shown
+from .limits import MAX_SLOTS
+from .needs import Resources, queue_label
+
+
+class Strategy(StrEnum):
+    """How a scheduler weighs freshness against score; see placement/strategy.py."""
+
+    LATENCY = "latency"
+    QUALITY = "quality"
+    ADAPTIVE = "adaptive"
+
+
+MAX_SECONDS: Final = 3e11
+"""Seconds beyond which no countdown or expiry reaches: some 9,500 years, where Celery's datetimes end."""
+
+
+def is_seconds(value: object) -> bool:
+    """Return whether a value is a number of seconds above 0 and below MAX_SECONDS."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < MAX_SECONDS
+
+
+def _is_whole(low: int, high: int) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a task.
+
+    default: its value if it is not asked for; None is as if it were not asked for, if that is the default. valid and
+    rule: what a value must be, as a check and in an error's words. flag, help: of `parsync submit`; value: the type
+    that the flag takes, Mapping for NAME=VALUE (repeat). example: a value that is not the default.
+
+    stored: the task's record keeps it in a field of that name, so that a retry and a requeue have it too; any other
+    matters at the submit only, or is part of the record's needs. celerys: Celery has an option of that name, which goes
+    before it: the client takes that one.
+    """
+
+    name: str
+    default: Any
+    valid: Callable[[Any], bool]
+    rule: str
+    flag: str
+    value: type
+    help: str
+    example: Any
+    stored: bool = False
+    celerys: bool = False
+
+    def check(self, value: object) -> Any:
+        """Return a value that was asked for; raises InvalidInput with the rule."""
+        if value is None and self.default in (None, ""):
+            return self.default
+        if not self.valid(value):
+            raise InvalidInput(f"{self.name}={shown(value)} is not valid: it must be {self.rule}")
+        return value
+
+
+OPTIONS: Final = (
+    Option(
+        "slots",
+        1,
+        _is_whole(1, MAX_SLOTS),
+        f"a whole number from 1 to {MAX_SLOTS:,}",
+        "--slots",
+        int,
+        "Slots of one node that it holds (1).",
+        2,
+    ),
+    Option(
+        "resources",
+        {},
+        _is_mapping,
+        'a mapping from names to amounts, {"mem": "4GiB"}',
+        "--resource",
+        Mapping,
+        "An amount that it holds: mem=4GiB (repeat).",
+        {"mem": "4GiB"},
+    ),
+    Option(
+        "require",
+        {},
+        _is_mapping,
+        'a mapping from names to values, {"gpu_model": "a100"}',
+        "--require",
+        Mapping,
+        "A label that it needs: gpu_model=a100 (repeat).",
+        {"gpu_model": "a100"},
+    ),
+    Option(
+        "priority",
+        0,
+        _is_whole(0, 9),
+        "a whole number from 0 to 9, larger first",
+        "--priority",
+        int,
+        "0 to 9, larger first (0).",
+        9,
+        stored=True,
+    ),
+    Option(
+        "strategy",
+        "",
+        lambda value: value in ("", *Strategy),
+        f"one of {', '.join(Strategy)}",
+        "--strategy",
+        str,
+        "latency, quality or adaptive; else the schedulers' own.",
+        "quality",
+        stored=True,
+    ),
+    Option(
+        "wait_for_capacity",
+        False,
+        lambda value: isinstance(value, bool),
+        "True or False",
+        "--wait-for-capacity",
+        bool,
+        "Wait for a node that fits.",
+        True,
+    ),
+    Option(
+        "max_starts",
+        None,
+        _is_whole(1, 1000),
+        "a whole number from 1 to 1000",
+        "--max-starts",
+        int,
+        "Lost starts after which it is dead; 1: at most once.",
+        2,
+        stored=True,
+    ),
+    Option(
+        "expires",
+        None,
+        is_seconds,
+        "a number of seconds above 0",
+        "--expires",
+        float,
+        "Seconds after which it is not started.",
+        60.0,
+        celerys=True,
+    ),
+)
+"""Every option; README.md has a table of what they mean, in this order."""
+
+NAMES: Final = tuple(option.name for option in OPTIONS)
+CLIENT_NAMES: Final = tuple(option.name for option in OPTIONS if not option.celerys)
+"""The options that the client takes as parsync's; of the others it takes Celery's."""
+
+ONE_SLOT: Final = Resources.of()
+
+STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
+"""The options that a task's record keeps besides its needs, each in a field of its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client, flags of the CLI.
+
+    slots, resources and require are its needs. expires: seconds, None for never; only for a Celery task's own options:
+    everybody else says `expires` as Celery does. max_starts: None for the cluster's.
+    """
+
+    needs: Resources = ONE_SLOT
+    priority: int = 0
+    strategy: str = ""
+    wait_for_capacity: bool = False
+    expires: float | None = None
+    max_starts: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":
+        """Check a mapping of options; raises InvalidInput naming what is known.
+
+        queue: the Celery queue that the task was routed to; only nodes that consume it are candidates.
+        """
+        if not options and not queue:
+            return DEFAULT_OPTIONS
+        options = options or {}
+        if not isinstance(options, Mapping):
+            raise InvalidInput(f"parsync options must be a mapping, not {type(options).__name__}")
+        if unknown := [name for name in options if name not in NAMES]:
+            raise InvalidInput(f"unknown parsync option {shown(unknown[0])}: known are {', '.join(NAMES)}")
+        found = {option.name: option.check(options.get(option.name, option.default)) for option in OPTIONS}
+        reserved = [queue_label(queue)] if queue else []
+        needs = Resources.of(found.pop("slots"), found.pop("resources"), found.pop("require"), reserved)
+        return cls(needs, **found)
+
+    @classmethod
+    def stored(cls, needs: Resources, record: object) -> "TaskOptions":
+        """Return what a task's record keeps of its options, `record` having an attribute for each of STORED."""
+        return cls(needs, **{name: getattr(record, name) for name in STORED})
+
+    def record(self) -> list[str | int]:
+        """Return the values of STORED as a record has them; '' is one that was not asked for."""
+        return ["" if value is None else value for value in _stored(self)]
+
+
+_stored: Final = attrgetter(*STORED)
+DEFAULT_OPTIONS: Final = TaskOptions()
+
+CELERY_OPTIONS: Final = (
+    "expires",
+    "time_limit",
+    "soft_time_limit",
+    "ignore_result",
+    "shadow",
+    "serializer",
+    "headers",
+    "link",
+    "link_error",
+    "reply_to",
+    "root_id",
+    "parent_id",
+)
+"""The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""

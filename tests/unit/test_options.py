@@ -1,0 +1,131 @@
+"""A task option is equal everywhere: client, command line, declarations, rules, messages, retries, record, pages.
+
+Each test names the option that a place lacks. The table is model/options.py; CONTRIBUTING.md has the check-list.
+"""
+
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import typer.main
+
+from parsync_redis.cli.options import from_flags
+from parsync_redis.cli.tasks import register
+from parsync_redis.errors import InvalidInput
+from parsync_redis.model.apps import KnownTasks
+from parsync_redis.model.options import CLIENT_NAMES, DEFAULT_OPTIONS, OPTIONS, STORED, Option, TaskOptions
+from parsync_redis.model.status import TaskStatus
+from parsync_redis.settings import load_rules
+from parsync_redis.store.calls import ALL, Commands
+from parsync_redis.store.scripts import lua_folder
+from parsync_redis.submission import ITEM_KEYS, make_submission, with_declared
+from parsync_redis.wire.keys import Keys
+from parsync_redis.wire.message import open_envelope
+
+SUBMIT = next(script for script in ALL if script.verb == "submit")
+IN_NEEDS = {"slots", "resources", "require"}
+every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+of_the_client = pytest.mark.parametrize(
+    "option", [option for option in OPTIONS if not option.celerys], ids=lambda option: option.name
+)
+kept = pytest.mark.parametrize("option", [o for o in OPTIONS if o.stored], ids=lambda option: option.name)
+
+
+def asked(option: Option) -> TaskOptions:
+    """The options of a task that asks for an option's example."""
+    return TaskOptions.of({option.name: option.example})
+
+
+@every
+def test_an_option_is_a_field_of_a_tasks_options(option: Option):
+    field = "needs" if option.name in IN_NEEDS else option.name
+    assert field in {field.name for field in fields(TaskOptions)}, f"TaskOptions has no field for {option.name}"
+    assert getattr(asked(option), field) != getattr(DEFAULT_OPTIONS, field), f"{option.name} is checked and then lost"
+
+
+@every
+def test_a_wrong_value_is_refused_with_the_options_rule(option: Option):
+    with pytest.raises(InvalidInput, match=rf"^{option.name}=.* is not valid: it must be {re.escape(option.rule)}$"):
+        TaskOptions.of({option.name: object()})
+
+
+@of_the_client
+def test_the_client_takes_an_option(option: Option):
+    assert option.name in ITEM_KEYS, f"submit_many does not know {option.name}"
+    task = make_submission({"name": "work", option.name: option.example})
+    assert task.options == asked(option), f"client.submit({option.name}=...) does not arrive in the submission"
+
+
+@every
+def test_the_command_line_has_a_flag_for_an_option(option: Option):
+    app = typer.Typer()
+    register(app)
+    command: Any = typer.main.get_command(app)
+    flags = {flag: parameter for parameter in command.commands["submit"].params for flag in parameter.opts}
+    assert option.flag in flags, f"parsync submit has no flag for {option.name}"
+    assert flags[option.flag].help == option.help
+    many = flags[option.flag].multiple
+    value = [f"{name}={value}" for name, value in option.example.items()] if many else option.example
+    given = {flag.removeprefix("--").replace("-", "_"): None for flag in flags}
+    given[option.flag.removeprefix("--").replace("-", "_")] = value
+    assert {name: value for name, value in from_flags(given).items() if value} == {option.name: option.example}
+
+
+@every
+def test_a_declared_option_holds_for_a_submit_by_name(option: Option):
+    declared = {"work": {option.name: option.example}}
+    known = KnownTasks(KnownTasks.of(declared).text).declared
+    assert known == declared, f"what an app says of {option.name} is not what its workers registered"
+    task = with_declared({"name": "work"}, make_submission({"name": "work"}), known)
+    if option.celerys:
+        assert task.expiry_ms is not None, f"a declared {option.name} is lost"
+    else:
+        assert task.options == asked(option), f"a declared {option.name} is lost"
+
+
+@every
+def test_a_rule_of_the_settings_file_takes_an_option(option: Option, tmp_path):
+    value = option.example
+    said = f'"{value}"' if isinstance(value, str) else str(value).lower()
+    if isinstance(value, dict):
+        said = "{" + ", ".join(f'{name} = "{amount}"' for name, amount in value.items()) + "}"
+    (tmp_path / "parsync.toml").write_text(f'[place]\n"work" = {{{option.name} = {said}}}\n')
+    rules = load_rules(tmp_path / "parsync.toml")
+    assert rules == {"work": {option.name: value}}, f"[place] does not take {option.name}"
+
+
+@of_the_client
+def test_a_message_that_no_worker_knew_carries_an_option(option: Option):
+    task = make_submission({"name": "work", option.name: option.example}, {})
+    carried = open_envelope(task.message)["headers"]["parsync"]
+    assert carried == {"options": {option.name: option.example}, "undeclared": True}, f"{option.name} is not carried"
+
+
+@kept
+def test_a_retry_has_the_option_that_the_record_keeps(option: Option):
+    """What `self.retry` of a task from a client without an app submits again is read from the record."""
+    record = dict(zip(STORED, map(str, asked(option).record()), strict=True))
+    status = TaskStatus.of("a", {"state": "running", "needs": "slots=1", **record})
+    assert status.options == asked(option), f"TaskStatus does not read {option.name}: a retry loses it"
+
+
+@kept
+def test_a_script_is_given_an_option_and_keeps_it(option: Option):
+    assert option.name in SUBMIT.header.each, f"the rows of lua/submit.lua lack {option.name}"
+    task = make_submission({"name": "work", "id": "a", option.name: option.example})
+    row = SUBMIT.header.named(Commands(Keys("c")).submit([task]).args).rows[0]
+    assert getattr(row, option.name) == option.example, f"the binding of submit does not give {option.name}"
+    text = (lua_folder() / "lib" / "options.lua").read_text()
+    assert f"'next_{option.name}'" in text, f"lua/lib/options.lua lacks next_{option.name}: a successor loses it"
+
+
+def test_the_scripts_keep_no_option_that_the_table_lacks():
+    found = re.findall(r"'next_(\w+)'", (lua_folder() / "lib" / "options.lua").read_text())
+    base = {"message", "name", "needs", "due_ms", "expires_ms", "publication"}
+    assert set(found) - base == set(STORED), "lua/lib/options.lua keeps what model/options.py does not have as stored"
+
+
+def test_what_is_not_kept_is_said_here():
+    """An option that matters after the submit and is not stored would be lost with the first retry."""
+    assert set(CLIENT_NAMES) - set(STORED) - IN_NEEDS == {"wait_for_capacity"}
