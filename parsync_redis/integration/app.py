@@ -25,6 +25,7 @@ from ..errors import AccessDenied, InvalidInput
 from ..model.address import safe_url
 from ..model.ids import encode_id, shown
 from ..model.options import TaskOptions
+from ..model.status import kept_options
 from ..model.task import Submission
 from ..settings import Settings
 from ..store.purge import find_purgeable, purge_tasks
@@ -138,7 +139,7 @@ class Parsync:
 
     def _as_before(self, key: str) -> TaskOptions:
         """Return the options of the task's record: a client without a Celery app has no message to carry them."""
-        return self.client.store.statuses([key])[0].options
+        return kept_options(self.client.store.statuses([key])[0])
 
     # -- cancelling --------------------------------------------------------------------------------------------------
 

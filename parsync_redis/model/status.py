@@ -91,11 +91,6 @@ class TaskStatus:
         """Return the state as people say it: waiting (pending or taken), else its name."""
         return WAITING if self.state in (TaskState.PENDING, TaskState.TAKEN) else self.state.value
 
-    @property
-    def options(self) -> TaskOptions:
-        """Return the options that the record keeps; the default ones of a task that is gone."""
-        return TaskOptions.stored(parse_resources(self.needs), self) if self.needs else DEFAULT_OPTIONS
-
     @classmethod
     def of(cls, id: str, record: Mapping[str, str]) -> "TaskStatus":
         """Read the record of a task by its encoded id; the task of an empty record is gone.
@@ -134,3 +129,8 @@ class TaskStatus:
             tuple(Setback.read(record.get("history", ""))),
             number("max_starts"),
         )
+
+
+def kept_options(status: TaskStatus) -> TaskOptions:
+    """Return the options that the task's record keeps; the default ones of a task that is gone."""
+    return TaskOptions.stored(parse_resources(status.needs), status) if status.needs else DEFAULT_OPTIONS
