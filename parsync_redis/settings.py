@@ -1,8 +1,8 @@
-"""The settings of a process, frozen; this is the only reader of the environment.
+"""The settings of a process; this module is the only one that reads the environment.
 
 A value comes from the flag, else from PARSYNC_<NAME>, else from a TOML file (`config`, or PARSYNC_CONFIG, or
-parsync.toml in the working directory if there is one), else the default. What a cluster shares (partitions, gap_s,
-lease_s) is None where nothing was said: then the running cluster's holds, see store/cluster.py.
+parsync.toml in the working directory if there is one), else it is the default. What a cluster shares (partitions,
+gap_s, lease_s) is None if nothing was said: then the running cluster's value holds, see store/cluster.py.
 
 A password is best in a file that `password_file` names: `url` is then complete once the settings are loaded.
 """
@@ -54,7 +54,7 @@ def _check_cluster(name: str) -> str:
 
 
 def read_password(path: Path) -> str:
-    """The first line of a file; raises InvalidInput."""
+    """Return the first line of a file; raises InvalidInput."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -104,9 +104,9 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | str | None = None, **flags: Any) -> "Settings":
-        """The settings by flag, environment and file, in this order; a flag that is None was not given.
+        """Return the settings by flag, environment and file, in this order; a flag that is None was not given.
 
-        Raises InvalidInput: one sentence a wrong value, with the setting, where it was said, and what would be right.
+        Raises InvalidInput: a sentence for each wrong value, with the setting, its source, and what would be right.
         """
         given = {name: value for name, value in flags.items() if value is not None}
         for name in given:
@@ -133,7 +133,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then the environment, then the file that `load` has read."""
+        """Return the sources: flags, then the environment, then the file that `load` has read."""
         return init_settings, env_settings, InitSettingsSource(settings_cls, _from_file.get() or {})
 
 
@@ -145,7 +145,7 @@ def _config_path(config: Path | str | None) -> Path | None:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    """The settings of a TOML file; InvalidInput if it cannot be read, is not TOML, or names unknown settings."""
+    """Return the settings of a TOML file; raises InvalidInput if it is unreadable, no TOML, or has unknown names."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -158,7 +158,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def load_rules(config: Path | str | None = None) -> dict[str, Any]:
-    """The rules [place] of the TOML file, by name or pattern of tasks: options, True or False; raises InvalidInput."""
+    """Return the [place] rules of the TOML file: task name or pattern -> options or a bool; raises InvalidInput."""
     path = _config_path(config)
     rules = _read_toml(path).get(RULES, {}) if path else {}
     if not isinstance(rules, dict):
@@ -188,7 +188,7 @@ _YES_OR_NO: Final = {"1": True, "true": True, "yes": True, "0": False, "false": 
 
 
 def node_options(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """A worker's node options by flag, else by environment; and by what each was said. Raises InvalidInput.
+    """Return a worker's node options, by flag or environment, and the source of each; raises InvalidInput.
 
     Without flags, PARSYNC_NODE=0 means that the worker is no node, whatever the other variables say.
     """
@@ -206,7 +206,7 @@ def node_options(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, st
 
 
 def wants_scheduler(flag: Any) -> bool:
-    """Whether a worker runs a scheduler beside it, by flag, else by environment. Raises InvalidInput."""
+    """Return True if a worker runs a scheduler beside it, by flag or environment; raises InvalidInput."""
     text = os.environ.get(WITH_SCHEDULER, "")
     if flag or not text:
         return bool(flag)
@@ -216,15 +216,15 @@ def wants_scheduler(flag: Any) -> bool:
 
 
 def _node_value(name: str, text: str) -> Any:
-    """What the text of a variable means, as Celery would give it for the flag; raises InvalidInput."""
-    kinds: dict[str, tuple[Callable[[str], Any], str]] = {
+    """Return a variable's value in the form that Celery gives the flag's; raises InvalidInput."""
+    readers: dict[str, tuple[Callable[[str], Any], str]] = {
         "parsync": (lambda word: _YES_OR_NO[word.lower()], "1 or 0"),
         "parsync_only": (lambda word: _YES_OR_NO[word.lower()], "1 or 0"),
         "parsync_node": (str, "a name"),
         "parsync_slots": (int, "a whole number"),
         "parsync_score": (float, "a number"),
     }
-    convert, right = kinds.get(name, (lambda words: tuple(word.strip() for word in words.split(",")), ""))
+    convert, right = readers.get(name, (lambda words: tuple(word.strip() for word in words.split(",")), ""))
     try:
         return convert(text)
     except (ValueError, KeyError):
@@ -232,7 +232,7 @@ def _node_value(name: str, text: str) -> Any:
 
 
 def _sentence(error: dict[str, Any], flags: dict[str, Any], path: Path | None) -> str:
-    """One refused value in words; no password in it."""
+    """Return the sentence that refuses a value, without passwords."""
     name = str(error["loc"][0])
     value = error["input"]
     variable = f"PARSYNC_{name.upper()}"

@@ -1,7 +1,7 @@
-"""The audit: what must be true of a cluster's state after every script, whoever does what meanwhile.
+"""The audit: check what must be true of a cluster's state after every script.
 
-It reads with plain commands, in chunks, key by key. So it speaks of one moment only where nothing writes meanwhile; on
-a busy cluster a fact counts when two audits in a row name it.
+It reads key by key, in chunks, with plain commands. So its facts are of one moment only if nothing writes meanwhile; on
+a busy cluster a fact counts if two audits in a row name it.
 """
 
 import re
@@ -32,7 +32,7 @@ Record = Mapping[str, str]
 
 
 def audit(store: Store) -> list[str]:
-    """The facts that the state violates, in words; none if all is well. Raises ServerUnreachable."""
+    """Return what is wrong with the state, a sentence each; [] if all is well. Raises ServerUnreachable."""
     try:
         keys = _keys(store)
         tasks = _tasks(store, keys)
@@ -45,7 +45,7 @@ def audit(store: Store) -> list[str]:
 
 
 def _keys(store: Store) -> dict[str, tuple[str, str]]:
-    """Every key of the cluster -> its family ('q0', 'p3', '' for the cluster as a whole) and the rest of its name."""
+    """Return every key of the cluster -> its family ('q0', 'p3', '' for the whole cluster) and the rest of its name."""
     head = store.keys.tick.partition("}:tick")[0]
     form = re.compile(re.escape(head) + r"(?::(q0|p\d+))?\}:(.*)", re.DOTALL)
     names = [name.decode(errors="replace") for name in store.client.scan_iter(match=head + "*", count=CHUNK)]
@@ -53,7 +53,7 @@ def _keys(store: Store) -> dict[str, tuple[str, str]]:
 
 
 def _pipelined(store: Store, command: str, calls: Iterable[Sequence[Any]]) -> Iterator[Any]:
-    """The replies of one command called many times, a chunk a round trip."""
+    """Yield the replies of one command called many times, a chunk a round trip."""
     rows = list(calls)
     for at in range(0, len(rows), CHUNK):
         pipe: Any
@@ -75,7 +75,7 @@ def _record(row: Sequence[bytes | None]) -> Record:
 
 
 def _leaks(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str, Record]) -> Iterator[str]:
-    """A key lives for ever only if it is of the cluster's structure or of a task that has not ended."""
+    """Check that only keys of the cluster's structure and of tasks that have not ended never expire."""
     structure = {"": CLUSTER_KINDS, "q0": QUEUE_KINDS}
     dead = {readable(id) for id, _ in store.client.zscan_iter(store.keys.queue("dead"), count=CHUNK)}
     yield from (
@@ -101,7 +101,7 @@ def _leaks(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str
 
 
 def _queue(store: Store, tasks: Mapping[str, Record]) -> Iterator[str]:
-    """The indexes say of each task what its record says; nothing of an attempt outlives it."""
+    """Check that the indexes agree with each task's record, and that no field of an attempt outlives it."""
     client: Any = store.client
     orders = {readable(id): score for id, score in client.zscan_iter(store.keys.queue("pending"), count=CHUNK)}
     later = {readable(id) for id, _ in client.zscan_iter(store.keys.queue("later"), count=CHUNK)}

@@ -22,7 +22,7 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, how it is, and the fix where it is not well."""
+    """One finding: what was looked at, how it is, and the fix if it is not well."""
 
     name: str
     level: Level
@@ -31,7 +31,7 @@ class Check:
 
 
 def check_up(store: Store, settings: Settings, with_audit: bool = False) -> list[Check]:
-    """Looks at everything, once, and waits for nothing. An unreachable server is a failed check too."""
+    """Check everything once, without waiting. An unreachable server is a failed check too."""
     found: list[Check] = []
     try:
         found += _checks(store, settings, with_audit)
@@ -111,7 +111,7 @@ def _queue(store: Store) -> Check:
 
 
 def judge_memory(info: Mapping[str, Any]) -> Check:
-    """Warns above 80 % of maxmemory: with noeviction, writes fail at 100 %."""
+    """Warn above 80 % of maxmemory: with noeviction, writes fail at 100 %."""
     used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     text = f"{used / 2**20:.0f} MiB used" + (f" of {limit / 2**20:.0f} MiB" if limit else ", no limit set")
     if limit and used > 0.8 * limit:
@@ -120,7 +120,7 @@ def judge_memory(info: Mapping[str, Any]) -> Check:
 
 
 def judge_persistence(info: Mapping[str, Any], save: str | None) -> Check:
-    """AOF is well, RDB alone loses minutes, nothing loses everything; a write that failed fails."""
+    """Pass with AOF, warn with RDB alone (a crash loses minutes) or nothing; fail after a failed write."""
     aof = bool(int(info.get("aof_enabled", 0)))
     for field, on in (("aof_last_write_status", aof), ("rdb_last_bgsave_status", True)):
         if on and str(info.get(field, "ok")) != "ok":
@@ -138,7 +138,7 @@ def judge_persistence(info: Mapping[str, Any], save: str | None) -> Check:
 
 
 def judge_losses(losses: list[Loss]) -> Check:
-    """What the server was seen to have forgotten of late: those tasks are gone, others may have run twice."""
+    """Warn if the server was seen to have lost writes: some tasks are gone, others may have run twice."""
     if not losses:
         return Check("lost writes", "ok", "none were noticed")
     more = f"; and {len(losses) - 1} more like it within {KEEP_S // 86_400} days" if len(losses) > 1 else ""
@@ -147,21 +147,21 @@ def judge_losses(losses: list[Loss]) -> Check:
 
 
 def judge_role(info: Mapping[str, Any]) -> Check:
-    """A replica refuses writes."""
+    """Fail if the server is a replica: it refuses writes."""
     if str(info.get("role", "master")) != "master":
         return Check("role", "fail", "the server is a replica and refuses writes", "use the primary's address")
     return Check("role", "ok", f"primary with {info.get('connected_slaves', 0)} replicas")
 
 
 def judge_scripts(loaded: Iterable[bool]) -> Check:
-    """Scripts load with their first use, so that a missing one is no fault."""
+    """Count the loaded scripts; a missing one is no fault, because it is loaded with its first use."""
     there = list(loaded)
     rest = "" if all(there) else "; the others load with their first use"
     return Check("scripts", "ok", f"{sum(there)} of {len(there)} loaded{rest}")
 
 
 def judge_schedulers(schedulers: Sequence[SchedulerView]) -> Iterator[Check]:
-    """At least one is alive, else nothing is placed; one that is not is lost as soon as another notices it."""
+    """Fail if no scheduler is alive; warn of those that are silent, and if nobody leads."""
     alive = [scheduler.name for scheduler in schedulers if scheduler.alive]
     if alive:
         yield Check("schedulers", "ok", f"{len(alive)} alive: {', '.join(alive)}")
@@ -177,7 +177,7 @@ def judge_schedulers(schedulers: Sequence[SchedulerView]) -> Iterator[Check]:
 
 
 def judge_subscribers(hearing: int, alive: int) -> Check:
-    """Every live scheduler listens to ticks; a silent one goes on by its own clock, less evenly."""
+    """Warn if a live scheduler does not hear ticks: it goes on by its own clock, less evenly."""
     text = f"{hearing} of {alive} schedulers hear ticks"
     if hearing < alive:
         return Check("ticks", "warn", text, "the others go on by their own clock and subscribe again; see their logs")
@@ -185,7 +185,7 @@ def judge_subscribers(hearing: int, alive: int) -> Check:
 
 
 def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
-    """Some node takes tasks, else nothing is placed; those that do not are named, because they are easily forgotten."""
+    """Fail if no node takes tasks; name those that take none, because they are easily forgotten."""
     up = [node for node in nodes if node.state == "up"]
     taking = [node for node in up if not node.draining]
     if not nodes:
@@ -214,14 +214,14 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
 
 
 def judge_quarantine(count: int) -> Check:
-    """Something damaged was met: whatever wrote it may write again."""
+    """Warn if damage was found: whatever wrote it may write again."""
     if count:
         return Check("quarantine", "warn", f"{count} damaged things were put away", "parsync quarantine list")
     return Check("quarantine", "ok", "empty")
 
 
 def judge_audit(facts: list[str]) -> Check:
-    """The audit names what must not be; on a busy cluster a fact counts when two audits in a row name it."""
+    """Fail if the audit found anything; on a busy cluster only what two audits in a row find counts."""
     if facts:
         return Check(
             "audit",

@@ -1,4 +1,4 @@
-"""Whether tasks of a cluster can be placed at all, for processes that would else wait in silence."""
+"""Find out whether tasks of a cluster can be placed at all, and warn if not: else a process waits in silence."""
 
 import logging
 from typing import Any, Final
@@ -9,15 +9,15 @@ from ..errors import ParsyncError
 from ..model.ids import readable
 from ..store.members import explain_no_scheduler, judge_silence, lease_of, read_schedulers, start_one
 from ..store.store import Store
-from ..store.views import partitions_of, read_node_states
+from ..store.views import partitions_of, read_live_nodes
 
 log = logging.getLogger("parsync.client")
 
-NODE_MEND: Final = "start a worker of your app with --parsync"
+START_NODE: Final = "start a worker of your app with --parsync"
 
 
 def find_missing(store: Store) -> str:
-    """What is missing, so that nothing can be placed there, with the commands that repair it; '' if nothing is."""
+    """Return why nothing can be placed in the cluster, with the commands that repair it; '' if tasks can be placed."""
     if _all_is_well(store):
         return ""
     schedulers = explain_no_scheduler(store, read_schedulers(store))
@@ -27,7 +27,7 @@ def find_missing(store: Store) -> str:
 
 
 def _all_is_well(store: Store) -> bool:
-    """Whether a scheduler is alive and some slot is free, in two round trips; where it is not sure it says no."""
+    """Return True if a scheduler is certainly alive and some slot is certainly free; two round trips."""
     keys = store.keys
     members, config = store.pipe([("hgetall", keys.shared("schedulers")), ("hgetall", keys.shared("config"))])
     known = {readable(name): readable(value) for name, value in config.items()}
@@ -40,23 +40,23 @@ def _all_is_well(store: Store) -> bool:
 
 
 def _no_node(store: Store) -> str:
-    """Why no node takes tasks; '' if one does."""
-    nodes = [state.node for states in read_node_states(store) for state in states]
+    """Return why no node takes tasks; '' if one does."""
+    nodes = [state.node for states in read_live_nodes(store) for state in states]
     if not nodes:
-        return f"no node has joined it: {NODE_MEND}"
+        return f"no node has joined it: {START_NODE}"
     if any(node.state == "up" and not node.draining for node in nodes):
         return ""
-    kinds = [("drained" if node.draining and node.state == "up" else node.state, node.name) for node in nodes]
-    named = ", ".join(f"{name} ({kind})" for kind, name in sorted(kinds)[:4])
-    more = f" and {len(kinds) - 4} more" if len(kinds) > 4 else ""
-    return f"none of its nodes takes tasks: {named}{more}: parsync undrain NODE, or {NODE_MEND}"
+    states = [("drained" if node.draining and node.state == "up" else node.state, node.name) for node in nodes]
+    named = ", ".join(f"{name} ({state})" for state, name in sorted(states)[:4])
+    more = f" and {len(states) - 4} more" if len(states) > 4 else ""
+    return f"none of its nodes takes tasks: {named}{more}: parsync undrain NODE, or {START_NODE}"
 
 
 _looked_at: set[tuple[str, str]] = set()
 
 
 def warn_once(store: Store) -> None:
-    """After the first submit of this process into a cluster: warns if nothing can place it. Never raises."""
+    """Warn after this process's first submit into a cluster if nothing can place the task. Never raises."""
     place = (store.address, store.keys.cluster)
     if place in _looked_at:
         return

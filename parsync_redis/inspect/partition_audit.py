@@ -1,4 +1,4 @@
-"""The audit of one partition: bits, leases, amounts and counts against each other; pure, it judges what was read."""
+"""The audit of one partition: compare bits, leases, amounts and counts. It is pure: it judges what was read."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ..model.text import TERMS
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lease with what else its line says: the amounts that it holds, or the slot that leads it."""
+    """A lease, with the slot that leads it (lead) or the amounts that it holds itself (amounts)."""
 
     lease: Lease
     lead: int | None
@@ -18,7 +18,7 @@ class Held:
 
     @classmethod
     def of(cls, node: str, slot: int, line: str) -> "Held":
-        """Reads the line that lua/lib/lease.lua writes; ValueError if it is none."""
+        """Read the line that lua/lib/lease.lua writes; raises ValueError for any other."""
         lease = Lease.of(node, slot, line)
         first, *others = line.split(" ")[4:]
         lead = int(first[5:]) if first.startswith("lead=") else None
@@ -29,7 +29,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What was read of a partition; `bad` are records that could not be read, in words."""
+    """What was read of a partition. bad: a sentence for each record that cannot be read."""
 
     number: int
     meta: Mapping[str, str]
@@ -45,13 +45,13 @@ class PartitionState:
 
 
 def audit_partition(state: PartitionState) -> list[str]:
-    """The facts that the partition violates, in words."""
+    """Return what is wrong with the partition, a sentence each."""
     found = [*state.bad, *_bits(state), *_leases(state), *_amounts(state), *_nodes(state), *_counts(state)]
     return [f"p{state.number}: {fact}" for fact in found]
 
 
 def usable(node: Node, slot: int) -> bool:
-    """Whether a slot may be claimed when it has no lease."""
+    """Return True if a slot may be claimed when it has no lease."""
     return node.state == "up" and not node.draining and slot < node.offer.slots
 
 
@@ -60,7 +60,7 @@ def _bit(bits: bytes, at: int) -> int:
 
 
 def _bits(state: PartitionState) -> Iterator[str]:
-    """A free bit is 1 exactly when its slot is usable and has no lease; bits of no node are 0."""
+    """Check that a bit is 1 exactly if its slot is usable and has no lease, and that bits of no node are 0."""
     owner: dict[int, str] = {}
     for name, node in state.nodes.items():
         for slot in range(node.span):
@@ -79,7 +79,7 @@ def _bits(state: PartitionState) -> Iterator[str]:
 
 
 def _leases(state: PartitionState) -> Iterator[str]:
-    """Every lease is of a slot in its node's span; the slots that a lead names are led by it, and no others."""
+    """Check that every lease is of a slot in its node's span, and that leads and the slots they lead agree."""
     for (name, slot), held in state.leases.items():
         node, lease = state.nodes.get(name), held.lease
         if node is None or slot >= node.span:
@@ -102,7 +102,7 @@ def _leases(state: PartitionState) -> Iterator[str]:
 
 
 def number(text: str) -> int:
-    """A count as Redis has it; -1 for what is none, which no count is."""
+    """Return a count as Redis has it, 0 for no text; -1 if it is no count."""
     return int(text) if text.isdecimal() and len(text) < 16 else 0 if not text else -1
 
 
@@ -115,7 +115,7 @@ def _who(lease: Lease) -> tuple[str, str, int]:
 
 
 def _amounts(state: PartitionState) -> Iterator[str]:
-    """What is left and what leases hold make up what the node declares."""
+    """Check that what is left and what leases hold add up to what the node declares."""
     for name, node in state.nodes.items():
         held = [lease.amounts for (of, _), lease in state.leases.items() if of == name]
         right = {
@@ -128,7 +128,7 @@ def _amounts(state: PartitionState) -> Iterator[str]:
 
 
 def _nodes(state: PartitionState) -> Iterator[str]:
-    """Every node has a counter of its incarnation, and a note if it is drained or suspect; nothing else has them."""
+    """Check that every node has a counter of its incarnation, and a note exactly if it is drained or suspect."""
     for name, node in state.nodes.items():
         if state.alive.get(name, "").split(" ")[0] != f"inc={node.inc}":
             yield f"node {name} is at incarnation {node.inc}, its counter says {state.alive.get(name)!r}"

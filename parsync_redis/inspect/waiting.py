@@ -1,4 +1,4 @@
-"""Why tasks wait, found by the command that looks: a scheduler's note may be old, and a dead one writes none."""
+"""Find out why tasks wait, at this moment: the reason that a scheduler wrote may be old, and a dead one writes none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,11 +13,11 @@ from ..placement.reasons import ROOM, SHOWN, Holder, NodeFacts, clock_text, expl
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from ..store.purge import server_ms
 from ..store.store import Store
-from ..store.views import Directory, NodeState, read_node_states
+from ..store.views import Directory, LiveNode, read_live_nodes
 
 
 def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
-    """The same tasks, of which those that wait say why in `why`: as it is now, by nodes, leases and schedulers.
+    """Return the tasks; those that wait say in `why` why they do, by nodes, leases and schedulers as they are now.
 
     Costs a few round trips, and none if no task waits. Raises ServerUnreachable.
     """
@@ -28,14 +28,14 @@ def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]
 
 
 class Looker:
-    """The cluster as it is at one moment; it answers for any number of tasks."""
+    """The cluster as it was read at one moment; it explains any number of tasks."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.no_scheduler = explain_no_scheduler(store, read_schedulers(store))
         if self.no_scheduler:
             self.no_scheduler += f": start one: {start_one(store)}"
-        self.states = {state.node.name: state for states in read_node_states(store) for state in states}
+        self.states = {state.node.name: state for states in read_live_nodes(store) for state in states}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
         self._holders: dict[str, list[Holder]] = {}
@@ -43,17 +43,17 @@ class Looker:
         self._found: dict[tuple[str, str], str] = {}
 
     def why(self, task: TaskStatus) -> str:
-        """Why a task waits that is pending or taken."""
+        """Return the reason why a pending or taken task waits."""
         ready_ms = task.times.get("ready")
         if ready_ms is not None and ready_ms > self.now_ms:
             due = f"it is due at {clock_text(ready_ms)}"
             return f"{due}; {self.no_scheduler}" if self.no_scheduler else due
-        kind = (task.needs, task.name)
-        if kind not in self._found:
-            self._found[kind] = self._why(*kind)
+        asked = (task.needs, task.name)
+        if asked not in self._found:
+            self._found[asked] = self._why(*asked)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
-        return self._found[kind]
+        return self._found[asked]
 
     def _why(self, needs: str, name: str) -> str:
         if not is_resources(needs):
@@ -67,7 +67,7 @@ class Looker:
             return found
         return self.no_scheduler if found.endswith(ROOM) else f"{self.no_scheduler}; and {found}"
 
-    def _facts(self, state: NodeState, name: str) -> NodeFacts:
+    def _facts(self, state: LiveNode, name: str) -> NodeFacts:
         node = state.node
         digest = digest_of(node.offer)
         knows = not digest or (digest in self.apps and name in self.apps[digest].declared)
@@ -75,7 +75,7 @@ class Looker:
             node.name, node.state, node.draining, node.offer, state.free, state.left, state.note, state.down_ms, knows
         )
 
-    def _holders_of(self, state: NodeState) -> list[Holder]:
+    def _holders_of(self, state: LiveNode) -> list[Holder]:
         name = state.node.name
         if name not in self._holders:
             self._holders[name] = found = read_holders(self.store, state.partition, state.node)
@@ -84,7 +84,7 @@ class Looker:
 
 
 def read_holders(store: Store, partition: int, node: Node) -> list[Holder]:
-    """The tasks that hold slots of a node, each once, with the amounts that they hold."""
+    """Return the tasks that hold slots of a node, each once, with the amounts that they hold."""
     return [
         Holder(
             node.name,

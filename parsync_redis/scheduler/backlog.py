@@ -1,6 +1,6 @@
-"""The backlog: the tasks that a scheduler has taken and not placed, in groups that the same seats fit.
+"""The backlog: the tasks that a scheduler has taken and not placed, by kind: equal tasks, that the same seats fit.
 
-A group that finds no seat is blocked until the view changes, so that a thousand equal tasks cost one look.
+A kind that finds no seat is blocked until the view changes, so that a thousand equal tasks cost one look.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ HOLD: Final = 256
 
 
 @dataclass(slots=True)
-class Group:
+class Kind:
     """Tasks of the same needs and strategy whose names the same nodes know, oldest first.
 
     blocked_at: the view's change at which none had a seat. reasons: task -> the reason that was written why it waits.
@@ -41,78 +41,78 @@ class Group:
 
 
 class Backlog:
-    """The groups; a task is in one of them."""
+    """The kinds of task, with their tasks."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._groups: dict[tuple[str, str, Knowers], Group] = {}
+        self._kinds: dict[tuple[str, str, Knowers], Kind] = {}
 
     def __len__(self) -> int:
-        return sum(len(group.tasks) for group in self._groups.values())
+        return sum(len(kind.tasks) for kind in self._kinds.values())
 
     @property
     def ids(self) -> set[str]:
         """The ids of all tasks."""
-        return {task.id for group in self._groups.values() for task in group.tasks}
+        return {task.id for kind in self._kinds.values() for task in kind.tasks}
 
     def clear(self) -> None:
         """Drop all tasks."""
-        self._groups.clear()
+        self._kinds.clear()
 
-    def add(self, task: Taken, front: bool = False) -> Group:
+    def add(self, task: Taken, front: bool = False) -> Kind:
         """Add a task; at the front if it lost its claim and has waited longest."""
         knowers = self._view.knowers(task.name)
         key = (task.needs, task.strategy, knowers)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = Group(parse_resources(task.needs), task.strategy, knowers)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind(parse_resources(task.needs), task.strategy, knowers)
         if front:
-            group.tasks.appendleft(task)
-            group.blocked_at = -1
+            kind.tasks.appendleft(task)
+            kind.blocked_at = -1
         else:
-            group.tasks.append(task)
-        return group
+            kind.tasks.append(task)
+        return kind
 
     def regroup(self) -> None:
-        """Group all tasks again: nodes have changed, and with them which nodes know which name."""
-        reasons = {id: reason for group in self._groups.values() for id, reason in group.reasons.items()}
-        tasks = [task for group in self._groups.values() for task in group.tasks]
-        self._groups = {}
+        """Kind all tasks again: nodes have changed, and with them which nodes know which name."""
+        reasons = {id: reason for kind in self._kinds.values() for id, reason in kind.reasons.items()}
+        tasks = [task for kind in self._kinds.values() for task in kind.tasks]
+        self._kinds = {}
         for task in sorted(tasks, key=lambda task: task.ready_ms):
-            group = self.add(task)
+            kind = self.add(task)
             if task.id in reasons:
-                group.reasons[task.id] = reasons[task.id]
+                kind.reasons[task.id] = reasons[task.id]
 
-    # -- groups without a seat ---------------------------------------------------------------------------------------
+    # -- kinds without a seat ---------------------------------------------------------------------------------------
 
-    def block(self, group: Group) -> None:
-        """Mark a group that found no seat: it is not tried again until the view changes."""
-        group.blocked_at = self._view.changes
+    def block(self, kind: Kind) -> None:
+        """Mark a kind that found no seat: it is not tried again until the view changes."""
+        kind.blocked_at = self._view.changes
 
-    def open(self) -> list[Group]:
-        """Return the groups to try, the one whose oldest task waits longest first, so that none starves another."""
-        self._groups = {key: group for key, group in self._groups.items() if group.tasks}
+    def open(self) -> list[Kind]:
+        """Return the kinds to try, the one whose oldest task waits longest first, so that none starves another."""
+        self._kinds = {key: kind for key, kind in self._kinds.items() if kind.tasks}
         changes = self._view.changes
-        found = [group for group in self._groups.values() if group.blocked_at != changes]
-        return sorted(found, key=lambda group: group.tasks[0].ready_ms)
+        found = [kind for kind in self._kinds.values() if kind.blocked_at != changes]
+        return sorted(found, key=lambda kind: kind.tasks[0].ready_ms)
 
-    def blocked(self) -> list[Group]:
-        """Return the groups that have tasks and no seat."""
+    def blocked(self) -> list[Kind]:
+        """Return the kinds that have tasks and no seat."""
         changes = self._view.changes
-        return [group for group in self._groups.values() if group.tasks and group.blocked_at == changes]
+        return [kind for kind in self._kinds.values() if kind.tasks and kind.blocked_at == changes]
 
-    def explain(self, plan: Plan, blocked: Sequence[Group], all_reasons: bool) -> None:
+    def explain(self, plan: Plan, blocked: Sequence[Kind], all_reasons: bool) -> None:
         """Plan to give back blocked tasks beyond HOLD and, with `all_reasons`, to write why the others wait."""
-        surplus = sum(len(group.tasks) for group in blocked) - HOLD
-        for group in sorted(blocked, key=lambda group: -len(group.tasks)):
-            reason = self._view.explain(group.needs, group.knowers) if all_reasons or surplus > 0 else ""
-            while surplus > 0 and len(group.tasks) > 1 and len(plan.give_back) < MAX_BATCH:
-                task = group.tasks.pop()
-                group.reasons.pop(task.id, None)
+        surplus = sum(len(kind.tasks) for kind in blocked) - HOLD
+        for kind in sorted(blocked, key=lambda kind: -len(kind.tasks)):
+            reason = self._view.explain(kind.needs, kind.knowers) if all_reasons or surplus > 0 else ""
+            while surplus > 0 and len(kind.tasks) > 1 and len(plan.give_back) < MAX_BATCH:
+                task = kind.tasks.pop()
+                kind.reasons.pop(task.id, None)
                 plan.give_back.append((task.id, task.attempt, reason))
                 surplus -= 1
             if all_reasons:
-                changed = [task for task in group.tasks if group.reasons.get(task.id) != reason]
+                changed = [task for task in kind.tasks if kind.reasons.get(task.id) != reason]
                 for task in changed[: MAX_BATCH - len(plan.reasons)]:
                     plan.reasons.append((task.id, task.attempt, reason))
-                    group.reasons[task.id] = reason
+                    kind.reasons[task.id] = reason

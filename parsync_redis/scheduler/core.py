@@ -213,7 +213,7 @@ class Core:
         blocked = self._backlog.blocked()
         if self.wants_tasks:
             in_flight = self.in_flight
-            seated = in_flight - sum(len(group.tasks) for group in blocked)
+            seated = in_flight - sum(len(kind.tasks) for kind in blocked)
             ahead = AHEAD - in_flight if in_flight <= AHEAD // 2 and self._waiting >= AHEAD else 0
             plan.take = min(MAX_BATCH, max(0, self.view.free_count - seated, ahead))
         short = self.wants_tasks and (self._waiting or not self.view.free_count)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from ..store.store import Store
 from .duties.expiry import expire
 from .duties.guarded import guarded
-from .duties.nodes import Nodes
-from .duties.places import Places
-from .duties.schedulers import Schedulers
+from .duties.nodes import NodeDuty
+from .duties.places import PlaceDuty
+from .duties.schedulers import SchedulerDuty
 
 
 class Janitor:
@@ -19,9 +19,9 @@ class Janitor:
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self._store = store
-        self.nodes = Nodes(store, partitions, lease_s)
-        self.schedulers = Schedulers(store, lease_s)
-        self.places = Places(store, lease_s)
+        self.nodes = NodeDuty(store, partitions, lease_s)
+        self.schedulers = SchedulerDuty(store, lease_s)
+        self.places = PlaceDuty(store, lease_s)
 
     def reset(self) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader."""

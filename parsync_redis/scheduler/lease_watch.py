@@ -1,15 +1,14 @@
-"""Who stands still: the rule by which a lease is judged, on the observer's own monotonic clock and on no other.
+"""Judge leases: a holder whose counter does not move for one lease, by the observer's monotonic clock, is lost.
 
-A holder moves a counter. An observer that has itself watched the counter stand still for one lease may judge it dead
-(the rule of Kubernetes' leases: act only on times captured locally). Whoever was not watching starts anew: after a
-pause of the observer, and after the server restarted, nobody is judged for one lease.
+Only an observer that has itself watched the counter for that long may judge it (the rule of Kubernetes' leases: act
+only on times captured locally). After a pause of the observer or a restart of the server nobody is judged for a lease.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
 
 
 class LeaseWatch:
-    """Counters as one observer saw them. All times are seconds of one monotonic clock."""
+    """The counters as one observer saw them. All times are seconds of one monotonic clock."""
 
     def __init__(self, lease_s: float) -> None:
         self.lease_s = lease_s
@@ -17,11 +16,11 @@ class LeaseWatch:
         self._looked_s = float("-inf")
 
     def reset(self) -> None:
-        """Forgets what was seen: the observation starts anew."""
+        """Forget what was seen: the watch starts anew."""
         self._seen.clear()
 
     def look(self, now_s: float, counters: Mapping[Hashable, Hashable]) -> list[Hashable]:
-        """Takes in all counters; those that have stood still for a lease while this observer watched."""
+        """Take in all counters. Returns the holders whose counters stood still for a lease while this watched."""
         if now_s - self._looked_s > self.lease_s / 2:
             self.reset()
         self._looked_s = now_s

@@ -1,8 +1,8 @@
-"""What a scheduler hears over pub/sub: ticks, and on a channel of its own that tasks came and that slots were freed.
+"""Listen to pub/sub: ticks on one channel, and `wake` and `freed` messages on a channel of the scheduler's own.
 
 Twenty schedulers hear forty ticks a second each, and a turn of the loop takes hardly longer than redis-py takes to
-hand over one message. So the sockets are redis-py's, with its address, login and TLS; what comes is read here. Each
-channel has a connection, so that who has nothing to do need not be woken by each tick.
+hand over one message. So the sockets are redis-py's, with its address, login and TLS, but this module reads them. Each
+channel has a connection of its own, so that ticks need not wake a scheduler that has nothing to do.
 """
 
 import logging
@@ -30,9 +30,9 @@ _TICKS, _OWN = ("tick",), ("wake", "freed")
 
 
 def understand(data: bytes, partitions: int, known: Sequence[str] = (*_TICKS, *_OWN)) -> list[str]:
-    """The words of a message; none of one that no scheduler or script of ours can have sent to who hears the `known`.
+    """Return the words of a message; [] if no scheduler or script can have sent it on this channel.
 
-    Clients may speak on the channels of schedulers.
+    known: the first words that are heard on this channel. Clients may publish on the channels of schedulers too.
     """
     if not _HEARD.fullmatch(data):
         return []
@@ -58,7 +58,7 @@ class _Subscription:
             raise
 
     def receive(self) -> list[bytes]:
-        """The messages that are there."""
+        """Return the messages that have come."""
         more = True
         while more:
             try:
@@ -78,7 +78,7 @@ class _Subscription:
         return found
 
     def close(self) -> None:
-        """Ends the subscription."""
+        """End the subscription."""
         self._connection.disconnect()
         self._pool.release(self._connection)
 
@@ -86,7 +86,7 @@ class _Subscription:
 class Listener:
     """A subscription to the ticks and one to the scheduler's own channel.
 
-    Nothing that is heard is needed: where that connection fails, the scheduler goes on by its own clock.
+    Messages are only hints: if a connection fails, the scheduler goes on by its own clock.
     """
 
     def __init__(self, store: Store, name: str, partitions: int) -> None:
@@ -99,7 +99,7 @@ class Listener:
         self._again_s = 0.0
 
     def listen(self) -> None:
-        """(Re-)subscribes; where that fails, `hear` tries again."""
+        """Subscribe, again if need be; if that fails, `hear` tries again later."""
         self.close()
         self._all, self._own = select.poll(), select.poll()
         try:
@@ -116,9 +116,9 @@ class Listener:
         self._again_s = time.monotonic() + self._backoff.pause_s(error)
 
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
-        """The messages that are there, after waiting up to `timeout_s` for the first; each as its words.
+        """Return the messages that have come, each as its words; wait up to `timeout_s` for the first.
 
-        Without `ticks` it does not wait for one. `cut` if a subscription was lost: what was said since is not known.
+        ticks: wait for ticks as well as for own messages. Returns [['cut']] if a subscription was lost.
         """
         try:
             if not self._subscriptions:
@@ -144,7 +144,7 @@ class Listener:
         return found
 
     def close(self) -> None:
-        """Ends the subscriptions."""
+        """End the subscriptions."""
         for subscription in self._subscriptions.values():
             subscription.close()
         self._subscriptions = {}

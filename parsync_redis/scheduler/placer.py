@@ -11,7 +11,7 @@ from ..model.node import Node
 from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
-from .backlog import Backlog, Group
+from .backlog import Backlog, Kind
 from .freshness import Freshness, Order
 from .partition_copy import PartitionCopy, Seats
 from .plan import Plan
@@ -44,31 +44,31 @@ class Placer:
         self.claimed: dict[str, Taken] = {}
 
     def place(self, plan: Plan) -> None:
-        """Make claims for at most MAX_BATCH tasks, group by group."""
+        """Make claims for at most MAX_BATCH tasks, kind by kind."""
         room = MAX_BATCH
-        for group in self._backlog.open():
+        for kind in self._backlog.open():
             if not room:
                 break
-            strategy = self._selector.resolve(group.strategy)
-            room -= self._place_group(plan, group, strategy, min(room, len(group.tasks)))
-            if group.tasks and room and not self._fetch(group, strategy):
-                self._backlog.block(group)
+            strategy = self._selector.resolve(kind.strategy)
+            room -= self._place_kind(plan, kind, strategy, min(room, len(kind.tasks)))
+            if kind.tasks and room and not self._fetch(kind, strategy):
+                self._backlog.block(kind)
         self._freshness.passes += 1
 
-    def _place_group(self, plan: Plan, group: Group, strategy: Strategy, count: int) -> int:
-        """Make claims for up to `count` tasks of a group. Returns how many it made."""
+    def _place_kind(self, plan: Plan, kind: Kind, strategy: Strategy, count: int) -> int:
+        """Make claims for up to `count` tasks of a kind. Returns how many it made."""
         is_stale, made = self._freshness.is_stale, 0
         known = [p for p in self._view.partitions if p.free_count and not is_stale(p, strategy)]
         for partitions in self._orders[strategy](known):
-            found_in = (partition.seats(group.needs, group.knowers) for partition in partitions)
+            found_in = (partition.seats(kind.needs, kind.knowers) for partition in partitions)
             seats = [found for found in found_in if len(found.leads)]
             if seats:
-                made += self._claim(plan, group, seats, count - made)
+                made += self._claim(plan, kind, seats, count - made)
             if made == count:
                 break
         return made
 
-    def _claim(self, plan: Plan, group: Group, seats: Sequence[Seats], count: int) -> int:
+    def _claim(self, plan: Plan, kind: Kind, seats: Sequence[Seats], count: int) -> int:
         """Sample up to `count` of these seats, by their score, and claim them. Returns how many it claimed."""
         paces = np.concatenate([found.paces for found in seats])
         ends = np.cumsum([len(found.leads) for found in seats])
@@ -79,23 +79,23 @@ class Placer:
             number = found.partition.number
             claims = plan.commit.setdefault(number, [])
             begin = int(ends[i]) - len(found.leads)
-            for node, slots in found.partition.occupy(found, mine - begin, group.needs):
-                task = group.pop()
+            for node, slots in found.partition.occupy(found, mine - begin, kind.needs):
+                task = kind.pop()
                 self.claimed[task.id] = task
                 claims.append(
                     Claim(task.id, task.attempt, number, node.name, node.inc, slots, needs_at(node, task.needs))
                 )
         return len(chosen)
 
-    def _fetch(self, group: Group, strategy: Strategy) -> bool:
-        """Read stale partitions that had seats for the rest of a group, more likely those that had many.
+    def _fetch(self, kind: Kind, strategy: Strategy) -> bool:
+        """Read stale partitions that had seats for the rest of a kind, more likely those that had many.
 
         Returns True if there are any.
         """
         is_stale = self._freshness.is_stale
         stale = [p for p in self._view.partitions if p.free_count and is_stale(p, strategy)]
-        seats = np.array([len(p.seats(group.needs, group.knowers).leads) for p in stale], dtype=float)
-        wanted, found, chosen = len(group.tasks), 0, list[PartitionCopy]()
+        seats = np.array([len(p.seats(kind.needs, kind.knowers).leads) for p in stale], dtype=float)
+        wanted, found, chosen = len(kind.tasks), 0, list[PartitionCopy]()
         for i in sample(self._rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
             if found >= wanted or not seats[i]:
                 break

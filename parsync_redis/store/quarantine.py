@@ -1,7 +1,7 @@
-"""The quarantine: what was damaged or foreign where a process read the state, kept for people to look at.
+"""The quarantine: damaged or foreign values that processes found in the state, kept for people to look at.
 
-Each entry is a member of one sorted set, scored by when it was last met: 'WHO WHERE SIZE WHY', a line break, and the
-first bytes. Whoever meets damage goes on without it: it is put here, and what can be repaired is repaired by a script.
+Each entry is a member of one sorted set, scored by when it was last found: 'WHO WHERE SIZE WHY', a line break, and the
+first bytes. A process that finds damage puts it here and goes on without it; repair.py repairs what can be repaired.
 """
 
 import logging
@@ -22,16 +22,16 @@ MOST: Final = 1000
 """Entries that are kept; the oldest leave."""
 
 MOST_BYTES: Final = 2048
-"""Bytes that are kept of one thing; its whole size is said."""
+"""Bytes that are kept of one value; the entry says its whole size."""
 
 _REMEMBERED: Final = 10_000
 _met: dict[tuple[str, str, str], None] = {}
-"""What this process has met: each is logged and put away once."""
+"""What this process has found: each is logged and put away once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something damaged: when it was last met (ms, server time), by which process, in which key, its size and bytes."""
+    """A damaged value: when it was last found (ms, server time), by which process, in which key, its size and bytes."""
 
     met_ms: int
     who: str
@@ -42,7 +42,7 @@ class Entry:
 
     @classmethod
     def of(cls, member: bytes, met_ms: float) -> "Entry":
-        """Reads a member of the set, also one that this module has not written."""
+        """Read a member of the set, also one that this module has not written."""
         head, _, data = member.partition(b"\n")
         found = DAMAGE.read(head.decode(errors="backslashreplace"))
         if found is None:
@@ -51,7 +51,7 @@ class Entry:
 
 
 def quarantine(runner: Runner, where: str, why: str, data: bytes) -> None:
-    """Puts something away, once a process; says so in the log. Never raises: damage must not stop who has met it."""
+    """Put a value away and log it, once a process. Never raises: damage must not stop the process that found it."""
     where, why = _line(where).replace(" ", "\\x20"), _line(why)
     thing = (runner.keys.cluster, where, f"{why}\n{data[:MOST_BYTES]!r}")
     if thing in _met:
@@ -70,21 +70,21 @@ def quarantine(runner: Runner, where: str, why: str, data: bytes) -> None:
 
 
 def entries(runner: Runner) -> list[Entry]:
-    """What is in quarantine, the latest first. Raises ServerUnreachable."""
+    """Return what is in quarantine, the latest first. Raises ServerUnreachable."""
     rows = runner.pipe([("zrevrange", runner.keys.shared("quarantine"), 0, -1, True)])[0]
     return [Entry.of(member, score) for member, score in rows]
 
 
 def clear(runner: Runner) -> None:
-    """Forgets all of it. Raises what `Runner.run` raises."""
+    """Delete all entries. Raises what `Runner.run` raises."""
     runner.run(runner.commands.quarantine(b"", MOST))
 
 
 def _line(text: str) -> str:
-    """Text on one line, at most 500 characters."""
+    """Return text on one line, at most 500 characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)[:500]
 
 
 def _own_name() -> str:
-    """Who this process is, as far as a list of damage needs to know."""
+    """Return this process's name for the list: HOST:PID."""
     return f"{_line(socket.gethostname())[:64].replace(' ', '-') or 'host'}:{os.getpid()}"

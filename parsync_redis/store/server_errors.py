@@ -1,4 +1,4 @@
-"""What an error of redis-py means to who asked: the server is away, refuses the login, or is another one."""
+"""Translate errors of redis-py into those of errors.py: the server is away, full, read-only, refuses the login."""
 
 import logging
 import math
@@ -45,7 +45,7 @@ _NOT_NOW: Final = {
 
 
 def translate(address: str, error: Exception) -> Exception:
-    """The error to raise `from None` instead of what redis-py or the system raised; other errors as they are."""
+    """Return the error to raise `from None` for one of redis-py or the system; other errors are returned unchanged."""
     if isinstance(error, AuthenticationError | AuthorizationError):
         return AccessDenied(f"the server at {address} refuses the login: {error}")
     if isinstance(error, MasterNotFoundError):
@@ -65,7 +65,7 @@ def translate(address: str, error: Exception) -> Exception:
 
 
 def _no_primary(address: str, told: str) -> ParsyncError:
-    """What it means that no Sentinel named a primary; `told` holds what each of them answered."""
+    """Return the error for Sentinels that name no primary. told: what each of them answered."""
     if "Authentication" in told or "password" in told:
         return AccessDenied(f"the Sentinels of {address} refuse the login: sentinel_password in its address is theirs")
     return ServerUnreachable(
@@ -79,9 +79,9 @@ _IN_PIPELINE: Final = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused err
 
 
 def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError | None:
-    """The error for a server that answers and does not do it now, whatever was asked; None for any other.
+    """Return the error for a server that answers, but does no request now; None for any other error.
 
-    primary: of which server a replica is one, 'HOST:PORT', if that is known.
+    primary: the server that a replica follows, 'HOST:PORT', if that is known.
     """
     where, text = f"the server at {address}", _IN_PIPELINE.sub("", str(error), count=1)
     if isinstance(error, OutOfMemoryError):
@@ -108,9 +108,9 @@ def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError |
 
 
 class Backoff:
-    """How long to wait before the next try, growing and never twice the same; and what is wrong, said once.
+    """Pauses before the next try, which grow and have jitter; and a log line for each new error.
 
-    who: whose trouble it is, the beginning of each line of the log. again_s: after how long an error is said again.
+    who: the beginning of each line of the log. again_s: after how long the same error is logged again.
     """
 
     def __init__(self, log: logging.Logger, who: str, longest_s: float = 1.0, again_s: float = math.inf) -> None:
@@ -120,7 +120,7 @@ class Backoff:
         self._said: type[Exception] | None = None
 
     def pause_s(self, error: Exception) -> float:
-        """It went wrong (again): how long to wait. An error of the kind that was said last is said after `again_s`."""
+        """Return how long to wait after an error. The class that was logged last is logged again after `again_s`."""
         self._pause_s = min(self._longest_s, self._pause_s * 2 or self._longest_s / 50)
         now_s = time.monotonic()
         if type(error) is not self._said or now_s - self._said_s >= self._again_s:
@@ -129,21 +129,21 @@ class Backoff:
         return random.uniform(0.5, 1.0) * self._pause_s
 
     def well(self) -> None:
-        """It went well."""
+        """Begin anew after a success."""
         if self._said is not None:
             self._log.info("%s: it goes on", self._who)
         self._said, self._pause_s = None, 0.0
 
 
 def is_denied(error: object) -> bool:
-    """Whether an error reply says that the login may not do this, by itself or inside a script."""
+    """Return True if an error reply says that the login may not do this, by itself or inside a script."""
     if isinstance(error, NoPermissionError):
         return True
     return isinstance(error, ResponseError) and ("NOPERM" in str(error) or "ACL failure in script" in str(error))
 
 
 def denied(address: str, what: str, error: object) -> ParsyncError:
-    """The error that says what this login may not do, and the fix."""
+    """Return the error that says what this login may not do, and the fix."""
     return AccessDenied(
         f"the login at {address} may not do this: {what}{': ' if what else ''}{error}; "
         "`parsync acl` prints what each role needs"
@@ -151,18 +151,18 @@ def denied(address: str, what: str, error: object) -> ParsyncError:
 
 
 def is_damage(error: object) -> bool:
-    """Whether an error reply says that a key is not what it must be."""
+    """Return True if an error reply says that a key is damaged."""
     return isinstance(error, ResponseError) and ("PSRECORD" in str(error) or "WRONGTYPE" in str(error))
 
 
 def damage(what: str, error: object) -> ParsyncError:
-    """The error that says what is damaged, and where to look."""
+    """Return the error that says what is damaged, and where to look."""
     text = str(error).partition("PSRECORD ")[2] or str(error)
     return DamagedState(f"{what}: {text}; no script has written that: see `parsync doctor --audit`")
 
 
 def _untrusted(error: BaseException | None) -> str:
-    """Why TLS did not accept the server's certificate, '' if that is not what happened."""
+    """Return why TLS did not accept the server's certificate; '' if the error is another one."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message or str(error)

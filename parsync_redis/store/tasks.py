@@ -1,4 +1,4 @@
-"""Lists tasks for people: by their indexes while under way, by a bounded scan of records once they are final."""
+"""List tasks for people: by their indexes while under way, by a bounded scan of records once they are final."""
 
 import logging
 from collections.abc import Collection, Iterator
@@ -24,7 +24,7 @@ WAITING_STATES: Final = frozenset((TaskState.PENDING, TaskState.TAKEN))
 
 
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
-    """Up to `limit` tasks in any of these states: those under way first (running, placed, taken, pending), then final.
+    """Return up to `limit` tasks in any of these states: running, placed, taken, pending, then final ones.
 
     The dead are listed, the latest first; other final records are found by SCAN, which stops after 2 million keys of
     the server. Raises ServerUnreachable.
@@ -43,15 +43,15 @@ def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[
 
 
 def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[list[str]]:
-    """Ids in batches, from the indexes in which tasks of those states stand."""
+    """Yield ids in batches, from the indexes that list tasks of those states."""
     keys = store.keys
     if TaskState.RUNNING in states or TaskState.PLACED in states:
         yield from _scan(store, "hscan", keys.queue("placed"))
     if TaskState.TAKEN in states:
         yield from _scan(store, "hscan", keys.queue("taken"))
     if TaskState.PENDING in states:
-        for kind in ("pending", "later"):
-            yield _first(store, keys.queue(kind), limit)
+        for index in ("pending", "later"):
+            yield _first(store, keys.queue(index), limit)
     if TaskState.DEAD in states:  # 10,000 at most
         yield [readable(id) for id in reversed(store.pipe([("zrange", keys.queue("dead"), -limit, -1)])[0])]
     if (FINAL - {TaskState.DEAD}) & set(states):
@@ -65,7 +65,7 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
 
 
 def _first(store: Store, key: str, limit: int) -> list[str]:
-    """The first ids of an ordered index. More than a page are read from the end.
+    """Return the first ids of an ordered index. More than a page are read from the end.
 
     Schedulers take ids from the front meanwhile. Ranks that are counted from the end stay the same then, so that no id
     is skipped.

@@ -1,4 +1,4 @@
-"""Reads nodes and partitions for people: many keys, a round trip for every hundred partitions."""
+"""Read nodes and partitions for people: many keys, a round trip for every hundred partitions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ _CHUNK: Final = 100
 
 
 def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
-    """Each partition with its nodes, by number; nothing for a cluster that no scheduler has joined yet.
+    """Yield each partition with its nodes, by number; nothing for a cluster that no scheduler has joined yet.
 
     They are read one after another, while the cluster goes on. Raises ServerUnreachable.
     """
@@ -28,18 +28,18 @@ def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
 
 
 def count_partitions(store: Store) -> int:
-    """The number of the cluster's partitions; 0 before its first scheduler, or if its config is damaged."""
+    """Return the number of partitions; 0 before the cluster's first scheduler, or if its config is damaged."""
     return partitions_of(store.config())
 
 
 def partitions_of(config: Mapping[str, str]) -> int:
-    """The same, of a config that was read."""
+    """Return the number of partitions in a config, 0 if it is missing or damaged."""
     text = config.get("partitions", "")
     return min(int(text), 4096) if text.isdecimal() and len(text) < 9 else 0
 
 
 def find_node(store: Store, name: str) -> int | None:
-    """The number of the partition whose node has this name, or None."""
+    """Return the number of the partition whose node has this name, or None."""
     count = count_partitions(store)
     keys = [store.keys.partition(number, "nodes") for number in range(count)]
     found = store.pipe([("hexists", key, name) for key in keys])
@@ -47,7 +47,7 @@ def find_node(store: Store, name: str) -> int | None:
 
 
 def read_names(store: Store) -> list[str]:
-    """The task names that the nodes' workers know."""
+    """Return the task names that the nodes' workers know."""
     return sorted({name for tasks in Directory(store).newest_first() for name in tasks.declared})
 
 
@@ -59,7 +59,7 @@ class Directory:
         self._read: dict[str, KnownTasks] = {}
 
     def newest_first(self) -> list[KnownTasks]:
-        """Each app that a node has, the one that was registered last first. Raises ServerUnreachable."""
+        """Return the tasks of each app that a node has, the last registered first. Raises ServerUnreachable."""
         keys = self._store.keys
         digests = [readable(digest) for digest in self._store.pipe([("zrevrange", keys.queue("apps"), 0, -1)])[0]]
         if new := [digest for digest in digests if digest not in self._read]:
@@ -69,12 +69,12 @@ class Directory:
         return [self._read[digest] for digest in digests if digest in self._read]
 
     def by_digest(self) -> Mapping[str, KnownTasks]:
-        """The apps by the digest that the offers of their nodes have. Raises ServerUnreachable."""
+        """Return the apps by the digest in the offers of their nodes. Raises ServerUnreachable."""
         self.newest_first()
         return self._read
 
     def declared(self, names: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
-        """What the newest app that knows each name declares for it, None for nothing.
+        """Return what the newest app that knows each name declares for it, None for nothing.
 
         Names that no app knows are left out. Raises ServerUnreachable.
         """
@@ -88,7 +88,7 @@ class Directory:
 
 
 def read_offers(store: Store) -> dict[str, Resources]:
-    """What each node has when it is empty, as submit judges by it."""
+    """Return what each node offers when it is empty; submit judges by that."""
     shapes = store.hash(store.keys.queue("shapes"))
     return {node: parse_resources(offer) for node, offer in shapes.items() if is_resources(offer)}
 
@@ -110,19 +110,19 @@ def _fetch(store: Store, numbers: range) -> Iterator[tuple[Any, ...]]:
 
 
 def note_of(node: Node, note: str) -> str:
-    """What a note tells people of a node: nothing, if it is of a suspicion that the node has outlived."""
+    """Return a node's note, '' if the node is neither drained nor suspect any more."""
     return note if node.draining or node.state == "suspect" else ""
 
 
 def _down_ms(counter: bytes) -> int | None:
-    """Since when a node is down, by the line of its counter; None if it is not, or the line does not say."""
+    """Return when a node was marked down (ms), by the line of its counter; None if it is up or the line is damaged."""
     since = (COUNTER.read(readable(counter)) or {}).get("since")
     return int(since) if since else None
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
-    """A node with what is beside its record: free slots, amounts that are left, its note, since when it is down."""
+class LiveNode:
+    """A node with its free slots, the amounts that are left, its note, and since when it is down (ms)."""
 
     partition: int
     node: Node
@@ -132,13 +132,13 @@ class NodeState:
     down_ms: int | None
 
 
-def read_node_states(store: Store) -> Iterator[list[NodeState]]:
-    """The nodes of each partition, by number; nothing for a cluster that no scheduler has joined yet."""
+def read_live_nodes(store: Store) -> Iterator[list[LiveNode]]:
+    """Yield the nodes of each partition, by number; nothing for a cluster that no scheduler has joined yet."""
     count = count_partitions(store)
     for start in range(0, count, _CHUNK):
         numbers = range(start, min(start + _CHUNK, count))
         for number, (_, *rows) in zip(numbers, _fetch(store, numbers), strict=True):
-            yield _node_states(number, *rows)
+            yield _live_nodes(number, *rows)
 
 
 def count_bits(bitmap: bytes, first: int, count: int) -> int:
@@ -148,20 +148,20 @@ def count_bits(bitmap: bytes, first: int, count: int) -> int:
     return ((int.from_bytes(part, "big") & ((1 << width) - 1)) >> max(0, width - count)).bit_count()
 
 
-def _node_states(
+def _live_nodes(
     number: int,
     free: bytes | None,
     left: dict[bytes, bytes],
     records: dict[bytes, bytes],
     notes: dict[bytes, bytes],
     counters: dict[bytes, bytes],
-) -> list[NodeState]:
+) -> list[LiveNode]:
     found = []
     for name, node in sorted(read_nodes(records)[0].items()):
         amounts = readable(left.get(name.encode(), b""))
         unheld = parse_resources(amounts if is_resources(amounts) else "")
         found.append(
-            NodeState(
+            LiveNode(
                 number,
                 node,
                 count_bits(free or b"", node.first, node.span),
@@ -177,7 +177,7 @@ def _read_partition(
     store: Store, number: int, meta: list[bytes | None], *rows: Any
 ) -> tuple[PartitionView, list[NodeView]]:
     views, nodes = [], []
-    for state in _node_states(number, *rows):
+    for state in _live_nodes(number, *rows):
         node, offer = state.node, state.node.offer
         nodes.append(node)
         views.append(

@@ -64,7 +64,7 @@ class Hub(Protocol):
         """Return the loop as a generator; each step is a turn."""
 
 
-class Job(Protocol):
+class PoolJob(Protocol):
     """What a pool of processes knows of one call: billiard's ApplyResult."""
 
     _job: int
@@ -96,7 +96,7 @@ class Request(Protocol):
     id: str
     time_start: float | None
     """When its function began, None before."""
-    _apply_result: Callable[[], Job | None] | None
+    _apply_result: Callable[[], PoolJob | None] | None
     """A weak reference to the pool's job, None before the pool has it."""
 
     def terminate(self, pool: Pool, signal: str | None = None) -> None:

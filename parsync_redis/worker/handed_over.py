@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .celery_types import Job, Pool, PoolProcess, Request
+from .celery_types import Pool, PoolJob, PoolProcess, Request
 from .runs import Runs
 
 
@@ -43,16 +43,16 @@ def keep_handed_over(pool: Pool, runs: Runs) -> None:
     pool.flush = flush
 
 
-def _job(request: Request) -> Job | None:
+def _job(request: Request) -> PoolJob | None:
     """Return the pool's job of a request, None if the pool does not have it yet, or has thrown it away."""
     return request._apply_result() if request._apply_result else None
 
 
-def _in_pool(job: Job | None) -> bool:
+def _in_pool(job: PoolJob | None) -> bool:
     return job is not None and job._job in job._cache
 
 
-def _handed_over(job: Job) -> bool:
+def _handed_over(job: PoolJob) -> bool:
     return _in_pool(job) and _lives(job._write_to)
 
 

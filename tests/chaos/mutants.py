@@ -159,7 +159,10 @@ MUTANTS = (
     ),
     Mutant("strays are not given back", f"{_SC}.taken:TakenTasks.give_back_strays", "not in known", "in ()"),
     Mutant(
-        "no orphan is given back", f"{_SC}.duties.schedulers:Schedulers.work", "if owner not in members", "if not owner"
+        "no orphan is given back",
+        f"{_SC}.duties.schedulers:SchedulerDuty.work",
+        "if owner not in members",
+        "if not owner",
     ),
     Mutant("two runs on one slot", f"{_EX}.runs:Runs.enter", "if busy or run.key in", "if run.key in"),
     Mutant(

@@ -164,6 +164,15 @@ def test_a_file_is_no_longer_than_it_may_be() -> None:
     assert TOO_LONG.keys() <= long.keys(), "it is short enough now: take it out of TOO_LONG"
 
 
+def test_a_class_has_its_name_alone() -> None:
+    places: dict[str, list[str]] = {}
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(file.relative_to(ROOT).as_posix())
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}, "one word has one meaning"
+
+
 def test_every_error_has_a_public_name() -> None:
     own = {
         name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__

@@ -23,7 +23,7 @@ Agents = Annotated[int, typer.Option(help="Processes that stand in for the nodes
 Generators = Annotated[int, typer.Option(help="Processes that submit.")]
 
 
-class Line:
+class ProgressLine:
     """Reports progress on stderr: one line of a terminal, overwritten; elsewhere a line every few seconds."""
 
     def __init__(self) -> None:
@@ -47,11 +47,11 @@ class Line:
 
 
 @contextmanager
-def measuring() -> Iterator[tuple[Event, Line]]:
+def measuring() -> Iterator[tuple[Event, ProgressLine]]:
     """Run a bench: Ctrl-C ends it in order; an error is one line."""
     from ...demo.driver import Stopped
 
-    line = Line()
+    line = ProgressLine()
     with stop_by_signal() as (stop, came):
         try:
             yield stop, line

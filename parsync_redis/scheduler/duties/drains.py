@@ -14,7 +14,7 @@ PROBATION_LEASES: Final = 3
 """A suspect node that reads its inbox gets tasks again after so many leases."""
 
 
-class Drains:
+class DrainDuty:
     """The drains and suspicions of nodes. They count from when this leader saw them first."""
 
     def __init__(self, store: Store, lease_s: float) -> None:

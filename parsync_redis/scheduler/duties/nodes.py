@@ -14,7 +14,7 @@ from ...store.server_errors import is_damage
 from ...store.store import Store
 from ..lease_watch import LeaseWatch
 from .consistency import are_consistent
-from .drains import Drains
+from .drains import DrainDuty
 from .guarded import guarded
 
 log = logging.getLogger("parsync.leader")
@@ -25,13 +25,13 @@ FORGET_S: Final = 3600.0
 KEYS: Final = ("alive", "lost", "notes", "nodes")
 
 
-class Nodes:
+class NodeDuty:
     """The counters of all nodes, as this leader has watched them. A node is named by (partition, name)."""
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self._store, self._partitions = store, partitions
         self._up, self._down = LeaseWatch(lease_s), LeaseWatch(FORGET_S)
-        self._drains = Drains(store, lease_s)
+        self._drains = DrainDuty(store, lease_s)
 
     def reset(self) -> None:
         """Watch anew: no node is judged for one lease."""

@@ -22,7 +22,7 @@ log = logging.getLogger("parsync.leader")
 _PLACE: Final = re.compile(rb"p\d{1,4} [A-Za-z0-9][A-Za-z0-9_.@-]*/\d{1,4} inc=\d{1,15} attempt=[!-~]+")
 
 
-class Places:
+class PlaceDuty:
     """The entries of `placed`, of which each pass looks at some hundreds."""
 
     def __init__(self, store: Store, lease_s: float) -> None:

@@ -12,7 +12,7 @@ from ..taken import give_back
 log = logging.getLogger("parsync.leader")
 
 
-class Schedulers:
+class SchedulerDuty:
     """The members, and owners in `taken` that are no members. lost: 'NAME COUNTER' of members that were judged lost."""
 
     def __init__(self, store: Store, lease_s: float) -> None:
