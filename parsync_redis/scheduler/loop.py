@@ -70,7 +70,7 @@ class Scheduler:
         self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most)
         self._rank = self.membership.rank
         self._plans, self._taken = PlanRunner(store, self.core), TakenTasks(store, self.core)
-        self._ticks = TickClock(time.monotonic())
+        self.ticks = TickClock(time.monotonic())
         self._duties = [
             Every(CONFIRM_S, lambda _: self._taken.confirm_due()),
             Every(config.lease_s, lambda _: self._taken.give_back_strays()),
@@ -133,8 +133,8 @@ class Scheduler:
 
     def _wait_s(self, now_s: float) -> float:
         """Return how long to wait for a message: until an own tick, a delayed task or the end of a rest is due."""
-        due_s = self._ticks.due_s(self._interval_s)
-        if self._rests and not self._ticks.is_own:
+        due_s = self.ticks.due_s(self._interval_s)
+        if self._rests and not self.ticks.is_own:
             due_s = now_s + self.config.gap_s / RESTS
         return max(0.0, min(due_s - now_s, self._plans.due_s - now_s, LONGEST_WAIT_S))
 
@@ -156,7 +156,7 @@ class Scheduler:
                 if words[0] == "tick":
                     self._on_tick(int(words[1]), int(words[2]))
                 elif words[0] == "lost":
-                    self._ticks.on_lost()
+                    self.ticks.on_lost()
                 elif words[0] == "wake":
                     self.core.on_wake()
                 elif words[0] == "freed":
@@ -169,13 +169,13 @@ class Scheduler:
         if self.membership.rank is not self._rank:
             self._on_rank(self.membership.rank)
         now_s, interval_s = time.monotonic(), self._interval_s
-        if self._ticks.start_own(now_s, interval_s):
+        if self.ticks.start_own(now_s, interval_s):
             self.listener.listen()
-        for number in self._ticks.own_ticks(now_s, interval_s):
+        for number in self.ticks.own_ticks(now_s, interval_s):
             self.core.on_tick(number, own=True)
 
     def _on_tick(self, sequence: int, epoch: int) -> None:
-        self._ticks.on_tick(sequence, time.monotonic())
+        self.ticks.on_tick(sequence, time.monotonic())
         self.core.on_tick(sequence)
         if epoch != self._rank.epoch:
             self.membership.poke()

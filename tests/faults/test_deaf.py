@@ -33,7 +33,7 @@ def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server
         cutter.join()
         tick = rig.store.keys.tick
         rig.wait(lambda: client.pubsub_numsub(tick)[0][1] == 2, "both subscribe again")
-        rig.wait(lambda: all(not each._ticks.is_own for each in rig.schedulers), "and hear ticks")
+        rig.wait(lambda: not any(each.ticks.is_own for each in rig.schedulers), "and hear ticks")
     finally:
         stop.set()
         rig.close()

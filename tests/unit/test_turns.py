@@ -104,7 +104,7 @@ def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: S
     assert not made._rests, "each tick is as far away as a rest would be"
     made._rank = replace(made._rank, members=RESTS + 1)
     assert made._rests
-    assert made._wait_s(made._ticks.heard_s) == pytest.approx(made.config.gap_s / RESTS)
+    assert made._wait_s(made.ticks.heard_s) == pytest.approx(made.config.gap_s / RESTS)
     made.core.on_wake()
     assert not made._rests
 
@@ -116,7 +116,7 @@ def test_a_scheduler_at_rest_takes_a_delayed_task_when_it_is_due(fake_store: Sto
     for _ in range(3):
         made.core.on_wake()
         made.turn()
-    made._ticks.heard_s = float("inf")  # no tick comes, and it does not miss one
+    made.ticks.heard_s = float("inf")  # no tick comes, and it does not miss one
     assert made.core.at_rest
     assert 0 < made._wait_s(time.monotonic()) <= 0.3
     deadline = time.monotonic() + 10
