@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from parsync_redis.model.options import STORED as STORED_OPTIONS
 from parsync_redis.model.task import TaskState
 from tests.documents import ROOT, Document, tables
 
@@ -35,3 +36,8 @@ def test_the_page_of_keys_has_every_state():
 def test_the_glossary_has_every_state():
     (row,) = (row for row in tables(Document("docs/glossary.md").text) if row[0] == "state")
     assert set(row[1].partition(": ")[2].split(", ")) == set(TaskState)
+
+
+def test_the_page_of_keys_has_every_stored_option():
+    fields = re.findall(r"`(\w+)`", " ".join(row[0] for row in tables(Document("docs/keys.md").text)))
+    assert set(STORED_OPTIONS) <= set(fields)
