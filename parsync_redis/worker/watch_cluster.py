@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from ..errors import InvalidInput, ParsyncError
 from ..model.ids import readable
+from ..model.text import NODE
 from ..settings import wants_scheduler
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from .agent import Agent
@@ -159,17 +160,19 @@ class Watcher(threading.Thread):
         if self._schedulers.due(not any(scheduler.alive for scheduler in schedulers), now_s):
             missing = explain_no_scheduler(self.store, schedulers)
             log.warning("node %s gets no tasks: %s: %s", self.node, missing, start_one(self.store))
-        why = self._why_drained()
-        if self._drained.due(bool(why), now_s):
-            log.warning("node %s gets no tasks: it is drained (%s): parsync undrain %s", self.node, why, self.node)
+        terms = self._drain_terms()
+        if self._drained.due(bool(terms), now_s):
+            log.warning("node %s gets no tasks: it is drained (%s): parsync undrain %s", self.node, terms, self.node)
 
-    def _why_drained(self) -> str:
-        """Return why this node is drained, '' if it is not."""
+    def _drain_terms(self) -> str:
+        """Return the terms of this node's drain, '' if it is not drained."""
         partition = self.agent.node.partition
         if partition < 0:  # it has not registered yet
             return ""
-        note = readable(self.store.pipe([("hget", self.store.keys.partition(partition, "notes"), self.node)])[0] or b"")
-        return note.removeprefix("drain ").removeprefix("over ") if note.startswith("drain ") else ""
+        keys = [self.store.keys.partition(partition, kind) for kind in ("nodes", "notes")]
+        replies = self.store.pipe([("hget", key, self.node) for key in keys])
+        record, terms = (readable(reply or b"") for reply in replies)
+        return terms if (NODE.read(record) or {}).get("drain", "0") != "0" else ""
 
     def stop(self) -> None:
         """End the thread."""
