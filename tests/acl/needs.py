@@ -9,32 +9,17 @@ from collections.abc import Iterator
 from parsync_redis.store.calls import ALL
 from parsync_redis.store.repair import COMES_BACK
 from parsync_redis.store.scripts import Script
-from parsync_redis.wire.keys import NUMBERS, QUEUE_KINDS
+from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
-_QUEUE = (
-    "submit",
-    "take",
-    "give_back",
-    "confirm",
-    "start",
-    "finish",
-    "requeue",
-    "cancel",
-    "note",
-    "offer",
-    "repair_task",
-    "revive",
-    "expire",
-    "purge",
-)
-_CLUSTER = ("configure", "deal_node", "renew_scheduler", "quarantine", "note_loss")
+_CLUSTER = {*CLUSTER_KINDS, "stats"}
+_QUEUE = {*QUEUE_KINDS, "task", "task*", "task:"} - {"meta"}
 _REPAIRED = ("slots", "left", "nodes", "alive")
 
 
-def family(verb: str) -> str:
-    """Of what hash tag a script's keys are."""
-    return "q0" if verb in _QUEUE else "" if verb in _CLUSTER else "p"
+def family(script: Script) -> str:
+    """Return the family of a script's keys, all of one hash tag: q0, p, or '' for those of the whole cluster."""
+    return "q0" if _QUEUE & {*script.keys} else "" if _CLUSTER & {*script.keys} else "p"
 
 
 def uses(script: Script) -> set[tuple[str, str]]:
@@ -54,7 +39,7 @@ def _uses(script: Script) -> Iterator[tuple[str, str]]:
 
 def _any(script: Script, command: str) -> list[str]:
     """The kinds of key that a command is called on which takes more than one: a library's, or a repair's."""
-    where = family(script.verb)
+    where = family(script)
     if command == "TYPE":
         return []  # of every key of a script: granted with EVALSHA
     if script.verb == "discard":
@@ -68,7 +53,7 @@ def _any(script: Script, command: str) -> list[str]:
 
 
 def _kind(script: Script, argument: str) -> str:
-    where = family(script.verb)
+    where = family(script)
     if not argument:
         return ""
     if argument.startswith("channel"):

@@ -19,7 +19,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.worker.results import announce
 from tests.faults.rig import LEASE_S, Rig
 from tests.lua.driver import Driver, dump
-from tests.lua.test_refusals import calls
+from tests.lua.sample import sample_calls
 
 REFUSED = {"submit", "take", "commit", "register_node", "deal_node", "offer", "configure", "quarantine"}
 
@@ -52,7 +52,7 @@ def busy(store: Store) -> Driver:
 @pytest.mark.unaudited  # each script by itself leaves what its next would repair
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
 def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) -> None:
-    call = calls(busy)[verb]
+    call = sample_calls(busy.commands)[verb]
     if verb == "configure":
         busy.store.client.delete(busy.keys.shared("config"))
     before = dump(busy.store)

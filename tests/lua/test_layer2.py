@@ -17,7 +17,8 @@ from parsync_redis.store import Call, Store
 from parsync_redis.store.calls import ALL
 from parsync_redis.wire.keys import TYPES
 from tests.lua.driver import Driver, dump
-from tests.lua.test_refusals import busy_cluster, calls
+from tests.lua.sample import sample_calls
+from tests.lua.test_refusals import busy_cluster
 
 pytestmark = pytest.mark.unaudited
 
@@ -117,7 +118,7 @@ def check(drive: Driver, call: Call[Any]) -> None:
 
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
 def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver], verb: str) -> None:
-    count = len(calls(fresh())[verb].args)
+    count = len(sample_calls(fresh().commands)[verb].args)
     if not count:
         return
 
@@ -126,7 +127,7 @@ def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver]
     @given(st.integers(0, count - 1), st.sampled_from(MALFORMED))
     def one(at: int, value: bytes | str) -> None:
         drive = fresh()
-        call = calls(drive)[verb]
+        call = sample_calls(drive.commands)[verb]
         args = list(call.args)
         args[at] = value
         check(drive, replace(call, args=args))
@@ -136,11 +137,11 @@ def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver]
 
 @pytest.mark.parametrize("verb", [script.verb for script in ALL if script.verb not in ("discard", "repair_partition")])
 def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callable[[], Driver], verb: str) -> None:
-    for at, key in enumerate(calls(fresh())[verb].keys):
+    for at, key in enumerate(sample_calls(fresh().commands)[verb].keys):
         if key.endswith(":"):
             continue  # the prefix of the task records is no key
         drive = fresh()
-        call = calls(drive)[verb]
+        call = sample_calls(drive.commands)[verb]
         name = call.script.keys[min(at, len(call.script.keys) - 1)].rstrip("*")
         client: Any = drive.store.client
         client.delete(key)
@@ -161,7 +162,7 @@ def test_garbled_records_are_no_error_half_way(fresh: Callable[[], Driver], verb
     for at, (key, field) in list(enumerate(fields))[first % SOME :: SOME]:
         drive = fresh()
         drive.store.client.hset(key, field, MALFORMED[at * 7 % len(MALFORMED)])
-        check(drive, calls(drive)[verb])
+        check(drive, sample_calls(drive.commands)[verb])
 
 
 TWICE_THE_SAME = {
@@ -191,7 +192,7 @@ TWICE_THE_SAME = {
 @pytest.mark.parametrize("verb", sorted(TWICE_THE_SAME))
 def test_a_repeat_leaves_the_state_as_it_was_after_the_first(fresh: Callable[[], Driver], verb: str) -> None:
     drive = fresh()
-    call = calls(drive)[verb]
+    call = sample_calls(drive.commands)[verb]
     assert not isinstance(send(drive, call), Exception)
     after = dump(drive.store)
     assert not isinstance(send(drive, call), Exception)

@@ -6,52 +6,16 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import TaskState
 from parsync_redis.store import Call
 from parsync_redis.store.calls import ALL
 from tests.lua.driver import Driver, dump
-
-
-def calls(drive: Driver) -> dict[str, Call[Any]]:
-    """Return a call of each script that would change something."""
-    commands, place = drive.commands, drive.place("a", "1@1")
-    return {
-        "submit": commands.submit([Submission("new", "work", b"")]),
-        "take": commands.take("s1", 1),
-        "give_back": commands.give_back("s1", [("taken", "", "why")]),
-        "confirm": commands.confirm([replace(place, task="taken", attempt="1@2")]),
-        "start": commands.start([replace(place, task="taken", attempt="1@2")]),
-        "finish": commands.finish([(place, "succeeded", "")]),
-        "requeue": commands.requeue([(place, "why")]),
-        "revive": commands.revive(["dead"], "why"),
-        "purge": commands.purge("dead", ["dead"]),
-        "expire": commands.expire(),
-        "cancel": commands.cancel("a"),
-        "note": commands.note([("taken", "1@2", "why")]),
-        "offer": commands.offer("n2", "slots=1"),
-        "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
-        "commit": commands.commit(0, [drive.claim("taken", "1@2", slots=(1,))]),
-        "release": commands.release(0, [drive.place("a", "1@1")]),
-        "read_partition": commands.read_partition(0, waiter="s1"),
-        "renew": commands.renew(0, "n1", 1),
-        "reclaim": commands.reclaim(0, "n1", 1, 0),
-        "set_node": commands.set_node(0, "n1", "drain"),
-        "ring": commands.ring(place),
-        "forget_node": commands.forget_node(0, "n1", 1),
-        "configure": commands.configure({"partitions": 1}),
-        "deal_node": commands.deal_node("n1", 2, "", 4, 1.0),
-        "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
-        "note_loss": commands.note_loss("s1 submitted=2->1", 60),
-        "quarantine": commands.quarantine(b"something", 10),
-        "discard": commands.discard(drive.keys.queue("names"), "names"),
-        "repair_partition": commands.repair_partition(0),
-        "repair_task": commands.repair_task("a", "why"),
-    }
+from tests.lua.sample import sample_calls
 
 
 @pytest.fixture
 def busy(drive: Driver) -> Driver:
-    """Return a cluster in which each of `calls` would change something."""
+    """Return a cluster in which each of `sample_calls` would change something."""
     return busy_cluster(drive)
 
 
@@ -80,7 +44,7 @@ WELL_FORMED = {
 
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
 def test_a_wrong_number_of_keys_or_arguments_changes_nothing(busy: Driver, verb: str):
-    call = calls(busy)[verb]
+    call = sample_calls(busy.commands)[verb]
     for wrong, keys, args in (
         ("one less argument", call.keys, call.args[:-1]),
         ("one more argument", call.keys, [*call.args, "1"]),
@@ -93,7 +57,7 @@ def test_a_wrong_number_of_keys_or_arguments_changes_nothing(busy: Driver, verb:
 
 
 def test_every_script_has_a_call_here(drive: Driver):
-    assert set(calls(drive)) == {script.verb for script in ALL}
+    assert set(sample_calls(drive.commands)) == {script.verb for script in ALL}
 
 
 def refused_without_trace(drive: Driver, call: Call[Any], code: str) -> None:

@@ -1,16 +1,14 @@
 """Every key is spelled once, with one hash tag for what a script touches together."""
 
 import re
-from typing import Any
 
 import pytest
 
 from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.model.claim import Claim
-from parsync_redis.model.place import Place
-from parsync_redis.model.task import Submission
-from parsync_redis.store.calls import ALL, Call, Commands
+from parsync_redis.store.calls import ALL, Commands
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
+from tests.lua.sample import sample_calls
 
 KEYS = Keys("demo")
 
@@ -47,40 +45,7 @@ def test_a_cluster_name_that_would_break_the_keys_is_refused(name: str):
 
 
 def test_the_keys_of_a_call_are_of_one_tag():
-    commands, place = Commands(KEYS), Place("a", "1@1", 3, "n1", 0, 1, 1)
-    claims = [Claim("a", "1@1", 3, node, 1, (0,), "slots=1") for node in ("n1", "n2", "n1")]
-    calls: list[Call[Any]] = [
-        commands.submit([Submission("a", "f", b""), Submission("b", "f", b"")]),
-        commands.take("s1", 1),
-        commands.give_back("s1", [("a", "", "")]),
-        commands.confirm([place]),
-        commands.start([place]),
-        commands.finish([(place, "failed", "")]),
-        commands.requeue([(place, "")]),
-        commands.cancel("a"),
-        commands.revive(["a", "b"], ""),
-        commands.purge("dead", ["a", "b"]),
-        commands.expire(),
-        commands.note([("a", "1@1", "")]),
-        commands.offer("n1", ""),
-        commands.register_node(3, "n1", 0, 1.0, "slots=1"),
-        commands.commit(3, claims),
-        commands.release(3, [place]),
-        commands.read_partition(3),
-        commands.renew(3, "n1", 1),
-        commands.reclaim(3, "n1"),
-        commands.set_node(3, "n1", "drain"),
-        commands.ring(place),
-        commands.forget_node(3, "n1", 1),
-        commands.configure({}),
-        commands.deal_node("n1", 1, "", 1, 1.0),
-        commands.renew_scheduler("s1"),
-        commands.note_loss("s1 a=2->1", 60),
-        commands.quarantine(b"", 1),
-        commands.discard(KEYS.queue("names"), "names"),
-        commands.repair_partition(3),
-        commands.repair_task("a", ""),
-    ]
+    calls = sample_calls(Commands(KEYS)).values()
     assert {call.script.verb for call in calls} == {script.verb for script in ALL}
     for call in calls:
         tags = {re.search(r"\{(.*?)\}", key)[1] for key in call.keys}  # type: ignore[index]

@@ -1,0 +1,47 @@
+"""A call of each verb, for tests that are about every one."""
+
+from dataclasses import replace
+from typing import Any
+
+from parsync_redis.model.claim import Claim
+from parsync_redis.model.place import Place
+from parsync_redis.model.task import Submission
+from parsync_redis.store.calls import Call, Commands
+
+
+def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
+    """Return a call of each verb that would change something in the cluster of test_refusals.py."""
+    place = Place("a", "1@1", 0, "n1", 0, 1, 1)
+    taken = replace(place, task="taken", attempt="1@2")
+    return {
+        "submit": commands.submit([Submission("new", "work", b"")]),
+        "take": commands.take("s1", 1),
+        "give_back": commands.give_back("s1", [("taken", "", "why")]),
+        "confirm": commands.confirm([taken]),
+        "start": commands.start([taken]),
+        "finish": commands.finish([(place, "succeeded", "")]),
+        "requeue": commands.requeue([(place, "why")]),
+        "revive": commands.revive(["dead"], "why"),
+        "purge": commands.purge("dead", ["dead"]),
+        "expire": commands.expire(),
+        "cancel": commands.cancel("a"),
+        "note": commands.note([("taken", "1@2", "why")]),
+        "offer": commands.offer("n2", "slots=1"),
+        "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
+        "commit": commands.commit(0, [Claim("taken", "1@2", 0, "n1", 1, (1,), "slots=1")]),
+        "release": commands.release(0, [place]),
+        "read_partition": commands.read_partition(0, waiter="s1"),
+        "renew": commands.renew(0, "n1", 1),
+        "reclaim": commands.reclaim(0, "n1", 1, 0),
+        "set_node": commands.set_node(0, "n1", "drain"),
+        "ring": commands.ring(place),
+        "forget_node": commands.forget_node(0, "n1", 1),
+        "configure": commands.configure({"partitions": 1}),
+        "deal_node": commands.deal_node("n1", 2, "", 4, 1.0),
+        "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
+        "note_loss": commands.note_loss("s1 submitted=2->1", 60),
+        "quarantine": commands.quarantine(b"something", 10),
+        "discard": commands.discard(commands.keys.queue("names"), "names"),
+        "repair_partition": commands.repair_partition(0),
+        "repair_task": commands.repair_task("a", "why"),
+    }
