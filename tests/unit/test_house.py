@@ -77,9 +77,7 @@ def test_only_the_table_of_commands_names_the_lab() -> None:
     assert named == ["cli/app.py"], "nothing below imports lab; commands are named in COMMANDS of cli/app.py"
 
 
-CIRCLES_TO_REPAIR = {
-    frozenset({"lab.simulate.measure", "lab.simulate.simulation"}),
-}
+CIRCLES_TO_REPAIR: set[frozenset[str]] = set()
 """Modules that import each other today."""
 
 

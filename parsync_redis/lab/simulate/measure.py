@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from .parameters import Parameters, Phase
-
-if TYPE_CHECKING:
-    from .simulation import SimScheduler
+from .sim_scheduler import SimScheduler
 
 METRICS: Final = (
     "utilisation",
@@ -71,7 +69,7 @@ class SimMeasure:
             second.held.append(count)
             second.waiting.append(waiting[group])
 
-    def see_views(self, now_s: float, schedulers: "Sequence[SimScheduler]") -> None:
+    def see_views(self, now_s: float, schedulers: Sequence[SimScheduler]) -> None:
         """Record the age of the schedulers' copies."""
         read_s = np.array([[p.read_s for p in one.core.view.partitions] for one in schedulers])
         means, oldest = now_s - read_s.mean(axis=1), now_s - read_s.min(axis=1)

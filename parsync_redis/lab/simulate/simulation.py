@@ -6,31 +6,19 @@ are judged in order of time over all schedulers. Tasks of lost claims go back to
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...model.replies import Judged, Took
-from ...scheduler.core import Core
 from ...scheduler.plan import Plan
 from .cluster import SimCluster
 from .measure import SimMeasure
 from .modes import make_core
 from .parameters import Group, Parameters, check_groups
+from .sim_scheduler import SimScheduler
 from .workload import Arrival, Load
 
 Progress = Callable[[float], None]
-
-
-@dataclass(slots=True)
-class SimScheduler:
-    """A core with the number of its group, what it may still decide in this tick, and what it read at it."""
-
-    core: Core
-    group: int
-    budget: float = 0.0
-    read: list[int] = field(default_factory=list)
-    read_bytes: int = 0
 
 
 class Simulation:
