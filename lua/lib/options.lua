@@ -2,8 +2,8 @@
 -- has a word for each that is kept. Needs lib/arguments.lua.
 --- @include record
 
--- The fields of a successor: what a task does next, under the same id, once its running attempt has ended. Without next_ they
--- are the fields of a record that a submission fills.
+-- The fields of a successor: what a task does next, under the same id, once its running attempt has ended; the options are
+-- those behind the first six. Without next_ they are the fields of a record that a submission fills.
 local NEXT = {'next_message', 'next_name', 'next_needs', 'next_due_ms', 'next_expires_ms', 'next_publication',
   'next_priority', 'next_strategy', 'next_max_starts'}
 
@@ -17,23 +17,21 @@ local function bad_option(task)
     or nil
 end
 
--- filled: return {field, value}* of what a submission fills, for HSET: `prefix` and the field, and '' for what is not asked for;
--- without a prefix it leaves that out, and `due_ms`.
-local function filled(task, prefix)
-  local fields = {}
-  for _, next_field in ipairs(NEXT) do
-    local field = string.sub(next_field, 6)
-    local value = task[field] or ''
-    if prefix ~= '' or (value ~= '' and field ~= 'due_ms') then
-      fields[#fields + 1], fields[#fields + 2] = prefix .. field, value
+-- add_options: append {field, value}* of the options that were asked for.
+local function add_options(fields, task)
+  local last = #fields
+  for at = 7, #NEXT do
+    local option = string.sub(NEXT[at], 6)
+    if task[option] ~= '' then
+      fields[last + 1], fields[last + 2] = option, task[option]
+      last = last + 2
     end
   end
-  return fields
 end
 
 -- become_next: turn a record into its successor's, at its own place in the order; return when that is due, nil for now.
 local function become_next(key)
-  local task, gone, values = {}, {}, redis.call('HMGET', key, unpack(NEXT))
+  local task, values = {}, redis.call('HMGET', key, unpack(NEXT))
   for i, next_field in ipairs(NEXT) do task[string.sub(next_field, 6)] = values[i] or '' end
   redis.call('HDEL', key, unpack(NEXT))
   if task.message ~= '' and task.name ~= '' and task.needs ~= '' then -- else it is damaged, and runs again as it was
@@ -43,10 +41,12 @@ local function become_next(key)
       task.priority = ''
     end
     for field, value in pairs(task) do
-      if value == '' and field ~= 'priority' and field ~= 'publication' then gone[#gone + 1] = field end
+      if value ~= '' and field ~= 'due_ms' then
+        redis.call('HSET', key, field, value)
+      elseif field ~= 'priority' and field ~= 'publication' then
+        redis.call('HDEL', key, field)
+      end
     end
-    if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
-    redis.call('HSET', key, unpack(filled(task, '')))
   end
   return string.match(task.due_ms, '^%d+$')
 end

@@ -26,12 +26,20 @@ end
 -- (`after`) is lost with the run; one that others published is not.
 local function write_next(key, task)
   if task.after ~= '' then task.publication = '' end
+  local fields = {}
+  for _, field in ipairs(NEXT) do
+    fields[#fields + 1], fields[#fields + 2] = field, task[string.sub(field, 6)] or ''
+  end
   redis.call('HDEL', key, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-  redis.call('HSET', key, unpack(filled(task, 'next_')))
+  redis.call('HSET', key, unpack(fields))
 end
 
 -- write_task: write the record of a new task, number `life` of all.
 local function write_task(key, task, life, now)
-  redis.call('HSET', key, 'state', 'pending', 'order', task.order, 'attempt', '0@' .. life, 'starts', '0',
-    'submitted_ms', now, 'ready_ms', task.due_ms or now, unpack(filled(task, '')))
+  local fields = {'state', 'pending', 'name', task.name, 'needs', task.needs, 'order', task.order, 'attempt', '0@' .. life,
+    'starts', '0', 'submitted_ms', now, 'ready_ms', task.due_ms or now, 'message', task.message}
+  add_options(fields, task)
+  if task.publication ~= '' then fields[#fields + 1], fields[#fields + 2] = 'publication', task.publication end
+  if task.expires_ms then fields[#fields + 1], fields[#fields + 2] = 'expires_ms', task.expires_ms end
+  redis.call('HSET', key, unpack(fields))
 end
