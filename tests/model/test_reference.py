@@ -18,7 +18,11 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Call, Store
+from parsync_redis.store.calls import ALL
 from parsync_redis.store.reference import MemoryStore
+from parsync_redis.store.reference.cluster import Cluster
+from parsync_redis.store.reference.partition import Partition
+from parsync_redis.store.reference.queue import Queue
 from tests.conftest import FAKE
 
 from .compare import state_of_reference, state_of_server
@@ -370,3 +374,13 @@ def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: s
         lambda: SideBySide(any_store),  # type: ignore[arg-type] # any function that makes one
         settings=settings(max_examples=max(examples, 1), stateful_step_count=STEPS),
     )
+
+
+WITHOUT_TWIN = {"quarantine", "discard", "note_loss", "repair_partition", "repair_task"}
+"""Verbs about damage and losses, of which the store in memory has none."""
+
+
+def test_every_other_script_has_its_twin_in_the_reference():
+    homes = (Queue, Partition, Cluster)
+    lacking = {script.verb for script in ALL if not any(hasattr(home, script.verb) for home in homes)}
+    assert lacking == WITHOUT_TWIN
