@@ -1,6 +1,7 @@
 """From what a caller asks to a submission, and from a refusal to the error that says why."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -121,6 +122,15 @@ def _delay_ms(countdown: object) -> int | None:
             f"countdown={shown(countdown)} is not valid: it must be a number of seconds from 0 to {MAX_SECONDS:.0e}"
         )
     return round(countdown * 1000) or None
+
+
+@contextmanager
+def numbered(index: int) -> Iterator[None]:
+    """Have an InvalidInput say which of many tasks it is about."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise type(error)(f"task {index}: {error}") from None
 
 
 def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]:

@@ -29,17 +29,15 @@ Config = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
-PATIENCE_S = 1.0
-"""How long a command that only looks asks an unreachable server again."""
+RETRY_FOR_S = 1.0
+"""For how long a command that only reads repeats its requests while no server answers."""
 
 
 def make_client(
-    url: str | None, cluster: str | None, config: Path | None, patience_s: float | None = None
+    url: str | None, cluster: str | None, config: Path | None, retry_for_s: float = RETRY_FOR_S
 ) -> ParsyncClient:
     """A client as the common flags say."""
-    return ParsyncClient(
-        Settings.load(config, url=url, cluster=cluster), PATIENCE_S if patience_s is None else patience_s
-    )
+    return ParsyncClient(Settings.load(config, url=url, cluster=cluster), retry_for_s)
 
 
 def print_json(value: Any) -> None:

@@ -26,7 +26,7 @@ def doctor(
     config: Config = None,
 ) -> None:
     """Checks server, scripts, schedulers, ticks and nodes; each line with its fix. Exit 1 if anything fails."""
-    with make_client(url, cluster, config, patience_s=0) as client:
+    with make_client(url, cluster, config, retry_for_s=0) as client:
         checks = check_up(client.store, client.settings, audit)
     failed = any(check.level == "fail" for check in checks)
     if as_json:

@@ -55,7 +55,7 @@ def submit(
     options = {name: value for name, value in {**from_flags(flags), "queue": queue}.items() if value is not None}
     values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
     named = _from_json("--kwargs", kwargs)
-    with make_client(url, cluster, config, patience_s=5) as client:
+    with make_client(url, cluster, config, retry_for_s=5) as client:
         id = client.submit(name, values, named, id=id, countdown=countdown, **options)
         if not wait:
             print_json({"id": id}) if as_json else print(id)

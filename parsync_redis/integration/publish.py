@@ -163,7 +163,7 @@ def operational(error: ParsyncError) -> ParsyncError:
 def pauses_of(retry: bool | None, policy: Mapping[str, Any]) -> Iterator[float] | None:
     """Return the seconds before each further try to publish, as Celery's `retry` and `retry_policy` ask for.
 
-    None if they are Celery's defaults: then the client's patience counts.
+    None if they are Celery's defaults: then the client's `retry_for_s` counts.
     """
     if policy == _CELERYS_POLICY and (retry or _from_callback()):
         return None

@@ -55,7 +55,7 @@ def warned(caplog) -> str:
 
 def submit(rig: Rig) -> str:
     """Submits a task with a client that has submitted nothing yet, twice: it warns once at most."""
-    rig.client._looked = False
+    rig.client.requests.warned = False
     ids = [rig.client.submit("tests.acceptance.app.noted", ["x"], wait_for_capacity=True) for _ in range(2)]
     return ids[0]
 
@@ -200,7 +200,7 @@ def test_of_three_schedulers_beside_workers_two_are_active_and_the_third_takes_o
 
 def test_an_app_that_submits_is_warned_and_its_control_purges_what_waits(rig: Rig, caplog):
     client = rig.tasks.app.parsync.client
-    client._looked = False
+    client.requests.warned = False
     results = [rig.tasks.noted.apply_async((key,), parsync={"wait_for_capacity": True}) for key in "ab"]
     assert "is alive" in warned(caplog) or "no scheduler has joined" in warned(caplog)
     foreign = rig.client.submit("proj.of.another.app", wait_for_capacity=True)

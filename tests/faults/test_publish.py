@@ -50,7 +50,7 @@ def deaf() -> Iterator[Deaf]:
 def task(url: str, **conf: Any) -> Any:
     app = Celery("publish", broker=url, set_as_current=False)
     app.conf.update(conf)
-    Parsync(app).client.patience_s = 0.3
+    Parsync(app).client.requests.retry_for_s = 0.3
 
     @app.task(shared=False, name="publish.placed", parsync=True)
     def placed() -> None: ...

@@ -45,7 +45,7 @@ def client(rig: Rig, own: EmbeddedServer) -> ParsyncClient:
     """A client that has met the server when all was well, and does not wait for long."""
     made = ParsyncClient.from_url(own.url, "refusing")
     made.check()
-    made.patience_s = 0.2
+    made.requests.retry_for_s = 0.2
     return made
 
 

@@ -99,7 +99,7 @@ class Client(threading.Thread):
         self.book, self.rate, self.window, self.cancels = book, rate, window, cancels
         self.make, self._dice = make, random.Random(f"{seed} {name}")
         self._client = ParsyncClient.from_url(url, cluster)
-        self._client.patience_s = 1.0
+        self._client.requests.retry_for_s = 1.0
         self._halt = threading.Event()
         self.broken: Exception | None = None
 

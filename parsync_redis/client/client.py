@@ -1,0 +1,247 @@
+"""ParsyncClient."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Any
+
+from ..errors import InvalidInput
+from ..model.ids import check_name, decode_id, encode_id, shown
+from ..model.limits import MAX_BATCH
+from ..model.node import drain_terms
+from ..model.status import TaskStatus
+from ..model.task import Submission, TaskState
+from ..model.views import Evenness, NodeView, PartitionView, measure_evenness
+from ..settings import Settings
+from ..store.tasks import list_tasks
+from ..store.views import Directory, find_node, read_views
+from ..submission import Declared, Item, explain_refusal, make_submission, numbered, parse_item, with_declared
+from .requests import RETRY_FOR_S, Requests
+from .waiting import wait_until_final
+
+
+class ParsyncClient:
+    """Submits tasks to a cluster and asks for their state. Any thread may use it; close it, or use it in a `with`.
+
+    Its first request checks the server and the cluster's settings. Every request may raise: ServerUnreachable, if no
+    server answers for `retry_for_s` seconds; ServerReadOnly, if none takes writes for so long; ServerFull, at once;
+    ServerUnfit, for a server that is too old or evicts keys; ClusterMismatch, for settings that differ from the running
+    cluster's; InvalidInput, for a wrong argument.
+    """
+
+    def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:
+        self.requests = Requests(settings or Settings.load(), retry_for_s)
+        self.settings, self.store = self.requests.settings, self.requests.store
+        self._directory = Directory(self.store)
+
+    @classmethod
+    def from_url(cls, url: str, cluster: str = "parsync", **settings: Any) -> "ParsyncClient":
+        """Return a client of the cluster of that name on the server at `url`; it connects with its first request."""
+        return cls(Settings.load(url=url, cluster=cluster, **settings))
+
+    def check(self) -> None:
+        """Check the server and the cluster's settings, once; every other request does so by itself."""
+        self.requests.do(lambda: None)
+
+    # -- submit ------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        countdown: float | None = None,
+        expires: Any = None,
+        **options: Any,
+    ) -> str:
+        """Submit one task and return its id; the same id twice is one task.
+
+        Options that the task's app declares apply if the call does not set them, once a worker that knows the task has
+        joined.
+
+        countdown: seconds from now before which it does not start. expires: seconds from now, or a datetime, after
+        which it is not started. options: what the task asks for (slots, resources, ...; README has the table), queue
+        (only nodes that consume it are candidates), and time_limit, link, headers, ... as in Celery.
+
+        Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the largest there is, if
+        none could ever hold it. A cluster without nodes accepts any task, which then waits for one.
+        """
+        when = {"countdown": countdown, "expires": expires}
+        item = {"name": name, "args": args, "kwargs": kwargs, "id": id, **when, **options}
+        task = self._declared([item], [make_submission(item)])[0]
+        if refusal := explain_refusal(self.store, task, self.send([task])[0]):
+            raise refusal
+        return decode_id(task.id)
+
+    def submit_many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
+        """Submit tasks, each (name, args, kwargs) or a mapping with the arguments of `submit`; return their ids.
+
+        One round trip for every 500. An iterator is drawn from as batches are sent, so that millions of tasks need no
+        memory but for their ids.
+
+        Raises what `submit` raises, naming the first offending task by its index. By then these were submitted: all
+        earlier batches; of the batch with the offending task nothing, if it was found before sending (arguments,
+        options), else all of it that was not refused; nothing after that batch. Submitting the same ids again is safe.
+        """
+        ids: list[str] = []
+        rest = iter(tasks)
+        while batch := list(islice(rest, MAX_BATCH)):
+            items: list[Item] = []
+            for item in batch:
+                with numbered(len(ids) + len(items)):
+                    items.append(parse_item(item))
+            made: list[Submission] = []
+            for item in items:
+                with numbered(len(ids) + len(made)):
+                    made.append(make_submission(item))
+            made = self._declared(items, made)
+            for i, word in enumerate(self.send(made)):
+                if refusal := explain_refusal(self.store, made[i], word):
+                    raise type(refusal)(f"task {len(ids) + i}: {refusal}")
+            ids += [decode_id(task.id) for task in made]
+        return ids
+
+    def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
+        """Return the options that the workers' apps declare for these task names.
+
+        pauses: as for `send`.
+        """
+        return self.requests.do(lambda: self._directory.declared(names), pauses)
+
+    def _declared(self, items: Sequence[Item], made: Sequence[Submission]) -> list[Submission]:
+        """Return the submissions of items, made anew where the task's app declares something or is not known yet."""
+        declared = self.declared({task.name for task in made})
+        return [
+            with_declared({**item, "id": decode_id(task.id)}, task, declared)
+            if declared.get(task.name, ()) is not None
+            else task
+            for item, task in zip(items, made, strict=True)
+        ]
+
+    def send(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None) -> list[str]:
+        """Submit tasks that are made; return submit's word for each.
+
+        pauses: seconds to wait before each further try; the default tries for `retry_for_s` seconds.
+        """
+        return self.requests.submit(tasks, pauses)
+
+    # -- ask ---------------------------------------------------------------------------------------------------------
+
+    def status(self, id: str) -> TaskStatus:
+        """Return what is known of a task: state, node, slot, attempt, time of each step; state `gone` if nothing is."""
+        return self.statuses([id])[0]
+
+    def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
+        """Return what is known of each task, in order; one round trip for every 500."""
+        return self.requests.in_batches([encode_id(id) for id in ids], self.store.statuses)
+
+    def explain(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+        """Return the same tasks; `why` of those that wait says what keeps them now, and who holds what they need.
+
+        `why` of `status` is what a scheduler wrote last, which may be old. This reads all nodes, so do not poll it.
+        """
+        from ..inspect.waiting import explain_tasks  # a client that only submits does without
+
+        return self.requests.do(lambda: explain_tasks(self.store, tasks))
+
+    def wait(self, ids: Iterable[str], timeout: float | None = None) -> dict[str, TaskStatus]:
+        """Wait until every task is final (or gone: nothing is known of it); return what is known of each, by id.
+
+        timeout: seconds, None for ever. Raises TimeoutError that says how many are not final.
+        """
+        names = list(dict.fromkeys(encode_id(id) for id in ids))
+        wait_until_final(self.requests, names, timeout)
+        plain = [decode_id(id) for id in names]
+        return dict(zip(plain, self.statuses(plain), strict=True))
+
+    def cancel(self, id: str) -> str:
+        """Cancel a task; return `cancelled`, `asked` if it runs (its node ends it), or the state that it is in.
+
+        That state is succeeded, failed, cancelled, dead or gone: nothing was changed.
+        """
+        key = encode_id(id)
+        word, *state = self.requests.do(lambda: self.store.run(self.store.commands.cancel(key)))
+        return state[0] if word == "none" else word
+
+    # -- dead tasks --------------------------------------------------------------------------------------------------
+
+    def dead(self, limit: int = 100) -> list[TaskStatus]:
+        """Return dead tasks, the newest first, each with its history; 10,000 are kept until they are requeued."""
+        return self.requests.do(lambda: list_tasks(self.store, {TaskState.DEAD}, limit))
+
+    def requeue_dead(self, ids: Iterable[str]) -> dict[str, str]:
+        """Let dead tasks run again; return by id `revived`, or the state that it is in (`gone`: nothing is known).
+
+        Its starts are counted from 0 again; its attempts go on. An AsyncResult that got the death gets RETRY.
+        """
+        names, commands = list(dict.fromkeys(encode_id(id) for id in ids)), self.store.commands
+        why = "was dead, and is requeued by an operator"
+        words = self.requests.in_batches(names, lambda some: self.store.run(commands.revive(some, why)))
+        return dict(zip(map(decode_id, names), words, strict=True))
+
+    def purge(self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0) -> int:
+        """Cancel tasks that wait, or delete the records of tasks that have ended; return how many.
+
+        state: waiting, succeeded, failed, cancelled or dead. name: a pattern, 'proj.*'. older_than_s: only those that
+        were submitted, or have ended, so long ago. A task that is placed or runs is never touched. Raises InvalidInput.
+        """
+        from ..store.purge import find_purgeable, purge_tasks
+
+        found = self.requests.do(lambda: find_purgeable(self.store, state, name, older_than_s))
+        return self.requests.do(lambda: purge_tasks(self.store, found))
+
+    # -- the cluster -------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[NodeView]:
+        """Return every node, by name."""
+        views = self.requests.do(lambda: [node for _, nodes in read_views(self.store) for node in nodes])
+        return sorted(views, key=lambda node: node.name)
+
+    def partitions(self) -> list[PartitionView]:
+        """Return every partition, by number; none before the cluster's first scheduler."""
+        return self.requests.do(lambda: [partition for partition, _ in read_views(self.store)])
+
+    def evenness(self) -> Evenness:
+        """Return how much the partitions differ in slots, mean score and labels."""
+        return measure_evenness(self.partitions())
+
+    def drain(self, node: str, deadline_s: float | None = None, reason: str = "") -> NodeView:
+        """Let no new claim go to a node, also after it restarts; its runs go on. Raises InvalidInput.
+
+        deadline_s: after so many seconds, counted by the leader, what still runs there is ended and placed elsewhere;
+        these starts do not count. reason: a line for people. A second call replaces the terms of the first.
+        """
+        return self._set_node(node, "drain", drain_terms(deadline_s, reason))
+
+    def undrain(self, node: str) -> NodeView:
+        """Let claims go to a drained or suspect node again; raises InvalidInput."""
+        return self._set_node(node, "undrain")
+
+    def _set_node(self, name: str, word: str, note: str = "") -> NodeView:
+        check_name("node name", name)
+        commands = self.store.commands
+        partition = self.requests.do(lambda: find_node(self.store, name))
+        reply = ["gone"]
+        if partition is not None:
+            reply = self.requests.do(lambda: self.store.run(commands.set_node(partition, name, word, None, note)))
+        if reply[0] == "gone":
+            known = [node.name for node in self.nodes()]
+            there_are = f"there are {', '.join(known[:20])}" if known else "no node is registered"
+            raise InvalidInput(f"no node {shown(name)}: {there_are}")
+        return next(node for node in self.nodes() if node.name == name)
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.store.client.close()
+
+    def __enter__(self) -> "ParsyncClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

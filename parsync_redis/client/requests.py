@@ -1,0 +1,76 @@
+"""The requests of a client: each is repeated while the server cannot be reached."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from ..errors import ServerReadOnly, ServerUnreachable
+from ..model.limits import MAX_BATCH
+from ..model.task import Submission
+from ..settings import Settings
+from ..store.cluster import join_cluster
+from ..store.store import Store
+from ..submission import split_by_size
+
+T = TypeVar("T")
+
+RETRY_FOR_S: Final = 5.0
+"""For how long a request is repeated while no server answers: enough for one that restarts."""
+
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
+
+
+class Requests:
+    """The store of one cluster, with requests that are repeated for `retry_for_s` seconds.
+
+    The first request checks the server and the cluster's settings.
+    """
+
+    def __init__(self, settings: Settings, retry_for_s: float) -> None:
+        self.settings, self.retry_for_s = settings, retry_for_s
+        self.store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+        self._checked = self.warned = False
+
+    def do(self, request: Callable[[], T], pauses: Iterator[float] | None = None) -> T:
+        """Return the request's answer; repeat it while the server cannot be reached, after each of the pauses."""
+        pauses = retry_pauses(time.monotonic() + self.retry_for_s) if pauses is None else pauses
+        while True:
+            try:
+                if not self._checked:
+                    join_cluster(self.store, self.settings, create=False)
+                    self._checked = True
+                return request()
+            except (ServerUnreachable, ServerReadOnly):  # a failover, perhaps: a replica becomes primary
+                if (pause_s := next(pauses, None)) is None:
+                    raise
+            time.sleep(pause_s)
+
+    def in_batches(self, ids: Sequence[str], request: Callable[[Sequence[str]], Sequence[T]]) -> list[T]:
+        """Return the answers of a request for each id; one round trip for every 500."""
+        found: list[T] = []
+        for start in range(0, len(ids), MAX_BATCH):
+            batch = ids[start : start + MAX_BATCH]
+            found += self.do(lambda batch=batch: request(batch))  # type: ignore[misc]
+        return found
+
+    def submit(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None) -> list[str]:
+        """Submit tasks and return submit's word for each; safe to repeat, because an id is one task."""
+        words: list[str] = []
+        for some in split_by_size(tasks):
+            words += self.do(lambda some=some: self.store.run(self.store.commands.submit(some)), pauses)  # type: ignore[misc]
+        if not self.warned:
+            self.warned = True
+            from ..inspect.outlook import warn_once  # a client that does not submit does without
+
+            warn_once(self.store)
+        return words
+
+
+def retry_pauses(deadline_s: float) -> Iterator[float]:
+    """Give growing pauses with jitter, in seconds, until a moment of the monotonic clock."""
+    pause_s = _FIRST_PAUSE_S
+    while time.monotonic() + pause_s <= deadline_s:
+        yield random.uniform(0.5, 1.0) * pause_s
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

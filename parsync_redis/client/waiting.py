@@ -1,0 +1,41 @@
+"""Wait until tasks are final."""
+
+import time
+from typing import Final
+
+from ..model.ids import decode_id
+from ..model.limits import MAX_BATCH
+from ..model.task import FINAL
+from .requests import Requests
+
+_FIRST_PAUSE_S: Final = 0.002
+_LONGEST_PAUSE_S: Final = 0.050
+_SHOWN: Final = 3
+
+
+def wait_until_final(requests: Requests, ids: list[str], timeout: float | None) -> None:
+    """Wait until every task is final, or gone; raises TimeoutError that says how many are not.
+
+    ids: encoded. timeout: seconds, None for ever.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause_s, waiting = _FIRST_PAUSE_S, ids
+    while waiting:
+        # Only the head is polled: the others cannot end the wait before it does, and most will be final by then.
+        head, tail = waiting[:MAX_BATCH], waiting[MAX_BATCH:]
+        head = _not_final(requests, head)
+        waiting = head + tail
+        if not head:
+            continue
+        if deadline is not None and time.monotonic() >= deadline:
+            if late := head + _not_final(requests, tail):
+                shown = ", ".join(map(decode_id, late[:_SHOWN])) + (", ..." if len(late) > _SHOWN else "")
+                raise TimeoutError(f"{len(late)} of {len(ids)} tasks are not final after {timeout:g} s: {shown}")
+            break
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _not_final(requests: Requests, ids: list[str]) -> list[str]:
+    states = requests.in_batches(ids, requests.store.states)
+    return [id for id, state in zip(ids, states, strict=True) if state and state not in FINAL]
