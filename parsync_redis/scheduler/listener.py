@@ -24,9 +24,10 @@ log = logging.getLogger("parsync.scheduler")
 
 _HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
 _SOME: Final = 1 << 16
-
-
 _TICKS, _OWN = ("tick",), ("wake", "freed")
+
+CUT: Final = "cut"
+"""The word that `hear` returns if a subscription was lost; nobody sends it."""
 
 
 def understand(data: bytes, partitions: int, known: Sequence[str] = (*_TICKS, *_OWN)) -> list[str]:
@@ -118,7 +119,7 @@ class Listener:
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
         """Return the messages that have come, each as its words; wait up to `timeout_s` for the first.
 
-        ticks: wait for ticks as well as for own messages. Returns [['cut']] if a subscription was lost.
+        ticks: wait for ticks as well as for own messages. Returns [[CUT]] if a subscription was lost.
         """
         try:
             if not self._subscriptions:
@@ -129,7 +130,7 @@ class Listener:
             return self._take_in(timeout_s, ticks)
         except (RedisError, OSError) as error:
             self._close_for(error)
-            return [["cut"]]
+            return [[CUT]]
 
     def _take_in(self, timeout_s: float, ticks: bool) -> list[list[str]]:
         if not ticks and timeout_s > 0:

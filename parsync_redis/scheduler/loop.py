@@ -19,7 +19,7 @@ from ..store.server_errors import Backoff
 from ..store.store import Store
 from .core import Core
 from .every import Every
-from .listener import Listener
+from .listener import CUT, Listener
 from .membership import Membership, Rank
 from .plan_runner import PlanRunner
 from .taken import TakenTasks
@@ -155,7 +155,7 @@ class Scheduler:
             for words in messages:
                 if words[0] == "tick":
                     self._on_tick(int(words[1]), int(words[2]))
-                elif words[0] == "lost":
+                elif words[0] == CUT:
                     self.ticks.on_lost()
                 elif words[0] == "wake":
                     self.core.on_wake()

@@ -24,8 +24,8 @@ def connect_service(service: Service, **options: Any) -> "redis.Redis":
     shared = tls if service.secured else {}
     ask = {**options, "socket_timeout": ASK_S, "socket_connect_timeout": ASK_S, **shared, **service.sentinel_login}
     sentinel = Sentinel(service.sentinels, sentinel_kwargs=ask)
-    login = {**chosen, **shared, **service.login}
-    found: redis.Redis = sentinel.master_for(service.name, db=service.db, **options, **login)
+    own = {**options, "db": service.db, **chosen, **shared, **service.login}
+    found: redis.Redis = sentinel.master_for(service.name, **own)
     return found
 
 

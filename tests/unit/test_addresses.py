@@ -63,3 +63,11 @@ def test_an_app_whose_broker_is_not_redis_must_say_where_parsync_is(monkeypatch:
     with pytest.raises(InvalidInput, match="PARSYNC_URL") as caught:
         Parsync(app).settings()
     assert "secret" not in str(caught.value)
+
+
+def test_an_option_in_a_sentinel_address_comes_before_ours() -> None:
+    pool = connect("sentinel://h:1,h:2/3?service=m&socket_timeout=2").connection_pool
+    assert (pool.connection_kwargs["socket_timeout"], pool.connection_kwargs["db"]) == (2.0, 3)
+    assert connect("sentinel://h/3?service=m&db=4").connection_pool.connection_kwargs["db"] == 4
+    with pytest.raises(InvalidInput, match="is not valid: Invalid value for 'socket_timeout'"):
+        connect("sentinel://h?service=m&socket_timeout=soon")

@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.scheduler.listener import Listener, _Subscription, understand
+from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.settings import Settings
 from parsync_redis.store import Store
+from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.store.embedded import EmbeddedServer
 
 
@@ -130,3 +133,22 @@ def test_clusters_of_one_name_in_two_databases_do_not_hear_each_other(server: Em
     here.client.publish(here.keys.tick, "tick 1 1")
     assert listener.hear(10.0) == [["tick", "1", "1"]]
     listener.close()
+
+
+def test_a_scheduler_whose_subscription_is_cut_ticks_by_its_own_clock_at_once(store: Store) -> None:
+    client: Any = store.client
+    made = Scheduler(store, ClusterConfig(1, 60.0, 10.0), Settings(), "s1")
+    made.enter()
+    try:
+        while min(count for _, count in client.pubsub_numsub(store.keys.tick, store.keys.own_channel("s1"))) < 1:
+            pass
+        for _ in range(4):
+            made.turn()
+        assert not made.ticks.is_own, "three gaps without a tick are three minutes"
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        for _ in range(4):
+            made.turn()
+        assert made.ticks.is_own
+    finally:
+        made.listener.close()
+        made.leave()
