@@ -18,6 +18,7 @@ from .model.task import Submission
 from .placement.infeasible import explain_infeasible
 from .store.store import Store
 from .store.views import Directory, read_names, read_offers
+from .wire.message_options import until_ms
 
 Item = Mapping[str, Any]
 """The arguments of `ParsyncClient.submit` by name."""
@@ -107,8 +108,6 @@ def _headers(headers: object) -> Mapping[str, Any]:
 
 def _expiry_ms(expires: float | datetime | None) -> int | None:
     """After how long a task expires, of an `expires` that the message took."""
-    from .wire.message import until_ms
-
     if expires is None:
         return None
     return max(0, until_ms("expires", expires) if isinstance(expires, datetime) else round(expires * 1000))

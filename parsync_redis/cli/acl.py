@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidInput
-from ..security.acl import Options, Role, user_line
+from ..security.acl import Options, user_line
+from ..security.acl_tables import Role
 from ..settings import Settings, read_password
 from .common import Cluster, Config
 

@@ -17,7 +17,8 @@ from kombu.utils.functional import fxrange
 
 from ..errors import InvalidInput, ParsyncError, ServerFull, ServerReadOnly, ServerUnreachable
 from ..model.options import TaskOptions
-from ..wire.message import envelope, until_ms
+from ..wire.envelope import envelope
+from ..wire.message_options import until_ms
 from .port import Options, ParsyncPort
 
 QUEUE: Final = "_queue"

@@ -17,7 +17,7 @@ from ..model.options import TaskOptions
 from ..model.place import Place
 from ..model.task import Submission
 from ..store.quarantine import quarantine
-from ..wire.message import open_envelope, pack_envelope
+from ..wire.envelope import open_envelope, pack_envelope
 from .agent import Agent
 from .celery_types import Consumer
 from .rate_limits import RateLimits, without_bucket

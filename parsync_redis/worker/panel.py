@@ -18,7 +18,7 @@ from kombu.transport.virtual import Message
 from ..model.ids import decode_id, readable
 from ..model.task import TaskState
 from ..store.store import Store
-from ..wire.message import open_envelope
+from ..wire.envelope import open_envelope
 from .agent import Agent
 from .received import as_message
 

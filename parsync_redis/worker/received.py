@@ -8,7 +8,7 @@ from celery import Celery
 from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
 
-from ..wire.message import Decoder
+from ..wire.envelope import Decoder
 
 MessageT = TypeVar("MessageT", bound=Message)
 

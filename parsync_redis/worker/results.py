@@ -18,7 +18,7 @@ from redis.exceptions import OutOfMemoryError
 from ..model.ids import decode_id, readable
 from ..store.quarantine import quarantine
 from ..store.store import Store
-from ..wire.message import open_envelope
+from ..wire.envelope import open_envelope
 from .celery_types import SendEvent
 from .received import as_message
 

@@ -13,7 +13,7 @@ import pytest
 from celery.exceptions import NotRegistered
 
 from parsync_redis.store.tasks import ANY, list_tasks
-from parsync_redis.wire.message import open_envelope
+from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.worker.rate_limits import LONGEST_S
 
 from .conftest import APP, CLUSTER, LEASE_S, ROOT, Rig

@@ -27,7 +27,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.members import read_schedulers
 from parsync_redis.store.purge import find_purgeable, purge_tasks
 from parsync_redis.store.tasks import ANY, WAITING_STATES, list_tasks
-from parsync_redis.wire.message import open_envelope
+from parsync_redis.wire.envelope import open_envelope
 
 OFFERS = {
     "n1": (0, 9.0, "slots=4 mem=4096 gpu_model:a100"),

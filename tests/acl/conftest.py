@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from parsync_redis.security.acl import Options, Role, user_line
+from parsync_redis.security.acl import Options, user_line
+from parsync_redis.security.acl_tables import Role
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.conftest import server_programs
 

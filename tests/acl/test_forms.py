@@ -6,7 +6,7 @@ import sys
 import pytest
 import redis
 
-from parsync_redis.security.acl import Role
+from parsync_redis.security.acl_tables import Role
 from parsync_redis.store.embedded import EmbeddedServer
 
 

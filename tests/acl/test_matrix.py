@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from parsync_redis.security.acl import Role
+from parsync_redis.security.acl_tables import Role
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 from tests.documents import WRITE
 

@@ -19,7 +19,8 @@ from celery.result import AsyncResult
 from parsync_redis import AccessDenied, ParsyncClient, Settings
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.ids import readable
-from parsync_redis.security.acl import Options, Role
+from parsync_redis.security.acl import Options
+from parsync_redis.security.acl_tables import Role
 from tests.conftest import server_programs
 
 from .conftest import CLUSTER, Guarded

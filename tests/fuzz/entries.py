@@ -21,12 +21,14 @@ from parsync_redis.model.node import Lease, Node, read_nodes
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.scheduler.listener import understand
-from parsync_redis.security.acl import Options, Role, user_line
+from parsync_redis.security.acl import Options, user_line
+from parsync_redis.security.acl_tables import Role
 from parsync_redis.settings import Settings
 from parsync_redis.store.quarantine import Entry
 from parsync_redis.submission import ITEM_KEYS
 from parsync_redis.wire.doorbell import Doorbell
-from parsync_redis.wire.message import make_message, open_envelope
+from parsync_redis.wire.envelope import open_envelope
+from parsync_redis.wire.message import make_message
 
 from . import values as v
 

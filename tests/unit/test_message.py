@@ -13,7 +13,8 @@ from kombu.serialization import prepare_accept_content
 from kombu.transport.virtual import Message
 
 from parsync_redis.errors import BrokenContract, InvalidInput
-from parsync_redis.wire.message import envelope, make_message, open_envelope
+from parsync_redis.wire.envelope import envelope, open_envelope
+from parsync_redis.wire.message import make_message
 
 ARGUMENTS = [
     ((), {}),

@@ -20,8 +20,8 @@ from parsync_redis.settings import load_rules
 from parsync_redis.store.calls import ALL, Commands
 from parsync_redis.store.scripts import lua_folder
 from parsync_redis.submission import ITEM_KEYS, make_submission, with_declared
+from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.wire.keys import Keys
-from parsync_redis.wire.message import open_envelope
 
 SUBMIT = next(script for script in ALL if script.verb == "submit")
 IN_NEEDS = {"slots", "resources", "require"}
