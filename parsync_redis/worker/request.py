@@ -63,11 +63,16 @@ class ReportedRequest(CeleryRequest):
         # Celery derives a class from this one that overrides both without super(): the instance's come before those
         self._celery_success, self.on_success = self.on_success, self._on_success  # type: ignore[has-type]
         self._celery_execute, self.execute_using_pool = super().execute_using_pool, self._execute
-        self._isolation = agent.node.isolation.of(run.slots)
 
     def _execute(self, pool: Pool, **kwargs: object) -> object:
-        """Run the task in the pool, isolated."""
-        return self._celery_execute(IsolatedPool(pool, self._isolation), **kwargs)
+        """Run the task in the pool, isolated.
+
+        The isolation is asked for only now: if the request waited for a process, the node may have another guard.
+        """
+        assert self._agent is not None
+        assert self._run is not None
+        isolation = self._agent.node.isolation.of(self._run.slots)
+        return self._celery_execute(IsolatedPool(pool, isolation), **kwargs)
 
     def _ended(self, outcome: str) -> None:
         if self._run is not None and self._agent is not None:
