@@ -128,7 +128,7 @@ def _amounts(state: PartitionState) -> Iterator[str]:
 
 
 def _nodes(state: PartitionState) -> Iterator[str]:
-    """Check that every node has a counter of its incarnation, and a note exactly if it is drained or suspect."""
+    """Check that every node has a counter of its incarnation, and a note: terms exactly if drained, any if suspect."""
     for name, node in state.nodes.items():
         if state.alive.get(name, "").split(" ")[0] != f"inc={node.inc}":
             yield f"node {name} is at incarnation {node.inc}, its counter says {state.alive.get(name)!r}"
