@@ -58,7 +58,7 @@ submits by name with `ParsyncClient` or `parsync submit`. If the app's router fa
 not declared and `task_create_missing_queues` is off, the worker warns once, and such a submit has no queue.
 
 **Each worker has its own rate limit, and tasks hold no slot while they wait for it.** A task that may not start yet
-goes back to parsync's queue until its token is due. A worker that was busy for a moment makes up for 0.1 seconds at most.
+goes back to parsync's queue until its token is due. A worker that was busy for a moment makes up for 0.1 s at most.
 
 **`celery purge` empties the broker's queues only.** The command uses the broker's channel directly and calls no method
 of the app, so parsync does not learn of it. `app.control.purge()` and `parsync purge` also cancel placed tasks that
