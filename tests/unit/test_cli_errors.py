@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
+from parsync_redis.cli.common import make_client
 
 NOWHERE = "redis://:secret@127.0.0.1:1/0"
 
@@ -19,7 +20,8 @@ def bare_environment(monkeypatch, tmp_path):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("parsync_redis.cli.common.PATIENCE_S", 0)
+    """Commands that ask an unreachable server once: the default of make_client is a value of its definition."""
+    monkeypatch.setattr(make_client, "__defaults__", (0,))
 
 
 def run(*words):
