@@ -16,7 +16,8 @@ from parsync_redis.integration.publish import delay_of
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
 from parsync_redis.store import Store
-from parsync_redis.wire.message import make_message, open_envelope
+from parsync_redis.wire.envelope import open_envelope
+from parsync_redis.wire.message import make_message
 from parsync_redis.worker.agent import Agent
 from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.isolation.tie import RunIsolation
