@@ -32,7 +32,7 @@ elseif word == 'undrain' then
 elseif word == 'suspect' then
   if state == 'up' and drain == '0' then node.state, after = 'suspect', note end
 elseif word == 'trust' then
-  if drain == '0' then after = '' end
+  if drain == '0' and not is_terms(before) then after = '' end -- terms alone: a damaged drain, which repair_partition restores
 elseif word ~= 'leaving' then
   return redis.error_reply('PSWORD drain, over, undrain, suspect, trust or leaving, not ' .. word)
 end

@@ -41,7 +41,7 @@ class KnownTasks:
 
     @cached_property
     def declared(self) -> Mapping[str, Mapping[str, Any] | None]:
-        """Task name -> declared options; a line that is damaged declares none."""
+        """Task name -> declared options; lines that cannot be read are left out, options that cannot are None."""
         found: dict[str, Mapping[str, Any] | None] = {}
         for line in self.text.splitlines():
             if fields := DECLARED.read(line):

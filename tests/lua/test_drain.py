@@ -95,3 +95,13 @@ def test_the_note_of_a_node_goes_with_it(drive: Driver):
     drive.lose("n1")
     assert drive.run(drive.commands.forget_node(0, "n1", 1)) == "forgotten"
     assert drive.hash("notes") == {}
+
+
+def test_trust_leaves_the_terms_of_a_drain_whose_record_was_lost(drive: Driver):
+    drive.node("n1")
+    put(drive, "drain", TEN_MINUTES)
+    drive.store.client.hdel(drive.keys.partition(0, "nodes"), "n1")
+    drive.node("n1")
+    assert put(drive, "trust") == ["ok", "up", "0"]
+    drive.run(drive.commands.repair_partition(0))
+    assert (note(drive), drive.run(drive.commands.renew(0, "n1", 2))[2:]) == (TEN_MINUTES, ["up", "1"])
