@@ -1,7 +1,7 @@
 """The errors that parsync raises, one tree.
 
     ParsyncError
-    ├── InvalidInput(ValueError)      what was asked for cannot be: the message says what would be right
+    ├── InvalidInput(ValueError)      a wrong argument or setting: the message says what would be right
     │   ├── UnknownTask               no node knows a task of that name
     │   └── Infeasible                no registered node could ever hold the task
     ├── ServerUnfit                   a server that parsync must not run on: too old, evicts keys
@@ -10,8 +10,8 @@
     │   ├── ServerReadOnly            it takes no writes: a replica, or its disk or its replicas fail; nothing was done
     │   └── ServerUnreachable         no server answers there, or it does not serve now
     ├── ClusterMismatch               the cluster runs with other settings than were asked for
-    └── BrokenContract                a script was called wrongly, or met a record that cannot be: a bug, please report
-        └── DamagedState              a key or record that no script can have written; the message names it
+    └── BrokenContract                a script was called wrongly or met a broken record: a bug, please report
+        └── DamagedState              a key or record that no script writes; the message names it
 
 Lost races are not errors: they are values in replies.
 """
@@ -22,7 +22,7 @@ class ParsyncError(Exception):
 
 
 class InvalidInput(ParsyncError, ValueError):
-    """What was asked for cannot be; nothing was done."""
+    """A wrong argument or setting; nothing was done."""
 
 
 class UnknownTask(InvalidInput):
@@ -58,8 +58,8 @@ class ClusterMismatch(ParsyncError):
 
 
 class BrokenContract(ParsyncError):
-    """A script refused its arguments or met an impossible record."""
+    """A script refused its arguments, or met a broken record."""
 
 
 class DamagedState(BrokenContract):
-    """A key or a record is not what any script can have written; nothing was done."""
+    """A key or a record has a value that no script writes; nothing was done."""

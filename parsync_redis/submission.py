@@ -1,4 +1,4 @@
-"""From what a caller asks to a submission, and from a refusal to the error that says why."""
+"""Make submissions from what callers ask, and errors from refusals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ _SHOWN: Final = 8
 
 
 def parse_item(item: Item | Sequence[Any]) -> Item:
-    """A task as `submit_many` takes it: a mapping of ITEM_KEYS, or (name,), (name, args), (name, args, kwargs)."""
+    """Read a task of `submit_many`: a mapping of ITEM_KEYS, or (name,), (name, args), (name, args, kwargs)."""
     if isinstance(item, Mapping):
         return item
     if isinstance(item, (tuple, list)) and 1 <= len(item) <= 3:
@@ -40,10 +40,11 @@ def parse_item(item: Item | Sequence[Any]) -> Item:
 
 
 def make_submission(item: Item, declared: Declared | None = None) -> Submission:
-    """Checks everything about a task and makes its message; raises InvalidInput. An id is made up if none is given.
+    """Check a task and make its message; raises InvalidInput. A task without an id gets one.
 
-    What the task's app declares holds where the caller says nothing. If no worker knows the task yet, its message says
-    what the caller asked for, so that the worker that gets it can add what its app declares. None: it declares nothing.
+    The options that the task's app declares apply where the caller sets none. If no worker knows the task yet, its
+    message carries what the caller asked for, and the worker that gets it adds what its app declares. declared: None
+    for a task without declared options.
     """
     from .wire.message import make_message  # with it comes Celery, which a client that only looks does without
 
@@ -80,7 +81,7 @@ def make_submission(item: Item, declared: Declared | None = None) -> Submission:
 
 
 def with_declared(item: Item, task: Submission, declared: Declared) -> Submission:
-    """A submission that was made without what the task's app declares, with that. Its message stays where it can."""
+    """Add what the task's app declares to a submission that was made without; its message is kept if possible."""
     known = declared.get(task.name)
     if known is None or "queue" in known or "expires" in known:
         return make_submission(item, declared)
@@ -92,7 +93,7 @@ def with_declared(item: Item, task: Submission, declared: Declared) -> Submissio
 
 
 def check_queue(queue: object) -> str:
-    """The name of a Celery queue, '' for None; raises InvalidInput."""
+    """Return the name of a Celery queue, '' for None; raises InvalidInput."""
     if queue is None or (isinstance(queue, str) and 0 < len(queue) <= 255 and queue.isprintable()):
         return queue or ""
     raise InvalidInput(
@@ -107,7 +108,7 @@ def _headers(headers: object) -> Mapping[str, Any]:
 
 
 def _expiry_ms(expires: float | datetime | None) -> int | None:
-    """After how long a task expires, of an `expires` that the message took."""
+    """Return after how long a task expires, for an `expires` that the message accepted."""
     if expires is None:
         return None
     return max(0, until_ms("expires", expires) if isinstance(expires, datetime) else round(expires * 1000))
@@ -133,7 +134,7 @@ def numbered(index: int) -> Iterator[None]:
 
 
 def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]:
-    """The tasks in runs whose messages make up no more than one request may have."""
+    """Split tasks into runs whose messages fit into one request."""
     start = size = 0
     for at, task in enumerate(tasks):
         size += len(task.message)
@@ -144,7 +145,7 @@ def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]
 
 
 def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError | None:
-    """The error for submit's word on a task; None if it was accepted. Reads what nodes offer only to explain."""
+    """Return the error for submit's word on a task, None if it was accepted. Only an error reads what nodes offer."""
     if word in ("submitted", "exists"):
         return None
     if word == "unknown":
@@ -156,7 +157,7 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
 
 
 def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Resources]]:
-    """What submit compared: the needs without a queue, and the offers of the nodes that know the task's name."""
+    """Return what submit compared: the needs without a queue, and the offers of the nodes that know the task's name."""
     needs = task.options.needs
     knowing = {app.digest for app in Directory(store).newest_first() if task.name in app.declared}
     offers = {node: offer for node, offer in read_offers(store).items() if digest_of(offer) in ("", *knowing)}
@@ -165,7 +166,7 @@ def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Res
 
 
 def explain_unknown(name: str, known: Sequence[str]) -> str:
-    """Names the close matches and some of the names that nodes know."""
+    """Name the close matches and some of the names that nodes know."""
     names = sorted(known)
     close = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"

@@ -17,7 +17,7 @@ from .common import Cluster, Config
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this command to the app."""
+    """Add this command to the app."""
     app.command()(acl)
 
 
@@ -43,9 +43,9 @@ def acl(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Prints Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs.
+    """Print Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs.
 
-    The logins are called CLUSTER-ROLE. One without a password is printed as off: nobody can use it.
+    The logins are called CLUSTER-ROLE. A login without a password is printed as off: nobody can use it.
     """
     if form not in ("file", "setuser"):
         raise InvalidInput(f"--form {form!r} is not known: known are file, setuser")

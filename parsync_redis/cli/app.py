@@ -19,24 +19,23 @@ COMMANDS: Final = {
     },
     "cli.tasks": {
         "submit": "Submit a task and print its id.",
-        "status": "Shows a task: its state, where it is, why it waits, and the time of each step.",
-        "tasks": "Lists tasks: those under way first, then final ones.",
-        "cancel": "Cancels tasks: one that runs is asked to end.",
-        "purge": "Cancels tasks that wait, or deletes the records of tasks that have ended.",
+        "status": "Show a task: its state, its place, why it waits, and the time of each step.",
+        "tasks": "List tasks: first those that have not ended.",
+        "cancel": "Cancel tasks: a running one is asked to end.",
+        "purge": "Cancel tasks that wait, or delete the records of tasks that have ended.",
     },
-    "cli.dead": {"dead": "Dead tasks: started as often as they may, and lost each time."},
+    "cli.dead": {"dead": "Dead tasks, which lost as many starts as they may: list, show, requeue."},
     "cli.cluster": {
-        "nodes": "Lists nodes: slots that are free and held, resources that are left, labels.",
-        "partitions": "Lists partitions, and how evenly nodes, scores and labels are dealt to them.",
-        "schedulers": "Lists schedulers: which is leader, which is alive, and what each says of itself.",
-        "drain": "Lets no new task go to a node, also after it restarts; "
-        "what runs there goes on, until the deadline if given.",
-        "undrain": "Lets tasks go to a node again that is drained, or suspect.",
+        "nodes": "List nodes: slots that are free and held, resources that are left, labels.",
+        "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",
+        "schedulers": "List schedulers: which is leader, which is alive, and the statistics of each.",
+        "drain": "Give a node no new tasks, also after it restarts; its runs go on, until a deadline if one is given.",
+        "undrain": "Give tasks to a drained or suspect node again.",
     },
-    "cli.doctor": {"doctor": "Checks server, scripts, schedulers, ticks and nodes; each line with its fix."},
-    "cli.quarantine": {"quarantine": "What was damaged where a process read the state: list, show, clear."},
+    "cli.doctor": {"doctor": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."},
+    "cli.quarantine": {"quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."},
     "cli.acl": {
-        "acl": "Prints Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs."
+        "acl": "Print Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs."
     },
     "cli.demo": {"demo": "Measure the standard library on a server, schedulers and 4 workers of its own."},
     "lab.commands.bench": {"bench": "Measure what parsync does and costs."},

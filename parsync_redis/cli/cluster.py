@@ -10,13 +10,13 @@ from .common import Cluster, Config, Json, Url, make_client, parse_seconds, prin
 
 
 def register(app: typer.Typer) -> None:
-    """Adds these commands to the app."""
+    """Add these commands to the app."""
     for command in (nodes, partitions, schedulers, drain, undrain):
         app.command()(command)
 
 
 def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lists nodes: slots that are free and held, resources that are left, labels."""
+    """List nodes: slots that are free and held, resources that are left, labels."""
     with make_client(url, cluster, config) as client:
         found = client.nodes()
     if as_json:
@@ -49,7 +49,7 @@ def _state(node: NodeView) -> str:
 
 
 def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lists partitions, and how evenly nodes, scores and labels are dealt to them."""
+    """List partitions, and how evenly nodes, scores and labels are dealt to them."""
     with make_client(url, cluster, config) as client:
         found = client.partitions()
     evenness = measure_evenness(found)
@@ -85,7 +85,7 @@ def _percent(value: float | None) -> str:
 
 
 def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lists schedulers: which is leader, which is alive, and what each says of itself."""
+    """List schedulers: which is leader, which is alive, and the statistics of each."""
     with make_client(url, cluster, config) as client:
         client.check()
         found = read_schedulers(client.store)
@@ -94,7 +94,7 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
         return
     known = sorted({name for s in found for name in s.stats})
     print_table(
-        ("SCHEDULER", "ORDINAL", "KEEPER", "ALIVE", "RENEWED", "COUNTER", *(name.upper() for name in known)),
+        ("SCHEDULER", "ORDINAL", "LEADER", "ALIVE", "RENEWED", "COUNTER", *(name.upper() for name in known)),
         (
             (
                 s.name,
@@ -117,21 +117,21 @@ Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
 def drain(
     node: Node,
     deadline: Annotated[
-        str | None, typer.Option(help="After so long what still runs there is ended, and placed elsewhere: 90s 10m 2h.")
+        str | None, typer.Option(help="After this time its runs are ended, and placed elsewhere: 90s 10m 2h.")
     ] = None,
-    reason: Annotated[str, typer.Option(help="Why, a line for people.")] = "",
+    reason: Annotated[str, typer.Option(help="Why: one line for people.")] = "",
     as_json: Json = False,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Lets no new task go to a node, also after it restarts; what runs there goes on, until the deadline if given."""
+    """Give a node no new tasks, also after it restarts; its runs go on, until a deadline if one is given."""
     with make_client(url, cluster, config) as client:
         _say(client.drain(node, None if deadline is None else parse_seconds("--deadline", deadline), reason), as_json)
 
 
 def undrain(node: Node, as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lets tasks go to a node again that is drained, or suspect."""
+    """Give tasks to a drained or suspect node again."""
     with make_client(url, cluster, config) as client:
         _say(client.undrain(node), as_json)
 

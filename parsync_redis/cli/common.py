@@ -1,4 +1,4 @@
-"""What commands share: the flags for server and cluster, and how results are shown."""
+"""What commands share: the flags for server and cluster, and the output of results."""
 
 import dataclasses
 import json
@@ -34,14 +34,16 @@ RETRY_FOR_S = 1.0
 
 
 def make_client(
-    url: str | None, cluster: str | None, config: Path | None, retry_for_s: float = RETRY_FOR_S
+    url: str | None, cluster: str | None, config: Path | None, retry_for_s: float | None = None
 ) -> ParsyncClient:
-    """A client as the common flags say."""
-    return ParsyncClient(Settings.load(config, url=url, cluster=cluster), retry_for_s)
+    """Return a client for the common flags."""
+    return ParsyncClient(
+        Settings.load(config, url=url, cluster=cluster), RETRY_FOR_S if retry_for_s is None else retry_for_s
+    )
 
 
 def print_json(value: Any) -> None:
-    """Prints dataclasses, mappings and sequences as JSON."""
+    """Print dataclasses, mappings and sequences as JSON."""
     print(json.dumps(value, default=_plain, indent=2))
 
 
@@ -54,7 +56,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """Prints a table; numbers to the right. Where there are no rows, prints `empty` instead."""
+    """Print a table, with numbers to the right; print `empty` if there are no rows."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     filled = [[_cell(value) for value in row] for row in rows]
     if not filled:
@@ -65,7 +67,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty:
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in filled:
         table.add_row(*row)
-    # Into a pipe or a file, lines are as long as they must be.
+    # A line for a pipe or a file is never broken.
     Console(width=None if sys.stdout.isatty() else 1000, highlight=False, markup=False).print(table)
 
 
@@ -76,12 +78,12 @@ def _cell(value: object) -> str:
 
 
 def words(pairs: Mapping[str, object], sign: str) -> str:
-    """{"gpu": 1, "mem": 4} as 'gpu=1 mem=4'."""
+    """Return {"gpu": 1, "mem": 4} as 'gpu=1 mem=4'."""
     return " ".join(f"{name}{sign}{value}" for name, value in pairs.items())
 
 
 def parse_pairs(flag: str, values: Sequence[str] | None) -> dict[str, str]:
-    """The NAME=VALUE words of a repeated flag; raises InvalidInput."""
+    """Return the NAME=VALUE words of a repeated flag; raises InvalidInput."""
     pairs: dict[str, str] = {}
     for word in values or ():
         name, sign, value = word.partition("=")
@@ -92,7 +94,7 @@ def parse_pairs(flag: str, values: Sequence[str] | None) -> dict[str, str]:
 
 
 def parse_seconds(flag: str, text: str) -> float:
-    """A time like 90, 90s, 10m, 1.5h or 2d in seconds; raises InvalidInput."""
+    """Return a time like 90, 90s, 10m, 1.5h or 2d in seconds; raises InvalidInput."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text)
     if not match:
         raise InvalidInput(f"{flag} {text!r} is not valid: it must be a number of seconds, or one with s, m, h or d")
@@ -100,5 +102,5 @@ def parse_seconds(flag: str, text: str) -> float:
 
 
 def show_time(ms: int | None) -> str:
-    """A server time in milliseconds since 1970 as UTC text."""
+    """Return a server time (milliseconds since 1970) as UTC text."""
     return "-" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"

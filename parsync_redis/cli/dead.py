@@ -1,4 +1,4 @@
-"""Commands about dead tasks, which were started as often as they may and lost each time: dead list, show, requeue."""
+"""Commands about dead tasks, which lost as many starts as they may: dead list, show, requeue."""
 
 from typing import Annotated
 
@@ -9,11 +9,11 @@ from ..model.task import TaskState
 from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, show_time
 from .tasks import print_status
 
-dead = typer.Typer(no_args_is_help=True, help="Dead tasks: started as often as they may, and lost each time.")
+dead = typer.Typer(no_args_is_help=True, help="Dead tasks, which lost as many starts as they may: list, show, requeue.")
 
 
 def register(app: typer.Typer) -> None:
-    """Adds these commands to the app."""
+    """Add these commands to the app."""
     for name, command in (("list", list_), ("show", show), ("requeue", requeue)):
         dead.command(name)(command)
     app.add_typer(dead, name="dead")
@@ -26,7 +26,7 @@ def list_(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Lists dead tasks, the latest first; the newest 10,000 are kept until they are requeued."""
+    """List dead tasks, the newest first; 10,000 are kept until they are requeued."""
     with make_client(url, cluster, config) as client:
         found = client.dead(limit)
     if as_json:
@@ -56,7 +56,7 @@ def show(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Tells the history of a dead task: each attempt that was lost, where, when and why. Exit 1 if it is not dead."""
+    """Tell the history of a dead task: each lost attempt, where, when and why. Exit 1 if the task is not dead."""
     with make_client(url, cluster, config) as client:
         found = client.status(id)
     print_json(found) if as_json else print_status(found)
@@ -71,7 +71,7 @@ def requeue(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Lets dead tasks run again, with all their starts before them. Exit 1 if one was not dead."""
+    """Let dead tasks run again; their starts are counted from 0. Exit 1 if one was not dead."""
     if bool(ids) == all_:
         raise InvalidInput("say which: the ids of dead tasks, or --all (parsync dead list)")
     with make_client(url, cluster, config) as client:

@@ -1,4 +1,4 @@
-"""The doctor: looks at server and cluster, and says of each thing whether it is well, and the fix if not."""
+"""The command `doctor`: checks server and cluster, and prints a fix for what is wrong."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ _COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this command to the app."""
+    """Add this command to the app."""
     app.command()(doctor)
 
 
@@ -25,7 +25,7 @@ def doctor(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Checks server, scripts, schedulers, ticks and nodes; each line with its fix. Exit 1 if anything fails."""
+    """Check server, scripts, schedulers, ticks and nodes; each line has its fix. Exit 1 if anything fails."""
     with make_client(url, cluster, config, retry_for_s=0) as client:
         checks = check_up(client.store, client.settings, audit)
     failed = any(check.level == "fail" for check in checks)

@@ -1,4 +1,4 @@
-"""The command `quarantine`: what was damaged or foreign where a process read the state."""
+"""The command `quarantine`: damaged or foreign values that a process met in the state."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +9,13 @@ from ..errors import InvalidInput
 from ..store.quarantine import Entry, clear, entries
 from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, show_time
 
-commands = typer.Typer(no_args_is_help=True, help="What was damaged where a process read the state: list, show, clear.")
+commands = typer.Typer(
+    no_args_is_help=True, help="Damaged or foreign values that a process met in the state: list, show, clear."
+)
 
 
 def register(app: typer.Typer) -> None:
-    """Adds this command to the app."""
+    """Add this command to the app."""
     app.add_typer(commands, name="quarantine")
 
 
@@ -25,7 +27,7 @@ def _read(url: str | None, cluster: str | None, config: Path | None) -> list[Ent
 
 @commands.command("list")
 def list_entries(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Lists what is in quarantine, the latest first."""
+    """List the entries in quarantine, the newest first."""
     found = _read(url, cluster, config)
     if as_json:
         print_json([_plain(entry) for entry in found])
@@ -45,10 +47,10 @@ def show(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Shows one thing, with its first bytes."""
+    """Show one entry, with its first bytes."""
     found = _read(url, cluster, config)
     if not 1 <= number <= len(found):
-        raise InvalidInput(f"there is no number {number} in quarantine: there are {len(found)} things")
+        raise InvalidInput(f"there is no number {number} in quarantine: there are {len(found)} entries")
     entry = found[number - 1]
     if as_json:
         print_json(_plain(entry))
@@ -59,7 +61,7 @@ def show(
 
 @commands.command("clear")
 def clear_entries(url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Forgets all that is in quarantine."""
+    """Forget all entries in quarantine."""
     with make_client(url, cluster, config) as client:
         client.check()
         clear(client.store)
@@ -67,7 +69,7 @@ def clear_entries(url: Url = None, cluster: Cluster = None, config: Config = Non
 
 
 def _plain(entry: Entry) -> dict[str, object]:
-    """An entry with its bytes as text: escapes where they are none."""
+    """Return an entry with its bytes as text; bytes that are not text are escaped."""
     data = entry.data.decode(errors="backslashreplace")
     text = "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in data)
     return {

@@ -26,7 +26,7 @@ from .options import from_flags, with_options
 
 
 def register(app: typer.Typer) -> None:
-    """Adds these commands to the app."""
+    """Add these commands to the app."""
     for command in (submit, status, tasks, cancel, purge):
         app.command()(command)
 
@@ -51,7 +51,7 @@ def submit(
     config: Config = None,
     **flags: Any,
 ) -> None:
-    """Submit a task and print its id. Its app's options hold where no flag says otherwise."""
+    """Submit a task and print its id. The options that its app declares apply where no flag overrides them."""
     options = {name: value for name, value in {**from_flags(flags), "queue": queue}.items() if value is not None}
     values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
     named = _from_json("--kwargs", kwargs)
@@ -82,7 +82,7 @@ def status(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Shows a task: its state, where it is, why it waits, and the time of each step. Exit 1 if it is gone."""
+    """Show a task: its state, its place, why it waits, and the time of each step. Exit 1 if it is gone."""
     with make_client(url, cluster, config) as client:
         found = client.explain([client.status(id)])[0]
     print_json(found) if as_json else print_status(found)
@@ -90,7 +90,7 @@ def status(
 
 
 def print_status(task: TaskStatus) -> None:
-    """Prints what is known of a task, a line a fact, and its history."""
+    """Print what is known of a task, one fact a line, and its history."""
     if task.state is TaskState.GONE:
         why = task.why or "it was never submitted, or its record has expired"
         print(f"task {task.id}: nothing is known of it; {why}")
@@ -141,7 +141,7 @@ def tasks(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Lists tasks: those under way first, then final ones. WHY says why a task waits, as it is now."""
+    """List tasks: first those that have not ended. WHY says why a task waits now."""
     states = parse_states(state) if state is not None else ANY
     with make_client(url, cluster, config) as client:
         client.check()
@@ -169,7 +169,7 @@ def tasks(
 
 
 def parse_states(word: str) -> frozenset[TaskState]:
-    """The states that people mean by a word: waiting is pending and taken; raises InvalidInput."""
+    """Return the states that a word stands for (waiting: pending and taken); raises InvalidInput."""
     known = [WAITING, *(s.value for s in TaskState if s is not TaskState.GONE)]
     if word not in known:
         raise InvalidInput(f"--state {word!r} is not known: known are {', '.join(known)}")
@@ -188,7 +188,7 @@ def purge(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Cancels tasks that wait, or deletes the records of tasks that have ended. It asks first, with their number."""
+    """Cancel tasks that wait, or delete the records of tasks that have ended. It asks first, with their number."""
     age_s = parse_seconds("--older-than", older_than)
     with make_client(url, cluster, config) as client:
         client.check()
@@ -211,7 +211,7 @@ def cancel(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Cancels tasks: one that runs is asked to end. Exit 1 if one was final or gone already."""
+    """Cancel tasks: a running one is asked to end. Exit 1 if one was final or gone already."""
     with make_client(url, cluster, config) as client:
         answers = {id: client.cancel(id) for id in ids}
     if as_json:

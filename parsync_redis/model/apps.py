@@ -1,7 +1,7 @@
-"""What a worker's app knows: the names of its tasks, and the parsync options that each task declares.
+"""The tasks that a worker's app knows, and the parsync options that each declares.
 
-Workers of one app know the same. So this text is stored once, under its digest, and a node's offer has only the
-digest, as a reserved label. A digest always stands for the same text: a process reads it once.
+Workers of one app know the same tasks. So this text is stored once, under its digest, and a node's offer has only the
+digest, as a reserved label. The text of a digest never changes: a process reads it once.
 
     proj.ping
     proj.train {"resources": {"gpu": 1}}
@@ -30,13 +30,13 @@ class KnownTasks:
 
     @classmethod
     def of(cls, declared: Mapping[str, Mapping[str, Any] | None]) -> "KnownTasks":
-        """From name -> declared options, None for a task that declares none; raises InvalidInput for a bad name."""
+        """Write the text of name -> declared options, None for none; raises InvalidInput for a bad name."""
         named = [(check_name("task name", name), _text(options)) for name, options in sorted(declared.items())]
         return cls("".join("\n" + DECLARED.write(task=name, options=options) for name, options in named) + "\n")
 
     @cached_property
     def digest(self) -> str:
-        """What an offer says instead of the text: 16 hexadecimal digits."""
+        """The name of the text in offers: 16 hexadecimal digits."""
         return sha256(self.text.encode()).hexdigest()[:16]
 
     @cached_property
@@ -66,12 +66,12 @@ def _options(text: str) -> Mapping[str, Any] | None:
 
 
 def digest_of(offer: Resources) -> str:
-    """The digest of the tasks that a node's worker knows; '' for a node that says nothing of it and takes them all."""
+    """Return the digest of the tasks that a node's worker knows; '' for a node without one, which takes all tasks."""
     return next((value for name, value in offer.labels if name == TASKS_LABEL), "")
 
 
 def offer_with(offer: Resources, tasks: KnownTasks, queues: Iterable[str] = ()) -> Resources:
-    """An offer with the reserved labels for the tasks that the node's worker knows and the queues that it consumes."""
+    """Return an offer with the reserved labels: the tasks that the node's worker knows and the queues it consumes."""
     labels = {name: value for name, value in offer.labels if not name.startswith(RESERVED)}
     reserved = [(TASKS_LABEL, tasks.digest), *map(queue_label, queues)]
     return Resources.of(offer.slots, dict(offer.amounts), labels, reserved)

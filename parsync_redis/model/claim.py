@@ -1,11 +1,11 @@
-"""A claim: what a scheduler asks of a partition, and the verdict on it."""
+"""A claim: slots that a scheduler asks of a partition, and the verdict on it."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class ClaimOutcome(StrEnum):
-    """How commit judged a claim; HELD and YOURS are won, the others lost."""
+    """The outcome of a claim; HELD and YOURS are won, the others are lost."""
 
     HELD = "held"
     YOURS = "yours"
@@ -28,12 +28,12 @@ class Claim(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The word on a claim; `detail` teaches: since when it is held, who has the slot, what is left."""
+    """The verdict on a claim. detail: since when it is held, who has the slot, or what is left."""
 
     word: ClaimOutcome
     detail: str
 
     @property
     def won(self) -> bool:
-        """Whether the task now holds what it claimed."""
+        """True if the task now holds what it claimed."""
         return self.word in (ClaimOutcome.HELD, ClaimOutcome.YOURS)

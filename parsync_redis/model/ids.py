@@ -1,7 +1,7 @@
-"""Names and ids: what they may look like, checked where they enter, so that no text built from them needs escapes.
+"""Names and ids: their rules, checked where they enter, so that a text built from them needs no escapes.
 
 A task id may be any text that Celery takes. Keys, indexes and doorbells hold its encoded form (`encode_id`), which has
-no spaces and no signs that mean something there.
+no spaces and no characters that have a meaning there.
 """
 
 import re
@@ -22,12 +22,12 @@ _RULES: Final = {
 
 
 def readable(value: bytes) -> str:
-    """The text of bytes; of damaged ones with escapes, so that no name and no number is found in them by mistake."""
+    """Return the text of bytes; damaged bytes are escaped, so that they never pass for a name or a number."""
     return value.decode(errors="backslashreplace")
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: on one line, not too long, whatever it is."""
+    """Return a value as errors show it: on one line of at most 100 characters."""
     try:
         text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     except Exception:
@@ -36,16 +36,16 @@ def shown(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def is_name(kind: str, value: str) -> bool:
-    """True if a text is a well-formed name of that kind."""
-    return _RULES[kind][0].fullmatch(value) is not None
+def is_name(what: str, value: str) -> bool:
+    """Return whether a text is a well-formed name; what: one of the rules, 'node name'."""
+    return _RULES[what][0].fullmatch(value) is not None
 
 
-def check_name(kind: str, value: object) -> str:
-    """Returns `value` if it is a well-formed name of that kind; raises InvalidInput saying what would be."""
-    pattern, rule = _RULES[kind]
+def check_name(what: str, value: object) -> str:
+    """Return `value` if it is a well-formed name; raises InvalidInput with the rule. what: as for is_name."""
+    pattern, rule = _RULES[what]
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise InvalidInput(f"{kind} {shown(value)} is not valid: it must be {rule}")
+        raise InvalidInput(f"{what} {shown(value)} is not valid: it must be {rule}")
     return value
 
 
@@ -60,7 +60,7 @@ _ID_SIGNS: Final = "_.:@+-"
 
 
 def encode_id(id: object) -> str:
-    """The form of a task id in keys and records: what is no letter, digit or _.:@+- becomes %XX; raises InvalidInput.
+    """Return a task id as keys and records have it: other than letters, digits, _.:@+- is %XX; raises InvalidInput.
 
     An id begins with a letter, a digit or %XX. Most ids are their own form.
     """
@@ -74,12 +74,12 @@ def encode_id(id: object) -> str:
 
 
 def is_id(text: str) -> bool:
-    """True if a text can be a task's id."""
+    """Return whether a text can be a task's id."""
     return 1 <= len(text) <= MAX_ID and _is_unicode(text)
 
 
 def decode_id(encoded: str) -> str:
-    """The task id that an encoded form stands for."""
+    """Return the task id of an encoded form."""
     return unquote(encoded) if "%" in encoded else encoded
 
 

@@ -1,4 +1,4 @@
-"""What is too much, in one place: each limit is refused with one error that names it, before anything is sent."""
+"""The limits, in one place. A value over a limit is refused before it is sent, with an error that names the limit."""
 
 from typing import Final
 
@@ -9,10 +9,10 @@ MAX_SLOTS: Final = 10_000
 """Slots of a node, and of a task."""
 
 MAX_WORDS: Final = 64
-"""Resources and labels together, of a node and of a task: scripts look through them."""
+"""Resources and labels together, of a node or a task: scripts loop over them."""
 
 MAX_DEPTH: Final = 100
-"""How deep lists and mappings may be nested in a task's arguments: deeper ones break those who read them."""
+"""Levels of lists and mappings in a task's arguments: deeper ones break their readers."""
 
 MAX_BATCH_BYTES: Final = 16 * 2**20
 """Bytes of messages in one request; more tasks go in several."""

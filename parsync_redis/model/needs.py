@@ -1,4 +1,4 @@
-"""Needs and offers: what a task asks of a node, what a node has. Both are written as the same words.
+"""Needs and offers: what a task needs of a node, and what a node has. Both are the same kind of text.
 
     slots=2 gpu=1 mem=4294967296 gpu_model:a100
 
@@ -22,7 +22,7 @@ from .limits import MAX_SLOTS, MAX_WORDS
 MAX_AMOUNT: Final = 2**53 - 1
 
 RESERVED: Final = "celery."
-"""How the names of labels begin that a user cannot set."""
+"""The names of labels that a user cannot set begin so."""
 
 QUEUE_LABEL: Final = "celery.queue"
 """The label of a node for each queue that its worker consumes, and of a task that was routed to one."""
@@ -46,7 +46,7 @@ _AMOUNT: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
 
 
 def parse_amount(name: str, value: object) -> int:
-    """An amount of a resource as an integer in its smallest unit: 1, "64GiB", "1.5GB"; raises InvalidInput."""
+    """Return an amount (1, "64GiB", "1.5GB") as an integer in its smallest unit; raises InvalidInput."""
     amount: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
         amount = value
@@ -63,7 +63,7 @@ def parse_amount(name: str, value: object) -> int:
 
 
 def check_slots(value: object) -> int:
-    """The number of slots as given; raises InvalidInput unless it is a whole number from 1 to 10,000."""
+    """Return a number of slots; raises InvalidInput unless it is a whole number from 1 to 10,000."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SLOTS:
         raise InvalidInput(f"slots={shown(value)} is not valid: it must be a whole number from 1 to {MAX_SLOTS:,}")
     return value
@@ -86,7 +86,7 @@ class Resources:
         labels: Mapping[str, object] | None = None,
         reserved: Iterable[tuple[str, str]] = (),
     ) -> "Resources":
-        """Checks and normalises: names are well formed, amounts whole; raises InvalidInput.
+        """Check and normalise: names are well formed, amounts whole; raises InvalidInput.
 
         reserved: further labels, which no user may set.
         """
@@ -113,13 +113,13 @@ class Resources:
 
 
 def queue_label(queue: str) -> tuple[str, str]:
-    """The reserved label of a Celery queue; what a label's value may not have becomes %XX."""
+    """Return the reserved label of a Celery queue; characters that a label's value may not have are %XX."""
     return QUEUE_LABEL, quote(queue, safe="").replace("~", "%7E")
 
 
-def queues_of(bundle: Resources) -> list[str]:
-    """The Celery queues that a node consumes, or that a task was routed to."""
-    return [unquote(value) for name, value in bundle.labels if name == QUEUE_LABEL]
+def queues_of(resources: Resources) -> list[str]:
+    """Return the Celery queues that a node consumes, or that a task was routed to."""
+    return [unquote(value) for name, value in resources.labels if name == QUEUE_LABEL]
 
 
 _WORDS: Final = re.compile(r"(?:(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\w./%-]+)(?= |$)| )*", re.ASCII)
@@ -127,13 +127,13 @@ _WORDS: Final = re.compile(r"(?:(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\
 
 @lru_cache(maxsize=4096)
 def is_resources(text: str) -> bool:
-    """Whether a text is one of needs, of an offer or of what is left of it, as `parse_resources` reads it."""
+    """Return whether `parse_resources` reads a text: needs, an offer, or what is left of one."""
     return _WORDS.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def parse_resources(text: str) -> Resources:
-    """The bundle that a text written by `Resources.of` stands for; ValueError for any other."""
+    """Read a text that `Resources.of` wrote; ValueError for any other."""
     if not is_resources(text):
         raise ValueError(f"not needs nor an offer: {shown(text)}")
     slots, resources, labels = 0, [], []

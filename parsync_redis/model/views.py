@@ -1,4 +1,4 @@
-"""Nodes and partitions as people look at them, and how evenly nodes are dealt to partitions."""
+"""Nodes and partitions for people, and how evenly nodes are dealt to partitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Evenness:
 
 
 def gather_partition(number: int, version: int, epoch: int, nodes: Sequence[NodeView]) -> PartitionView:
-    """A partition's view from those of its nodes; nodes that are down count for nothing."""
+    """Return a partition's view from those of its nodes; nodes that are down are left out."""
     present = [node for node in nodes if node.state != "down"]
     slots = sum(node.slots for node in present)
     labels: dict[str, int] = {}
@@ -73,7 +73,7 @@ def gather_partition(number: int, version: int, epoch: int, nodes: Sequence[Node
 
 
 def measure_evenness(partitions: Sequence[PartitionView]) -> Evenness:
-    """The spread of slots, of mean score and of each label's share over the partitions."""
+    """Return the spread of slots, of mean score and of each label's share over the partitions."""
     filled = [p for p in partitions if p.slots]
     labels = sorted({label for p in filled for label in p.labels})
     return Evenness(
@@ -84,7 +84,7 @@ def measure_evenness(partitions: Sequence[PartitionView]) -> Evenness:
 
 
 def spread(values: Iterable[float]) -> float | None:
-    """(max - min) / mean; None if there are no values or their mean is 0."""
+    """Return (max - min) / mean; None if there are no values or their mean is 0."""
     numbers = list(values)
     mean = sum(numbers) / len(numbers) if numbers else 0
     return (max(numbers) - min(numbers)) / abs(mean) if mean else None

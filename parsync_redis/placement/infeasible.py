@@ -65,7 +65,7 @@ def _there_are(what: str, names: list[str]) -> str:
 
 
 def _lacking(needs: Resources, offer: Resources) -> list[str]:
-    """The needs that one node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
+    """Return the needs that a node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
     has = {"slots": offer.slots, **dict(offer.amounts)}
     wanted = {"slots": needs.slots, **dict(needs.amounts)}
     short = [f"{name}={n} (has {has.get(name, 0)})" for name, n in wanted.items() if n > has.get(name, 0)]

@@ -1,7 +1,7 @@
-"""Why a task waits: which nodes fit it, and what keeps each of them, in words. Pure: facts in, a sentence out.
+"""The reason why a task waits: which nodes fit it, and what keeps each of them. Pure: facts in, a sentence out.
 
-A scheduler notes these words on tasks that find no place; the commands that look make them anew, with more facts: who
-holds what, and since when a node is down.
+Schedulers write this reason to the records of tasks without a place. Commands make it anew with more facts: who holds
+what, and since when a node is down.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from .fits import fits
 from .infeasible import explain_infeasible
 
 SHOWN: Final = 3
-"""So many nodes, and tasks that hold something, are named; of the others it is said how many there are."""
+"""At most so many nodes and tasks are named; the rest are counted."""
 
 NO_NODE: Final = "no node has joined the cluster: start a worker of your app with --parsync"
 
@@ -32,7 +32,7 @@ ROOM: Final = "has room: a scheduler's next turn places it there"
 class NodeFacts:
     """What decides whether a node can take a task now: its record, what is free, and whether it knows the task's name.
 
-    note: why it is drained or suspect. down_ms: when it was found to be down (server time).
+    note: the terms of its drain, or why it is suspect. down_ms: when it was found to be down (server time).
     """
 
     name: str
@@ -47,7 +47,7 @@ class NodeFacts:
 
     @property
     def open(self) -> bool:
-        """Whether claims may go there."""
+        """True if claims may go there."""
         return self.state == "up" and not self.draining
 
 
@@ -61,19 +61,19 @@ class Holder:
 
 
 def find_fitting(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
-    """The nodes that could hold the task if they were empty: those with room first, then the open ones."""
+    """Return the nodes that could hold the task if they were empty: those with room first, then the open ones."""
     found = [node for node in nodes if node.knows and fits(node.offer, needs)]
     return sorted(found, key=lambda node: (not has_room(needs, node), not node.open, node.name))
 
 
 def has_room(needs: Resources, node: NodeFacts) -> bool:
-    """Whether a node that fits could take the task now."""
+    """Return whether a node that fits could take the task now."""
     enough = all(node.left.get(name, 0) >= amount for name, amount in needs.amounts)
     return node.open and node.free >= needs.slots and enough
 
 
 def explain_waiting(needs: Resources, nodes: Collection[NodeFacts], holders: Sequence[Holder] | None = None) -> str:
-    """Why a task of these needs has no place, by the facts of all nodes."""
+    """Say why a task of these needs has no place, from the facts of all nodes."""
     if not nodes:
         return NO_NODE
     knowing = [node for node in nodes if node.knows]
@@ -86,14 +86,14 @@ def explain_waiting(needs: Resources, nodes: Collection[NodeFacts], holders: Seq
 
 
 def explain_none(needs: Resources, offers: Mapping[str, Resources]) -> str:
-    """Why no node could hold the task even if it were empty."""
+    """Say why no node could hold the task even if it were empty."""
     return f"no node fits: {explain_infeasible(needs, offers)}"
 
 
 def explain_fitting(
     needs: Resources, shown: Sequence[NodeFacts], total: int, holders: Sequence[Holder] | None = None
 ) -> str:
-    """What keeps the nodes that fit, of which there are `total`: each of `shown` with its reason."""
+    """Say what keeps the nodes that fit, `total` of them: each of `shown` with its reason."""
     for node in shown:
         if has_room(needs, node):
             return f"node {node.name} {ROOM}"
@@ -106,9 +106,9 @@ def explain_fitting(
 
 
 def what_keeps(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | None = None) -> str:
-    """What keeps a node that fits and has no room from taking the task: a sentence whose subject is its name.
+    """Say why a node that fits has no room for the task: a sentence whose subject is its name.
 
-    Without holders it says nothing that changes with every task that ends: a scheduler notes it on all that wait.
+    Without holders nothing in it changes with every task that ends: schedulers write it to the record of each task.
     """
     if node.state == "down":
         return f"is down since {clock_text(node.down_ms)}" if node.down_ms is not None else "is down"
@@ -137,7 +137,7 @@ def _short_of(name: str, amount: int, node: NodeFacts, holders: Sequence[Holder]
 
 
 def clock_text(ms: int) -> str:
-    """A server time, as people read it."""
+    """Return a server time (ms) for people."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -28,12 +28,12 @@ HYSTERESIS: Final = 0.8
 
 
 def pace(quality: Floats, sharpness: float = SHARPNESS) -> Floats:
-    """The inverse weights e^(-sharpness * quality); quality is a score in standard deviations from the mean."""
+    """Return the inverse weights e^(-sharpness * quality); quality: scores in standard deviations from the mean."""
     return np.asarray(np.exp(sharpness * np.minimum(-quality, MOST)))
 
 
 def sample(rng: np.random.Generator, paces: Floats, count: int) -> Ints:
-    """Indices of `count` candidates, sampled without replacement, each with the weight 1 / pace, best first.
+    """Sample indices of `count` candidates without replacement, each with the weight 1 / pace; best first.
 
     A race: each candidate arrives after an exponential time with its pace as the mean, and the first to arrive are that
     sampling (Efraimidis and Spirakis 2006).
@@ -57,13 +57,13 @@ class StrategySelector:
         self.late = False
 
     def observe(self, delay_s: float) -> None:
-        """Takes in the scheduling delay of a placed task, in seconds."""
+        """Take in the scheduling delay of a placed task, in seconds."""
         self.delay_s += self.ema * (delay_s - self.delay_s)
         self.late = self.delay_s > (self.tau_s * HYSTERESIS if self.late else self.tau_s)
 
-    def resolve(self, wish: str) -> Strategy:
-        """LATENCY or QUALITY for a task that wishes `wish` ('' for the cluster's strategy)."""
-        strategy = Strategy(wish) if wish else self.strategy
+    def resolve(self, asked: str) -> Strategy:
+        """Return LATENCY or QUALITY for a task that asks for a strategy ('' is the scheduler's own)."""
+        strategy = Strategy(asked) if asked else self.strategy
         if strategy is Strategy.ADAPTIVE:
             return Strategy.LATENCY if self.late else Strategy.QUALITY
         return strategy

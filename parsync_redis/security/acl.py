@@ -52,7 +52,7 @@ class Grant:
 
 
 def grants(role: Role, cluster: str, options: Options | None = None) -> list[Grant]:
-    """What a role may do: the first grant is of commands that name no key."""
+    """Return what a role may do; the first grant is of commands that name no key."""
     options = options or Options()
     keys = Keys(cluster, options.db)
     _check_options(options)
@@ -78,7 +78,7 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
 
 
 def user_line(role: Role, cluster: str, sha256: str, options: Options | None = None) -> str:
-    """The login of a role as Redis takes it: name, state, password as its hash, rights. Without a hash it is off."""
+    """Return the login of a role as Redis takes it: name, state, password hash, rights. Without a hash it is off."""
     check_name("cluster name", cluster)
     first, *others = grants(role, cluster, options)
     rights = " ".join([str(first), *(f"({grant})" for grant in others)])
@@ -103,6 +103,6 @@ def _merge(tables: Sequence[Kinds]) -> dict[str, str]:
 
 
 def _by_commands(kinds: Mapping[str, str]) -> Iterator[Grant]:
-    """A grant for each set of commands: kinds with the same ones share it."""
+    """Give a grant for each set of commands; kinds of key with the same set share it."""
     for words in dict.fromkeys(kinds.values()):
         yield Grant(tuple(words.split()), tuple(kind for kind, same in kinds.items() if same == words))

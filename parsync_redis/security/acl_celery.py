@@ -15,17 +15,17 @@ _PIDBOX, _EVENTS = "celery.pidbox", "celeryev"
 
 
 def lists(queues: Sequence[str]) -> list[str]:
-    """The lists of plain queues: each by its name, and with the suffix of a priority: two bytes and 3, 6 or 9."""
+    """Return the lists of plain queues: each by name, and with the suffix of a priority (two bytes and 3, 6 or 9)."""
     return [name for queue in queues for name in (queue, f"{queue}??[369]")]
 
 
 def bindings(exchanges: Sequence[str]) -> list[str]:
-    """The sets in which kombu keeps which queues an exchange feeds."""
+    """Return the sets in which kombu keeps the queues of an exchange."""
     return [f"{_BINDING}{kind}.{exchange}" for exchange in exchanges for kind in ("", "_permanent")]
 
 
 def results() -> list[Row]:
-    """The result backend, as who sends a task and waits for it uses it; a revoke writes a result too."""
+    """Return the rights on results of a process that sends tasks and waits for them; a revoke writes a result too."""
     return [
         ("exec multi", (), ()),
         ("del expire get mget set setex", (TASKS, GROUPS), ()),
@@ -34,7 +34,7 @@ def results() -> list[Row]:
 
 
 def publisher(queues: Sequence[str], control: bool, db: int) -> list[Row]:
-    """Publishing to plain queues, and task-sent events; with `control` the broadcasts of revoke."""
+    """Return the rights to publish to plain queues and task-sent events; with `control` the broadcasts of revoke."""
     channels = [f"/{db}.{_EVENTS}/*", *([f"/{db}.{_PIDBOX}"] if control else [])]
     exchanges = [*queues, _EVENTS, *([_PIDBOX] if control else [])]
     rows: list[Row] = [
@@ -46,7 +46,7 @@ def publisher(queues: Sequence[str], control: bool, db: int) -> list[Row]:
 
 
 def broker(queues: Sequence[str], db: int) -> list[Row]:
-    """A worker: consuming, acknowledging, remote control, events and gossip, chords."""
+    """Return the rights of a worker: consume, acknowledge, remote control, events and gossip, chords."""
     return [
         ("discard exec multi script|exists unwatch", (), ()),
         ("brpop exists llen", (*lists(queues), f"*.{_PIDBOX}*"), ()),

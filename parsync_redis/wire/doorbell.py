@@ -1,4 +1,4 @@
-"""A doorbell: what lies in a node's inbox and tells its worker to look at a lease, as lua/lib/doorbell.lua writes it.
+"""A doorbell: the entry of a node's inbox that tells its worker to look at a lease. lua/lib/doorbell.lua writes it.
 
 task attempt slots incarnation since        of which slots is "3" or "3,4": the first is the lead
 """
@@ -27,7 +27,7 @@ class Doorbell:
 
     @classmethod
     def of(cls, data: bytes) -> "Doorbell":
-        """Reads one; raises ValueError, whose text says what it is instead."""
+        """Read one; raises ValueError that says what it is instead."""
         if (found := _DOORBELL.fullmatch(data)) is None:
             raise ValueError(_what_else(data))
         task, attempt, slots, inc, since = found.groups()
@@ -35,7 +35,7 @@ class Doorbell:
 
 
 def _what_else(data: bytes) -> str:
-    """What is no doorbell, in words for people; raises nothing."""
+    """Say for people what is not a doorbell; raises nothing."""
     try:
         payload: Any = json.loads(data) if len(data) <= MAX_MESSAGE else None
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The one place where a key is spelled. One hash tag for each family of keys that a script touches together."""
+"""The one place that spells keys. A family of keys that scripts touch together has one hash tag."""
 
 import re
 
@@ -52,18 +52,18 @@ TYPES = {
     "inbox": "list",
     "stats": "hash",
 }
-"""What Redis says the type of a key of each kind is; every script checks its keys before it does anything."""
+"""Kind of key -> its Redis type; every script checks the types of its keys first."""
 
 NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted"), "leader": ("epoch",)}
-"""Fields that scripts count in."""
+"""Kind of key -> the fields that scripts count in."""
 
 
 ANY_CONFIG = "parsync:{*}:config"
-"""The glob of the key that every cluster has, for a scan of a whole server."""
+"""The glob of a key that every cluster has, for a scan of the server."""
 
 
 def cluster_of(config: str) -> str:
-    """The name of the cluster that a key found by ANY_CONFIG is of."""
+    """Return the cluster's name of a key that ANY_CONFIG found."""
     return config.removeprefix("parsync:{").removesuffix("}:config")
 
 
@@ -83,13 +83,13 @@ class Keys:
         self._partitions: dict[tuple[int, str], str] = {}
 
     def queue(self, kind: str) -> str:
-        """A key of the task queue."""
+        """Return a key of the task queue."""
         if kind not in QUEUE_KINDS:
             raise errors.BrokenContract(f"no queue key {kind}")
         return self._queue + kind
 
     def partition(self, number: int, kind: str) -> str:
-        """A key of partition `number`."""
+        """Return a key of partition `number`."""
         key = self._partitions.get((number, kind))
         if key is None:
             if kind not in PARTITION_KINDS:
@@ -98,26 +98,26 @@ class Keys:
         return key
 
     def number_of(self, key: str) -> int | None:
-        """The number of the partition that a key is of, None for any other key."""
+        """Return the number of a key's partition, None for a key of no partition."""
         match = re.match(r"parsync:\{[^{}]*:p(\d+)\}:", key)
         return int(match[1]) if match else None
 
     def shared(self, kind: str) -> str:
-        """A key of the cluster as a whole."""
+        """Return a key of the cluster as a whole."""
         if kind not in CLUSTER_KINDS:
             raise errors.BrokenContract(f"no shared key {kind}")
         return self._shared + kind
 
     def task(self, id: str) -> str:
-        """The record of a task."""
+        """Return the key of a task's record."""
         return self.task_prefix + id
 
     def inbox(self, number: int, node: str) -> str:
-        """The list of the node's doorbells, which its agent reads."""
+        """Return the key of a node's doorbells, a list that its agent reads."""
         return f"parsync:{{{self.cluster}:p{number}}}:inbox:{node}"
 
     def pattern(self, kind: str) -> str:
-        """The glob of all keys of a kind, for an ACL: 'q0:pending', 'p:slots', ':config'; '*' is every kind."""
+        """Return the glob of all keys of a kind, for an ACL: 'q0:pending', 'p:slots', ':config'; '*' is every kind."""
         family, _, name = kind.partition(":")
         of = {"q0": (*QUEUE_KINDS, "task:*"), "p": (*PARTITION_KINDS, "inbox:*"), "": (*CLUSTER_KINDS, "stats:*")}
         wanted = {"task": "task:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
@@ -127,9 +127,9 @@ class Keys:
         return f"parsync:{{{tag}}}:{wanted}"
 
     def own_channel(self, scheduler: str) -> str:
-        """The channel on which one scheduler hears that a slot was freed where it waits, or that tasks came."""
+        """Return the channel that tells one scheduler of a freed slot where it waits, or of new tasks."""
         return f"{self.tick}:{scheduler}"
 
     def stats(self, scheduler: str) -> str:
-        """What a scheduler says of itself."""
+        """Return the key of a scheduler's statistics."""
         return f"{self._shared}stats:{scheduler}"
