@@ -58,11 +58,11 @@ class Looker:
     def _why(self, needs: str, name: str) -> str:
         if not is_resources(needs):
             return f"its record is damaged: needs={needs!r:.80}"
-        bundle = parse_resources(needs)
+        needed = parse_resources(needs)
         facts = [self._facts(state, name) for state in self.states.values()]
-        full = [node for node in find_fitting(bundle, facts)[:SHOWN] if node.open]
+        full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
         holders = [holder for node in full for holder in self._holders_of(self.states[node.name])]
-        found = explain_waiting(bundle, facts, holders)
+        found = explain_waiting(needed, facts, holders)
         if not self.no_scheduler:
             return found
         return self.no_scheduler if found.endswith(ROOM) else f"{self.no_scheduler}; and {found}"

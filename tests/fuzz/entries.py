@@ -174,8 +174,8 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
         "client.cancel": Door(v.value, client.cancel),
         "client.drain": Door(v.value, client.drain, share=5),
         "client.wait": Door(lambda r: [v.mostly(r, lambda: "gone")], lambda ids: client.wait(ids, timeout=0), share=5),
-        "apply_async": Door(v.needs, lambda wish: render.apply_async((1,), parsync=wish), share=10),
-        "apply_async any": Door(v.value, lambda wish: render.apply_async((1,), parsync=wish or {}), share=5),
+        "apply_async": Door(v.needs, lambda options: render.apply_async((1,), parsync=options), share=10),
+        "apply_async any": Door(v.value, lambda options: render.apply_async((1,), parsync=options or {}), share=5),
         "options": Door(
             lambda r: v.mapping(r, ("slots", "resources", "require", "priority", "strategy")), TaskOptions.of
         ),

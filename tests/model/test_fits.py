@@ -15,8 +15,8 @@ AMOUNTS = st.dictionaries(st.sampled_from(["gpu", "mem", "cpu"]), st.integers(0,
 LABELS = st.dictionaries(
     st.sampled_from(["zone", "gpu", "z", "zone.a"]), st.sampled_from(["a", "ab", "a.b", "%a", "-"][:3])
 )
-BUNDLES = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
-PAIRS = st.tuples(BUNDLES, BUNDLES) | BUNDLES.map(lambda bundle: (bundle, bundle))
+RESOURCES = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
+PAIRS = st.tuples(RESOURCES, RESOURCES) | RESOURCES.map(lambda resources: (resources, resources))
 SCRIPT = (
     (Path(lua_folder()) / "lib" / "fits.lua").read_text()
     + """
@@ -32,8 +32,8 @@ def test_what_fits_for_the_view_fits_for_the_scripts(any_store: Store):
 
     @given(st.lists(PAIRS, min_size=1, max_size=50))
     def same(pairs: list[tuple[Resources, Resources]]) -> None:
-        answers = client.eval(SCRIPT, 0, *(bundle.text for pair in pairs for bundle in pair))
+        answers = client.eval(SCRIPT, 0, *(resources.text for pair in pairs for resources in pair))
         assert [bool(answer) for answer in answers] == [fits(offer, needs) for offer, needs in pairs]
-        assert all(parse_resources(bundle.text) == bundle for pair in pairs for bundle in pair)
+        assert all(parse_resources(resources.text) == resources for pair in pairs for resources in pair)
 
     same()

@@ -71,8 +71,8 @@ def test_slots_are_a_whole_number_in_range(slots: object):
 
 
 def test_the_text_has_slots_first_then_amounts_then_labels_each_in_order():
-    bundle = Resources.of(2, {"mem": "4KiB", "gpu": 1}, {"zone": "a", "gpu_model": "a100"})
-    assert bundle.text == "slots=2 gpu=1 mem=4096 gpu_model:a100 zone:a"
+    needs = Resources.of(2, {"mem": "4KiB", "gpu": 1}, {"zone": "a", "gpu_model": "a100"})
+    assert needs.text == "slots=2 gpu=1 mem=4096 gpu_model:a100 zone:a"
 
 
 def test_the_order_in_which_needs_are_given_does_not_matter():
@@ -114,6 +114,6 @@ def test_names_and_values_are_checked(resources: dict[str, object] | None, label
     ),
 )
 def test_a_bundle_reads_back_from_its_text(slots: int, resources: dict[str, object], labels: dict[str, object]):
-    bundle = Resources.of(slots, resources, labels)
-    assert parse_resources(bundle.text) == bundle
-    assert parse_resources(bundle.text).text == bundle.text
+    found = Resources.of(slots, resources, labels)
+    assert parse_resources(found.text) == found
+    assert parse_resources(found.text).text == found.text

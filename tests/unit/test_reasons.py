@@ -10,14 +10,14 @@ OFFER = "slots=2 gpu=2 kind:gpu"
 
 
 def node(name="n1", state="up", offer=OFFER, free=2, left=None, **facts):
-    bundle = parse_resources(offer)
+    resources = parse_resources(offer)
     return NodeFacts(
         name,
         state,
         facts.pop("draining", False),
-        bundle,
+        resources,
         free,
-        dict(bundle.amounts) if left is None else left,
+        dict(resources.amounts) if left is None else left,
         **facts,
     )
 
