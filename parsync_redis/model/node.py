@@ -44,11 +44,11 @@ class Node:
         found = NODE.read(record)
         if found is None:
             raise ValueError(f"node {name}: not a node record: {record!r}")
-        offer = parse_resources(found["offer"])
-        numbers = {field: int(found[field]) for field in ("inc", "drain", "first", "span")}
-        if offer.slots > numbers["span"]:
+        offer, span = parse_resources(found["offer"]), int(found["span"])
+        if offer.slots > span:
             raise ValueError(f"node {name}: more slots than its span: {record!r}")
-        return cls(name, found["state"], score=float(found["score"]), offer=offer, **numbers)
+        inc, drain, first, score = int(found["inc"]), int(found["drain"]), int(found["first"]), float(found["score"])
+        return cls(name, found["state"], inc, drain, first, span, score, offer)
 
 
 MAX_DEADLINE_S: Final = 1_000_000

@@ -42,13 +42,17 @@ class Line:
     def __init__(self, template: str) -> None:
         self.template = template
         self._parts = [(part.strip("[]"), part.startswith("[")) for part in re.split(r"(\[.*?\])", template) if part]
+        self._is_whole = not any(optional for _, optional in self._parts)
         pattern = "".join(f"(?:{_pattern(part)})?" if optional else _pattern(part) for part, optional in self._parts)
         self._text, self._bytes = re.compile(pattern, re.ASCII), re.compile(pattern.encode(), re.ASCII)
 
     def read(self, text: str) -> dict[str, str] | None:
         """Return the fields of a text, without those that are missing; None if it is not such a line."""
         match = self._text.fullmatch(text)
-        return match and {field: value for field, value in match.groupdict().items() if value is not None}
+        if match is None:
+            return None
+        fields = match.groupdict()
+        return fields if self._is_whole else {field: value for field, value in fields.items() if value is not None}
 
     def match(self, raw: bytes) -> re.Match[bytes] | None:
         """Match a whole line as the server has it, for readers that look at thousands."""
