@@ -72,7 +72,7 @@ class Agent:
         if self.node.stopped:
             return
         self.node.stop()
-        if not self.reporter.is_alive():  # it was never started
+        if self.reporter.ident is None:  # it was never started
             return
         self.reporter.close()
         for thread in self._threads:
