@@ -104,6 +104,11 @@ class Runner:
             return ""
         return f"{told['master_host']}:{told['master_port']}" if "master_host" in told else ""
 
+    def read_scripts(self) -> None:
+        """Read every script's file now, so that an upgrade of the package under a running process changes nothing."""
+        for script in ALL:
+            script.text  # noqa: B018 # it is kept
+
     def load_scripts(self) -> None:
         """Load every script, for logins that may run scripts but not load them. Raises AccessDenied if this is one."""
         self.pipe([("execute_command", "SCRIPT LOAD", script.text) for script in ALL])

@@ -59,6 +59,7 @@ class Agent:
 
     def start(self) -> None:
         """Start the threads. The node registers as soon as the cluster is set up."""
+        self.store.read_scripts()
         for thread in self._threads:
             thread.start()
 

@@ -35,3 +35,11 @@ def test_a_script_reads_its_own_files_and_once():
     once = int(seen(lines + call)[0])
     assert 0 < once <= 6
     assert int(seen(lines + call * 2)[0]) == once
+
+
+def test_read_scripts_leaves_no_file_to_be_read_later():
+    """A package that is upgraded under a running worker must not mix old bindings with new scripts."""
+    lines = "from parsync_redis.store.store import Store\nstore = Store.from_url('redis://127.0.0.1:1/0', 'demo')\n"
+    lines += "store.read_scripts()\nseen = len(read)\nfrom parsync_redis.store.calls import ALL\n"
+    assert int(seen(lines)[0]) > 40
+    assert seen(lines + "assert all(script.sha for script in ALL) and len(read) == seen\n")[0] == seen(lines)[0]
