@@ -100,6 +100,7 @@ def _(c: Context) -> Any:
 def _(c: Context) -> Any:
     result = ResultSet([c.t.gated.delay(c.key), c.t.gated.apply_async((c.key,), countdown=2)], app=c.app)
     c.begun(result.results[0])
+    c.marks(1)
     result.revoke(terminate=True)
     return c.states(result.results), c.marks()
 
