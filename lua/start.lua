@@ -1,10 +1,10 @@
--- start: let the current attempt start, once, at its place; the reply has the message to run.
+-- start: start the current attempt of a task, at most once and only where it was placed. The reply has the message to run.
 -- KEYS: taken placed task*
 -- ARGV: count (id attempt partition node slot inc since)*
--- RETURNS: two values per task: ok and its message; yours and its message, if the same place asks again; or refused and its state
+-- RETURNS: two values per task: 'ok', message; or 'yours', message (the same place asks again); or 'refused', state of the task
 -- ERRORS: PSARGS
--- INVARIANT: an attempt starts at most once; only from taken or placed; only at the place that confirm wrote, if it did.
--- ATOMICITY: each task by itself; it leaves `taken` as it starts, so that no leader returns a running task to pending.
+-- INVARIANT: an attempt starts at most once; only from taken or placed; once `confirm` wrote a place, only there.
+-- ATOMICITY: each task by itself. A start also removes the task from `taken`, so no leader returns a running task to pending.
 -- COMPLEXITY: O(count)
 --- @include batch
 --- @include clock

@@ -1,10 +1,10 @@
 """The settings of a process; this module is the only one that reads the environment.
 
-A value comes from the flag, else from PARSYNC_<NAME>, else from a TOML file (`config`, or PARSYNC_CONFIG, or
-parsync.toml in the working directory if there is one), else it is the default. What a cluster shares (partitions,
-gap_s, lease_s) is None if nothing was said: then the running cluster's value holds, see store/cluster.py.
+The first of these that says something wins: the flag, the variable PARSYNC_<NAME>, a TOML file, the default. The file
+is `config`, else the one that PARSYNC_CONFIG names, else parsync.toml in the working directory. Settings that a cluster
+shares (partitions, gap_s, lease_s) are None unless set; the running cluster's values then apply, see store/cluster.py.
 
-A password is best in a file that `password_file` names: `url` is then complete once the settings are loaded.
+Keep a password in a file, and name the file in `password_file`. Loading the settings puts the password into `url`.
 """
 
 import os

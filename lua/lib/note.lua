@@ -1,5 +1,5 @@
--- The note beside a node's record: the terms of its drain, 'deadline_s=600: a new disk' or 'no deadline', while the record
--- says drain=1 or 2; else why it was found to be suspect.
+-- The note beside a node's record. While the record has a drain (drain=1 or 2), the note is its terms: for example
+-- 'deadline_s=600: a new disk', or 'no deadline'. The note of a suspect node says why. Other nodes have none.
 
 -- is_terms: return whether a note is the terms of a drain.
 local function is_terms(note)
@@ -9,7 +9,7 @@ local function is_terms(note)
   return #whole < 10 and (rest == '' or (#rest < 11 and string.find(rest, '^%.%d+$') ~= nil))
 end
 
--- note_of: return a node's note, corrected if it does not agree with the record.
+-- note_of: return a node's note, or what the note must be where it contradicts the record. It writes nothing.
 local function note_of(node, note)
   if node.drain ~= '0' then return is_terms(note) and note or 'no deadline' end
   if is_terms(note) then return '' end

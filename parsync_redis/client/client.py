@@ -147,9 +147,9 @@ class ParsyncClient:
         return self.requests.do(lambda: explain_tasks(self.store, tasks))
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> dict[str, TaskStatus]:
-        """Wait until every task is final (or gone: nothing is known of it); return what is known of each, by id.
+        """Wait until every task is final, or gone because the server has no record of it; return a status per id.
 
-        timeout: seconds, None for ever. Raises TimeoutError that says how many are not final.
+        timeout: seconds, None for ever. Raises a TimeoutError after it, which says how many are not final.
         """
         names = list(dict.fromkeys(encode_id(id) for id in ids))
         wait_until_final(self.requests, names, timeout)

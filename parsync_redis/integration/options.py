@@ -81,9 +81,10 @@ class OptionSource:
         return {**options, QUEUE: known["queue"]} if known.get("queue") else options
 
     def _declared_elsewhere(self, name: str) -> Options | None:
-        """Return what the workers' app declares for a task that this process has not imported; raises Unreachable.
+        """Return what the workers' app declares for a task that this process has not imported.
 
-        An answer is valid for KNOWN_S, and while the server cannot be reached. A call does not wait for the server.
+        An answer is used again for KNOWN_S seconds, and longer if the server cannot be reached then. The server is
+        asked once, without retries. Raises Unreachable if it does not answer and no answer is kept.
         """
         now_s = time.monotonic()
         found, asked_s = self._known.get(name, (None, -math.inf))

@@ -47,9 +47,9 @@ LONGEST_WAIT_S: Final = 0.5
 
 
 class Scheduler:
-    """One scheduler process: the core, the store, the listener and the membership thread around it.
+    """One scheduler process: the core, and around it the store, the listener and the membership thread.
 
-    rng: the dice of the core; those of a process are seeded by the system. core: a core in a mode of its own (benches).
+    rng: the core's random generator; by default the system seeds it. core: used instead of a new core, by benches.
     """
 
     def __init__(

@@ -65,10 +65,10 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
 
 
 def _first(store: Store, key: str, limit: int) -> list[str]:
-    """Return the first ids of an ordered index. More than a page are read from the end.
+    """Return the first ids of an ordered index. If they need more than one page, pages are read by rank from the end.
 
-    Schedulers take ids from the front meanwhile. Ranks that are counted from the end stay the same then, so that no id
-    is skipped.
+    While this reads, schedulers remove ids from the front. That does not change ranks counted from the end, so no id
+    is skipped. An id that is added at the end meanwhile may appear twice, and is dropped once.
     """
     if limit <= _PAGE:
         pages = [store.pipe([("zrange", key, 0, limit - 1)])[0]]

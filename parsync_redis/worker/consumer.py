@@ -155,10 +155,10 @@ def node_consumer(base: type, placed_only: bool) -> type:
 
 
 def register_once(worker: Worker) -> None:
-    """Have the worker register its pool with the event loop once for each poller.
+    """Make the worker register its pool at most once with each poller of the event loop.
 
-    Celery registers the pool whenever the consumer's loop starts. A node's consumer has done so by then if it had to
-    wait for the broker; doing it again would forget a result that was read in part.
+    Celery registers the pool whenever the consumer's loop starts. A node's consumer that had to wait for the broker
+    has registered it before. A second registration would lose a result that has been read only in part.
     """
     celery_register = worker.register_with_event_loop
     poller: object = None

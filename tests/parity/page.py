@@ -60,9 +60,9 @@ not declared and `task_create_missing_queues` is off, the worker warns once, and
 **Each worker has its own rate limit, and tasks hold no slot while they wait for it.** A task that may not start yet
 goes back to parsync's queue until its token is due. A worker that was busy for a moment makes up for 0.1 s at most.
 
-**`celery purge` empties the broker's queues only.** The command uses the broker's channel directly and calls no method
-of the app, so parsync does not learn of it. `app.control.purge()` and `parsync purge` also cancel placed tasks that
-wait.
+**`celery purge` empties the broker's queues only.** The command goes straight to the broker's channel and does not
+call the app, so parsync does not see it. To cancel tasks that wait in parsync as well, use `app.control.purge()` or
+`parsync purge`.
 
 **`sys.exit()` does not end the pool's process.** The task has failed, as in plain Celery. The process continues with
 the next task.
