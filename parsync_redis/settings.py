@@ -1,4 +1,4 @@
-"""The settings of a process; this module is the only one that reads the environment.
+"""The settings of a process, from flags, the environment and a file.
 
 The first of these that says something wins: the flag, the variable PARSYNC_<NAME>, a TOML file, the default. The file
 is `config`, else the one that PARSYNC_CONFIG names, else parsync.toml in the working directory. Settings that a cluster
@@ -104,7 +104,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | str | None = None, **flags: Any) -> "Settings":
-        """Return the settings by flag, environment and file, in this order; a flag that is None was not given.
+        """Return the settings by `flags`, environment and the file `config`; a flag that is None was not given.
 
         Raises InvalidInput: a sentence for each wrong value, with the setting, its source, and what would be right.
         """

@@ -36,7 +36,7 @@ class ParsyncClient:
 
     @classmethod
     def from_url(cls, url: str, cluster: str = "parsync", **settings: Any) -> "ParsyncClient":
-        """Return a client of the cluster of that name on the server at `url`; it connects with its first request."""
+        """Return a client of `cluster` on the server at `url`; it connects at first use. settings: as of Settings."""
         return cls(Settings.load(url=url, cluster=cluster, **settings))
 
     def check(self) -> None:
@@ -56,14 +56,15 @@ class ParsyncClient:
         expires: Any = None,
         **options: Any,
     ) -> str:
-        """Submit one task and return its id; the same id twice is one task.
+        """Submit one task and return its id; the same `id` twice is one task.
 
         Options that the task's app declares apply if the call does not set them, once a worker that knows the task has
         joined.
 
-        countdown: seconds from now before which it does not start. expires: seconds from now, or a datetime, after
-        which it is not started. options: what the task asks for (slots, resources, ...; README has the table), queue
-        (only nodes that consume it are candidates), and time_limit, link, headers, ... as in Celery.
+        name, args, kwargs: the task's name and arguments. countdown: seconds from now before which it does not start.
+        expires: seconds from now, or a datetime, after which it is not started. options: what the task asks for
+        (slots, resources, ...; README has the table), queue (only nodes that consume it are candidates), and
+        time_limit, link, headers, ... as in Celery.
 
         Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the largest there is, if
         none could ever hold it. A cluster without nodes accepts any task, which then waits for one.
@@ -130,11 +131,11 @@ class ParsyncClient:
     # -- ask ---------------------------------------------------------------------------------------------------------
 
     def status(self, id: str) -> TaskStatus:
-        """Return what is known of a task: state, node, slot, attempt, time of each step; state `gone` if nothing is."""
+        """Return what is known of the task `id`: state, place, attempt, time of each step; state `gone` if nothing."""
         return self.statuses([id])[0]
 
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """Return what is known of each task, in order; one round trip for every 500."""
+        """Return what is known of the tasks `ids`, in their order; one round trip for every 500."""
         return self.requests.in_batches([encode_id(id) for id in ids], self.store.statuses)
 
     def explain(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
@@ -147,7 +148,7 @@ class ParsyncClient:
         return self.requests.do(lambda: explain_tasks(self.store, tasks))
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> dict[str, TaskStatus]:
-        """Wait until every task is final, or gone because the server has no record of it; return a status per id.
+        """Wait until all `ids` are final, or gone because the server has no record of them; return a status per id.
 
         timeout: seconds, None for ever. Raises a TimeoutError after it, which says how many are not final.
         """
@@ -157,7 +158,7 @@ class ParsyncClient:
         return dict(zip(plain, self.statuses(plain), strict=True))
 
     def cancel(self, id: str) -> str:
-        """Cancel a task; return `cancelled`, `asked` if it runs (its node ends it), or the state that it is in.
+        """Cancel the task `id`; return `cancelled`, `asked` if it runs (its node ends it), or the state that it is in.
 
         That state is succeeded, failed, cancelled, dead or gone: nothing was changed.
         """
@@ -168,11 +169,11 @@ class ParsyncClient:
     # -- dead tasks --------------------------------------------------------------------------------------------------
 
     def dead(self, limit: int = 100) -> list[TaskStatus]:
-        """Return dead tasks, the newest first, each with its history; 10,000 are kept until they are requeued."""
+        """Return the newest `limit` dead tasks, each with its history; 10,000 are kept until they are requeued."""
         return self.requests.do(lambda: list_tasks(self.store, {TaskState.DEAD}, limit))
 
     def requeue_dead(self, ids: Iterable[str]) -> dict[str, str]:
-        """Let dead tasks run again; return by id `revived`, or the state that it is in (`gone`: nothing is known).
+        """Let the dead tasks `ids` run again; return by id `revived`, or its state (`gone`: nothing is known of it).
 
         Its starts are counted from 0 again; its attempts go on. An AsyncResult that got the death gets RETRY.
         """
