@@ -79,6 +79,9 @@ def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels:
         for client in clients:
             client.stop()
         stack.stop()
+        for client in clients:
+            if client.is_alive():
+                client.join(timeout=30)
         end_recording()
 
 
