@@ -167,7 +167,7 @@ class Membership(threading.Thread):
         if back := self._marks.see(numbers):
             log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back))
             keep_config(self.store, self.config)
-            self.store.run(self.store.commands.note_loss(" ".join([self.me, *back[:20]]), KEEP_S))
+            self.store.run(self.store.commands.record_loss(" ".join([self.me, *back[:20]]), KEEP_S))
         self._restarted = False
 
     def leave(self) -> None:

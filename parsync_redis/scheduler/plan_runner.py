@@ -49,7 +49,7 @@ class PlanRunner:
         if plan.confirm:
             calls.append(commands.confirm(plan.confirm))
         if plan.reasons:
-            calls.append(commands.note(plan.reasons))
+            calls.append(commands.set_reason(plan.reasons))
         if plan.give_back:
             calls.append(commands.give_back(core.name, plan.give_back, GIVE_BACK_MS))
         calls += [commands.commit(p, claims) for p, claims in plan.commit.items()]

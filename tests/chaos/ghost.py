@@ -22,7 +22,7 @@ from .wire import MAX_STARTS
 if TYPE_CHECKING:
     from .world import Process, World
 
-QUIET = frozenset(("renew", "read_partition", "renew_scheduler", "note", "offer", "deal_node", "ring"))
+QUIET = frozenset(("renew", "read_partition", "renew_scheduler", "set_reason", "offer", "deal_node", "ring"))
 """Verbs that change nothing that a promise speaks of."""
 
 
@@ -83,7 +83,7 @@ class Ghost:
             self.world.trace("executed", process, verb, call.args, reply)
             if see := getattr(self, f"_{verb}", None):
                 see(process, call, call.script.header.named([text(arg) for arg in call.args]), reply)
-            if verb not in ("read_partition", "deal_node", "note", "take"):
+            if verb not in ("read_partition", "deal_node", "set_reason", "take"):
                 self._count(verb, reply)
             dirty = dirty or verb not in QUIET
         if dirty:

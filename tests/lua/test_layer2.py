@@ -173,7 +173,7 @@ TWICE_THE_SAME = {
     "finish",
     "requeue",
     "cancel",
-    "note",
+    "set_reason",
     "offer",
     "commit",
     "release",

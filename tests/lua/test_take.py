@@ -108,12 +108,12 @@ def test_an_attempt_that_was_put_back_cannot_start_or_confirm(drive: Driver):
 
 def test_only_the_taken_attempt_is_noted(drive: Driver):
     attempt = drive.taken("a")
-    assert drive.run(drive.commands.note([("a", attempt, "no gpu free")])) == 1
+    assert drive.run(drive.commands.set_reason([("a", attempt, "no gpu free")])) == 1
     assert drive.record("a")["why"] == "no gpu free"
-    assert drive.unchanged_by(drive.commands.note([("a", "9@1", "x"), ("gone", attempt, "x")])) == 0
+    assert drive.unchanged_by(drive.commands.set_reason([("a", "9@1", "x"), ("gone", attempt, "x")])) == 0
     drive.start(drive.place("a", attempt))
     assert "why" not in drive.record("a")
-    assert drive.unchanged_by(drive.commands.note([("a", attempt, "x")])) == 0
+    assert drive.unchanged_by(drive.commands.set_reason([("a", attempt, "x")])) == 0
 
 
 def waiters(drive: Driver) -> str:

@@ -32,7 +32,7 @@ VERBS: dict[str, list[Make]] = {
     "expire": [lambda c, p: c.expire()],
     "cancel": [lambda c, p: c.cancel(p.task)],
     "repair_task": [lambda c, p: c.repair_task(p.task, "why")],
-    "note": [lambda c, p: c.note([(p.task, p.attempt, "why")])],
+    "set_reason": [lambda c, p: c.set_reason([(p.task, p.attempt, "why")])],
 }
 
 

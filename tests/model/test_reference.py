@@ -228,7 +228,7 @@ class SideBySide(RuleBasedStateMachine):
     @rule(data=st.data(), why=WHY)
     def note(self, data, why):
         _, id, attempt = self.an_attempt(data)
-        self.both(self.commands.note([(id, attempt, why)]))
+        self.both(self.commands.set_reason([(id, attempt, why)]))
 
     @rule(data=st.data())
     def confirm(self, data):
@@ -376,7 +376,7 @@ def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: s
     )
 
 
-WITHOUT_TWIN = {"quarantine", "discard", "note_loss", "repair_partition", "repair_task"}
+WITHOUT_TWIN = {"quarantine", "discard", "record_loss", "repair_partition", "repair_task"}
 """Verbs about damage and losses, of which the store in memory has none."""
 
 

@@ -11,8 +11,8 @@ from .base import Call, Calls, Reply, pairs, text
 CONFIGURE: Final = Script("configure", "config")
 DEAL_NODE: Final = Script("deal_node", "dealt")
 RENEW_SCHEDULER: Final = Script("renew_scheduler", "schedulers leader stats")
-NOTE_LOSS: Final = Script("note_loss", "losses")
-ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, NOTE_LOSS)
+RECORD_LOSS: Final = Script("record_loss", "losses")
+ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS)
 
 _PAIR: Final = ("name", "value")
 
@@ -72,7 +72,7 @@ class ClusterCalls(Calls):
         keys = [self.keys.shared("schedulers"), self.keys.shared("leader"), self.keys.stats(me)]
         return Call(RENEW_SCHEDULER, keys, RENEW_SCHEDULER.arguments(once, _PAIR, figures), read)
 
-    def note_loss(self, seen: str, keep_s: int) -> Call[int]:
+    def record_loss(self, seen: str, keep_s: int) -> Call[int]:
         """Record that numbers went back: 'WHO NAME=WAS->IS ...'; 1 if it is new."""
         once: Once = {"seen": seen, "keep_s": keep_s}
-        return Call(NOTE_LOSS, [self.keys.shared("losses")], NOTE_LOSS.arguments(once), int)
+        return Call(RECORD_LOSS, [self.keys.shared("losses")], RECORD_LOSS.arguments(once), int)

@@ -26,9 +26,23 @@ REVIVE: Final = Script("revive", "meta pending later outbox dead task*")
 EXPIRE: Final = Script("expire", "pending later taken outbox expires task:")
 PURGE: Final = Script("purge", "dead expires task*")
 CANCEL: Final = Script("cancel", "pending later taken placed outbox task")
-NOTE: Final = Script("note", "task*")
+SET_REASON: Final = Script("set_reason", "task*")
 OFFER: Final = Script("offer", "shapes feasible names apps")
-ALL: Final = (SUBMIT, TAKE, GIVE_BACK, CONFIRM, START, FINISH, REQUEUE, REVIVE, EXPIRE, PURGE, CANCEL, NOTE, OFFER)
+ALL: Final = (
+    SUBMIT,
+    TAKE,
+    GIVE_BACK,
+    CONFIRM,
+    START,
+    FINISH,
+    REQUEUE,
+    REVIVE,
+    EXPIRE,
+    PURGE,
+    CANCEL,
+    SET_REASON,
+    OFFER,
+)
 
 _SUBMISSION: Final = (
     "id",
@@ -145,10 +159,10 @@ class QueueCalls(Calls):
         """Delete the records of tasks in this final state; a word per task: purged, or its present state."""
         return self._queue(PURGE, words, {"state": state}, ids, ("id",), ids)
 
-    def note(self, reasons: Sequence[tuple[str, str, str]]) -> Call[int]:
+    def set_reason(self, reasons: Sequence[tuple[str, str, str]]) -> Call[int]:
         """Write why taken tasks have found no place yet: (id, attempt, why); the number of tasks written."""
         values = [word for _, attempt, why in reasons for word in (attempt, why)]
-        return self._queue(NOTE, int, {}, [id for id, _, _ in reasons], ("attempt", "why"), values)
+        return self._queue(SET_REASON, int, {}, [id for id, _, _ in reasons], ("attempt", "why"), values)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
         """Tell submit what a node offers ('' forgets it), and which tasks the offer's digest stands for; 1 if new."""

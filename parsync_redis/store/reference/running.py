@@ -136,7 +136,7 @@ class Running(Tasks):
         self._end(id, task, "cancelled" if outcome == "again" else outcome, why, retention_s, outcome == "again")
         return "ok"
 
-    def note(self, keys: Sequence[str], args: Args) -> int:
+    def set_reason(self, keys: Sequence[str], args: Args) -> int:
         """Record why a taken task has found no place yet."""
         noted = 0
         for key, r in zip(keys, args.rows, strict=True):

@@ -1,4 +1,4 @@
--- note_loss: record, for people, that numbers went back which only grow: the server lost writes that it had acknowledged.
+-- record_loss: write down, for people, that numbers went back which only grow: the server lost writes that it had acknowledged.
 -- KEYS: losses
 -- ARGV: seen keep_s
 --   seen: 'scheduler-1 submitted=150->120 p0=77->70', who saw it, and each number before and after

@@ -1,4 +1,4 @@
--- note: write why a taken task has found no place yet, for people to read.
+-- set_reason: write why a taken task has found no place yet, for people to read.
 -- KEYS: task*
 -- ARGV: count (attempt why)*
 -- RETURNS: how many tasks it was written to
@@ -10,13 +10,13 @@
 local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt') end
 local tasks, damage = read_tasks(read)
 if damage then return damage end
-local noted = 0
+local written = 0
 for i, row, key in rows() do
   local state, attempt = unpack(tasks[i] or read(key))
   if state == 'taken' and attempt == row.attempt then
     redis.call('HDEL', key, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
     redis.call('HSET', key, 'why', row.why)
-    noted = noted + 1
+    written = written + 1
   end
 end
-return noted
+return written
