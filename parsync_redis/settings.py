@@ -46,7 +46,7 @@ _RIGHT: Final = {
     "password_file": "a readable file whose first line is the password",
     "lock_dir": "an absolute path of a folder on this machine's own disk",
 }
-"""What would be right, for each setting: the end of the sentence that refuses a value."""
+"""The rule of each setting: the end of the sentence that refuses a value."""
 
 
 def _check_cluster(name: str) -> str:
@@ -78,7 +78,7 @@ def _check_folder(path: Path | None) -> Path | None:
 
 
 class Settings(BaseSettings):
-    """What a process was told; make one with `Settings.load`."""
+    """The settings of a process; make one with `Settings.load`."""
 
     model_config = SettingsConfigDict(
         env_prefix="PARSYNC_", frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True

@@ -1,4 +1,4 @@
-"""What tests share: real servers, a store for each test, and the audit of the state that each test leaves.
+"""Shared fixtures: real servers, a store for each test, and the audit of the state that each test leaves.
 
     fake_store   on fakeredis, whose Lua is lupa
     store        on a real server, once for each server program that there is

@@ -1,4 +1,4 @@
-"""What commands share: the flags for server and cluster, and the output of results."""
+"""Shared parts of the commands: the flags for server and cluster, and the output of results."""
 
 import dataclasses
 import json

@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from ..errors import ServerReadOnly, ServerUnreachable
@@ -52,14 +53,14 @@ class Requests:
         found: list[T] = []
         for start in range(0, len(ids), MAX_BATCH):
             batch = ids[start : start + MAX_BATCH]
-            found += self.do(lambda batch=batch: request(batch))  # type: ignore[misc]
+            found += self.do(partial(request, batch))
         return found
 
     def submit(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None) -> list[str]:
         """Submit tasks and return submit's word for each; safe to repeat, because an id is one task."""
         words: list[str] = []
         for some in split_by_size(tasks):
-            words += self.do(lambda some=some: self.store.run(self.store.commands.submit(some)), pauses)  # type: ignore[misc]
+            words += self.do(partial(self.store.run, self.store.commands.submit(some)), pauses)
         if not self.warned:
             self.warned = True
             from ..inspect.outlook import warn_once  # a client that does not submit does without

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 from ..client import ParsyncClient
 from ..model.status import TaskStatus
@@ -128,7 +128,7 @@ class Driver:
     def _take_result(id: str, result: Any, found: Gathered) -> None:
         value = result.get(timeout=5, propagate=False) if result.ready() else None
         if isinstance(value, dict):
-            found.results[id] = value  # type: ignore[assignment]
+            found.results[id] = cast(Measure, value)
 
     def _look_at_schedulers(self, found: Gathered) -> None:
         found.schedulers = read_schedulers(self.client.store)

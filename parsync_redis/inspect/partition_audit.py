@@ -29,7 +29,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What was read of a partition. bad: a sentence for each record that cannot be read."""
+    """The records read from a partition. bad: a sentence for each record that cannot be read."""
 
     number: int
     meta: Mapping[str, str]

@@ -1,7 +1,7 @@
 """`Parsync(app)`: one line that lets a Celery app place tasks through parsync.
 
-Tasks with `parsync={...}` go to the queue in Redis instead of a broker queue. What Celery does around publishing
-(signals, events, routing, serializers) happens as always. Tasks without the option go to the broker as before. A worker
+Tasks with `parsync={...}` go to the queue in Redis instead of a broker queue. Celery's own steps around publishing
+(signals, events, routing, serializers) happen as always. Tasks without the option go to the broker as before. A worker
 with a `--parsync-...` option is a node.
 """
 
@@ -117,7 +117,7 @@ class Parsync:
 
         queue: as `queue_of` gives it. pauses: as for `ParsyncClient.send`.
 
-        An id that is published again begins a new life if it has ended, as with Celery. What a run publishes bears the
+        An id that is published again begins a new life if it has ended, as with Celery. A run publishes with the
         number of that task's life: when a lost run is repeated, what it publishes again is recognised.
         """
         key, (running, life) = encode_id(id), _running()

@@ -1,4 +1,4 @@
-"""Which tasks parsync places, and with which options: by the call, the task, the settings file, or the workers' app."""
+"""Choose the tasks that parsync places, and their options: by call, task, settings file or the workers' app."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who holds a slot, since when (ms, server time).
+    """The holder of a slot, and since when (ms, server time).
 
     slots: all slots of the task, and asked: the amounts that it holds ('gpu=1'), both in its lead's lease only.
     """

@@ -1,4 +1,4 @@
-"""What may be asked for a task: the one table of its options, and the options of one task, checked.
+"""The one table of task options, and the options of one task, checked.
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of `parsync submit` and the
 names that the client, `parsync={...}`, the rules [place] and a task's declaration may use. If the record keeps it

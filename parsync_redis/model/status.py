@@ -1,4 +1,4 @@
-"""What is known of a task, as people and programs look at it."""
+"""The status of a task, for people and programs."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -62,7 +62,7 @@ class Setback:
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """What is known of a task. Times are the server's, in milliseconds since 1970, None for steps not reached.
+    """The status of a task. Times are the server's, in milliseconds since 1970, None for steps not reached.
 
     history: its last ten attempts that were lost, the oldest first.
     """

@@ -28,7 +28,7 @@ class TaskState(StrEnum):
 
 
 WAITING: Final = "waiting"
-"""What people call a task that is pending or taken: it has no place yet."""
+"""States that people call waiting: the task has no place yet."""
 
 FINAL: Final = frozenset((TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD))
 

@@ -89,7 +89,7 @@ DEALT: Final = Line("p{partition} slots={slots} score={score} {labels}")
 """A node in `dealt`: its partition, and what it adds to the sums there. lua/deal_node.lua alone reads and writes it."""
 
 LOSS: Final = Line("{name} {numbers}")
-"""Which scheduler saw which of the server's numbers go back: 'submitted=150->120 p0=77->70'; a field of `losses`."""
+"""A loss: who saw it, and the server's numbers that went back: 'submitted=150->120 p0=77->70'; a field of `losses`."""
 
 DAMAGE: Final = Line("{who} {where} {size} {why}")
 """The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""

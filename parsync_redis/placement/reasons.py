@@ -30,7 +30,7 @@ ROOM: Final = "has room: a scheduler's next turn places it there"
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What decides whether a node can take a task now: its record, what is free, and whether it knows the task's name.
+    """Facts that decide if a node can take a task now: its record, what is free, and whether it knows the task's name.
 
     note: the terms of its drain, or why it is suspect. down_ms: when it was found to be down (server time).
     """

@@ -1,4 +1,4 @@
-"""Which slots are best: weighted sampling by score, and the three strategies.
+"""Choose slots: weighted sampling by score, and the three strategies.
 
 latency-first places in the partitions that were read last, freshest first; nobody else has seen them since, so that
 claims hardly ever conflict. quality-first samples the whole view, better slots more likely. adaptive is quality-first

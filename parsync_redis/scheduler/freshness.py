@@ -1,4 +1,4 @@
-"""Which partitions a scheduler reads, and which copies are fresh enough to claim by.
+"""Choose the partitions to read, and the copies that are fresh enough to claim by.
 
 The schedulers take turns at reading, so that no two read the same partition at the same tick. Latency-first claims only
 where no other scheduler's turn has come since this one read the partition.

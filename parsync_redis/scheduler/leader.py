@@ -1,4 +1,4 @@
-"""Who leads: the scheduler that holds the leader lease. Its counter is the text of the lease, 'NAME moved=N'.
+"""The leader: the scheduler that holds the leader lease. Its counter is the text of the lease, 'NAME moved=N'.
 
 A scheduler that has watched the text stand still for half a lease takes it over with its next renewal. Two leaders at
 once are harmless, so that this may be short.

@@ -37,7 +37,7 @@ class Seats:
 
 
 class PartitionCopy:
-    """What a scheduler knows of one partition.
+    """A scheduler's copy of one partition.
 
     read_s: when it was read, on the scheduler's monotonic clock. due: the last of the scheduler's ticks at which this
     partition was due; turn: the value of `due` when it was last read. fetched_pass: the scheduler's pass at which it

@@ -1,4 +1,4 @@
-"""What the core decides: the plan for one round trip, and what a scheduler counts."""
+"""The plan of the core for one round trip, and the counters of a scheduler."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,7 +12,7 @@ GIVE_BACK_MS: Final = 1000
 
 @dataclass(slots=True)
 class Plan:
-    """What to do in one round trip, in this order; the replies of reads, takes and commits come back as events.
+    """The steps of one round trip, in this order; the replies of reads, takes and commits come back as events.
 
     reasons and give_back: (task, attempt, the reason why it waits). commit and read: by partition. ask: those of `read`
     that are to tell this scheduler of the next slot that is freed in them.
@@ -35,7 +35,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Counters:
-    """What a scheduler has counted since it started."""
+    """Counters of a scheduler since it started."""
 
     taken: int = 0
     claims: int = 0

@@ -1,4 +1,4 @@
-"""Who may do what: the commands, keys and channels of each role, and the lines that tell them to Redis.
+"""Rights of logins: the commands, keys and channels of each role, and the lines that tell them to Redis.
 
 A script runs with its caller's rights, so a role has the commands inside the scripts that it runs, each on just the
 kinds of key that those scripts touch with it: one selector of an ACL for each group of kinds (Redis 7.0, Valkey 7.2).
@@ -20,7 +20,7 @@ from .acl_tables import AUDIT, CONNECT, KEYLESS, KINDS, READS, SCRIPT_KEYS, Kind
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a role's rights depend on.
+    """Options of a role's rights.
 
     queues: plain Celery queues of the app. results: its result backend is this server. control: a client may broadcast
     remote control (revoke). scan: the viewer may SCAN, which shows the names of all keys of the server. db: its

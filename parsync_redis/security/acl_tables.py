@@ -1,4 +1,4 @@
-"""What each role may do to which keys. Tests hold these tables to the text of the scripts."""
+"""Tables of rights: role, kind of key, commands. Tests hold these tables to the text of the scripts."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -18,7 +18,7 @@ Kinds = Mapping[str, str]
 """Kind of key -> commands on it."""
 
 CONNECT: Final = "ping select info"
-"""What every connection does: redis-py and kombu ping and select, the check of the server reads INFO."""
+"""Commands of every connection: redis-py and kombu ping and select, the check of the server reads INFO."""
 
 VIEW: Final[Kinds] = {
     ":config": "hgetall",
@@ -143,7 +143,7 @@ KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
     Role.WORKER: (VIEW, CLIENT, WORKER),
     Role.SCHEDULER: (VIEW, SCHEDULER),
 }
-"""What each role does to which kinds of key."""
+"""The commands of each role, by kind of key."""
 
 SCRIPTS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "",

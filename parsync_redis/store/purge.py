@@ -16,7 +16,7 @@ MOST: Final = 1_000_000
 """So many tasks are purged at a time."""
 
 PURGED: Final = (WAITING, *sorted(state.value for state in FINAL))
-"""What can be purged. A task that is placed or runs is cancelled by its id."""
+"""States that can be purged. A task that is placed or runs is cancelled by its id."""
 
 
 def find_purgeable(

@@ -26,7 +26,7 @@ MOST_BYTES: Final = 2048
 
 _REMEMBERED: Final = 10_000
 _met: dict[tuple[str, str, str], None] = {}
-"""What this process has found: each is logged and put away once."""
+"""Damage that this process has found: each is logged and put away once."""
 
 
 @dataclass(frozen=True, slots=True)

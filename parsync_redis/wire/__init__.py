@@ -1,1 +1,1 @@
-"""What goes over the wire: keys and messages."""
+"""Names of keys and the format of messages."""

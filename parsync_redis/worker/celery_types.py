@@ -65,7 +65,7 @@ class Hub(Protocol):
 
 
 class PoolJob(Protocol):
-    """What a pool of processes knows of one call: billiard's ApplyResult."""
+    """A call in a pool of processes: billiard's ApplyResult."""
 
     _job: int
     _cache: Mapping[int, object]
@@ -119,7 +119,7 @@ class Bucket(Protocol):
 
 
 class Dispatcher(Protocol):
-    """What sends a worker's events."""
+    """The sender of a worker's events."""
 
     enabled: bool
     send: Callback

@@ -69,7 +69,7 @@ class Attempt(threading.Thread):
 
 
 class NodeConsumer(CeleryConsumer):
-    """What a node's consumer does otherwise than Celery's. `node_consumer` puts it before the app's own class."""
+    """The differences of a node's consumer from Celery's. `node_consumer` puts it before the app's own class."""
 
     _alone = False
 

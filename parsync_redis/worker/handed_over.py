@@ -1,4 +1,4 @@
-"""What becomes of runs that Celery has taken and that have not begun, when its consumer closes."""
+"""Keep runs that Celery has taken and that have not begun, when its consumer closes."""
 
 from __future__ import annotations
 

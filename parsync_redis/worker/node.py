@@ -1,4 +1,4 @@
-"""What a worker offers as a node, by its flags or variables."""
+"""A worker's offer as a node, by its flags or variables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLAGS = (
 
 @dataclass(slots=True)
 class NodeSpec:
-    """What a worker offers as a node."""
+    """The offer of a worker that is a node."""
 
     name: str
     offer: Resources

@@ -14,7 +14,7 @@ log = logging.getLogger("parsync.agent")
 
 
 class WorkerPort(Protocol):
-    """What the agent needs of the worker that it lives in. The agent's threads call it."""
+    """The services of the worker that the agent needs. The agent's threads call it."""
 
     @property
     def send_event(self) -> SendEvent | None:

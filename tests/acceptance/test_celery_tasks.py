@@ -1,4 +1,4 @@
-"""What a Celery user does with tasks works through parsync as without it, on the pools prefork, threads and solo."""
+"""Tasks work through parsync as without it, on the pools prefork, threads and solo."""
 
 import json
 import time

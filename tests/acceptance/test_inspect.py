@@ -1,6 +1,6 @@
 """docs/inspect.md is true: each of its redis-cli lines runs on a cluster of real processes, and answers as it shows.
 
-What counts is the shape: numbers may differ, and the order of the lines. redis-cli is the one on the PATH; where there
+The test compares the shape: numbers and the order of lines may differ. redis-cli is the one on the PATH; where there
 is none, the words go through redis-py and are shown as redis-cli shows them (which is compared where there is one).
 """
 
@@ -142,7 +142,7 @@ def show(reply, indent=""):
 
 
 def shape(text):
-    """What must agree: no numbers, no order."""
+    """Return the shape: no numbers, no order."""
     lines = (re.sub(r"\d+(\.\d+)?", "N", line) for line in text.splitlines())
     return sorted(" ".join(line.split()) for line in lines)
 

@@ -28,7 +28,7 @@ def test_the_examples_run(tmp_path):
 
 
 def run_when_a_node_is_up(code, folder, url):
-    """What an example prints."""
+    """Return the output of an example."""
     with ParsyncClient.from_url(url) as client:
         client.wait([client.submit("proj.render", [0])], 30)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""What operators do and see when things go wrong: dead tasks, drains with a deadline, suspects, expiry, cancels."""
+"""Operators repair a cluster: dead tasks, drains with a deadline, suspects, expiry, cancels."""
 
 import json
 import signal

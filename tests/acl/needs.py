@@ -1,4 +1,4 @@
-"""What the scripts do, read from their text: which command each calls on which kind of key.
+"""Read from the text of the scripts which command each calls on which kind of key.
 
 It relies on the scripts' house style: a key is called by its kind (`slots`, `pending`), a task's record `key`.
 """

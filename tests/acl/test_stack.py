@@ -163,6 +163,8 @@ def test_the_viewers_commands_list_everything_under_way(site: Site):
 
 def test_a_viewer_that_may_scan_lists_final_tasks_and_audits(site: Site):
     try:
+        with site.client() as client:
+            client.wait([client.submit("tiles.render", [1])], PATIENCE_S)
         site.guarded.login(site.guarded.admin, Role.VIEWER, Options(scan=True))
         assert "succeeded" in site.parsync(Role.VIEWER, "tasks", "--state", "succeeded").stdout
         audit = site.parsync(Role.VIEWER, "doctor", "--audit")

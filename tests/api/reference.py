@@ -1,4 +1,4 @@
-"""What is public, and docs/api.md: signatures, docstrings, and the examples of examples.md."""
+"""Make docs/api.md from the public names: signatures, docstrings, and the examples of examples.md."""
 
 import dataclasses
 import enum

@@ -49,7 +49,7 @@ class TaskGhost:
 
 
 class Ghost:
-    """What has happened so far."""
+    """The events so far."""
 
     def __init__(self, world: World) -> None:
         self.world = world

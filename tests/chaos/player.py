@@ -1,4 +1,4 @@
-"""What the steps of a schedule do: processes at work, the customer, and what goes wrong."""
+"""The steps of a schedule: processes at work, the customer, and what goes wrong."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def next_ended(reporter: Reporter) -> Run | None:
 
 
 class Client:
-    """Who submits and cancels; a request without an answer is sent again later."""
+    """A client that submits and cancels; a request without an answer is sent again later."""
 
     def __init__(self, world: World) -> None:
         self.world, self.name, self.dead, self.awake_at = world, "client", False, 0

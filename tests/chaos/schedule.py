@@ -68,7 +68,7 @@ class Step:
 
 
 class Schedule:
-    """What a seed makes: odds, and steps."""
+    """A schedule made from a seed: odds, and steps."""
 
     def __init__(self, seed: int, steps: list[Step] | None = None) -> None:
         rng = Random(f"chaos {seed}")

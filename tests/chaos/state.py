@@ -41,7 +41,7 @@ _HOME = {"pending": ("pending", "later"), "taken": ("taken",), "placed": ("place
 
 
 class State:
-    """What was read: partitions, the indexes of tasks, the records of tasks."""
+    """The state as read: partitions, the indexes of tasks, the records of tasks."""
 
     def __init__(self, raw: list[Any] | None = None, ids: list[str] | None = None) -> None:
         self.raw, self.ids = raw, ids or []

@@ -26,7 +26,7 @@ from .wire import Clock, Scripts, Wire
 
 
 class Process(Protocol):
-    """What all processes have."""
+    """The surroundings of all processes."""
 
     name: str
     dead: bool

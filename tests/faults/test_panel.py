@@ -1,4 +1,4 @@
-"""What a node adds to Celery's inspect: tasks placed at it that have not begun, and tasks that are not due yet."""
+"""A node adds to Celery's inspect: tasks placed at it that have not begun, and tasks that are not due yet."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -34,7 +34,7 @@ from . import values as v
 
 OWN = (ParsyncError,)
 PARSERS = (ParsyncError, ValueError)
-"""What a reader of a stored line may raise; whoever calls it expects a ValueError."""
+"""Errors that a reader of a stored line may raise; its callers expect a ValueError."""
 
 COMMANDS = (
     ["submit"],

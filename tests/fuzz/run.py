@@ -24,7 +24,7 @@ SERVED = ("client.", "apply_async", "command line")
 
 @dataclass(slots=True)
 class Result:
-    """What came of a run: cases, seconds and refusals by entry; the first failure in words, '' if there was none."""
+    """The result of a run: cases, seconds and refusals by entry; the first failure in words, '' if there was none."""
 
     cases: Counter[str] = field(default_factory=Counter)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))

@@ -64,7 +64,7 @@ def area(name: str) -> Callable[..., Any]:
 
 
 class Context:
-    """What a case is given: an app with a worker, its tasks, and a key of its own for marks and gates."""
+    """The context of a case: an app with a worker, its tasks, and a key of its own for marks and gates."""
 
     def __init__(self, app: Celery, kind: str, pool: str, client: Any, worker: str, said: "Said") -> None:
         self.app, self.t, self.kind, self.pool, self.redis, self.worker = app, app.t, kind, pool, client, worker

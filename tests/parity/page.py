@@ -23,7 +23,7 @@ with `Parsync(app)`, a scheduler and a worker that is a node. The two answers mu
 the table of differences below, with the reason. If a difference disappears, the suite fails too. It runs with the pools
 `prefork` and `threads` on Celery 5.7, and in a short form of {short} cases on Celery 5.4, 5.5 and 5.6.
 
-## What is different in kind
+## Differences in kind
 
 **A task runs at least once; plain Celery's default is at most once.** Plain Celery acknowledges a message before the
 task runs. If the worker or its process is killed, the task has failed or is forgotten. parsync gives such a task to
@@ -79,7 +79,7 @@ def page() -> str:
     differ = [case for case in CASES if case.differs]
     lines = [_HEAD.format(cases=len(CASES), short=sum(case.short for case in CASES))]
     lines += [_row(case) for case in differ]
-    lines.append("\n## What is the same\n")
+    lines.append("\n## The same as in Celery\n")
     for area, cases in groupby(sorted(CASES, key=lambda case: case.area), key=lambda case: case.area):
         same = [case for case in cases if not (case.differs and {*case.pools} <= {*case.differs_on})]
         lines.append(f"\n### {area}\n\n{len(same)} cases.\n\n")

@@ -1,24 +1,12 @@
 """The parity suite on the pool prefork."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from .case import Case
-from .judge import Answers, check, selected, these
-from .rig import running
+from .judge import Answers, check, these
 
 pytestmark = pytest.mark.serial
 POOL = "prefork"
-
-
-@pytest.fixture(scope="module")
-def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
-    """What both stacks answered to the cases that were selected."""
-    with running(POOL, tmp_path_factory.mktemp(POOL)) as rig:
-        found = rig.run(selected(request.session.items, __name__))
-        assert not rig.held(), "slots are held after all cases have ended"
-        yield found
 
 
 @pytest.mark.timeout(240)

@@ -14,7 +14,7 @@ from .standins import NodePlan
 
 
 class System(StrEnum):
-    """What places: parsync; its schedulers with whole-state reads; one script; nothing (one queue per class)."""
+    """The system that places: parsync; the same with whole-state reads; one script; nothing (one queue per class)."""
 
     PARSYNC = "parsync"
     STATE = "state"

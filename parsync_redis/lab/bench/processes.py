@@ -26,7 +26,7 @@ _FORK: Final = multiprocessing.get_context("fork")
 _TICKS: Final = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 Tell = Callable[[Any], None]
 Job = Callable[[threading.Event, Tell], Any]
-"""What a process does: it watches the event, may tell something at any time, and what it returns is told last."""
+"""The work of a process: it watches the event, may tell something at any time, and its result is told last."""
 
 
 class _Failed(str):

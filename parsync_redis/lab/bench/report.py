@@ -24,7 +24,7 @@ LOAD: Final = 0.95
 
 RIVALS: Final = ("parsync", "state", "central", "queues")
 TABLE_RATE: Final = 600
-"""What all rivals are offered: little enough for plain Celery's publisher, the slowest part of them."""
+"""The load offered to all rivals: little enough for plain Celery's publisher, the slowest part of them."""
 
 KINDS_RATE: Final = 2_000
 RUNS: Final[dict[str, list[str]]] = {

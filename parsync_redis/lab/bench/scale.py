@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from .figures import ratio
@@ -26,6 +27,10 @@ SHOWN: Final = (
 )
 
 
+def _say_of(say: Say, run: str, text: str) -> None:
+    say(f"{run}: {text}")
+
+
 def run_scale(
     asked: BenchParameters, slots: Sequence[int], schedulers: Sequence[int], stop: threading.Event, say: Say
 ) -> dict[str, Any]:
@@ -40,9 +45,7 @@ def run_scale(
         found = run_placement(
             plan,
             stop,
-            lambda text, number=number, what=what: say(  # type: ignore[misc]
-                f"{number} of {len(plans)}: {what}: {text}"
-            ),
+            partial(_say_of, say, f"{number} of {len(plans)}: {what}"),
         )
         facts = found["facts"]
         rows.append({name: found[name] for name in SHOWN})

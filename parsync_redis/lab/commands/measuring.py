@@ -1,4 +1,4 @@
-"""What the benches share: flags, a line of progress, and an orderly end."""
+"""Shared parts of the benches: flags, a line of progress, and an orderly end."""
 
 import sys
 import time

@@ -38,7 +38,7 @@ OF_SIMULATION: Final = OF_ALL | {
     "sharpness",
     "length",
 }
-"""What every experiment takes, and what a run of the whole simulation (simulation.py) does."""
+"""Parameters of every experiment and of one run of the simulation (simulation.py)."""
 
 
 class SimStrategy(StrEnum):
@@ -56,7 +56,7 @@ class SimStrategy(StrEnum):
 
 
 class Sync(StrEnum):
-    """What is read when: *parsync*, each tick, by each scheduler other partitions; *same*, each tick, by all the same
+    """Reading order: *parsync*, each tick, by each scheduler other partitions; *same*, each tick, by all the same
     partitions; *state*, once a gap, everything.
     """
 

@@ -31,14 +31,14 @@ CAUTION: Final = (
     "do not rely on these forecasts until their model is redone: in six plausible settings they were 3 to 40 times off "
     "what `parsync bench placement` measured (5.9 ms measured, 259 ms forecast; 'does not keep up' for one that did)"
 )
-"""What is said before any forecast."""
+"""A warning printed before each forecast."""
 
 MOST_RATE: Final = 2000.0
 SCALED_SLOTS: Final = 100_000
 """Tasks a second and slots that are simulated at most; a larger cluster is scaled down."""
 
 MOST_WORK_S: Final = 600.0
-"""What takes longer than about this on one core is refused."""
+"""Forecasts that take longer than about this on one core are refused."""
 
 GAPS: Final = 24
 LEAST_S: Final = 4.0

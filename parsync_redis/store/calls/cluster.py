@@ -18,7 +18,7 @@ _PAIR: Final = ("name", "value")
 
 
 class ClusterCalls(Calls):
-    """What the cluster shares; each method names its script, whose header says what it does."""
+    """Calls on the keys of the whole cluster; each method names its script, whose header says what it does."""
 
     def configure(self, settings: Mapping[str, str | int]) -> Call[dict[str, str]]:
         """Write the cluster's settings if it has none, and return those that it has; {} only reads."""

@@ -1,4 +1,4 @@
-"""What ends tasks or returns them in the store in memory. A method with `keys` and `args` is a script."""
+"""Scripts of the store in memory that end tasks or return them. A method with `keys` and `args` is a script."""
 
 import heapq
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ NO_OPTIONS: Final = {name: str(value) for name, value in zip(STORED, DEFAULT_OPT
 
 
 class World(Protocol):
-    """What a script has besides its keys: a clock for timestamps, and listeners."""
+    """The surroundings of a script: a clock for timestamps, and listeners."""
 
     now_ms: int
 

@@ -26,7 +26,7 @@ def now_s() -> float:
 
 
 class Isolation:
-    """What an agent asks of its machine. This base class isolates nothing and hinders nothing."""
+    """The isolation that an agent asks of its machine. This base class isolates nothing and hinders nothing."""
 
     def renewed(self, sent_s: float, lease_s: float) -> None:
         """Note that the lease was renewed by a request sent at `sent_s`. Called by the thread that renews."""

@@ -32,7 +32,7 @@ Trace = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class RunIsolation:
-    """What a pool process needs to isolate a run; it travels with the task to the pool."""
+    """The data with which a pool process isolates a run; it travels with the task to the pool."""
 
     lock_file: str
     slots: tuple[int, ...]

@@ -38,7 +38,7 @@ def mixed(dice: random.Random) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Book:
-    """What clients know, shared by all of them. `final` is the first final state that was seen of a task, `open` are
+    """The knowledge that all clients share. `final` is the first final state that was seen of a task, `open` are
     acknowledged tasks that were not seen to end.
     """
 

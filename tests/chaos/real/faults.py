@@ -318,4 +318,4 @@ FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
     "rewrite append-only file": (0.5, Storm.rewrite),
     "memory full": (1.0, Storm.fill_memory),
 }
-"""What may happen: how often, and what does it. It says what it did, or None if it cannot be now."""
+"""The faults: their frequency, and the function that causes each. It returns a text, or None if it cannot now."""

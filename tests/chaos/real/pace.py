@@ -1,4 +1,4 @@
-"""What the same stack does for longer: throughput while processes are killed, and memory over time."""
+"""Longer runs of the same stack: throughput while processes are killed, and memory over time."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ CLEAN_S = 10 * LEASE_S
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to: figures, and what broke a promise."""
+    """The result of a run: figures, and broken promises."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
