@@ -6,7 +6,7 @@
 -- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no loop over a span is long.
 local function parse_node(name, text)
   local state, inc, drain, first, span, score, offer =
-    string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+) score=([%d.e+-]+) (.*)$')
+    string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+) score=([%d.e+-]+) ([^\n]*)$')
   local slots = string.match((offer or '') .. ' ', '^slots=(%d+) ')
   if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then return nil end
   local known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)

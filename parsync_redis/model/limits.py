@@ -18,4 +18,4 @@ MAX_BATCH_BYTES: Final = 16 * 2**20
 """Bytes of messages in one request; more tasks go in several."""
 
 MAX_BATCH: Final = 500
-"""Tasks, claims or leases in one call: a script's `unpack` must stay far below 8,000 values."""
+"""Tasks, claims or leases in one call: a call stays short, and others wait no longer for the server."""

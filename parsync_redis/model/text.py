@@ -21,7 +21,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "offer": "slots=.*",
     "options": ".*",
     "partition": r"\d{1,4}",
-    "reason": ".*",
+    "reason": "(?s:.*)",  # an operator may have written it by hand, on several lines
     "score": r"[\d.e+-]+",
     "since": r"\d{1,15}",
     "size": r"\d{1,15}",

@@ -31,7 +31,7 @@ def repair_partition(runner: Runner, number: int) -> int:
     """Take out of a partition what cannot be read and put it into quarantine. Returns how many values that were."""
     damaged = runner.run(runner.commands.repair_partition(number))
     for key, field, data in damaged:
-        why = "it cannot be, and is repaired" if field else _words_of(data)
+        why = "no script writes this value; it was repaired" if field else _words_of(data)
         quarantine(runner, f"{key} {field}".rstrip(), why, data)
     return len(damaged)
 
@@ -55,7 +55,7 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     discarded = runner.run_all([runner.commands.discard(key, known[key]) for key in mine])
     gone = [key for key, is_gone in zip(mine, discarded, strict=True) if is_gone]
     for key in gone:
-        quarantine(runner, key, "it was of another type, or had numbers that are none, and is deleted", b"")
+        quarantine(runner, key, "it had the wrong type or unreadable numbers, and was deleted", b"")
     return bool(gone)
 
 
