@@ -55,7 +55,7 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     discarded = runner.run_all([runner.commands.discard(key, known[key]) for key in mine])
     gone = [key for key, is_gone in zip(mine, discarded, strict=True) if is_gone]
     for key in gone:
-        quarantine(runner, key, "it had the wrong type or unreadable numbers, and was deleted", b"")
+        quarantine(runner, key, "it was of another type or had unreadable numbers, and was deleted", b"")
     return bool(gone)
 
 
