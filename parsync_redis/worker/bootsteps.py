@@ -23,7 +23,6 @@ from .handed_over import keep_handed_over
 from .inbox import Inbox
 from .isolation.locks import CAN_ISOLATE, lock_file, locks_folder
 from .isolation.machine import Isolation, MachineIsolation
-from .loop_watch import BEAT_S
 from .node import FLAGS, node_spec, place_of
 from .panel import extend_panel
 from .port import CeleryWorker
@@ -71,8 +70,6 @@ class NodeStep(bootsteps.StartStopStep):
         agent.node.spec.know(worker.app.parsync.options.known_tasks(), worker.app.amqp.queues.consume_from)
         extend_panel()
         agent.start()
-        worker.hub.call_soon(agent.loop.turned)
-        worker.hub.call_repeatedly(BEAT_S, agent.loop.turned)
 
     def close(self, worker: Worker) -> None:
         """Take no new claims, also in a shutdown that no signal announced."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Protocol
 
 from celery import Celery
@@ -68,7 +68,7 @@ class PoolJob(Protocol):
     """A call in a pool of processes: billiard's ApplyResult."""
 
     _job: int
-    _cache: Mapping[int, object]
+    _cache: MutableMapping[int, object]
     _write_to: PoolProcess | None
     discard: Callback
 
@@ -76,7 +76,17 @@ class PoolJob(Protocol):
 class PoolProcess(Protocol):
     """A process of a pool."""
 
+    inqW_fd: int  # noqa: N815 # as billiard has it
+    """The descriptor of the pipe that jobs are written to."""
+
     def _is_alive(self) -> bool: ...
+
+
+class PoolOfProcesses(Protocol):
+    """Celery's AsynPool."""
+
+    _busy_workers: set[int]
+    """The `inqW_fd` of the processes that are at work."""
 
 
 class Pool(Protocol):
@@ -85,6 +95,7 @@ class Pool(Protocol):
     uses_semaphore: bool
     """True for a pool of processes."""
     flush: Callback
+    _pool: PoolOfProcesses
 
     def apply_async(self, target: Callback, args: tuple[object, ...], **options: object) -> object:
         """Have a process or thread of the pool call `target(*args)`; return the pool's handle of that call."""

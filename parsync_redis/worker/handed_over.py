@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from .celery_types import Pool, PoolJob, PoolProcess, Request
 from .runs import Runs
 
@@ -22,7 +24,8 @@ def keep_handed_over(pool: Pool, runs: Runs) -> None:
 
     Celery calls `flush` when a consumer closes: at the end, or because its connection was lost. It forgets every task
     that no process has reported to have begun. Those in a process' pipe run all the same: they would run twice, and the
-    process would wait half a minute for somebody to take its result.
+    process would wait half a minute for somebody to take its result. Celery before 5.6 forgets those that run, too, and
+    Celery before 5.7 that their processes are busy.
     """
     if not pool.uses_semaphore:
         return
@@ -37,7 +40,10 @@ def keep_handed_over(pool: Pool, runs: Runs) -> None:
         finally:
             for job in jobs:
                 del job.discard
-                if not _lives(job._write_to):
+                if _lives(job._write_to):
+                    job._cache[job._job] = job
+                    pool._pool._busy_workers.add(job._write_to.inqW_fd)
+                else:
                     job.discard()
 
     pool.flush = flush
@@ -56,7 +62,7 @@ def _handed_over(job: PoolJob) -> bool:
     return _in_pool(job) and _lives(job._write_to)
 
 
-def _lives(process: PoolProcess | None) -> bool:
+def _lives(process: PoolProcess | None) -> TypeGuard[PoolProcess]:
     return process is not None and process._is_alive()
 
 

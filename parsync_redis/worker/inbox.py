@@ -23,6 +23,7 @@ from .agent import Agent
 from .celery_types import Consumer, TimerEntry
 from .delivery import Delivery
 from .handed_over import forgotten
+from .loop_watch import BEAT_S
 
 log = logging.getLogger("parsync.agent")
 
@@ -53,6 +54,7 @@ class Inbox(bootsteps.StartStopStep):
         self._connection: Connection | None = None
         self._descriptor = -1
         self._timer: TimerEntry | None = None
+        self._beat: TimerEntry | None = None
         self._key = ""
         self._asked_s = 0.0
         self._at_a_time = 1
@@ -72,8 +74,13 @@ class Inbox(bootsteps.StartStopStep):
     # -- listening ---------------------------------------------------------------------------------------------------
 
     def start(self, consumer: Consumer) -> None:
-        """Listen; if the node is not registered yet, as soon as it is."""
+        """Listen; if the node is not registered yet, as soon as it is. Have the event loop say that it turns."""
         self._wanted = True
+        if self._beat is not None:
+            self._beat.cancel()
+        # with each connection anew: Celery before 5.6 clears the loop's timer when it loses the broker
+        self._beat = consumer.hub.call_repeatedly(BEAT_S, self.agent.loop.turned)
+        consumer.hub.call_soon(self.agent.loop.turned)
         if self.agent.node.inc:
             self._listen()
 

@@ -110,6 +110,8 @@ def site(state: EmbeddedServer, rabbit: RabbitMQ, tmp_path_factory: pytest.TempP
         site.schedulers(1)
         yield site
         site.close()
+        # Celery unsubscribes from a result that is forgotten later, and would wait for a server that is gone by then
+        tasks.app.backend.result_consumer._pubsub = None
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
