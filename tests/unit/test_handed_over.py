@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from weakref import ref
 
+import pytest
 from billiard.pool import ApplyResult
 
 from parsync_redis.model.place import Place
@@ -10,19 +11,30 @@ from parsync_redis.worker.handed_over import forgotten, keep_handed_over
 from parsync_redis.worker.runs import Run, Runs
 
 
-def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not() -> None:
+@pytest.mark.parametrize("forgets_all", [False, True], ids=["Celery 5.6", "Celery 5.4 and 5.5"])
+def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_all: bool) -> None:
     runs = Runs()
     cache: dict[int, object] = {}
     jobs = {name: ApplyResult(cache, None) for name in ("waits", "handed", "handed to the dead")}
-    jobs["handed"]._write_to = SimpleNamespace(_is_alive=lambda: True)
+    jobs["handed"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=7)
     jobs["handed to the dead"]._write_to = SimpleNamespace(_is_alive=lambda: False)
     requests = {name: SimpleNamespace(time_start=None, _apply_result=ref(job)) for name, job in jobs.items()}
     for slot, (name, request) in enumerate(requests.items()):
         assert runs.enter(Run(Place(name, "1@1", 0, "n1", slot, 1, 0), request=request))
-    pool = SimpleNamespace(uses_semaphore=True)
-    pool.flush = lambda: [job.discard() for job in jobs.values()]  # as Celery's: what has not begun
+    busy = {7, 9}  # descriptor 9 belongs to the process that is dead
+    pool = SimpleNamespace(uses_semaphore=True, _pool=SimpleNamespace(_busy_workers=busy))
+
+    def flush() -> None:
+        busy.clear()
+        for job in jobs.values():
+            job.discard()
+        if forgets_all:
+            cache.clear()
+
+    pool.flush = flush
     keep_handed_over(pool, runs)
     pool.flush()
     assert [name for name, r in requests.items() if forgotten(pool, r)] == ["waits", "handed to the dead"]
+    assert busy == {7}
     jobs["handed"].discard()
     assert not cache, "what is kept can be thrown away later"
