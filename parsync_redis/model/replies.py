@@ -10,17 +10,22 @@ from .task import Taken
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Reply of take: how many tasks still wait, the server's time, and the tasks that were taken.
+    """Reply of take: the tasks that were taken, and how the scheduler's copy of `kinds` becomes the present one.
 
-    failed: (id, why) of tasks that ended because their records are damaged. due_ms: when the next delayed task is due
-    (server time), None if there is none.
+    version: what the copy stands at after `changes`, to be given to the next take as `since`; it tells nothing else.
+    more: there are more changes, so ask again. anew: drop the copy before. changes: (kind, line) in their order, the
+    line '' if no task of that kind waits. failed: (id, why) of tasks that ended because their records are damaged.
+    due_ms: when the next delayed task is due, None if there is none; all times are the server's.
     """
 
-    waiting: int
+    version: str
     now_ms: int
-    tasks: list[Taken]
-    failed: Sequence[tuple[str, str]] = ()
     due_ms: float | None = None
+    anew: bool = False
+    more: bool = False
+    changes: Sequence[tuple[str, str]] = ()
+    tasks: Sequence[Taken] = ()
+    failed: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)

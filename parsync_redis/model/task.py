@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from .kind import Kind
 from .options import DEFAULT_OPTIONS, TaskOptions
 
 
@@ -87,7 +88,5 @@ class Taken:
 
     id: str
     attempt: str
-    needs: str
-    strategy: str
+    kind: Kind
     ready_ms: int
-    name: str = ""

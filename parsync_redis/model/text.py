@@ -13,6 +13,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "deadline": r"no deadline|deadline_s=\d{1,9}(?:\.\d{1,9})?",
     "drain": "[012]",
     "first": r"\d{1,8}",
+    "head": r"\d{1,15}",
     "inc": r"\d{1,15}",
     "labels": ".*",
     "moved": r"\d{1,15}",
@@ -28,7 +29,9 @@ FIELDS: Final[Mapping[str, str]] = {
     "slots": r"\d{1,5}",
     "span": r"\d{1,5}",
     "state": "up|suspect|leaving|down",
+    "tail": r"\d{1,15}",
     "task": "[!-~]+",
+    "waiting": r"[1-9]\d{0,14}",
     "where": r"\S+",
     "who": r"\S+",
     "why": ".*",
@@ -96,6 +99,12 @@ DAMAGE: Final = Line("{who} {where} {size} {why}")
 
 DECLARED: Final = Line("{task} {options}")
 """A task that the workers of an app know, with its declared options as JSON, in `names`: see model/apps.py."""
+
+KIND: Final = Line("{waiting} {head} {tail}[ {reason}]")
+"""A kind of task in `kinds`: how many wait, the orders of the first and of the last, and why; see model/kind.py."""
+
+TASK_NAME: Final = re.compile("[!-~]{1,255}")
+"""The name of a task."""
 
 LINES: Final[Mapping[str, Line]] = {name: line for name, line in globals().items() if isinstance(line, Line)}
 """The table: every line by its name."""

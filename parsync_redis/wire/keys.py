@@ -7,7 +7,8 @@ from ..model.ids import check_name
 
 QUEUE_KINDS = (
     "meta",
-    "pending",
+    "kinds",
+    "changed",
     "later",
     "taken",
     "placed",
@@ -24,7 +25,8 @@ CLUSTER_KINDS = ("config", "schedulers", "leader", "dealt", "quarantine", "losse
 
 TYPES = {
     "meta": "hash",
-    "pending": "zset",
+    "kinds": "hash",
+    "changed": "zset",
     "later": "zset",
     "taken": "hash",
     "placed": "hash",
@@ -48,13 +50,14 @@ TYPES = {
     "dealt": "hash",
     "quarantine": "zset",
     "losses": "hash",
+    "pending": "zset",
     "task": "hash",
     "inbox": "list",
     "stats": "hash",
 }
 """Kind of key -> its Redis type; every script checks the types of its keys first."""
 
-NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted"), "leader": ("epoch",)}
+NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted", "floor"), "leader": ("epoch",)}
 """Kind of key -> the fields that scripts count in."""
 
 
@@ -70,7 +73,7 @@ def cluster_of(config: str) -> str:
 class Keys:
     """The keys of one cluster.
 
-    queue(kind), partition(p, kind), shared(kind) name the families; task, inbox, stats have one key an id; `tick` is
+    queue(kind), partition(p, kind), shared(kind) name the families; task, pending, inbox, stats have one key an id; `tick` is
     the channel on which schedulers hear ticks: it names the database, because channels are the whole server's.
     """
 
@@ -80,6 +83,7 @@ class Keys:
         self._shared = f"parsync:{{{cluster}}}:"
         self.tick = f"{self._shared}tick@{db}"
         self.task_prefix = f"{self._queue}task:"
+        self.pending_prefix = f"{self._queue}pending:"
         self._partitions: dict[tuple[int, str], str] = {}
 
     def queue(self, kind: str) -> str:
@@ -112,15 +116,19 @@ class Keys:
         """Return the key of a task's record."""
         return self.task_prefix + id
 
+    def pending(self, kind: str) -> str:
+        """Return the key of the tasks of a kind that wait, by their order."""
+        return self.pending_prefix + kind
+
     def inbox(self, number: int, node: str) -> str:
         """Return the key of a node's doorbells, a list that its agent reads."""
         return f"parsync:{{{self.cluster}:p{number}}}:inbox:{node}"
 
     def pattern(self, kind: str) -> str:
-        """Return the glob of all keys of a kind, for an ACL: 'q0:pending', 'p:slots', ':config'; '*' is every kind."""
+        """Return the glob of all keys of a kind, for an ACL: 'q0:later', 'p:slots', ':config'; '*' is every kind."""
         family, _, name = kind.partition(":")
-        of = {"q0": (*QUEUE_KINDS, "task:*"), "p": (*PARTITION_KINDS, "inbox:*"), "": (*CLUSTER_KINDS, "stats:*")}
-        wanted = {"task": "task:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
+        of = {"q0": (*QUEUE_KINDS, "task:*", "pending:*"), "p": (*PARTITION_KINDS, "inbox:*"), "": (*CLUSTER_KINDS, "stats:*")}
+        wanted = {"task": "task:*", "pending": "pending:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
         if wanted != "*" and wanted not in of.get(family, ()):
             raise errors.BrokenContract(f"no kind of key {kind}")
         tag = {"q0": f"{self.cluster}:q0", "p": f"{self.cluster}:p*", "": self.cluster}[family]

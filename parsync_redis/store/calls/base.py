@@ -41,8 +41,9 @@ class Calls:
         """Return a call on the queue, see Header.arguments; `tasks` are the ids whose records it takes."""
         keys = self._fixed.get((script.verb, -1))
         if keys is None:
-            kinds = [kind for kind in script.keys if not kind.startswith("task")]
-            keys = [self.keys.queue(kind) for kind in kinds] + [self.keys.task_prefix] * ("task:" in script.keys)
+            prefixes = {"task:": self.keys.task_prefix, "pending:": self.keys.pending_prefix}
+            fixed = [kind for kind in script.keys if kind not in ("task", "task*")]
+            keys = [prefixes.get(kind) or self.keys.queue(kind) for kind in fixed]
             self._fixed[script.verb, -1] = keys
         prefix = self.keys.task_prefix
         return Call(script, keys + [prefix + id for id in tasks], script.arguments(once, names, values), read)

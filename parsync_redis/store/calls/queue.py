@@ -1,32 +1,34 @@
 """Calls on the queue of tasks."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from ...model.apps import KnownTasks
+from ...model.kind import Kind
 from ...model.limits import MAX_BATCH
-from ...model.options import STORED, Strategy
+from ...model.options import STORED
 from ...model.place import Loss, Place
 from ...model.replies import Took
 from ...model.task import Submission, Taken
 from ..header import Once, Word
 from ..scripts import Script
-from .base import Call, Calls, Reply, optional, text, words
+from .base import Call, Calls, Reply, optional, pairs, text, words
 
-_STRATEGIES: Final = frozenset(Strategy)
+Waits = Literal["", "wait", "wake"]
+"""What a take says of waiting."""
 
-SUBMIT: Final = Script("submit", "meta pending later shapes feasible names expires dead task*")
-TAKE: Final = Script("take", "meta pending later taken outbox task:")
-GIVE_BACK: Final = Script("give_back", "pending later taken task*")
+SUBMIT: Final = Script("submit", "meta kinds changed later shapes feasible names expires dead pending: task*")
+TAKE: Final = Script("take", "meta kinds changed later taken outbox pending: task:")
+GIVE_BACK: Final = Script("give_back", "meta kinds changed taken pending: task*")
 CONFIRM: Final = Script("confirm", "taken placed task*")
 START: Final = Script("start", "taken placed task*")
-FINISH: Final = Script("finish", "meta pending later placed outbox task*")
-REQUEUE: Final = Script("requeue", "meta pending later taken placed outbox dead task: task*")
-REVIVE: Final = Script("revive", "meta pending later outbox dead task*")
-EXPIRE: Final = Script("expire", "pending later taken outbox expires task:")
+FINISH: Final = Script("finish", "meta kinds changed later placed outbox pending: task*")
+REQUEUE: Final = Script("requeue", "meta kinds changed later taken placed outbox dead pending: task: task*")
+REVIVE: Final = Script("revive", "meta kinds changed outbox dead pending: task*")
+EXPIRE: Final = Script("expire", "meta kinds changed later taken outbox expires pending: task:")
 PURGE: Final = Script("purge", "dead expires task*")
-CANCEL: Final = Script("cancel", "pending later taken placed outbox task")
-SET_REASON: Final = Script("set_reason", "task*")
+CANCEL: Final = Script("cancel", "meta kinds changed later taken placed outbox pending: task*")
+SET_REASON: Final = Script("set_reason", "kinds")
 OFFER: Final = Script("offer", "shapes feasible names apps")
 ALL: Final = (
     SUBMIT,
@@ -82,29 +84,39 @@ class QueueCalls(Calls):
             )
         return self._queue(SUBMIT, words, {"channel": self.keys.tick}, [t.id for t in tasks], _SUBMISSION, values)
 
-    def take(self, scheduler: str, limit: int, salt: str = "", waits: bool = False) -> Call[Took]:
-        """Take up to `limit` (at most MAX_BATCH) pending tasks for a scheduler; those that have expired end.
+    def take(
+        self,
+        scheduler: str,
+        rows: Sequence[tuple[str, int]] = (),
+        since: str = "0",
+        most: int = MAX_BATCH,
+        salt: str = "",
+        waits: Waits = "",
+    ) -> Call[Took]:
+        """Take the first tasks of some kinds: (kind, how many at most), MAX_BATCH in all; those that have expired end.
 
-        `salt` ends their attempts, '.482913', and is random. If the scheduler `waits` and there is no task, the next
-        one wakes it; if it leaves some, another scheduler that waits is woken.
+        since: what the copy of `kinds` stands at, Took.version of the last reply, "0" if there is none; most: how many
+        changes of it to tell, and how many delayed tasks to let wait that have come due. salt: ends the attempts,
+        '.482913', and is random. waits: "wait" to be woken when a kind begins to wait, if this call told neither tasks
+        nor changes; "wake" to wake another scheduler.
         """
         once: Once = {
             "scheduler": scheduler,
-            "limit": min(limit, MAX_BATCH),
+            "since": since,
+            "most": most,
             "salt": salt,
             "retention_s": self.retention_s,
             "channel": self.keys.tick,
-            "waits": int(waits),
+            "waits": waits,
         }
-        return self._queue(TAKE, _took, once)
+        values = [word for row in rows for word in row]
+        return self._queue(TAKE, lambda reply: _took(rows, reply), once, (), ("kind", "limit"), values)
 
-    def give_back(
-        self, scheduler: str, tasks: Sequence[tuple[str, str, str]], delay_ms: int | None = None
-    ) -> Call[list[str]]:
-        """Return taken tasks: (id, attempt or '' for any, why); a word per task: pending, stale."""
-        once: Once = {"scheduler": scheduler, "delay_ms": optional(delay_ms)}
+    def give_back(self, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> Call[list[str]]:
+        """Return taken tasks to their kinds: (id, attempt or '' for any, why); a word per task: pending, stale."""
         values = [word for task in tasks for word in task]
-        return self._queue(GIVE_BACK, words, once, [id for id, _, _ in tasks], ("id", "attempt", "why"), values)
+        names = ("id", "attempt", "why")
+        return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, [id for id, _, _ in tasks], names, values)
 
     def confirm(self, places: Sequence[Place]) -> Call[list[str]]:
         """Write the places of taken tasks; a word per task: placed, yours, stale."""
@@ -147,22 +159,28 @@ class QueueCalls(Calls):
         """Cancel tasks that wait past their expiry and return their ids; it checks `limit` expiries that have come."""
         return self._queue(EXPIRE, words, {"retention_s": self.retention_s, "limit": limit})
 
-    def cancel(self, id: str, why: str = "cancelled", how: str = "SIGTERM") -> Call[list[str]]:
-        """Cancel a task; [cancelled], [asked] (it runs, and the signal `how` ends it) or [none, state].
+    def cancel(
+        self, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM"
+    ) -> Call[list[tuple[str, str]]]:
+        """Cancel at most MAX_BATCH tasks; of each (cancelled, ''), (none, its state), or (asked, '') if it runs.
 
-        how "after" lets the run end; "waiting" leaves a task alone that has a place.
+        how: the signal that ends a run; "after" lets the run end; "waiting" leaves a task alone that has a place.
         """
-        once: Once = {"id": id, "retention_s": self.retention_s, "why": why, "how": how}
-        return self._queue(CANCEL, words, once, tasks=[id])
+
+        def read(reply: Reply) -> list[tuple[str, str]]:
+            return [(text(word), text(state)) for word, state in pairs(reply)]
+
+        once: Once = {"retention_s": self.retention_s, "why": why, "how": how}
+        return self._queue(CANCEL, read, once, ids, ("id",), ids)
 
     def purge(self, state: str, ids: Sequence[str]) -> Call[list[str]]:
         """Delete the records of tasks in this final state; a word per task: purged, or its present state."""
         return self._queue(PURGE, words, {"state": state}, ids, ("id",), ids)
 
-    def set_reason(self, reasons: Sequence[tuple[str, str, str]]) -> Call[int]:
-        """Write why taken tasks have found no place yet: (id, attempt, why); the number of tasks written."""
-        values = [word for _, attempt, why in reasons for word in (attempt, why)]
-        return self._queue(SET_REASON, int, {}, [id for id, _, _ in reasons], ("attempt", "why"), values)
+    def set_reason(self, reasons: Sequence[tuple[str, str]]) -> Call[int]:
+        """Write why tasks of kinds wait: (kind, why); the number of these kinds of which tasks wait."""
+        values = [word for reason in reasons for word in reason]
+        return self._queue(SET_REASON, int, {}, (), ("kind", "why"), values)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
         """Tell submit what a node offers ('' forgets it), and which tasks the offer's digest stands for; 1 if new."""
@@ -177,12 +195,16 @@ def _places(places: Sequence[Place]) -> list[Word]:
     return values
 
 
-def _took(reply: Reply) -> Took:
-    rows = list(zip(*[iter(words(reply[3:]))] * 6, strict=True))
-    tasks = [
-        Taken(id, attempt, needs, strategy if strategy in _STRATEGIES else "", int(ready), name)
-        for id, attempt, needs, strategy, ready, name in rows
-        if attempt
-    ]
-    failed = [(id, why) for id, attempt, why, *_ in rows if not attempt]
-    return Took(int(reply[0]), int(reply[1]), tasks, failed, float(reply[2]) if reply[2] else None)
+def _took(asked: Sequence[tuple[str, int]], reply: Reply) -> Took:
+    version, now_ms, due_ms, anew, more, changes, tasks = reply
+    rows = list(zip(*[iter(words(tasks))] * 4, strict=True))
+    return Took(
+        text(version),
+        int(now_ms),
+        float(due_ms) if due_ms else None,
+        bool(int(anew)),
+        bool(int(more)),
+        list(pairs(words(changes))),
+        [Taken(id, attempt, Kind.of(asked[int(row) - 1][0]), int(ms)) for row, id, attempt, ms in rows if attempt],
+        [(id, why) for _, id, attempt, why in rows if not attempt],
+    )

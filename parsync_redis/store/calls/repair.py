@@ -3,14 +3,16 @@
 from typing import Final
 
 from ...wire.keys import NUMBERS, TYPES
+from ..header import Once
 from ..scripts import Script
 from .base import Call, Calls, Reply, text
 
 QUARANTINE: Final = Script("quarantine", "quarantine")
 DISCARD: Final = Script("discard", "any")
 REPAIR_PARTITION: Final = Script("repair_partition", "meta slots free left nodes alive lost notes")
-REPAIR_TASK: Final = Script("repair_task", "pending later taken placed outbox task")
-ALL: Final = (QUARANTINE, DISCARD, REPAIR_PARTITION, REPAIR_TASK)
+REPAIR_TASK: Final = Script("repair_task", "meta kinds changed later taken placed outbox pending: task")
+REPAIR_KIND: Final = Script("repair_kind", "meta kinds changed pending:")
+ALL: Final = (QUARANTINE, DISCARD, REPAIR_PARTITION, REPAIR_TASK, REPAIR_KIND)
 
 
 class RepairCalls(Calls):
@@ -33,6 +35,14 @@ class RepairCalls(Calls):
 
         return self._partition(p, REPAIR_PARTITION, read, {})
 
-    def repair_task(self, id: str, why: str) -> Call[str]:
-        """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it has now."""
-        return self._queue(REPAIR_TASK, text, {"id": id, "retention_s": self.retention_s, "why": why}, tasks=[id])
+    def repair_task(self, id: str, why: str, kind: str = "") -> Call[str]:
+        """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it has now.
+
+        kind: the kind of which it was seen to wait, if that may not be its record's.
+        """
+        once: Once = {"id": id, "retention_s": self.retention_s, "why": why, "kind": kind}
+        return self._queue(REPAIR_TASK, text, once, tasks=[id])
+
+    def repair_kind(self, kind: str) -> Call[int]:
+        """Make the line of a kind what its tasks say; 1 if it changed."""
+        return self._queue(REPAIR_KIND, int, {"kind": kind})

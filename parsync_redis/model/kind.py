@@ -1,0 +1,72 @@
+"""The kinds of tasks: what waits is kept by kind, because tasks of a kind are equal for placement.
+
+    proj.render slots=2 gpu=1 gpu_model:a100 latency
+
+A kind is a text: the task's name, its needs with the labels of its routing, and its own strategy if it asked for one.
+Priority is in the order of the tasks; all else does not matter to placement. The hash `kinds` has a line for each kind
+of which tasks wait: how many, the order of the first, an upper bound of the order of the last, and why they wait.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from .ids import shown
+from .needs import is_resources
+from .options import Strategy
+from .text import KIND, TASK_NAME
+
+_STRATEGIES: Final = frozenset(Strategy)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What tasks have in common that are equal for placement. strategy: '' is the scheduler's."""
+
+    name: str
+    needs: str
+    strategy: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the kind as Redis has it; lua/lib/kinds.lua writes the same."""
+        return f"{self.name} {self.needs} {self.strategy}" if self.strategy else f"{self.name} {self.needs}"
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def of(text: str) -> "Kind":
+        """Read a kind; ValueError for a text that is none: the record of its task is damaged."""
+        name, _, needs = text.partition(" ")
+        head, _, strategy = needs.rpartition(" ")
+        if strategy in _STRATEGIES:
+            needs = head
+        else:
+            strategy = ""
+        if not TASK_NAME.fullmatch(name) or not needs.startswith("slots=") or not is_resources(needs):
+            raise ValueError(f"not a kind of task: {shown(text)}")
+        return Kind(name, needs, strategy)
+
+
+@dataclass(frozen=True, slots=True)
+class KindLine:
+    """What waits of a kind: how many, the order of the first, an upper bound of the order of the last.
+
+    why: why they wait, as a scheduler found; '' if that is not known.
+    """
+
+    count: int
+    first: int
+    last: int
+    why: str = ""
+
+    @classmethod
+    def of(cls, line: str) -> "KindLine":
+        """Read a line of `kinds`; ValueError for any other text."""
+        fields = KIND.read(line)
+        if fields is None:
+            raise ValueError(f"not a line of kinds: {shown(line)}")
+        return cls(int(fields["waiting"]), int(fields["head"]), int(fields["tail"]), fields.get("reason", ""))
+
+    def __str__(self) -> str:
+        """Return the line."""
+        return KIND.write(waiting=self.count, head=self.first, tail=self.last, reason=self.why or None)
