@@ -1,31 +1,51 @@
--- cancel: cancel a task that does not run; ask the agent of one that runs to end it.
--- KEYS: pending later taken placed outbox task
--- ARGV: id retention_s why how
+-- cancel: cancel tasks that do not run; ask the agents of those that run to end them.
+-- KEYS: meta kinds changed later taken placed outbox pending: task*
+-- ARGV: count retention_s why how id*
 --   how: the signal that ends the run, SIGTERM; 'after' lets the run end, and the task does not run again; 'waiting' leaves a
 --   task alone that has a place
--- RETURNS: {cancelled}, {asked} or {none, state}; the state of an unknown id is gone
+-- RETURNS: two values per task: 'cancelled', ''; 'asked', ''; or 'none', its state; the state of an unknown id is gone
 -- ERRORS: PSARGS
 -- INVARIANT: a cancelled task never starts; a cancel that was asked for survives the task's return to pending.
--- ATOMICITY: state and indexes change together.
--- COMPLEXITY: O(log pending)
+-- ATOMICITY: each task by itself; state and indexes change together.
+-- COMPLEXITY: O(count * log pending)
+--- @include batch
 --- @include clock
 --- @include queue
-local bad = bad_retention(args.retention_s)
+local bad, how = bad_retention(args.retention_s), args.how
 if bad then return bad end
-local id, how = args.id, args.how
-local state, asked = unpack(redis.call('HMGET', task, 'state', 'cancel'))
-if not state then return {'none', 'gone'} end
-if FINAL[state] then return {'none', state} end
-if how == 'waiting' and (state == 'placed' or state == 'running') then return {'none', state} end
-redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-if state == 'running' then
-  if not asked or how ~= 'after' then redis.call('HSET', task, 'cancel', how) end
-  return {'asked'}
+local function read(key) return redis.pcall('HMGET', key, 'state', 'cancel', 'name', 'needs', 'strategy') end
+local tasks, damage = read_tasks(read)
+if damage then return damage end
+for i = 1, count do
+  local task = tasks[i]
+  if task and may_wait(task[1]) then
+    task.kind = kind_text(task[3], task[4], task[5])
+    bad = bad_kind(pending_prefix, task.kind)
+    if bad then return bad end
+  end
 end
-redis.call('ZREM', pending, id)
-redis.call('ZREM', later, id)
-redis.call('HDEL', taken, id)
-redis.call('HDEL', placed, id)
-to_final(task, 'cancelled', now_ms(), args.why, args.retention_s)
-to_outbox(outbox, id, 'cancelled', args.why)
-return {'cancelled'}
+redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
+local now, ended, replies = now_ms(), {}, {}
+for i, row, key in rows() do
+  local task = tasks[i] or read(key)
+  local state, asked = task[1] or 'gone', task[2]
+  local place = state == 'placed' or state == 'running'
+  if state == 'gone' or FINAL[state] or (how == 'waiting' and place) then
+    replies[2 * i - 1], replies[2 * i] = 'none', state
+  elseif state == 'running' then
+    if not asked or how ~= 'after' then redis.call('HSET', key, 'cancel', how) end
+    replies[2 * i - 1], replies[2 * i] = 'asked', ''
+  else
+    if task.kind then leave(task.kind, row.id) end
+    to_final(key, 'cancelled', now, args.why, args.retention_s)
+    to_outbox(row.id, 'cancelled', args.why)
+    ended[#ended + 1] = row.id
+    replies[2 * i - 1], replies[2 * i] = 'cancelled', ''
+  end
+end
+write_all('ZREM', later, ended)
+write_all('HDEL', taken, ended)
+write_all('HDEL', placed, ended)
+write_outbox(outbox)
+write_kinds(meta, kinds, changed)
+return replies

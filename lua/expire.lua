@@ -1,5 +1,5 @@
 -- expire: cancel tasks that wait past their expiry. The leader calls it in each pass; take checks the expiry as well.
--- KEYS: pending later taken outbox expires task:
+-- KEYS: meta kinds changed later taken outbox expires pending: task:
 -- ARGV: retention_s limit
 --   task: is the prefix of the task records: only `expires` knows which tasks are due; all have one tag
 -- RETURNS: the ids of the expired tasks
@@ -12,11 +12,19 @@
 --- @include queue
 local bad = bad_retention(args.retention_s) or bad_number('limit', args.limit, 0, 1000)
 if bad then return bad end
-local now, expired = now_ms(), {}
+local now, expired, records = now_ms(), {}, {}
+local ids = redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0, args.limit)
+for i, id in ipairs(ids) do
+  local key = task_prefix .. id
+  local state, due, name, needs, strategy =
+    unpack(redis.pcall('HMGET', key, 'state', 'expires_ms', 'name', 'needs', 'strategy')) -- no values of what is no hash
+  records[i] = {key = key, state = state, due = due, kind = kind_text(name, needs, strategy)}
+  bad = may_wait(state) and bad_kind(pending_prefix, records[i].kind)
+  if bad then return bad end
+end
 redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0, args.limit)) do
-  local key, state, due = prefix .. id, nil, nil
-  if redis.call('TYPE', key).ok == 'hash' then state, due = unpack(redis.call('HMGET', key, 'state', 'expires_ms')) end
+for i, id in ipairs(ids) do
+  local key, state, due, kind = records[i].key, records[i].state, records[i].due, records[i].kind
   if not state or FINAL[state] then
     redis.call('ZREM', expires, id)
   elseif state == 'placed' or state == 'running' then -- the record does not have its successor's expiry yet
@@ -27,11 +35,13 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0
     redis.call('ZADD', expires, due, id)
   else
     redis.call('ZREM', expires, id)
-    redis.call('ZREM', pending, id)
+    if may_wait(state) then leave(kind, id) end
     redis.call('ZREM', later, id)
     redis.call('HDEL', taken, id)
-    to_expired(key, id, outbox, now, args.retention_s)
+    to_expired(key, id, now, args.retention_s)
     expired[#expired + 1] = id
   end
 end
+write_outbox(outbox)
+write_kinds(meta, kinds, changed)
 return expired

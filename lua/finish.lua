@@ -1,5 +1,5 @@
 -- finish: accept the outcome of a run, if it is the current attempt's, at its place.
--- KEYS: meta pending later placed outbox task*
+-- KEYS: meta kinds changed later placed outbox pending: task*
 -- ARGV: count channel retention_s (id attempt node slot inc outcome why)*
 --   outcome: succeeded, failed, cancelled, or again (the run ended well and wants another: retry, reject+requeue)
 -- RETURNS: a word per task: ok, again (it is pending again), yours (this outcome was accepted before), stale
@@ -22,14 +22,24 @@ end
 local tasks, damage = read_tasks(read)
 if damage then return damage end
 
-local function next_attempt(key, id)
-  local due = become_next(key)
-  redis.call('HSET', key, 'starts', 0)
-  to_pending(key, id, pending, later, due)
+-- is_running: return whether a task runs as the row says; at once, because the row before may have ended it.
+local function is_running(task, row)
+  return task[1] == 'running' and task[2] == row.attempt and task[3] == row.node and task[4] == row.slot and task[5] == row.inc
+end
+
+local homes, nexts = {}, {} -- of the tasks that run again
+for i, row, key in rows() do
+  local task = tasks[i] or read(key)
+  if is_running(task, row) and (row.outcome == 'again' or task[7]) and row.outcome ~= 'cancelled' and not task[6] then
+    homes[i] = home_of(key)
+    nexts[i] = next_of(key, homes[i])
+    bad = bad_kind(pending_prefix, homes[i].kind)
+    if bad then return bad end
+  end
 end
 
 redis.call('HDEL', placed, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-local now, idle, again, ended, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}, {}
+local now, ended, replies = now_ms(), {}, {}
 for i, row, key in rows() do
   local task, id, outcome = tasks[i] or read(key), row.id, row.outcome
   if task[2] ~= row.attempt or task[3] ~= row.node or task[4] ~= row.slot or task[5] ~= row.inc then
@@ -38,18 +48,20 @@ for i, row, key in rows() do
     replies[i] = task[1] == outcome and 'yours' or 'stale'
   else
     ended[#ended + 1] = id
-    if (outcome == 'again' or task[7]) and outcome ~= 'cancelled' and not task[6] then
-      next_attempt(key, id)
-      again = true
+    if homes[i] then
+      local due = become_next(key, nexts[i])
+      redis.call('HSET', key, 'starts', 0)
+      to_pending(key, id, homes[i], later, due)
       replies[i] = 'again'
     else
       to_final(key, outcome == 'again' and 'cancelled' or outcome, now, row.why, args.retention_s,
         not task[6] and not task[7])
-      if outcome == 'again' then to_outbox(outbox, id, 'cancelled', row.why) end
+      if outcome == 'again' then to_outbox(id, 'cancelled', row.why) end
       replies[i] = 'ok'
     end
   end
 end
 write_all('HDEL', placed, ended)
-if idle and again then wake(args.channel, meta) end
+write_outbox(outbox)
+if write_kinds(meta, kinds, changed) then wake(args.channel, meta) end
 return replies

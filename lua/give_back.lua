@@ -1,7 +1,7 @@
--- give_back: return taken tasks to pending, because their scheduler gives them back or was lost.
--- KEYS: pending later taken task*
--- ARGV: count scheduler delay_ms (id attempt why)*
---   attempt: '' for any attempt of that scheduler (it was lost); delay_ms: '' puts the task back at its old place at once
+-- give_back: return taken tasks to their kinds, because their scheduler gives them back or was lost.
+-- KEYS: meta kinds changed taken pending: task*
+-- ARGV: count scheduler (id attempt why)*
+--   attempt: '' for any attempt of that scheduler (it was lost)
 -- RETURNS: a word per task: pending, stale
 -- ERRORS: PSARGS
 -- INVARIANT: only a task that is taken, by this scheduler and attempt, goes back; a pending task cannot start, which fences it.
@@ -10,27 +10,29 @@
 --- @include batch
 --- @include clock
 --- @include queue
-local scheduler, delay_ms = args.scheduler, args.delay_ms
-local bad = delay_ms ~= '' and bad_number('delay_ms', delay_ms, 0, 1e12)
-if bad then return bad end
+local scheduler = args.scheduler
 local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'scheduler') end
 local tasks, damage = read_tasks(read)
 if damage then return damage end
-local due = after_ms(now_ms(), delay_ms)
-local replies = {}
+local homes, replies = {}, {}
 for i, row, key in rows() do
-  local id, attempt, why = row.id, row.attempt, row.why
   local state, current, owner = unpack(tasks[i] or read(key))
-  if state == 'taken' and owner == scheduler and (attempt == '' or attempt == current) then
+  if state == 'taken' and owner == scheduler and (row.attempt == '' or row.attempt == current) then
+    homes[i] = home_of(key)
+    local bad = bad_kind(pending_prefix, homes[i].kind)
+    if bad then return bad end
+  end
+end
+for i, row, key in rows() do
+  local id, why = row.id, row.why
+  if homes[i] and (tasks[i] or read(key))[1] == 'taken' then
     redis.call('HDEL', taken, id)
     if why ~= '' then redis.call('HSET', key, 'why', why) end
-    to_pending(key, id, pending, later, due)
+    to_pending(key, id, homes[i])
     replies[i] = 'pending'
   else
-    if redis.call('HGET', taken, id) == scheduler and not (state == 'taken' and owner == scheduler) then
-      redis.call('HDEL', taken, id)
-    end
     replies[i] = 'stale'
   end
 end
+write_kinds(meta, kinds, changed) -- nobody is woken: who gives back has seen that there is no seat
 return replies

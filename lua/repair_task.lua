@@ -1,6 +1,7 @@
 -- repair_task: repair a task whose record and indexes contradict each other, which no script causes.
--- KEYS: pending later taken placed outbox task
--- ARGV: id retention_s why
+-- KEYS: meta kinds changed later taken placed outbox pending: task
+-- ARGV: id retention_s why kind
+--   kind: '' or the kind of which it was seen to wait, which may not be its record's
 -- RETURNS: sound (they agree: nothing has changed), gone (it was listed and has no record), taken, placed or running (its
 --   index agrees again), pending (it has no readable place), failed (its record is corrupt), or its final state
 -- ERRORS: PSARGS PSRECORD
@@ -8,35 +9,44 @@
 -- ATOMICITY: whole; pending is a fence: a run that still goes on changes nothing.
 -- COMPLEXITY: O(log pending)
 --- @include queue
-local bad = bad_retention(args.retention_s)
+local home = home_of(task)
+local seen = args.kind == '' and home.kind or args.kind
+local bad = bad_retention(args.retention_s) or bad_kind(pending_prefix, home.kind) or bad_kind(pending_prefix, seen)
 if bad then return bad end
 local id, why = args.id, args.why
-local state, attempt, needs, scheduler, p, node, slot, inc = unpack(redis.call('HMGET', task, 'state', 'attempt', 'needs',
-  'scheduler', 'partition', 'node', 'slot', 'inc'))
+local state, attempt, scheduler, p, node, slot, inc, needs, name = unpack(redis.call('HMGET', task, 'state', 'attempt',
+  'scheduler', 'partition', 'node', 'slot', 'inc', 'needs', 'name'))
 local owner, place = redis.call('HGET', taken, id), redis.call('HGET', placed, id)
-local waits = redis.call('ZSCORE', pending, id) or redis.call('ZSCORE', later, id)
+local queued = redis.call('ZSCORE', QUEUES[home.kind].pending, id) and 1 or 0
+local delayed = redis.call('ZSCORE', later, id) and 1 or 0
+local elsewhere = seen ~= home.kind and redis.call('ZSCORE', QUEUES[seen].pending, id) and 1 or 0
 local at = string.format('p%s %s/%s inc=%s attempt=%s', p or '', node or '', slot or '', inc or '', attempt or '')
-local home = {pending = waits, taken = owner and owner == scheduler, placed = place == at, running = place == at}
-local lists = (waits and 1 or 0) + (owner and 1 or 0) + (place and 1 or 0)
-local broken = flaw(attempt, needs)
+local agrees = {pending = queued + delayed == 1, taken = owner and owner == scheduler, placed = place == at,
+  running = place == at}
+local lists = queued + delayed + elsewhere + (owner and 1 or 0) + (place and 1 or 0)
+local broken = flaw(attempt, needs, name)
 local ended = FINAL[state] or redis.call('EXISTS', task) == 0
-if lists == 0 and ended or not broken and home[state] and lists == 1 then return 'sound' end
+if lists == 0 and ended or not broken and agrees[state] and lists == 1 and elsewhere == 0 then return 'sound' end
 redis.call('HDEL', taken, id)
 redis.call('HDEL', placed, id)
-redis.call('ZREM', pending, id)
+leave(home.kind, id)
+leave(seen, id)
 redis.call('ZREM', later, id)
-if ended then return FINAL[state] and state or 'gone' end
-if broken then
-  to_final(task, 'failed', now_ms(), why .. ': ' .. broken, args.retention_s)
-  to_outbox(outbox, id, 'failed', why .. ': ' .. broken)
-  return 'failed'
-end
-if state == 'taken' and string.find(scheduler or '', '^%w[%w_.-]*$') then
+local word = state
+if ended then
+  word = FINAL[state] and state or 'gone'
+elseif broken then
+  word = 'failed'
+  to_final(task, word, now_ms(), why .. ': ' .. broken, args.retention_s)
+  to_outbox(id, word, why .. ': ' .. broken)
+elseif state == 'taken' and string.find(scheduler or '', '^%w[%w_.-]*$') then
   redis.call('HSET', taken, id, scheduler)
-elseif home[state] ~= nil and state ~= 'pending' and string.find(at, '^p%d+ %w[%w_.@-]*/%d+ inc=%d+ attempt=%S+$') then
+elseif (state == 'placed' or state == 'running') and string.find(at, '^p%d+ %w[%w_.@-]*/%d+ inc=%d+ attempt=%S+$') then
   redis.call('HSET', placed, id, at)
 else
-  to_pending(task, id, pending, later, nil)
-  return 'pending'
+  word = 'pending'
+  to_pending(task, id, home)
 end
-return state
+write_outbox(outbox)
+write_kinds(meta, kinds, changed)
+return word

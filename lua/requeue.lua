@@ -1,5 +1,5 @@
 -- requeue: return a task whose attempt lost its lease to pending, if it still is that attempt at that place.
--- KEYS: meta pending later taken placed outbox dead task: task*
+-- KEYS: meta kinds changed later taken placed outbox dead pending: task: task*
 -- ARGV: count channel retention_s max_starts (id attempt node slot inc why how delay_ms)*
 --   max_starts: for tasks whose record has none; delay_ms: '' or for how long the task must not be taken again
 --   how: '' if the lease is lost; 'unstarted' returns only what is placed and has not started; 'recalled' does not count the
@@ -14,39 +14,43 @@
 --- @include clock
 --- @include history
 --- @include queue
-local bad = bad_retention(args.retention_s) or bad_number('max_starts', args.max_starts, 1, 1e6)
+local bad, max_starts = bad_number('max_starts', args.max_starts, 1, 1e6), tonumber(args.max_starts)
 for _, row in rows() do bad = bad or row.delay_ms ~= '' and bad_number('delay_ms', row.delay_ms, 0, 9e14) or nil end
+bad = bad or bad_retention(args.retention_s)
 if bad then return bad end
-local max_starts = tonumber(args.max_starts)
 local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'cancel', 'starts',
   'taken_ms', 'placed_ms', 'started_ms', 'max_starts') end
 local tasks, damage = read_tasks(read)
 if damage then return damage end
-local now, idle, back, replies = now_ms(), redis.call('ZCARD', pending) == 0, false, {}
+local now, homes, replies = now_ms(), {}, {}
 
-local function bury(key, buried)
-  redis.call('PERSIST', key)
-  redis.call('ZADD', dead, now, buried)
-  for _, id in ipairs(redis.call('ZRANGE', dead, 0, -10001)) do
-    redis.call('ZREM', dead, id)
-    redis.call('EXPIRE', prefix .. id, args.retention_s)
-  end
+-- is_held: return whether a task has this attempt, at this place if it has one; at once, as a row before may have ended it.
+local function is_held(task, row)
+  local here = task[3] == row.node and task[4] == row.slot and task[5] == row.inc
+  local held = task[2] == row.attempt and (task[1] == 'taken' or ((task[1] == 'placed' or task[1] == 'running') and here))
+  return held and (row.how ~= 'unstarted' or task[1] == 'placed')
 end
 
 for i, row, key in rows() do
-  local id, attempt, node, slot, inc, why, how = row.id, row.attempt, row.node, row.slot, row.inc, row.why, row.how
   local task = tasks[i] or read(key)
-  local state, here = task[1], task[3] == node and task[4] == slot and task[5] == inc
-  local held = task[2] == attempt and (state == 'taken' or ((state == 'placed' or state == 'running') and here))
-  if not held or (how == 'unstarted' and state ~= 'placed') then
+  if is_held(task, row) and not task[6] then
+    homes[i] = home_of(key)
+    bad = bad or bad_kind(pending_prefix, homes[i].kind)
+  end
+end
+if bad then return bad end
+for i, row, key in rows() do
+  local id, why, how, task = row.id, row.why, row.how, tasks[i] or read(key)
+  local state = task[1]
+  if not is_held(task, row) then
     replies[i] = 'none'
   else
     redis.call('HDEL', taken, id)
     redis.call('HDEL', placed, id)
     local since = ({taken = task[8], placed = task[9], running = task[10]})[state] or now
     if row.delay_ms == '' then
-      local place = string.format('%s/%s inc=%s since=%s until=%s', node, slot, inc, since, now)
-      add_history(key, string.format('%s %s %s %s', attempt, state, place, why))
+      local place = string.format('%s/%s inc=%s since=%s until=%s', row.node, row.slot, row.inc, since, now)
+      add_history(key, string.format('%s %s %s %s', row.attempt, state, place, why))
     end
     if task[6] then
       replies[i] = 'cancelled'
@@ -58,14 +62,14 @@ for i, row, key in rows() do
     if replies[i] == 'pending' then
       if state == 'running' and how == 'recalled' then redis.call('HSET', key, 'starts', (tonumber(task[7]) or 1) - 1) end
       if why ~= '' then redis.call('HSET', key, 'why', why) end
-      to_pending(key, id, pending, later, after_ms(now, row.delay_ms))
-      back = back or row.delay_ms == ''
+      to_pending(key, id, homes[i], later, after_ms(now, row.delay_ms))
     else
       to_final(key, replies[i], now, why, args.retention_s)
-      if replies[i] == 'dead' then bury(key, id) end
-      to_outbox(outbox, id, replies[i], why)
+      if replies[i] == 'dead' then bury(dead, task_prefix, key, id, now, args.retention_s) end
+      to_outbox(id, replies[i], why)
     end
   end
 end
-if idle and back then wake(args.channel, meta) end
+write_outbox(outbox)
+if write_kinds(meta, kinds, changed) then wake(args.channel, meta) end
 return replies

@@ -1,22 +1,23 @@
--- set_reason: write why a taken task has found no place yet, for people to read.
--- KEYS: task*
--- ARGV: count (attempt why)*
--- RETURNS: how many tasks it was written to
+-- set_reason: write why tasks of these kinds have found no place yet, for people to read.
+-- KEYS: kinds
+-- ARGV: count (kind why)*
+-- RETURNS: of how many of the kinds tasks wait
 -- ERRORS: PSARGS
--- INVARIANT: only a task that is still taken, by that attempt, changes.
--- ATOMICITY: each task by itself.
+-- INVARIANT: only the reasons in lines of kinds change, which makes no new version: schedulers know why.
+-- ATOMICITY: whole.
 -- COMPLEXITY: O(count)
 --- @include batch
-local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt') end
-local tasks, damage = read_tasks(read)
-if damage then return damage end
-local written = 0
-for i, row, key in rows() do
-  local state, attempt = unpack(tasks[i] or read(key))
-  if state == 'taken' and attempt == row.attempt then
-    redis.call('HDEL', key, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-    redis.call('HSET', key, 'why', row.why)
-    written = written + 1
+--- @include lines
+local names, written = {}, {}
+for i, row in rows() do names[i] = row.kind end
+local lines = read_fields(kinds, names)
+for _, row in rows() do
+  local waiting, first, last = parse_kind(lines[row.kind])
+  if waiting then
+    local why = row.why == '' and '' or ' ' .. row.why
+    written[#written + 1], written[#written + 2] = row.kind, string.format('%.0f %.0f %.0f%s', waiting, first, last, why)
   end
 end
-return written
+redis.call('HDEL', kinds, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
+write_all('HSET', kinds, written)
+return #written / 2

@@ -1,5 +1,5 @@
 -- submit: create each task once, pending; or say why not.
--- KEYS: meta pending later shapes feasible names expires dead task*
+-- KEYS: meta kinds changed later shapes feasible names expires dead pending: task*
 -- ARGV: count channel (id name needs priority strategy max_starts delay_ms expiry_ms wait after publication message)*
 --   priority, strategy, max_starts: options that the record keeps, '' for none (lib/options.lua); delay_ms: '' or for how long
 --   the task must not be taken; expiry_ms: '' or after how long it expires; wait: '1' lets it wait for capacity that no node
@@ -8,9 +8,9 @@
 --   begins a new life of a task that has ended, and is the successor of one that runs, or has run and waits again.
 -- RETURNS: a word per task: submitted, exists, infeasible, unknown (no node knows that name), next, stale
 -- ERRORS: PSARGS
--- INVARIANT: a publication is one task however often it is submitted; a pending task is in `pending` or `later`, no other
---   task is.
--- ATOMICITY: each task by itself; its record and its place in the order are written together.
+-- INVARIANT: a publication is one task however often it is submitted; a pending task is in the queue of its kind or in
+--   `later`, no other task is.
+-- ATOMICITY: each task by itself; its record and its place in the order of its kind are written together.
 -- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the nodes changed.
 --- @include batch
 --- @include clock
@@ -20,7 +20,10 @@
 local asked = {}
 for i, row in rows() do
   asked[i] = fields_of(row)
-  local bad = bad_submission(asked[i])
+  local task = asked[i]
+  local bad = bad_submission(task)
+  task.kind = kind_text(task.name, task.needs, task.strategy)
+  bad = bad or bad_kind(pending_prefix, task.kind)
   if bad then return bad end
 end
 
@@ -30,8 +33,8 @@ end
 local tasks, damage = read_tasks(read)
 if damage then return damage end
 
-local now, idle, replies = now_ms(), redis.call('ZCARD', pending) == 0, {}
-local submitted, waiting = tonumber(redis.call('HMGET', meta, 'submitted')[1] or 0), {}
+local now, replies = now_ms(), {}
+local submitted = tonumber(redis.call('HMGET', meta, 'submitted')[1] or 0)
 local last = submitted
 for i, _, key in rows() do
   local task = asked[i]
@@ -50,7 +53,7 @@ for i, _, key in rows() do
     replies[i] = task.wait ~= '1' and misfit(feasible, names, shapes, task.name, task.needs) or 'submitted'
     if replies[i] == 'submitted' then
       if state then
-        redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it, docs/decisions/0015
+        redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it, docs/decisions/0015
         redis.call('DEL', key)
         redis.call('ZREM', dead, task.id)
       end
@@ -60,7 +63,7 @@ for i, _, key in rows() do
       if task.due_ms then
         redis.call('ZADD', later, task.due_ms, task.id)
       else
-        waiting[#waiting + 1], waiting[#waiting + 2] = task.order, task.id
+        enter(task.kind, task.id, task.order)
       end
     end
   end
@@ -69,6 +72,5 @@ for i, _, key in rows() do
   end
 end
 if last > submitted then redis.call('HINCRBY', meta, 'submitted', last - submitted) end
-write_all('ZADD', pending, waiting)
-if idle and #waiting > 0 then wake(args.channel, meta) end
+if write_kinds(meta, kinds, changed) then wake(args.channel, meta) end
 return replies

@@ -1,62 +1,79 @@
--- take: give up to `limit` pending tasks to a scheduler, each with its next attempt; end those that have expired.
--- KEYS: meta pending later taken outbox task:
--- ARGV: scheduler limit salt retention_s channel waits
+-- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next attempt; end those that have
+-- expired; let delayed tasks wait that have come due; and tell the scheduler which lines of `kinds` have changed.
+-- KEYS: meta kinds changed later taken outbox pending: task:
+-- ARGV: scheduler since most salt retention_s channel waits (kind limit)*
+--   since: the version at which the scheduler's copy of `kinds` stands, '0' for none; most: how many changed lines it wants to
+--   be told, and how many due tasks are looked at; limit: how many tasks of that kind, 1,000 in all
 --   salt: a random suffix that tells its attempts from those of takes that the server lost, docs/decisions/0016
---   task: is the prefix of the task records: only `pending` knows which tasks they are; all have one tag
---   waits: '1' if it wants to be woken by the next task when it gets none; if it leaves some, another waiter is woken
--- RETURNS: {still pending, now_ms, due_ms, (id, attempt, needs, strategy, ready_ms, name)*}; ready_ms: since when it could
---   be taken; attempt '' marks a task that failed because its record is damaged, and needs says why; due_ms: when the
---   next task in `later` is due, '' if there is none
+--   task: is the prefix of the task records: only the queues of the kinds know which tasks they are; all have one tag
+--   waits: 'wait' to be woken when a kind begins to wait, if this call tells neither tasks nor changes; 'wake' to wake another
+-- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}; version: where the copy stands after these changes; due_ms:
+--   when the next task in `later` is due, '' if there is none; anew: 1 if the copy is to be dropped first; more: 1 if there are
+--   more changes; changes: (kind, line or '')*, in the order of their versions; tasks: (row, id, attempt, ready_ms)*, ready_ms:
+--   since when it could be taken; attempt '' marks a task that failed because its record is damaged, and ready_ms says why
 -- ERRORS: PSARGS
--- INVARIANT: a taken task is in `taken` and not in `pending`; its attempt was never given out before; it has not expired by
+-- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out before; it has not expired by
 --   the server's clock: a promise about lateness, not a lease.
--- ATOMICITY: a task is taken by one scheduler only.
--- COMPLEXITY: O(limit * log pending + waiting schedulers)
+-- ATOMICITY: a task is taken by one scheduler only; the tasks and the lines are of one moment.
+-- COMPLEXITY: O(limit * log pending + most + waiting schedulers)
 --- @include batch
+--- @include changes
 --- @include queue
-local bad = bad_number('limit', args.limit, 0, 1000) or bad_retention(args.retention_s)
-if bad then return bad end
-local scheduler, limit, salt, retention_s = args.scheduler, args.limit, args.salt, args.retention_s
-local now = now_ms()
-redis.call('ZADD', pending, 'XX', 0, '') -- changes nothing; a full server refuses it, docs/decisions/0015
-
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, limit)) do
-  redis.call('ZREM', later, id)
-  local key = prefix .. id
-  if redis.call('TYPE', key).ok == 'hash' then redis.call('ZADD', pending, order_of(key), id) end
+local bad = bad_number('most', args.most, 1, 10000) or bad_retention(args.retention_s) or bad_since(args.since)
+local limit = 0
+for _, row in rows() do
+  bad = bad or bad_number('limit', row.limit, 0, 1000) or bad_kind(pending_prefix, row.kind)
+  if bad then return bad end
+  limit = limit + row.limit
+end
+if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1,000 tasks at most') end
+local scheduler, salt, retention_s = args.scheduler, args.salt, args.retention_s
+local now, homes = now_ms(), {}
+local due_ids = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, args.most)
+for i, id in ipairs(due_ids) do
+  local key = task_prefix .. id
+  homes[i] = redis.call('TYPE', key).ok == 'hash' and home_of(key)
+  bad = homes[i] and bad_kind(pending_prefix, homes[i].kind)
+  if bad then return bad end
+end
+redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it, docs/decisions/0015
+write_all('ZREM', later, due_ids)
+for i, id in ipairs(due_ids) do
+  if homes[i] then enter(homes[i].kind, id, homes[i].order) end
 end
 
-local next_due = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
-local popped, reply, owners = redis.call('ZPOPMIN', pending, limit), {0, now, next_due}, {}
+local tasks, owners = {}, {}
 local function append(...)
-  for _, word in ipairs({...}) do reply[#reply + 1] = word end
+  for _, word in ipairs({...}) do tasks[#tasks + 1] = word end
 end
-for i = 1, #popped, 2 do
-  local id, key = popped[i], prefix .. popped[i]
-  local task = redis.pcall('HMGET', key, 'attempt', 'needs', 'strategy', 'ready_ms', 'expires_ms', 'name')
-  local attempt, needs, strategy, ready, due, name = unpack(task)
-  local broken = flaw(attempt, needs)
-  local unlisted = broken and redis.call('TYPE', key).ok ~= 'hash' -- no readable record: the task is in no index any more
-  if task.err and not unlisted then
-    return task
-  elseif broken and not unlisted then
-    local why = 'its record is damaged: ' .. broken
-    to_final(key, 'failed', now, why, retention_s)
-    to_outbox(outbox, id, 'failed', why)
-    append(id, '', why, '', now, '')
-  elseif not broken and is_past(due, now) then
-    to_expired(key, id, outbox, now, retention_s)
-  elseif not broken then
-    local number, life = string.match(attempt, '^(%d+)@(%d+)')
-    attempt = string.format('%.0f@%s%s', number + 1, life, salt)
-    redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
-    owners[#owners + 1] = id
-    owners[#owners + 1] = scheduler
-    append(id, attempt, needs, strategy or '', string.match(ready or '', '^%d+$') or now, name or '')
+for number, row in rows() do
+  local popped = pop(row.kind, row.limit)
+  for i = 1, #popped, 2 do
+    local id, key = popped[i], task_prefix .. popped[i]
+    local state, attempt, needs, name, ready, due =
+      unpack(redis.pcall('HMGET', key, 'state', 'attempt', 'needs', 'name', 'ready_ms', 'expires_ms'))
+    local broken = flaw(attempt, needs, name)
+    local gone = FINAL[state] or HELD[state] or (broken and redis.call('TYPE', key).ok ~= 'hash') -- it is in no index any more
+    if broken and not gone then
+      local why = 'its record is damaged: ' .. broken
+      to_final(key, 'failed', now, why, retention_s)
+      to_outbox(id, 'failed', why)
+      append(number, id, '', why)
+    elseif not gone and is_past(due, now) then
+      to_expired(key, id, now, retention_s)
+    elseif not gone then
+      local count_of, life = string.match(attempt, '^(%d+)@(%d+)')
+      attempt = string.format('%.0f@%s%s', count_of + 1, life, salt)
+      redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
+      owners[#owners + 1], owners[#owners + 2] = id, scheduler
+      append(number, id, attempt, string.match(ready or '', '^%d+$') or now)
+    end
   end
 end
 write_all('HSET', taken, owners)
-reply[1] = redis.call('ZCARD', pending)
-if args.waits == '1' and reply[1] > 0 then wake(args.channel, meta, scheduler) end
-if args.waits == '1' and reply[1] == 0 and #owners == 0 then wait_in(meta, scheduler) end
-return reply
+write_outbox(outbox)
+write_kinds(meta, kinds, changed)
+local version, anew, more, changes = changes_since(meta, kinds, changed, args.since, args.most)
+if args.waits == 'wake' then wake(args.channel, meta, scheduler) end
+if args.waits == 'wait' and #tasks == 0 and #changes == 0 then wait_in(meta, scheduler) end
+return {version, now, redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', anew, more, changes, tasks}

@@ -5,8 +5,9 @@
 -- bad_key: return the error reply for a key of another type or with a number field that is none, or nil.
 local function bad_key(at, any)
   local i = math.min(at, #TYPES)
+  if TYPES[i] == '' then return nil end -- a prefix of keys
   local is = redis.call('TYPE', any).ok
-  if TYPES[i] == '' or is == 'none' then return nil end
+  if is == 'none' then return nil end
   if is ~= TYPES[i] then
     return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, is, TYPES[i]))
   end

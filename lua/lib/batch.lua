@@ -15,9 +15,14 @@ local function read_tasks(read)
   return found
 end
 
--- write_all: call a command on a key with all these values, 1,000 at a time: `unpack` can return only some thousands.
+-- write_all: call a command on a key with all these values, 1,000 at a time: `unpack` can return only some thousands. Return
+-- the sum of the replies.
 local function write_all(command, any, values)
-  for at = 1, #values, 1000 do redis.call(command, any, unpack(values, at, math.min(at + 999, #values))) end
+  local sum = 0
+  for at = 1, #values, 1000 do
+    sum = sum + redis.call(command, any, unpack(values, at, math.min(at + 999, #values)))
+  end
+  return sum
 end
 
 -- read_fields: return {field -> text} of those of the fields that the hash has.

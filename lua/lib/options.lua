@@ -1,5 +1,6 @@
 -- The options of a task that its record keeps. parsync_redis/model/options.py has the table of all options; a row of submit
 -- has a word for each that is kept. Needs lib/arguments.lua.
+--- @include kinds
 --- @include record
 
 -- The fields of a successor: what a task does next, under the same id, once its running attempt has ended; the options are
@@ -29,23 +30,31 @@ local function add_options(fields, task)
   end
 end
 
--- become_next: turn a record into its successor's, at its own place in the order; return when that is due, nil for now.
-local function become_next(key)
+-- next_of: return the successor that a record has as {option -> text}, and change its home to the successor's; if it is
+-- damaged, the record runs again as it was.
+local function next_of(key, home)
   local task, values = {}, redis.call('HMGET', key, unpack(NEXT))
   for i, next_field in ipairs(NEXT) do task[string.sub(next_field, 6)] = values[i] or '' end
+  task.whole = task.message ~= '' and task.name ~= '' and task.needs ~= ''
+  if not task.whole then return task end
+  if string.find(task.priority, '^%d$') then
+    home.order = string.format('%.0f', (9 - task.priority) * 1e12 + home.order % 1e12)
+  else
+    task.priority = ''
+  end
+  home.kind = kind_text(task.name, task.needs, task.strategy)
+  return task
+end
+
+-- become_next: turn a record into its successor's; return when that is due, nil for now.
+local function become_next(key, task)
   redis.call('HDEL', key, unpack(NEXT))
-  if task.message ~= '' and task.name ~= '' and task.needs ~= '' then -- else it is damaged, and runs again as it was
-    if string.find(task.priority, '^%d$') then
-      redis.call('HSET', key, 'order', string.format('%.0f', (9 - task.priority) * 1e12 + order_of(key) % 1e12))
-    else
-      task.priority = ''
-    end
-    for field, value in pairs(task) do
-      if value ~= '' and field ~= 'due_ms' then
-        redis.call('HSET', key, field, value)
-      elseif field ~= 'priority' and field ~= 'publication' then
-        redis.call('HDEL', key, field)
-      end
+  for _, next_field in ipairs(task.whole and NEXT or {}) do
+    local field = string.sub(next_field, 6)
+    if task[field] ~= '' and field ~= 'due_ms' then
+      redis.call('HSET', key, field, task[field])
+    elseif field ~= 'priority' and field ~= 'publication' then
+      redis.call('HDEL', key, field)
     end
   end
   return string.match(task.due_ms, '^%d+$')

@@ -1,34 +1,49 @@
--- Return tasks to pending and end them; wake schedulers. Needs lib/clock.lua and lib/record.lua.
+-- Return tasks to pending and end them. Needs lib/clock.lua, lib/lines.lua and lib/record.lua.
 --- @include clock
+--- @include lines
 --- @include options
 --- @include record
+--- @include wake
+
+-- home_of: return where a task waits when it waits, its kind and order, and whether others published its successor.
+local function home_of(key)
+  local name, needs, strategy, order, others =
+    unpack(redis.call('HMGET', key, 'name', 'needs', 'strategy', 'order', 'next_publication'))
+  return {kind = kind_text(name, needs, strategy), order = order_text(order), keep = (others or '') ~= ''}
+end
 
 -- to_pending: let the task wait again, at its old place in the order, or until `due` (ms) if that is given. A successor that
 -- its attempt submitted is lost with the run: otherwise a later run's success would start it. One that others published stays.
-local function to_pending(key, id, pending, later, due)
-  local keep = (redis.call('HGET', key, 'next_publication') or '') ~= ''
-  local order = order_of(key)
-  redis.call('HSET', key, 'state', 'pending', 'order', order, 'ready_ms', due or now_ms())
-  redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(keep and {} or NEXT))
+local function to_pending(key, id, home, later, due)
+  redis.call('HSET', key, 'state', 'pending', 'order', home.order, 'ready_ms', due or now_ms())
+  redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(home.keep and {} or NEXT))
   if due then
     redis.call('ZADD', later, due, id)
   else
-    redis.call('ZADD', pending, order, id)
+    enter(home.kind, id, home.order)
   end
 end
 
 -- to_final: end the task; its record expires after the retention. `clean`: it has no successor and no cancel.
 local function to_final(key, state, now, why, retention_s, clean)
-  redis.call('HSET', key, 'state', state, 'finished_ms', now)
-  if why ~= '' then redis.call('HSET', key, 'why', why) end
+  if why ~= '' then
+    redis.call('HSET', key, 'state', state, 'finished_ms', now, 'why', why)
+  else
+    redis.call('HSET', key, 'state', state, 'finished_ms', now)
+  end
   if not clean then redis.call('HDEL', key, 'cancel', unpack(NEXT)) end
   redis.call('EXPIRE', key, retention_s)
 end
 
+local TOLD = {} -- what goes to the outbox
+
 -- to_outbox: queue the result of a task that ended where no worker saw it, for an agent to tell the result backend.
--- Bounded: the newest 10,000.
-local function to_outbox(outbox, id, state, why)
-  redis.call('LPUSH', outbox, id .. ' ' .. state .. ' ' .. why)
+local function to_outbox(id, state, why) TOLD[#TOLD + 1] = id .. ' ' .. state .. ' ' .. why end
+
+-- write_outbox: write what this call told. Bounded: the newest 10,000.
+local function write_outbox(outbox)
+  if #TOLD == 0 then return end
+  write_all('LPUSH', outbox, TOLD)
   redis.call('LTRIM', outbox, 0, 9999)
 end
 
@@ -39,34 +54,13 @@ local function is_past(due, now)
 end
 
 -- to_expired: end a task that waited past its expiry and is in no index any more.
-local function to_expired(key, id, outbox, now, retention_s)
+local function to_expired(key, id, now, retention_s)
   to_final(key, 'cancelled', now, 'expired', retention_s)
-  to_outbox(outbox, id, 'cancelled', 'expired')
-end
-
--- wait_in: add the scheduler to the end of `waiters`. Dead names gather at the front; they are cut off at 4,000 bytes.
-local function wait_in(meta, scheduler)
-  local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
-  if string.find(' ' .. waiters .. ' ', ' ' .. scheduler .. ' ', 1, true) then return end
-  local all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
-  if #all > 4000 then all = string.match(string.sub(all, -4000), ' (.*)$') or scheduler end
-  redis.call('HSET', meta, 'waiters', all)
-end
-
--- wake: wake the newest waiter but `me`; if nobody listens on its channel, the one before it, and so on, 16 at most.
-local function wake(channel, meta, me)
-  local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
-  local rest, heard, tries = #waiters < 8000 and waiters or '', 0, 0
-  while heard == 0 and rest ~= '' and tries < 16 do
-    local others, last = string.match(rest, '^(.*) (%S+)$')
-    if (last or rest) ~= me then heard = redis.call('PUBLISH', channel .. ':' .. (last or rest), 'wake') end
-    rest, tries = others or '', tries + 1
-  end
-  if rest ~= '' then
-    redis.call('HSET', meta, 'waiters', rest)
-  elseif waiters ~= '' then
-    redis.call('HDEL', meta, 'waiters')
-  end
+  to_outbox(id, 'cancelled', 'expired')
 end
 
 local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
+local HELD = {taken = true, placed = true, running = true} -- states of tasks that are in no kind's queue
+
+-- may_wait: return whether a task in this state can be in the queue of its kind; a damaged state is no reason why not.
+local function may_wait(state) return state and not FINAL[state] and not HELD[state] end

@@ -11,12 +11,14 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from ..model.ids import readable
+from ..model.kind import kind_text
 from ..model.node import Node
 from ..model.options import STORED
 from ..model.task import FINAL, TaskState
 from ..store.server_errors import translate
 from ..store.store import Store
 from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
+from .kind_audit import audit_kinds
 from .partition_audit import Held, PartitionState, audit_partition, number
 
 CHUNK: Final = 500
@@ -24,7 +26,10 @@ _LEFT_OVER: Final = (
     *(f"next_{name}" for name in ("message", "name", "needs", "due_ms", "expires_ms", "publication", *STORED)),
     "cancel",
 )
-_FIELDS: Final = ("state", "attempt", "order", "scheduler", "partition", "node", "slot", "inc", *_LEFT_OVER)
+_FIELDS: Final = (
+    *("state", "attempt", "order", "scheduler", "partition", "node", "slot", "inc", "name", "needs", "strategy"),
+    *_LEFT_OVER,
+)
 _STATES: Final = frozenset(TaskState) - {TaskState.GONE}
 _ATTEMPT: Final = re.compile(r"(\d+)@(\d+)(?:\.\d+)?")
 
@@ -36,7 +41,7 @@ def audit(store: Store) -> list[str]:
     try:
         keys = _keys(store)
         tasks = _tasks(store, keys)
-        found = [*_leaks(store, keys, tasks), *_queue(store, tasks)]
+        found = [*_leaks(store, keys, tasks), *_queue(store, keys, tasks)]
         for number in sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")}):
             found += audit_partition(_partition(store, number, keys))
         return found
@@ -94,20 +99,37 @@ def _leaks(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str
                 yield f"task {rest[5:]} is {state}, but its record never expires"
             elif state not in FINAL and ttl >= 0:
                 yield f"task {rest[5:]} is {state or 'without a state'}, but its record expires"
-        elif family.startswith("p") and rest.startswith("inbox:"):
-            continue  # of a node: audit_partition looks at it
+        elif rest.startswith({"q0": "pending:"}.get(family, "inbox:")):
+            continue  # of a kind or a node: _queue or audit_partition looks at it
         elif rest not in structure.get(family, PARTITION_KINDS) and ttl == -1:
             yield f"key {key} is leaked: it is of no known kind and never expires"
 
 
-def _queue(store: Store, tasks: Mapping[str, Record]) -> Iterator[str]:
+def _queue(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str, Record]) -> Iterator[str]:
     """Check that the indexes agree with each task's record, and that no field of an attempt outlives it."""
     client: Any = store.client
-    orders = {readable(id): score for id, score in client.zscan_iter(store.keys.queue("pending"), count=CHUNK)}
-    later = {readable(id) for id, _ in client.zscan_iter(store.keys.queue("later"), count=CHUNK)}
+
+    def scores(key: str) -> dict[str, float]:
+        return {readable(id): score for id, score in client.zscan_iter(key, count=CHUNK)}
+
+    queues = {
+        rest[8:]: scores(key) for key, (family, rest) in keys.items() if family == "q0" and rest.startswith("pending:")
+    }
+    kinds = {id: kind for kind, ids in queues.items() for id in ids}
+    orders = {id: order for ids in queues.values() for id, order in ids.items()}
+    later = scores(store.keys.queue("later"))
     taken = {readable(i): readable(v) for i, v in client.hscan_iter(store.keys.queue("taken"), count=CHUNK)}
     placed = {readable(i): readable(v) for i, v in client.hscan_iter(store.keys.queue("placed"), count=CHUNK)}
-    submitted = number(readable(client.hget(store.keys.queue("meta"), "submitted") or b""))
+    meta = client.hmget(store.keys.queue("meta"), "submitted", "version")
+    submitted, version = (number(readable(value or b"")) for value in meta)
+    lines = {readable(k): readable(v) for k, v in client.hscan_iter(store.keys.queue("kinds"), count=CHUNK)}
+    yield from audit_kinds(queues, lines, scores(store.keys.queue("changed")), version)
+    yield from (
+        f"task {id} waits as two kinds, {kind} and {kinds[id]}"
+        for kind, ids in queues.items()
+        for id in ids
+        if kinds[id] != kind
+    )
     indexes: tuple[tuple[str, Iterable[str]], ...] = (
         ("pending", orders),
         ("later", later),
@@ -127,6 +149,10 @@ def _queue(store: Store, tasks: Mapping[str, Record]) -> Iterator[str]:
             yield f"task {id} is {state}, but listed in {' and '.join(lists) or 'no index'}"
         if id in orders and f"{orders[id]:.0f}" != task.get("order"):
             yield f"task {id} waits at {orders[id]:.0f}, its order is {task.get('order')}"
+        if id in kinds and kinds[id] != (
+            kind := kind_text(*(task.get(field, "") for field in ("name", "needs", "strategy")))
+        ):
+            yield f"task {id} waits as {kinds[id]}, its record says {kind}"
         if id in taken and taken[id] != task.get("scheduler"):
             yield f"task {id} is taken by {taken[id]}, its record says {task.get('scheduler')}"
         there = "p{partition} {node}/{slot} inc={inc} attempt={attempt}"

@@ -14,6 +14,7 @@ from ..store.cluster import join_cluster
 from ..store.losses import KEEP_S, Loss, read_losses
 from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers, start_one
 from ..store.store import Store
+from ..store.tasks import read_kinds
 from ..store.views import read_views
 from .audit import audit
 
@@ -97,14 +98,15 @@ def _queue(store: Store) -> Check:
     keys = store.keys
     counts = store.pipe(
         [
-            ("zcard", keys.queue("pending")),
             ("zcard", keys.queue("later")),
             ("hlen", keys.queue("taken")),
             ("hlen", keys.queue("placed")),
         ],
     )
-    pending, later, taken, placed = counts
-    return Check("tasks", "ok", f"{pending} pending, {later} not due yet, {taken} taken, {placed} placed or running")
+    later, taken, placed = counts
+    kinds = read_kinds(store).values()
+    pending = f"{sum(kind.count for kind in kinds)} pending of {len(kinds)} kinds"
+    return Check("tasks", "ok", f"{pending}, {later} not due yet, {taken} taken, {placed} placed or running")
 
 
 # -- judging: pure ---------------------------------------------------------------------------------------------------

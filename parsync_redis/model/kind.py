@@ -70,3 +70,16 @@ class KindLine:
     def __str__(self) -> str:
         """Return the line."""
         return KIND.write(waiting=self.count, head=self.first, tail=self.last, reason=self.why or None)
+
+
+def kind_text(name: str, needs: str, strategy: str) -> str:
+    """Return the kind of a task whose record has these fields, damaged ones as they are, as the scripts do."""
+    return Kind(name, needs, strategy if strategy in _STRATEGIES else "").text
+
+
+def read_why(line: str) -> str:
+    """Return why tasks of a kind wait by its line; '' if that is not known."""
+    try:
+        return KindLine.of(line).why
+    except ValueError:
+        return ""

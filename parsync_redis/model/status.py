@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .ids import decode_id
+from .kind import kind_text
 from .needs import parse_resources
 from .options import DEFAULT_OPTIONS, STORED, TaskOptions
 from .task import WAITING, TaskState
@@ -90,6 +91,11 @@ class TaskStatus:
     def phase(self) -> str:
         """Return the state as people say it: waiting (pending or taken), else its name."""
         return WAITING if self.state in (TaskState.PENDING, TaskState.TAKEN) else self.state.value
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the task as text."""
+        return kind_text(self.name, self.needs, self.strategy)
 
     @classmethod
     def of(cls, id: str, record: Mapping[str, str]) -> "TaskStatus":

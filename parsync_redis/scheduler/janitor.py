@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from ..store.store import Store
 from .duties.expiry import expire
 from .duties.guarded import guarded
+from .duties.kinds import KindDuty
 from .duties.nodes import NodeDuty
 from .duties.places import PlaceDuty
 from .duties.schedulers import SchedulerDuty
@@ -22,6 +23,7 @@ class Janitor:
         self.nodes = NodeDuty(store, partitions, lease_s)
         self.schedulers = SchedulerDuty(store, lease_s)
         self.places = PlaceDuty(store, lease_s)
+        self.kinds = KindDuty(store)
 
     def reset(self) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader."""
@@ -38,3 +40,4 @@ class Janitor:
         guarded(self._store, "schedulers", self.schedulers.work, clock, members)
         guarded(self._store, "expire", expire, self._store)
         guarded(self._store, "audit", self.places.work, clock)
+        guarded(self._store, "kinds", self.kinds.work)

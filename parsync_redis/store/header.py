@@ -6,8 +6,8 @@
 --                                           `fields_of(row)` is a table of all of a row's fields
 
 A trailing star means none or more: `(...)*` are rows, `count` is their number, `task*` has the key of each row.
-Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys and the
-local `prefix`. "KEYS: ..., of any type" leaves the types to the script.
+Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys: `task:`
+is the local `task_prefix`. "KEYS: ..., of any type" leaves the types to the script.
 
 A row is an offset in ARGV. The loader writes what one would write by hand: numeric loops and ARGV[row + 1].
 """
@@ -122,7 +122,7 @@ class Header:
     def check(self, words: frozenset[str]) -> str:
         """Return Lua that makes locals of the keys that are among `words`, and refuses a malformed call."""
         lines, head, width = [], len(self.once), len(self.each)
-        names = {"prefix" if key[-1] == ":" else key: at for at, key in enumerate(self.keys[: self._fixed], 1)}
+        names = {key.replace(":", "_prefix"): at for at, key in enumerate(self.keys[: self._fixed], 1)}
         if used := {name: at for name, at in names.items() if name in words}:
             lines.append(f"local {', '.join(used)} = {', '.join(f'KEYS[{at}]' for at in used.values())}")
         keys = {"": str(self._fixed), "task": f"{self._fixed} + count"}.get(self._star, "#KEYS")

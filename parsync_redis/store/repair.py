@@ -3,14 +3,17 @@
 The scripts repair; what they take out is put into quarantine. Every function raises what `Runner.run` raises.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
-from ..wire.keys import CLUSTER_KINDS, QUEUE_KINDS
+from ..wire.keys import CLUSTER_KINDS, QUEUE_KINDS, Keys
 from .quarantine import quarantine
 from .runner import Runner
 
 COMES_BACK: Final[Sequence[str]] = (
+    "kinds",
+    "changed",
     "feasible",
     "shapes",
     "names",
@@ -23,8 +26,11 @@ COMES_BACK: Final[Sequence[str]] = (
     "dead",
 )
 """Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
-is a list that records hold as well: a task past its expiry ends when it is taken, and a dead task can be revived by id.
+is a list that other keys hold as well: a task past its expiry ends when it is taken, a dead task can be revived by id,
+and the leader makes `kinds` of `changed` and the queues of the kinds, and `changed` of `kinds`.
 """
+
+_QUEUE: Final = re.compile("PSRECORD (.+) is a [a-z]+, not a zset")
 
 
 def repair_partition(runner: Runner, number: int) -> int:
@@ -40,7 +46,7 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     """Repair the corrupt keys of one call. Returns True if it changed anything.
 
     A partition is made anew from what can be read of it. A key of another type is deleted if its content comes back by
-    itself, or if it belongs to one task or one inbox only.
+    itself, or if it belongs to one kind, one task or one inbox only.
     """
     number = runner.keys.number_of(keys[0])
     if number is not None and repair_partition(runner, number):
@@ -51,6 +57,9 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     known |= {runner.keys.shared(name): name for name in COMES_BACK if name in CLUSTER_KINDS}
     known |= {key: "stats" for key in keys if key.startswith(runner.keys.stats(""))}
     known |= {key: "task" for key in keys if key.startswith(runner.keys.task("")) and key != runner.keys.task("")}
+    known |= {
+        key: "pending" for key in keys if key.startswith(runner.keys.pending("")) and key != runner.keys.pending("")
+    }
     mine = [key for key in keys if key in known]
     discarded = runner.run_all([runner.commands.discard(key, known[key]) for key in mine])
     gone = [key for key, is_gone in zip(mine, discarded, strict=True) if is_gone]
@@ -59,9 +68,18 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     return bool(gone)
 
 
-def repair_task(runner: Runner, task: str) -> None:
-    """Bring a task's indexes to what its record says, if they differ; no script can have brought that about."""
-    word = runner.run(runner.commands.repair_task(task, "its record is damaged"))
+def find_queues(keys: Keys, told: str) -> list[str]:
+    """Return the key of the kind that is no queue, if an error reply tells of one: a call names only the prefix."""
+    match = _QUEUE.search(told)
+    return [match[1]] if match and match[1].startswith(keys.pending("")) else []
+
+
+def repair_task(runner: Runner, task: str, kind: str = "") -> None:
+    """Bring a task's indexes to what its record says, if they differ; no script can have brought that about.
+
+    kind: that of which it was seen to wait, which may not be its record's.
+    """
+    word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind))
     if word != "sound":
         quarantine(runner, runner.keys.task(task), f"its indexes said something else: it is {word} now", b"")
 

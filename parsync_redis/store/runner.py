@@ -70,7 +70,7 @@ class Runner:
                 for i, reply in zip(missing, self._send([calls[i] for i in missing]), strict=True):
                     replies[i] = reply
             for i, reply in enumerate(replies):
-                if isinstance(reply, ResponseError) and is_damage(reply) and self._repair(calls[i]):
+                if isinstance(reply, ResponseError) and is_damage(reply) and self._repair(calls[i], str(reply)):
                     replies[i] = self._send([calls[i]])[0]
         except (RedisError, OSError) as error:
             raise translate(self.address, error) from None
@@ -79,8 +79,8 @@ class Runner:
                 raise self._error(call.script.verb, reply) from None
         return [call.read(reply) for call, reply in zip(calls, replies, strict=True)]
 
-    def _repair(self, call: Call[Any]) -> bool:
-        """Repair the damage that a call met. True if something was repaired, so that the call can be sent again."""
+    def _repair(self, call: Call[Any], told: str) -> bool:
+        """Repair the damage that a call met, as the server told it. True if the call can be sent again."""
         return False
 
     def _error(self, verb: str, reply: Exception) -> Exception:

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from ..errors import AccessDenied
 from ..model.ids import readable
+from ..model.kind import read_why
 from ..model.node import Lease, Node, read_nodes
 from ..model.status import FIELDS, TaskStatus
 from ..model.task import TaskState
 from .calls import Call
 from .losses import read_losses
-from .repair import repair_keys
+from .repair import find_queues, repair_keys
 from .runner import Runner
 from .server_info import check_info
 
@@ -21,10 +22,10 @@ _REPAIRS: Final = ("repair_partition", "discard")
 class Store(Runner):
     """The state of one cluster on one server. Calls come from `store.commands`."""
 
-    def _repair(self, call: Call[Any]) -> bool:
+    def _repair(self, call: Call[Any], told: str) -> bool:
         """Repair the keys of a call that met damage; False if it is a repair itself or this login may not repair."""
         try:
-            return call.script.verb not in _REPAIRS and repair_keys(self, call.keys)
+            return call.script.verb not in _REPAIRS and repair_keys(self, [*call.keys, *find_queues(self.keys, told)])
         except AccessDenied:
             return False
 
@@ -35,14 +36,33 @@ class Store(Runner):
         return self.hash(self.keys.shared("config"))
 
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """Return what is known of each task, in order; one round trip."""
+        """Return what is known of each task, in order; one round trip, and one more if any is pending.
+
+        A task that waits has the reason of its kind, else of its own last setback.
+        """
         names = list(ids)
         rows = self.pipe([("hmget", self.keys.task(id), FIELDS) for id in names])
         found = [
             TaskStatus.of(id, {f: readable(v) for f, v in zip(FIELDS, row, strict=True) if v is not None})
             for id, row in zip(names, rows, strict=True)
         ]
-        return self._explain_gone(found) if any(task.state is TaskState.GONE for task in found) else found
+        states = {task.state for task in found}
+        found = self._explain_pending(found) if TaskState.PENDING in states else found
+        return self._explain_gone(found) if TaskState.GONE in states else found
+
+    def _explain_pending(self, found: list[TaskStatus]) -> list[TaskStatus]:
+        """Return the same; those of which a scheduler wrote why their kind waits say so, unless they are not due."""
+        kinds = list(dict.fromkeys(task.kind for task in found if task.state is TaskState.PENDING))
+        lines, (seconds, _) = self.pipe([("hmget", self.keys.queue("kinds"), kinds), ("time",)])
+        whys = {kind: why for kind, line in zip(kinds, lines, strict=True) if (why := read_why(readable(line or b"")))}
+        return [
+            replace(task, why=whys[task.kind])
+            if task.state is TaskState.PENDING
+            and task.kind in whys
+            and (task.times["ready"] or 0) < (int(seconds) + 1) * 1000
+            else task
+            for task in found
+        ]
 
     def _explain_gone(self, found: list[TaskStatus]) -> list[TaskStatus]:
         """Return the same; tasks that are gone say so if the server is known to have lost writes."""

@@ -1,12 +1,14 @@
 """List tasks for people: by their indexes while under way, by a bounded scan of records once they are final."""
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
 from ..errors import AccessDenied
 from ..model.ids import readable
+from ..model.kind import KindLine
 from ..model.limits import MAX_BATCH
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
@@ -18,6 +20,9 @@ _SCAN_STEPS: Final = 2000
 _SCAN_COUNT: Final = 1000
 _PAGE: Final = 10_000
 """Ids of an index that are read at a time."""
+
+_KINDS: Final = 100
+"""Kinds whose first tasks are read at a time."""
 
 ANY: Final = frozenset(TaskState)
 WAITING_STATES: Final = frozenset((TaskState.PENDING, TaskState.TAKEN))
@@ -50,8 +55,8 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
     if TaskState.TAKEN in states:
         yield from _scan(store, "hscan", keys.queue("taken"))
     if TaskState.PENDING in states:
-        for index in ("pending", "later"):
-            yield _first(store, keys.queue(index), limit)
+        yield _waiting(store, limit)
+        yield [id for _, id in _first(store, keys.queue("later"), limit)]
     if TaskState.DEAD in states:  # 10,000 at most
         yield [readable(id) for id in reversed(store.pipe([("zrange", keys.queue("dead"), -limit, -1)])[0])]
     if (FINAL - {TaskState.DEAD}) & set(states):
@@ -64,30 +69,69 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
             log.warning("final tasks are not listed: this login may not SCAN (parsync acl --scan)")
 
 
-def _first(store: Store, key: str, limit: int) -> list[str]:
-    """Return the first ids of an ordered index. If they need more than one page, pages are read by rank from the end.
+def read_kinds(store: Store) -> dict[str, KindLine]:
+    """Return the line of each kind of which tasks wait; damaged lines are left out. Raises ServerUnreachable."""
+    found: dict[str, KindLine] = {}
+    for some in _pages(store, "hscan", store.keys.queue("kinds")):
+        for kind, line in some.items():
+            with suppress(ValueError):
+                found[readable(kind)] = KindLine.of(readable(line))
+    return found
+
+
+def _waiting(store: Store, limit: int) -> list[str]:
+    """Return the ids of the first tasks of all kinds, in their order."""
+    kinds = sorted((line.first, kind) for kind, line in read_kinds(store).items())
+    found: list[tuple[float, str]] = []
+    for at in range(0, len(kinds), _KINDS):
+        if len(found) == limit and found[-1][0] < kinds[at][0]:
+            break  # all of the others come later
+        keys = [store.keys.pending(kind) for _, kind in kinds[at : at + _KINDS]]
+        if limit > _PAGE:
+            firsts = [_first(store, key, limit) for key in keys]
+        else:
+            firsts = [_pairs(page) for page in store.pipe([("zrange", key, 0, limit - 1, False, True) for key in keys])]
+        found = sorted({*found, *chain.from_iterable(firsts)})[:limit]
+    return [id for _, id in found]
+
+
+def _pairs(page: Sequence[tuple[bytes, float]]) -> list[tuple[float, str]]:
+    return [(order, readable(id)) for id, order in page]
+
+
+def _first(store: Store, key: str, limit: int) -> list[tuple[float, str]]:
+    """Return the first of an ordered index, (order, id). More than one page is read by rank from the end.
 
     While this reads, schedulers remove ids from the front. That does not change ranks counted from the end, so no id
     is skipped. An id that is added at the end meanwhile may appear twice, and is dropped once.
     """
+
+    def page(start: int, end: int) -> list[tuple[bytes, float]]:
+        return list(store.pipe([("zrange", key, start, end, False, True)])[0])
+
     if limit <= _PAGE:
-        pages = [store.pipe([("zrange", key, 0, limit - 1)])[0]]
+        pages = [page(0, limit - 1)]
     else:
-        pages = [store.pipe([("zrange", key, -_PAGE, -1)])[0]]
+        pages = [page(-_PAGE, -1)]
         while len(pages[-1]) == _PAGE:
             end = -len(pages) * _PAGE
-            pages.append(store.pipe([("zrange", key, end - _PAGE, end - 1)])[0])
-    return [readable(id) for id in dict.fromkeys(chain.from_iterable(reversed(pages)))][:limit]
+            pages.append(page(end - _PAGE, end - 1))
+    return _pairs(list(dict.fromkeys(chain.from_iterable(reversed(pages)))))[:limit]
 
 
 def _scan(store: Store, command: str, key: str | None) -> Iterator[list[str]]:
+    for names in _pages(store, command, key):
+        yield [readable(name) for name in names]
+
+
+def _pages(store: Store, command: str, key: str | None) -> Iterator[Any]:
     cursor: Any = 0
     for _ in range(_SCAN_STEPS):
         if key is None:
             call: tuple[Any, ...] = (command, cursor, store.keys.task_prefix + "*", _SCAN_COUNT)
         else:
             call = (command, key, cursor, None, _SCAN_COUNT)
-        cursor, names = store.pipe([call])[0]
-        yield [readable(name) for name in names]
+        cursor, page = store.pipe([call])[0]
+        yield page
         if not int(cursor):
             return

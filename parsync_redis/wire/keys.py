@@ -73,8 +73,8 @@ def cluster_of(config: str) -> str:
 class Keys:
     """The keys of one cluster.
 
-    queue(kind), partition(p, kind), shared(kind) name the families; task, pending, inbox, stats have one key an id; `tick` is
-    the channel on which schedulers hear ticks: it names the database, because channels are the whole server's.
+    queue(kind), partition(p, kind), shared(kind) name the families; task, pending, inbox, stats have one key an id;
+    `tick` is the channel on which schedulers hear ticks: it names the database, for channels are the whole server's.
     """
 
     def __init__(self, cluster: str, db: int = 0) -> None:
@@ -127,7 +127,11 @@ class Keys:
     def pattern(self, kind: str) -> str:
         """Return the glob of all keys of a kind, for an ACL: 'q0:later', 'p:slots', ':config'; '*' is every kind."""
         family, _, name = kind.partition(":")
-        of = {"q0": (*QUEUE_KINDS, "task:*", "pending:*"), "p": (*PARTITION_KINDS, "inbox:*"), "": (*CLUSTER_KINDS, "stats:*")}
+        of = {
+            "q0": (*QUEUE_KINDS, "task:*", "pending:*"),
+            "p": (*PARTITION_KINDS, "inbox:*"),
+            "": (*CLUSTER_KINDS, "stats:*"),
+        }
         wanted = {"task": "task:*", "pending": "pending:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
         if wanted != "*" and wanted not in of.get(family, ()):
             raise errors.BrokenContract(f"no kind of key {kind}")

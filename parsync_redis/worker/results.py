@@ -46,7 +46,7 @@ def announce_entries(store: Store, app: Celery, entries: Iterable[bytes], send_e
     client: Any = store.client  # Any: as above
     key, done = store.keys.queue("outbox"), 0
     try:
-        client.zadd(store.keys.queue("pending"), {"": 0}, xx=True)  # changes nothing; a full server refuses it
+        client.zadd(store.keys.queue("changed"), {"": 0}, xx=True)  # changes nothing; a full server refuses it
     except OutOfMemoryError:  # it would take no result, and an entry taken from the list could not be put back
         return done
     for entry in entries:

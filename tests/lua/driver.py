@@ -5,11 +5,14 @@ from typing import Any, cast
 
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim, Verdict
+from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Loss, Place
+from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Call, Store
+from parsync_redis.store.calls.queue import Waits
 
 NEVER_MS = 10**9
 
@@ -48,10 +51,17 @@ class Driver:
         return self.record(id).get("state", TaskState.GONE)
 
     def index(self, kind: str) -> list[str]:
-        """Return the tasks in an index of the queue, in order."""
+        """Return the tasks in an index of the queue, in order; `pending`: of all kinds."""
         client: Any = self.store.client
+        if kind == "pending":
+            found = [
+                (order, id.decode())
+                for key in client.scan_iter(self.keys.pending("*"), count=1000)
+                for id, order in client.zrange(key, 0, -1, withscores=True)
+            ]
+            return [id for _, id in sorted(found)]
         key = self.keys.queue(kind)
-        ordered = kind in ("pending", "later", "dead", "expires")
+        ordered = kind in ("later", "dead", "expires")
         names = client.zrange(key, 0, -1) if ordered else sorted(client.hkeys(key))
         return [name.decode() for name in names]
 
@@ -90,9 +100,28 @@ class Driver:
         submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms, publication)
         return self.word(self.commands.submit([submission]))
 
+    def kinds(self) -> dict[str, str]:
+        """Return the line of each kind of which tasks wait."""
+        return self.store.hash(self.keys.queue("kinds"))
+
+    def version(self) -> int:
+        """Return the version of the queue, which counts changed kinds."""
+        return int(self.store.hash(self.keys.queue("meta")).get("version", "0"))
+
+    def demand(self, limit: int = 100) -> list[tuple[str, int]]:
+        """Return rows of a take that asks for `limit` tasks of each kind that waits, or is due now, by the first."""
+        later = [self.record(id) for id in self.index("later")]
+        due = [Kind(task["name"], task["needs"], task.get("strategy", "")).text for task in later if "name" in task]
+        lines = sorted(self.kinds().items(), key=lambda pair: int(pair[1].split()[1]))
+        return [(kind, limit) for kind in dict.fromkeys([*due, *(kind for kind, _ in lines)])]
+
+    def taking(self, scheduler: str = "s1", limit: int = 100, salt: str = "", waits: Waits = "") -> Call[Took]:
+        """Return a take of up to `limit` tasks of each kind, whose scheduler has no copy of `kinds`."""
+        return self.commands.take(scheduler, self.demand(limit), salt=salt, waits=waits)
+
     def take(self, scheduler: str = "s1", limit: int = 100) -> dict[str, str]:
         """Take tasks; return task -> attempt."""
-        return {task.id: task.attempt for task in self.run(self.commands.take(scheduler, limit)).tasks}
+        return {task.id: task.attempt for task in self.run(self.taking(scheduler, limit)).tasks}
 
     def taken(self, id: str = "a", options: Mapping[str, Any] | None = None) -> str:
         """Submit and take one task; return its attempt."""
@@ -115,6 +144,22 @@ class Driver:
         """Requeue one lost lease and return its word."""
         return self.word(self.commands.requeue([(place, why)], how, [delay_ms]))
 
+    def wait(self, *names: str) -> None:
+        """Let schedulers wait that know all kinds and have no seat."""
+        for name in names:
+            assert self.run(self.commands.take(name, since=str(self.version()), waits="wait")).tasks == []
+
+    def unlist(self, id: str) -> None:
+        """Take a pending task out of the queue of its kind, so that a test may make of it what it likes."""
+        task = self.record(id)
+        kind = Kind(task["name"], task["needs"], task.get("strategy", "")).text
+        self.store.client.zrem(self.keys.pending(kind), id)
+        self.run(self.commands.repair_kind(kind))
+
+    def cancel(self, id: str, why: str = "cancelled", how: str = "SIGTERM") -> tuple[str, str]:
+        """Cancel one task and return its answer."""
+        return self.store.run(self.commands.cancel([id], why, how))[0]
+
     def offer(self, node: str, offer: str, *names: str) -> Call[int]:
         """Tell submit an offer of a worker that knows tasks of these names; return the call, to be repeated."""
         tasks = KnownTasks.of(dict.fromkeys(names))
@@ -136,7 +181,7 @@ class Driver:
             assert self.confirm(place) == "placed"
             return place
         if state == TaskState.CANCELLED:
-            assert self.run(self.commands.cancel(id)) == ["cancelled"]
+            assert self.cancel(id) == ("cancelled", "")
             return place
         assert self.start(place) == "ok"
         if state in (TaskState.SUCCEEDED, TaskState.FAILED):

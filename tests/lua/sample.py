@@ -15,7 +15,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
     taken = replace(place, task="taken", attempt="1@2")
     return {
         "submit": commands.submit([Submission("new", "work", b"")]),
-        "take": commands.take("s1", 1),
+        "take": commands.take("s1", [("work slots=1", 1)]),
         "give_back": commands.give_back("s1", [("taken", "", "why")]),
         "confirm": commands.confirm([taken]),
         "start": commands.start([taken]),
@@ -24,8 +24,8 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "revive": commands.revive(["dead"], "why"),
         "purge": commands.purge("dead", ["dead"]),
         "expire": commands.expire(),
-        "cancel": commands.cancel("a"),
-        "set_reason": commands.set_reason([("taken", "1@2", "why")]),
+        "cancel": commands.cancel(["a"]),
+        "set_reason": commands.set_reason([("work slots=1", "why")]),
         "offer": commands.offer("n2", "slots=1"),
         "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
         "commit": commands.commit(0, [Claim("taken", "1@2", 0, "n1", 1, (1,), "slots=1")]),
@@ -44,4 +44,5 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "discard": commands.discard(commands.keys.queue("names"), "names"),
         "repair_partition": commands.repair_partition(0),
         "repair_task": commands.repair_task("a", "why"),
+        "repair_kind": commands.repair_kind("work slots=1"),
     }

@@ -47,14 +47,27 @@ BROKEN: dict[str, Break] = {
     "is of no known kind and never expires": lambda c, q, p: c.set(q("more"), 1),
     "task ghost is in placed, but has no record": lambda c, q, p: c.hset(q("placed"), "ghost", "x"),
     "task waits has no state that there is: 'gone'": lambda c, q, p: c.hset(q("task:waits"), "state", "gone"),
-    "task waits is pending, but listed in no index": lambda c, q, p: c.zrem(q("pending"), "waits"),
+    "task waits is pending, but listed in no index": lambda c, q, p: c.zrem(q("pending:work slots=1"), "waits"),
     "task late is pending, but listed in pending and later": lambda c, q, p: c.zadd(
-        q("pending"), {"late": float(c.hget(q("task:late"), "order"))}
+        q("pending:work slots=1"), {"late": float(c.hget(q("task:late"), "order"))}
     ),
     "task runs is running, but listed in taken and placed": lambda c, q, p: c.hset(q("taken"), "runs", "s1"),
-    "task waits waits at 7": lambda c, q, p: c.zadd(q("pending"), {"waits": 7}),
+    "task waits waits at 7": lambda c, q, p: c.zadd(q("pending:work slots=1"), {"waits": 7}),
     "task taken is taken by s2": lambda c, q, p: c.hset(q("taken"), "taken", "s2"),
     "task runs is placed at 'p0 n1/1": lambda c, q, p: c.hset(q("placed"), "runs", "p0 n1/1 inc=1 attempt=1@1"),
+    "task waits waits as two kinds, other and work slots=1": lambda c, q, p: c.zadd(q("pending:other"), {"waits": 1}),
+    "task waits waits as work slots=1, its record says work slots=2": lambda c, q, p: c.hset(
+        q("task:waits"), "needs", "slots=2"
+    ),
+    "kind work slots=1: 1 tasks wait, its line says 2": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "2 1 9"),
+    "kind work slots=1: 1 tasks wait, its line says nothing": lambda c, q, p: c.hdel(q("kinds"), "work slots=1"),
+    "kind other: 0 tasks wait, its line says 2": lambda c, q, p: c.hset(q("kinds"), "other", "2 1 9"),
+    "kind work slots=1: not a line of kinds: 'x'": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "x"),
+    "its line says 1 7 9000000000009": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "1 7 9000000000009"),
+    "its line says 1 9000000000005 9": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "1 9000000000005 9"),
+    "kind work slots=1: its line changed at version None": lambda c, q, p: c.zrem(q("changed"), "work slots=1"),
+    "kind work slots=1: its line changed at version 99.0": lambda c, q, p: c.zadd(q("changed"), {"work slots=1": 99}),
+    "two kinds changed at the same version": lambda c, q, p: c.zadd(q("changed"), {"a": 1, "b": 1}),
     "task waits has an attempt that was never given out": lambda c, q, p: c.hset(q("task:waits"), "attempt", "0@99"),
     "task waits is pending, but keeps next_message of a run": lambda c, q, p: c.hset(
         q("task:waits"), "next_message", "m"
@@ -105,7 +118,7 @@ def test_many_tasks_are_read_in_chunks(store: Store):
     claims = [drive.claim(task, attempt, slots=(int(task[1:]),)) for task, attempt in drive.take(limit=500).items()]
     assert all(verdict.won for verdict in drive.run(drive.commands.commit(0, claims)).verdicts)
     assert audit(store) == []
-    store.client.zrem(drive.keys.queue("pending"), "t1111")
+    drive.unlist("t1111")
     assert audit(store) == ["task t1111 is pending, but listed in no index"]
     store.client.delete(drive.keys.task("t1111"))
 

@@ -54,7 +54,7 @@ def test_confirm_needs_taken(drive: Driver, state: TaskState):
 def test_confirm_judges_each_task_by_itself(drive: Driver):
     a, b = drive.bring(TaskState.TAKEN, "a"), drive.bring(TaskState.TAKEN, "b")
     b = replace(b, slot=1)
-    drive.run(drive.commands.cancel("a"))
+    drive.cancel("a")
     assert drive.run(drive.commands.confirm([a, b])) == ["stale", "placed"]
 
 

@@ -97,7 +97,7 @@ def test_reviving_twice_is_reviving_once(drive: Driver):
 def test_what_is_revived_where_nothing_waited_wakes_a_scheduler(drive: Driver):
     die(drive)
     listener = drive.store.client.pubsub(ignore_subscribe_messages=True)
-    drive.run(drive.commands.take("s1", 1, waits=True))
+    drive.wait("s1")
     listener.subscribe(drive.keys.own_channel("s1"))
     listener.get_message(timeout=1)
     drive.run(drive.commands.revive(["a"], "why"))
@@ -140,5 +140,5 @@ def test_a_task_whose_last_start_was_recalled_is_not_dead(drive: Driver):
 
 def test_a_recalled_run_whose_cancel_was_asked_for_ends(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
-    drive.run(drive.commands.cancel("a"))
+    drive.cancel("a")
     assert drive.requeue(place, "its node is drained", "recalled") == "cancelled"

@@ -68,7 +68,7 @@ def test_what_comes_next_may_be_delayed(drive: Driver):
 def test_after_a_cancel_nothing_runs_again(drive: Driver, outcome: str):
     place = drive.bring(TaskState.RUNNING)
     drive.submit("a", message=b"next", after=place.attempt)
-    drive.run(drive.commands.cancel("a"))
+    drive.cancel("a")
     assert drive.finish(place, outcome) == "ok"
     assert drive.state("a") == ("cancelled" if outcome == "again" else outcome)
 
@@ -89,7 +89,7 @@ def test_finish_judges_each_task_by_itself(drive: Driver):
 
 def test_a_task_that_waits_again_wakes_one_scheduler(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
-    drive.run(drive.commands.take("s1", 1, waits=True))
+    drive.wait("s1")
     with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(drive.keys.own_channel("s1"))
         heard.get_message(timeout=1)

@@ -27,7 +27,7 @@ def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state
         key = encode_id(id)
         drive.submit(key, name="other" if id == "A" else "odd")
         if state != "waiting":
-            drive.store.client.zrem(drive.keys.queue("pending"), key)
+            drive.unlist(key)
             drive.store.client.hset(drive.keys.task(key), "state", state)
         if state == "dead":
             drive.store.client.zadd(drive.keys.queue("dead"), {key: 1})

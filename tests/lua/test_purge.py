@@ -12,7 +12,7 @@ def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state
     for id in ("a", "b"):
         drive.submit(id)
     key = drive.keys.task("a")
-    drive.store.client.zrem(drive.keys.queue("pending"), "a")
+    drive.unlist("a")
     drive.store.client.hset(key, "state", state)
     if state == "dead":
         drive.store.client.zadd(drive.keys.queue("dead"), {"a": 1})
@@ -26,13 +26,13 @@ def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state
 
 def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
     place = drive.bring(TaskState.PLACED)
-    cancel = drive.commands.cancel("a", "purged", "waiting")
-    assert drive.unchanged_by(cancel) == ["none", "placed"]
+    cancel = drive.commands.cancel(["a"], "purged", "waiting")
+    assert drive.unchanged_by(cancel) == [("none", "placed")]
     drive.run(drive.commands.start([place]))
-    assert drive.unchanged_by(cancel) == ["none", "running"]
+    assert drive.unchanged_by(cancel) == [("none", "running")]
     drive.submit("b")
-    assert drive.run(drive.commands.cancel("b", "purged", "waiting")) == ["cancelled"]
+    assert drive.cancel("b", "purged", "waiting") == ("cancelled", "")
     assert drive.record("b")["why"] == "purged"
     drive.submit("c")
     drive.take()
-    assert drive.run(drive.commands.cancel("c", "purged", "waiting")) == ["cancelled"]
+    assert drive.cancel("c", "purged", "waiting") == ("cancelled", "")

@@ -85,7 +85,7 @@ def test_a_placed_task_is_not_dead_however_often_it_started_before(drive: Driver
 
 def test_cancel_survives_requeue(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
-    assert drive.run(drive.commands.cancel("a", "not wanted")) == ["asked"]
+    assert drive.cancel("a", "not wanted") == ("asked", "")
     assert drive.requeue(place) == "cancelled"
     assert (drive.state("a"), drive.index("pending")) == ("cancelled", [])
     assert drive.store.client.ttl(drive.keys.task("a")) > 0
@@ -103,7 +103,7 @@ def test_requeue_judges_each_task_by_itself(drive: Driver):
 @pytest.mark.parametrize("state", [TaskState.PENDING, TaskState.TAKEN, TaskState.PLACED])
 def test_a_task_that_does_not_run_is_cancelled_and_never_starts(drive: Driver, state: TaskState):
     place = drive.bring(state)
-    assert drive.run(drive.commands.cancel("a", "not wanted")) == ["cancelled"]
+    assert drive.cancel("a", "not wanted") == ("cancelled", "")
     assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "not wanted")
     assert [drive.index(kind) for kind in ("pending", "later", "taken", "placed")] == [[], [], [], []]
     assert drive.take() == {}
@@ -113,32 +113,32 @@ def test_a_task_that_does_not_run_is_cancelled_and_never_starts(drive: Driver, s
 
 def test_a_task_that_waits_for_its_time_is_cancelled(drive: Driver):
     drive.submit("a", delay_ms=NEVER_MS)
-    assert drive.run(drive.commands.cancel("a")) == ["cancelled"]
+    assert drive.cancel("a") == ("cancelled", "")
     assert drive.index("later") == []
 
 
 def test_the_cancel_of_a_running_task_is_noted_once(drive: Driver):
     drive.bring(TaskState.RUNNING)
-    assert drive.run(drive.commands.cancel("a")) == ["asked"]
-    assert drive.unchanged_by(drive.commands.cancel("a", how="after")) == ["asked"]
+    assert drive.cancel("a") == ("asked", "")
+    assert drive.unchanged_by(drive.commands.cancel(["a"], how="after")) == [("asked", "")]
     assert (drive.state("a"), drive.record("a")["cancel"]) == ("running", "SIGTERM")
 
 
 def test_a_cancel_may_be_asked_for_again_with_a_stronger_signal(drive: Driver):
     drive.bring(TaskState.RUNNING)
-    assert drive.run(drive.commands.cancel("a")) == ["asked"]
-    assert drive.run(drive.commands.cancel("a", how="SIGKILL")) == ["asked"]
+    assert drive.cancel("a") == ("asked", "")
+    assert drive.cancel("a", how="SIGKILL") == ("asked", "")
     assert drive.record("a")["cancel"] == "SIGKILL"
 
 
 def test_a_cancel_that_waits_for_the_end_of_the_run_may_become_one_that_does_not(drive: Driver):
     drive.bring(TaskState.RUNNING)
     for how in ("after", "SIGTERM"):
-        assert drive.run(drive.commands.cancel("a", how=how)) == ["asked"]
+        assert drive.cancel("a", how=how) == ("asked", "")
         assert drive.record("a")["cancel"] == how
 
 
 @pytest.mark.parametrize("state", [s for s in TaskState if s.final or s == TaskState.GONE])
 def test_a_final_state_stays(drive: Driver, state: TaskState):
     drive.bring(state)
-    assert drive.unchanged_by(drive.commands.cancel("a")) == ["none", state]
+    assert drive.unchanged_by(drive.commands.cancel(["a"])) == [("none", state)]

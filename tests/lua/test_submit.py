@@ -150,9 +150,8 @@ def test_fence_survives_purge(drive: Driver):
     assert dump(drive.store) == before
 
 
-def test_the_first_task_after_an_empty_queue_wakes_one_scheduler(drive: Driver):
-    for name in ("s1", "s2", "gone"):
-        drive.run(drive.commands.take(name, 1, waits=True))
+def test_the_first_task_of_a_kind_wakes_one_scheduler(drive: Driver):
+    drive.wait("s1", "s2", "gone")
     with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
         heard.subscribe(drive.keys.own_channel("s1"), drive.keys.own_channel("s2"))
         drive.submit("a")

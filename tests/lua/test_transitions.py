@@ -19,7 +19,7 @@ VERBS: dict[str, list[Make]] = {
         lambda c, p: c.submit([Submission(p.task, "work", b"", after=p.attempt)]),
         lambda c, p: c.submit([Submission(p.task, "work", b"", publication="c1")]),
     ],
-    "take": [lambda c, p: c.take("s1", 10)],
+    "take": [lambda c, p: c.take("s1", [("work slots=1", 10)])],
     "give_back": [lambda c, p: c.give_back("s1", [(p.task, "", "")])],
     "confirm": [lambda c, p: c.confirm([p])],
     "start": [lambda c, p: c.start([p])],
@@ -30,9 +30,9 @@ VERBS: dict[str, list[Make]] = {
     "requeue": [lambda c, p: c.requeue([(p, "")])],
     "revive": [lambda c, p: c.revive([p.task], "why")],
     "expire": [lambda c, p: c.expire()],
-    "cancel": [lambda c, p: c.cancel(p.task)],
+    "cancel": [lambda c, p: c.cancel([p.task])],
     "repair_task": [lambda c, p: c.repair_task(p.task, "why")],
-    "set_reason": [lambda c, p: c.set_reason([(p.task, p.attempt, "why")])],
+    "set_reason": [lambda c, p: c.set_reason([("work slots=1", "why")])],
 }
 
 
@@ -42,7 +42,7 @@ def bring(drive: Driver, state: TaskState, variant: str) -> Place:
         drive.take()
         drive.run(drive.commands.give_back("s1", [("a", "", "")]))
     if variant == "cancel asked" and state == TaskState.RUNNING:
-        drive.run(drive.commands.cancel("a"))
+        drive.cancel("a")
     if variant == "last start" and state not in (TaskState.GONE, TaskState.PENDING):
         drive.store.client.hset(drive.keys.task("a"), "starts", drive.commands.max_starts)
     if variant == "expired" and state != TaskState.GONE:

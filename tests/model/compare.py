@@ -23,7 +23,7 @@ def state_of_server(store: Store) -> State:
     with client.pipeline(transaction=False) as pipe:
         for key in keys:
             kind = key.partition(b"}:")[2].decode()
-            if kind in ("pending", "later", "dead", "expires", "apps"):
+            if kind in ("changed", "later", "dead", "expires", "apps") or kind.startswith("pending:"):
                 pipe.zrange(key, 0, -1)
             elif kind == "outbox" or kind.startswith("inbox:"):
                 pipe.lrange(key, 0, -1)
@@ -100,8 +100,13 @@ def _queue(queue: Queue) -> State:
             seat = task.seat
             placed[id] = f"p{task.partition} {seat.node}/{seat.slot} inc={seat.inc} attempt={task.attempt}"
     indexes = {
-        "meta": {"submitted": str(queue.submitted)} if queue.submitted else {},
-        "pending": sorted(queue.pending, key=lambda id: queue.pending[id]),
+        "meta": _numbers({"submitted": queue.submitted, "version": queue.version, "waiters": " ".join(queue.waiters)}),
+        "kinds": {kind: waiting.line() for kind, waiting in queue.kinds.items()},
+        "changed": list(queue.changed),
+        **{
+            f"pending:{kind}": sorted(waiting.orders, key=lambda id: waiting.orders[id])
+            for kind, waiting in queue.kinds.items()
+        },
         "later": sorted(queue.later, key=lambda id: (queue.later[id], id)),
         "dead": sorted(queue.dead, key=lambda id: (queue.dead[id], id)),
         "expires": sorted(queue.expires, key=lambda id: (queue.expires[id], id)),
@@ -116,6 +121,10 @@ def _queue(queue: Queue) -> State:
         **{f":q0}}:{kind}": value for kind, value in indexes.items()},
         **{f":q0}}:task:{id}": _record(task) for id, task in queue.tasks.items()},
     }
+
+
+def _numbers(values: dict[str, int | str]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items() if value}
 
 
 def _record(task: Task) -> State:

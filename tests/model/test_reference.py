@@ -31,13 +31,14 @@ NEVER_MS = 10**9
 IDS, NODES, SCHEDULERS = st.sampled_from("abcd"), st.sampled_from(["n1", "n2"]), st.sampled_from(["s1", "s2"])
 PARTITIONS = st.sampled_from([0] * 7 + [1])
 WHY = st.sampled_from(["", "why"])
+KINDS = st.sampled_from(["f slots=1", "f slots=2", "g slots=1"])
 NEEDS = st.sampled_from(
     [
         {},
         {},
         {},
         {"slots": 2},
-        {"resources": {"gpu": 1}},
+        {"resources": {"gpu": 1}, "strategy": "quality"},
         {"slots": 2, "resources": {"gpu": 2, "mem": 0}},
         {"require": {"zone": "a"}},
         {"slots": 9},
@@ -67,8 +68,9 @@ SLIPS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 def comparable(answer: Any) -> Any:
     """Return an answer without its times, which are of two clocks."""
     match answer:
-        case Took(waiting=waiting, tasks=tasks, due_ms=due_ms):
-            return waiting, due_ms is None, [replace(task, ready_ms=0) for task in tasks]
+        case Took():
+            tasks = [replace(task, ready_ms=0) for task in answer.tasks]
+            return replace(answer, now_ms=0, due_ms=0 if answer.due_ms else None, tasks=tasks)
         case Judged(version=version, verdicts=verdicts):
             return version, [(v.word, "" if v.won else v.detail) for v in verdicts]
         case Snapshot(bits=bytes() as bits):
@@ -89,6 +91,8 @@ class SideBySide(RuleBasedStateMachine):
         self.commands = store.commands
         self.attempts: list[tuple[str, str, str]] = []  # scheduler, task, attempt: every take ever, the newest last
         self.places: list[Place] = []  # every place that was ever held, the newest last
+        self.copies: dict[str, dict[str, list[str]]] = {"s1": {}, "s2": {}}  # of the index of kinds
+        self.since = {"s1": "0", "s2": "0"}
 
     def both(self, call: Call[Any]) -> Any:
         """Run a call on both sides; the answers must be equal, and the states afterwards equal and sound."""
@@ -131,6 +135,7 @@ class SideBySide(RuleBasedStateMachine):
         if task is None:
             self.submit([id], data.draw(NEEDS), None, None, "f")
         elif task.state == "pending":
+            self.take("s1", 10)
             self.take("s1", 10)
         elif task.state == "taken" and not held:
             self.commit_where_it_fits(id, task.attempt, task.job.needs)
@@ -211,24 +216,41 @@ class SideBySide(RuleBasedStateMachine):
         next = Submission(id, "f", b"next", TaskOptions.of(options), delay, attempt, expiry)
         self.both(self.commands.submit([next]))
 
-    @rule(scheduler=SCHEDULERS, limit=st.sampled_from([1, 2, 10, 10]), salt=st.sampled_from(["", ".1", ".482913"]))
-    def take(self, scheduler, limit, salt=""):
+    @rule(
+        scheduler=SCHEDULERS,
+        limit=st.sampled_from([0, 1, 2, 10, 10]),
+        salt=st.sampled_from(["", ".1", ".482913"]),
+        most=st.sampled_from([1, 2, 10, 10]),
+        some=st.integers(0, 9),
+        waits=st.sampled_from(["", "", "wait", "wake"]),
+    )
+    def take(self, scheduler, limit, salt="", most=10, some=9, waits=""):
+        """Take of kinds that the scheduler knows of, and of one that may be due; hear what has changed since."""
         if any(due < NEVER_MS for due in self.reference.queue.later.values()):
-            limit = 10  # which of several that fell due in one millisecond goes first is not told
-        took = self.both(self.commands.take(scheduler, limit, salt))
+            limit, most = 10, 10  # which of several that fell due in one millisecond goes first is not told
+        rows = [(kind, limit) for kind in [*self.copies[scheduler]][:some]]
+        if some % 3 == 0 and ("f slots=1", limit) not in rows:
+            rows.append(("f slots=1", limit))
+        took = self.both(self.commands.take(scheduler, rows, self.since[scheduler], most, salt, waits))
         self.attempts += [(scheduler, task.id, task.attempt) for task in took.tasks]
+        copy = self.copies[scheduler] = {} if took.anew else self.copies[scheduler]
+        self.since[scheduler] = took.version
+        for kind, line in took.changes:
+            copy.pop(kind, None)
+            if line:
+                copy[kind] = line.split()[:3]
+        if not took.more:
+            lines = {kind: queue.line().split()[:3] for kind, queue in self.reference.queue.kinds.items()}
+            assert copy == lines, "a copy that follows the changes is the index"
 
-    @rule(data=st.data(), scheduler=SCHEDULERS, delay=DELAYS, whatever=st.booleans(), why=WHY)
-    def give_back(self, data, scheduler, delay, whatever, why):
+    @rule(data=st.data(), scheduler=SCHEDULERS, whatever=st.booleans(), why=WHY)
+    def give_back(self, data, scheduler, whatever, why):
         owner, id, attempt = self.an_attempt(data)
-        self.both(
-            self.commands.give_back(scheduler if whatever else owner, [(id, "" if whatever else attempt, why)], delay)
-        )
+        self.both(self.commands.give_back(scheduler if whatever else owner, [(id, "" if whatever else attempt, why)]))
 
-    @rule(data=st.data(), why=WHY)
-    def note(self, data, why):
-        _, id, attempt = self.an_attempt(data)
-        self.both(self.commands.set_reason([(id, attempt, why)]))
+    @rule(kinds=st.lists(KINDS, min_size=1, max_size=3), why=WHY)
+    def set_reason(self, kinds, why):
+        self.both(self.commands.set_reason([(kind, why) for kind in kinds]))
 
     @rule(data=st.data())
     def confirm(self, data):
@@ -266,9 +288,9 @@ class SideBySide(RuleBasedStateMachine):
     def expire(self, limit):
         self.both(self.commands.expire(9 if len(self.reference.queue.expires) > 1 else limit))
 
-    @rule(id=IDS, how=st.sampled_from(["waiting", "SIGTERM", "after"]))
-    def cancel(self, id, how):
-        self.both(self.commands.cancel(id, how=how))
+    @rule(ids=st.lists(IDS, min_size=1, max_size=3), how=st.sampled_from(["waiting", "SIGTERM", "after"]))
+    def cancel(self, ids, how):
+        self.both(self.commands.cancel(ids, how=how))
 
     @rule(id=IDS)
     def the_record_of_an_ended_task_expires(self, id):
@@ -376,7 +398,7 @@ def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: s
     )
 
 
-WITHOUT_TWIN = {"quarantine", "discard", "record_loss", "repair_partition", "repair_task"}
+WITHOUT_TWIN = {"quarantine", "discard", "record_loss", "repair_partition", "repair_task", "repair_kind"}
 """Verbs about damage and losses, of which the store in memory has none."""
 
 

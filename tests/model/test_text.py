@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from parsync_redis.model import text
 from parsync_redis.model.apps import KnownTasks
+from parsync_redis.model.kind import Kind, kind_text
 from parsync_redis.model.needs import is_resources, parse_resources
 from parsync_redis.model.node import Node, drain_terms
+from parsync_redis.model.options import Strategy
 from parsync_redis.store import Store
 from parsync_redis.store.scripts import lua_folder
 
@@ -28,6 +30,7 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
     ),
     "offer": st.tuples(SLOTS, st.sampled_from(["", " gpu=2 mem=4096", " zone:a"])).map(lambda o: f"slots={o[0]}{o[1]}"),
     "options": st.sampled_from(["", '{"slots": 2}', '{"resources": {"mem": "4 GiB"}}']),
+    "waiting": st.integers(1, 10**15 - 1).map(str),
     "partition": st.integers(0, 4095).map(str),
     "reason": PIECE,
     "score": st.floats(-1e9, 1e9).map(repr),
@@ -92,6 +95,10 @@ LUA: dict[str, tuple[str, str]] = {
     "COUNTER": (
         "counter",
         "local inc, moved, since = parse_counter(ARGV[1])\nreturn inc and counter_text(inc, moved, since)",
+    ),
+    "KIND": (
+        "lines",
+        "local count, _, _, why = parse_kind(ARGV[1])\nreturn count and string.sub(ARGV[1], 1, #ARGV[1] - #why) .. why",
     ),
     "TERMS": ("note", "return is_terms(ARGV[1]) and ARGV[1]"),
 }
@@ -186,6 +193,34 @@ def test_needs_offers_and_ledgers_are_the_same_for_the_scripts(any_store: Store)
             parse_resources(written)
 
     one()
+
+
+@pytest.mark.unaudited
+def test_the_kind_of_a_task_is_the_same_for_the_scripts(any_store: Store) -> None:
+    """Every strategy that there is belongs to a kind, and no other word; what a record says is a kind or damaged."""
+    code = (lua_folder() / "lib" / "kinds.lua").read_text() + "return kind_text(ARGV[1], ARGV[2], ARGV[3])"
+    strategies = st.sampled_from(["", *Strategy, "fast", "slots=1", "latency quality"])
+
+    @given(VALUES["task"], VALUES["offer"], strategies, DAMAGE | st.none())
+    def one(name: str, needs: str, strategy: str, damage: tuple[int, str, int] | None) -> None:
+        needs = needs if damage is None else damaged(needs, *damage)
+        written = any_store.client.eval(code, 0, name, needs, strategy).decode()  # type: ignore[union-attr]
+        assert written == kind_text(name, needs, strategy)
+        if needs.startswith("slots=") and is_resources(needs):
+            kind = Kind.of(written)
+            assert kind.text == written
+            assert (kind.name, kind.needs) == (name, needs)
+            assert kind.strategy == (strategy if strategy in {*Strategy} else "")
+
+    one()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "a ", "a b", " slots=1", "a slots=1 b", "a gpu=1", "a slots=1\n", "\u00e4 slots=1"]
+)
+def test_another_text_is_no_kind(text: str) -> None:
+    with pytest.raises(ValueError, match="not a kind of task"):
+        Kind.of(text)
 
 
 @pytest.mark.unaudited

@@ -159,9 +159,7 @@ class QueueCalls(Calls):
         """Cancel tasks that wait past their expiry and return their ids; it checks `limit` expiries that have come."""
         return self._queue(EXPIRE, words, {"retention_s": self.retention_s, "limit": limit})
 
-    def cancel(
-        self, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM"
-    ) -> Call[list[tuple[str, str]]]:
+    def cancel(self, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM") -> Call[list[tuple[str, str]]]:
         """Cancel at most MAX_BATCH tasks; of each (cancelled, ''), (none, its state), or (asked, '') if it runs.
 
         how: the signal that ends a run; "after" lets the run end; "waiting" leaves a task alone that has a place.

@@ -22,7 +22,7 @@ class Ending(Tasks):
 
     def requeue(self, keys: Sequence[str], args: Args) -> list[str]:
         """Return tasks whose attempt lost its lease, if they still are at that attempt and place."""
-        idle, back, replies, max_starts = not self.pending, False, [], int(args.max_starts)
+        replies, max_starts = [], int(args.max_starts)
         for r in args.rows:
             task = self.tasks.get(r.id)
             seat = Seat(r.node, int(r.slot), int(r.inc))
@@ -44,15 +44,13 @@ class Ending(Tasks):
                 task.starts -= task.state == RUNNING and not counts
                 task.why = r.why or task.why
                 self._to_pending(r.id, task, self._after(r.delay_ms))
-                back = back or r.delay_ms == ""
                 replies.append("pending")
-        if idle and back:
-            self._wake(args.channel)
+        self._write_kinds(args.channel)
         return replies
 
     def revive(self, keys: Sequence[str], args: Args) -> list[str]:
         """Return dead tasks to pending, with all their starts before them."""
-        idle, replies = not self.pending, []
+        replies = []
         for (id,) in args.rows:
             task = self.tasks.get(id)
             if task is None or task.state != TaskState.DEAD:
@@ -64,8 +62,7 @@ class Ending(Tasks):
             self._to_pending(id, task, None)
             self._to_outbox(id, "pending", args.why)
             replies.append("revived")
-        if idle and self.pending:
-            self._wake(args.channel)
+        self._write_kinds(args.channel)
         return replies
 
     def purge(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -99,22 +96,29 @@ class Ending(Tasks):
             else:
                 self._end(id, task, "cancelled", "expired", args.retention_s, True)
                 expired.append(id)
+        self.write_kinds()
         return expired
 
     def cancel(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Cancel a task that does not run; record how to end one that runs."""
-        id, how = args.id, args.how
+        """Cancel tasks that do not run; record how to end those that run."""
+        replies: list[str] = []
+        for (id,) in args.rows:
+            replies += self._cancel(id, args.why, args.how, args.retention_s)
+        self.write_kinds()
+        return replies
+
+    def _cancel(self, id: str, why: str, how: str, retention_s: str) -> tuple[str, str]:
         task = self.tasks.get(id)
         if task is None or task.state.final:
-            return ["none", task.state if task else TaskState.GONE]
+            return "none", task.state if task else TaskState.GONE
         if how == "waiting" and task.state in (PLACED, RUNNING):
-            return ["none", task.state]
+            return "none", task.state
         if task.state == RUNNING:
             if task.cancel is None or how != "after":
                 task.cancel = how
-            return ["asked"]
-        self._end(id, task, "cancelled", args.why, args.retention_s, True)
-        return ["cancelled"]
+            return "asked", ""
+        self._end(id, task, "cancelled", why, retention_s, True)
+        return "cancelled", ""
 
     def _tell(self, task: Task, seat: Seat, why: str) -> None:
         """Add a line to the task's history, which has ten at most."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from ...model.kind import Kind
 from ...model.options import DEFAULT_OPTIONS, STORED
 from ...model.task import TaskState
 
@@ -40,6 +41,11 @@ class Job(NamedTuple):
     message: bytes
     publication: str = ""
     options: Mapping[str, str] = NO_OPTIONS  # STORED, '' for what was not asked for
+
+    @property
+    def kind(self) -> str:
+        """The kind of the task."""
+        return Kind(self.name, self.needs, self.options["strategy"]).text
 
 
 @dataclass(slots=True)

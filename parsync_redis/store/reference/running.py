@@ -1,12 +1,14 @@
-"""From take to finish in the store in memory. A method with `keys` and `args` is a script; take_tasks and the
-methods that end in _at are the same on values, for the simulator.
+"""From take to finish in the store in memory. A method with `keys` and `args` is a script; `took` and the methods that
+end in _at are the same on values, for the simulator.
 """
 
 import heapq
 from collections.abc import Sequence
 from typing import Any
 
+from ...model.kind import Kind
 from ...model.place import Place
+from ...model.replies import Took
 from ...model.task import Taken, TaskState
 from .records import (
     PLACED,
@@ -27,53 +29,73 @@ class Running(Tasks):
     """Take, place, start and finish tasks."""
 
     def take(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Give the first pending tasks to a scheduler, each with its next attempt; end those that have expired."""
-        taken = self.take_tasks(args.scheduler, int(args.limit), args.retention_s, args.salt)
-        if args.waits == "1" and self.pending:
+        """Give a scheduler the first tasks of some kinds, and the changes of the index of kinds."""
+        rows = [(row.kind, int(row.limit)) for row in args.rows]
+        numbers = {kind: str(number) for number, (kind, _) in reversed([*enumerate(rows, 1)])}
+        took = self.took(args.scheduler, rows, args.since, int(args.most), args.salt, args.retention_s)
+        if args.waits == "wake":
             self._wake(args.channel, args.scheduler)
-        elif args.waits == "1" and not taken and args.scheduler not in self.waiters:
+        elif args.waits == "wait" and not (took.tasks or took.changes or args.scheduler in self.waiters):
             self.waiters.append(args.scheduler)
-        reply = [word for t in taken for word in (t.id, t.attempt, t.needs, t.strategy, str(t.ready_ms), t.name)]
-        due = str(min(self.later.values())) if self.later else ""
-        return [len(self.pending), str(self.world.now_ms), due, *reply]
+        tasks = [word for t in took.tasks for word in (numbers[t.kind.text], t.id, t.attempt, str(t.ready_ms))]
+        changes = [word for change in took.changes for word in change]
+        due = "" if took.due_ms is None else str(int(took.due_ms))
+        return [took.version, str(took.now_ms), due, int(took.anew), int(took.more), changes, tasks]
 
-    def take_tasks(self, scheduler: str, limit: int, retention_s: str = "0", salt: str = "") -> list[Taken]:
-        """Take up to `limit` tasks, in their order."""
-        now, taken = self.world.now_ms, list[Taken]()
-        if self.later:
-            due = [(at, id) for id, at in self.later.items() if at <= now]
-            for _, id in heapq.nsmallest(limit, due):
-                del self.later[id]
-                self._wait(id, self.tasks[id])
-        left = limit
-        while self._order and left:
-            order, id = heapq.heappop(self._order)
-            if self.pending.get(id) != order:
-                continue
-            left -= 1
-            del self.pending[id]
-            task = self.tasks[id]
-            if self._expired(task):
-                self._end(id, task, "cancelled", "expired", retention_s, True)
-                continue
-            task.state, task.number, task.salt, task.scheduler = TAKEN, task.number + 1, salt, scheduler
-            task.times["taken"] = now
-            job = task.job
-            taken.append(Taken(id, task.attempt, job.needs, job.options["strategy"], task.times["ready"], job.name))
-        return taken
+    def took(
+        self,
+        scheduler: str,
+        rows: Sequence[tuple[str, int]],
+        since: str = "0",
+        most: int = 1000,
+        salt: str = "",
+        retention_s: str = "0",
+    ) -> Took:
+        """Take on values; nobody waits."""
+        now = self.world.now_ms
+        due = [(at, id) for id, at in self.later.items() if at <= now]
+        for _, id in heapq.nsmallest(most, due):
+            del self.later[id]
+            self.enter(self.tasks[id].job.kind, id, self.tasks[id].order)
+        tasks = [
+            Taken(id, self.tasks[id].attempt, Kind.of(kind), self.tasks[id].times["ready"])
+            for kind, limit in rows
+            for id in self.pop(kind, limit)
+            if self._is_taken(id, scheduler, salt, retention_s)
+        ]
+        self.write_kinds()
+        version, anew, more, changes = self.changes_since(since, most)
+        next_due = min(self.later.values()) if self.later else None
+        return Took(version, now, next_due, anew, more, changes, tasks)
+
+    def _is_taken(self, id: str, scheduler: str, salt: str, retention_s: str) -> bool:
+        """Take one task that has left the queue of its kind, unless it has expired; return whether it is taken."""
+        task = self.tasks[id]
+        if self._expired(task):
+            self._end(id, task, "cancelled", "expired", retention_s, True)
+            return False
+        task.state, task.number, task.salt, task.scheduler = TAKEN, task.number + 1, salt, scheduler
+        task.times["taken"] = self.world.now_ms
+        return True
 
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
         """Return tasks that this scheduler took."""
-        due = self._after(args.delay_ms)
-        return [self.give_back_at(args.scheduler, r.id, r.attempt, r.why, due) for r in args.rows]
+        words = [self._give_back(args.scheduler, r.id, r.attempt, r.why) for r in args.rows]
+        self.write_kinds()
+        return words
 
-    def give_back_at(self, scheduler: str, id: str, attempt: str, why: str, due: int | None) -> str:
+    def give_back_at(self, scheduler: str, id: str, attempt: str, why: str = "") -> str:
         """Give back one task and return its word."""
+        word = self._give_back(scheduler, id, attempt, why)
+        self.write_kinds()
+        return word
+
+    def _give_back(self, scheduler: str, id: str, attempt: str, why: str) -> str:
         task = self.tasks.get(id)
         if not (task and task.state == TAKEN and task.scheduler == scheduler and attempt in ("", task.attempt)):
             return "stale"
         task.why = why or task.why
-        self._to_pending(id, task, due)
+        self._to_pending(id, task, None)
         return "pending"
 
     def confirm(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -108,19 +130,22 @@ class Running(Tasks):
 
     def finish(self, keys: Sequence[str], args: Args) -> list[str]:
         """Accept the outcome of the current attempt, from its place."""
-        idle = not self.pending
         replies = [
-            self.finish_at(
+            self._finish(
                 Place(r.id, r.attempt, 0, r.node, int(r.slot), int(r.inc), 0), r.outcome, r.why, args.retention_s
             )
             for r in args.rows
         ]
-        if idle and "again" in replies:
-            self._wake(args.channel)
+        self._write_kinds(args.channel)
         return replies
 
     def finish_at(self, place: Place, outcome: str, why: str = "", retention_s: str = "1") -> str:
         """Finish one task and return its word."""
+        word = self._finish(place, outcome, why, retention_s)
+        self.write_kinds()
+        return word
+
+    def _finish(self, place: Place, outcome: str, why: str, retention_s: str) -> str:
         id, task = place.task, self.tasks.get(place.task)
         if task is None or not task.at(place.attempt, Seat(place.node, place.slot, place.inc)):
             return "stale"
@@ -137,14 +162,11 @@ class Running(Tasks):
         return "ok"
 
     def set_reason(self, keys: Sequence[str], args: Args) -> int:
-        """Record why a taken task has found no place yet."""
-        noted = 0
-        for key, r in zip(keys, args.rows, strict=True):
-            task = self.tasks.get(key.partition("}:task:")[2])
-            if task and task.state == TAKEN and task.attempt == r.attempt:
-                task.why = r.why
-                noted += 1
-        return noted
+        """Record why tasks of kinds have found no place yet."""
+        known = [(self.kinds[r.kind], r.why) for r in args.rows if r.kind in self.kinds]
+        for queue, why in known:
+            queue.why = why
+        return len(known)
 
     def _seat(self, task: Task, state: TaskState, place: Place, seat: Seat) -> None:
         task.state, task.partition, task.seat, task.why = state, place.partition, seat, None

@@ -16,19 +16,23 @@ class Submitting(Tasks):
 
     def submit(self, keys: Sequence[str], args: Args) -> list[str]:
         """Create each task once."""
-        idle, before, replies = not self.pending, len(self.pending), []
+        replies = []
         for r in args.rows:
             job = Job(r.name, r.needs, r.message, r.publication, {name: getattr(r, name) for name in STORED})
             due, expiry = self._after(r.delay_ms), self._after(r.expiry_ms)
-            replies.append(self.admit(r.id, job, due, r.wait == "1", r.after, expiry))
-        if idle and len(self.pending) > before:
-            self._wake(args.channel)
+            replies.append(self._admit(r.id, job, due, r.wait == "1", r.after, expiry))
+        self._write_kinds(args.channel)
         return replies
 
     def admit(
         self, id: str, job: Job, due: int | None = None, wait: bool = False, after: str = "", expiry: int | None = None
     ) -> str:
         """Submit one task and return its word."""
+        word = self._admit(id, job, due, wait, after, expiry)
+        self.write_kinds()
+        return word
+
+    def _admit(self, id: str, job: Job, due: int | None, wait: bool, after: str, expiry: int | None) -> str:
         task = self.tasks.get(id)
         published = {task.job.publication, task.next[0].publication if task.next else ""} if task else set()
         anew = not after and job.publication not in ("", *published)

@@ -1,7 +1,5 @@
 """The tasks of the store in memory, and how they wait and end."""
 
-import heapq
-
 from ...model.apps import KnownTasks
 from ...model.task import TaskState
 from .records import (
@@ -10,16 +8,16 @@ from .records import (
     Task,
     World,
 )
+from .waiting import Waiting
 
 
-class Tasks:
+class Tasks(Waiting):
     """The tasks of a cluster and their indexes."""
 
     def __init__(self, world: World) -> None:
+        super().__init__()
         self.world = world
         self.tasks: dict[str, Task] = {}
-        self.pending: dict[str, int] = {}
-        self._order: list[tuple[int, str]] = []  # a heap of all that `pending` has, and of some that it has no more
         self.later: dict[str, int] = {}
         self.outbox: list[str] = []
         self.dead: dict[str, int] = {}
@@ -48,20 +46,21 @@ class Tasks:
         task.next = task.next if task.next and task.next[0].publication else None
         task.times["ready"] = self.world.now_ms if due is None else due
         if due is None:
-            self._wait(id, task)
+            self.enter(task.job.kind, id, task.order)
         else:
             self.later[id] = due
 
     def _after(self, delay_ms: str) -> int | None:
         return None if delay_ms == "" else self.world.now_ms + int(delay_ms)
 
-    def _wait(self, id: str, task: Task) -> None:
-        self.pending[id] = task.order
-        heapq.heappush(self._order, (task.order, id))
+    def _write_kinds(self, channel: str) -> None:
+        """End a script that may have let tasks wait."""
+        if self.write_kinds():
+            self._wake(channel)
 
     def _end(self, id: str, task: Task, state: str, why: str, retention_s: str, unseen: bool) -> None:
         """End a task; if its end is `unseen` by any worker, an agent must tell Celery's result backend."""
-        self.pending.pop(id, None)
+        self.leave(task.job.kind, id)
         self.later.pop(id, None)
         task.state, task.cancel, task.next, task.kept_s = TaskState(state), None, None, int(retention_s)
         task.why = why or task.why

@@ -1,0 +1,63 @@
+-- Where tasks wait: by kind, in `pending:KIND`, by their order. `kinds` has a line for each kind of which tasks wait, `changed`
+-- the version at which each line changed last, that of an ended kind as well. A script looks at the kinds that it may change
+-- before its first write (bad_kind), says what enters and leaves, and writes the lines last. parsync_redis/model/kind.py
+--- @include batch
+local STRATEGY = {latency = true, quality = true, adaptive = true}
+local QUEUES, TOUCHED = {}, {} -- kind -> its queue as this call found and changes it; the kinds that change, in their turn
+
+-- kind_text: return the kind of a task.
+local function kind_text(name, needs, strategy)
+  local kind = (name or '') .. ' ' .. (needs or '')
+  return STRATEGY[strategy] and kind .. ' ' .. strategy or kind
+end
+
+-- bad_kind: look at the queue of a kind; return the error reply for a key that is none, or nil.
+local function bad_kind(pending_prefix, kind)
+  if QUEUES[kind] then return nil end
+  local pending = pending_prefix .. kind
+  local count = redis.pcall('ZCARD', pending)
+  if type(count) == 'table' then
+    return redis.error_reply(string.format('PSRECORD %s is a %s, not a zset', pending, redis.call('TYPE', pending).ok))
+  end
+  QUEUES[kind] = {pending = pending, before = count, count = count, entering = {}, left = 0, low = math.huge, high = 0}
+end
+
+local function touch(kind)
+  local queue = QUEUES[kind]
+  if not queue.touched then TOUCHED[#TOUCHED + 1], queue.touched = kind, true end
+  return queue
+end
+
+-- enter: let a task wait.
+local function enter(kind, id, order)
+  local queue, at = touch(kind), tonumber(order)
+  local entering = queue.entering
+  entering[#entering + 1], entering[#entering + 2] = order, id
+  queue.low, queue.high = math.min(queue.low, at), math.max(queue.high, at)
+end
+
+-- fill: write the tasks that enter.
+local function fill(queue)
+  local pending, entering = queue.pending, queue.entering
+  queue.count, queue.entering = queue.count + write_all('ZADD', pending, entering), {}
+end
+
+-- leave: take a task out; return whether it waited there.
+local function leave(kind, id)
+  local pending = QUEUES[kind].pending
+  if redis.call('ZREM', pending, id) == 0 then return false end
+  local queue = touch(kind)
+  queue.count, queue.left = queue.count - 1, queue.left + 1
+  return true
+end
+
+-- pop: take out the first tasks of a kind; return {id, order, id, order, ...}.
+local function pop(kind, limit)
+  local queue = QUEUES[kind]
+  fill(queue)
+  if queue.count == 0 or tonumber(limit) == 0 then return {} end
+  local pending = touch(kind).pending
+  local popped = redis.call('ZPOPMIN', pending, limit)
+  queue.count, queue.left = queue.count - #popped / 2, queue.left + #popped / 2
+  return popped
+end

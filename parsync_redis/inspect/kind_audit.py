@@ -1,0 +1,29 @@
+"""The audit of the index of kinds: its lines and versions agree with the queues of the kinds."""
+
+from collections.abc import Iterator, Mapping
+
+from ..model.kind import KindLine
+
+Orders = Mapping[str, float]
+"""Task that waits -> its order."""
+
+
+def audit_kinds(
+    queues: Mapping[str, Orders], lines: Mapping[str, str], versions: Mapping[str, float], version: int
+) -> Iterator[str]:
+    """Yield what is wrong. queues: kind -> its tasks; versions: kind -> when its line changed; version: the queue's."""
+    for kind in sorted({*queues, *lines}):
+        orders = queues.get(kind, {}).values()
+        try:
+            line = KindLine.of(lines[kind]) if kind in lines else None
+        except ValueError as error:
+            yield f"kind {kind}: {error}"
+            continue
+        if line is None or len(orders) != line.count:
+            yield f"kind {kind}: {len(orders)} tasks wait, its line says {line.count if line else 'nothing'}"
+        elif min(orders) != line.first or max(orders) > line.last:
+            yield f"kind {kind}: its tasks are from {min(orders):.0f} to {max(orders):.0f}, its line says {line}"
+        if not 1 <= versions.get(kind, 0) <= version:
+            yield f"kind {kind}: its line changed at version {versions.get(kind)}, the queue is at {version}"
+    if len(set(versions.values())) < len(versions):
+        yield "two kinds changed at the same version"

@@ -1,0 +1,90 @@
+"""Compare the index of kinds with the queues of the kinds, and repair what differs: only damage makes them differ.
+
+The reads are not atomic, so what differs is a suspicion; the scripts judge it again.
+"""
+
+from typing import Any, Final, cast
+
+from redis.exceptions import ResponseError
+
+from ...model.ids import readable
+from ...model.kind import Kind, KindLine
+from ...model.task import TaskState
+from ...store.repair import repair_keys, repair_task
+from ...store.server_errors import is_damage
+from ...store.store import Store
+from .guarded import guarded
+
+LOOKED_AT: Final = 200
+"""About so many kinds are looked at in a pass, of `kinds` and of `changed` each."""
+
+
+class KindDuty:
+    """The kinds, of which each pass looks at some hundreds: those with a line, and those whose line changed once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._cursors = [0, 0]
+
+    def work(self) -> None:
+        """Look at the next kinds."""
+        store, client = self._store, cast(Any, self._store.client)
+        repair_keys(store, [store.keys.queue(name) for name in ("kinds", "changed")])
+        self._cursors[0], lines = client.hscan(store.keys.queue("kinds"), self._cursors[0], count=LOOKED_AT)
+        self._cursors[1], known = client.zscan(store.keys.queue("changed"), self._cursors[1], count=LOOKED_AT)
+        names = list(dict.fromkeys(readable(name) for name in (*lines, *(name for name, _ in known))))
+        for at in range(0, len(names), LOOKED_AT):
+            self._compare(names[at : at + LOOKED_AT])
+
+    def _compare(self, kinds: list[str]) -> None:
+        """Repair those of these kinds whose line is not what their queue says, and tasks that do not wait there."""
+        store = self._store
+        with store.client.pipeline(transaction=False) as pipe:
+            for kind in kinds:
+                pipe.hget(store.keys.queue("kinds"), kind)
+                pipe.zscore(store.keys.queue("changed"), kind)
+                pipe.zcard(store.keys.pending(kind))
+                pipe.zrange(store.keys.pending(kind), 0, 0, withscores=True)
+            replies = pipe.execute(raise_on_error=False)
+        firsts: dict[str, str] = {}
+        for kind, line, version, count, first in zip(kinds, *(replies[at::4] for at in range(4)), strict=True):
+            if isinstance(count, Exception):
+                if not isinstance(count, ResponseError) or not is_damage(count):
+                    raise count
+                guarded(store, "repair_keys", repair_keys, store, [store.keys.pending(kind)])
+                count, first = 0, []
+            if count:
+                firsts[kind] = readable(first[0][0]) if first else ""
+            if not _agree(line, version, count, first[0][1] if first else 0.0):
+                guarded(store, "repair_kind", store.run, store.commands.repair_kind(kind))
+        self._judge_firsts(firsts)
+
+    def _judge_firsts(self, firsts: dict[str, str]) -> None:
+        """Repair the first task of a kind if it does not wait, or if its kind is none, so that nobody would take it."""
+        store = self._store
+        with store.client.pipeline(transaction=False) as pipe:
+            for id in firsts.values():
+                pipe.hget(store.keys.task(id), "state")
+            states = pipe.execute(raise_on_error=False)
+        for (kind, id), state in zip(firsts.items(), states, strict=True):
+            if state != TaskState.PENDING.encode() or not _is_kind(kind):
+                guarded(store, "repair_task", repair_task, store, id, kind)
+
+
+def _agree(line: bytes | None, version: float | None, count: int, first: float) -> bool:
+    """Return whether a kind's line is what its queue says: nothing, or how many wait, and the order of the first."""
+    if not line or not count or version is None:
+        return not line and not count
+    try:
+        found = KindLine.of(readable(line))
+    except ValueError:
+        return False
+    return (found.count, found.first) == (count, first)
+
+
+def _is_kind(text: str) -> bool:
+    try:
+        Kind.of(text)
+    except ValueError:
+        return False
+    return True

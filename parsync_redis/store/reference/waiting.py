@@ -1,0 +1,127 @@
+"""How tasks wait in the store in memory: by kind, with an index of the kinds and the versions of its lines."""
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from ...model.kind import KindLine
+
+KEEP_ENDED: Final = 10_000
+SWEPT: Final = 1000
+SWEEP_AT: Final = 100
+
+
+@dataclass(slots=True)
+class KindQueue:
+    """The tasks of a kind that wait: id -> order. last: an upper bound of the orders. began: none waited before."""
+
+    orders: dict[str, int] = field(default_factory=dict)
+    last: int = 0
+    why: str = ""
+    began: bool = True
+    _heap: list[tuple[int, str]] = field(default_factory=list)  # of all that `orders` has, and some that it has no more
+
+    def add(self, id: str, order: int) -> None:
+        """Let a task wait."""
+        self.orders[id] = order
+        self.last = max(self.last, order)
+        heapq.heappush(self._heap, (order, id))
+
+    def first(self) -> tuple[int, str]:
+        """Return the order and the id of the first task."""
+        while self.orders.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0]
+
+    def pop(self) -> str:
+        """Take out the first task."""
+        _, id = self.first()
+        heapq.heappop(self._heap)
+        del self.orders[id]
+        return id
+
+    def line(self) -> str:
+        """Return the kind's line."""
+        return str(KindLine(len(self.orders), self.first()[0], self.last, self.why))
+
+
+class Waiting:
+    """The kinds of which tasks wait."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, KindQueue] = {}
+        self.changed: dict[str, int] = {}  # kind -> the version of its last change, in the order of these
+        self.version = self.floor = 0
+        self._touched: dict[str, None] = {}
+
+    @property
+    def pending(self) -> int:
+        """How many tasks wait."""
+        return sum(len(queue.orders) for queue in self.kinds.values())
+
+    def enter(self, kind: str, id: str, order: int) -> None:
+        """Let a task wait."""
+        self._touched[kind] = None
+        self.kinds.setdefault(kind, KindQueue()).add(id, order)
+
+    def leave(self, kind: str, id: str) -> None:
+        """Take a task out, if it waits there."""
+        queue = self.kinds.get(kind)
+        if queue and queue.orders.pop(id, None) is not None:
+            self._touched[kind] = None
+
+    def pop(self, kind: str, limit: int) -> list[str]:
+        """Take out the first tasks of a kind."""
+        queue = self.kinds.get(kind)
+        if queue is None or not queue.orders or not limit:
+            return []
+        self._touched[kind] = None
+        return [queue.pop() for _ in range(min(limit, len(queue.orders)))]
+
+    def write_kinds(self) -> bool:
+        """Give each kind that changed a version; return whether tasks wait of a kind of which none waited."""
+        before, began = self.version, False
+        for kind in self._touched:
+            self.version += 1
+            self.changed.pop(kind, None)
+            self.changed[kind] = self.version
+            queue = self.kinds[kind]
+            if queue.orders:
+                began, queue.began = began or queue.began, False
+                queue.last = max(queue.last, queue.first()[0])
+            else:
+                del self.kinds[kind]
+        self._touched.clear()
+        if self.version // SWEEP_AT > before // SWEEP_AT:
+            self._sweep()
+        return began
+
+    def _sweep(self) -> None:
+        """Forget ended kinds, the oldest first."""
+        if len(self.changed) <= 2 * len(self.kinds) + KEEP_ENDED:
+            return
+        newer = (pair for pair in self.changed.items() if pair[1] > self.floor)
+        for kind, version in list(islice(newer, SWEPT)):
+            self.floor = version
+            if kind not in self.kinds:
+                del self.changed[kind]
+
+    def changes_since(self, since: str, most: int) -> tuple[str, bool, bool, list[tuple[str, str]]]:
+        """Return what makes a copy of the lines the present one: its version then, anew, more, and the changes."""
+        first, _, rest = since.partition("/")
+        at, begun = int(first), int(rest or first)
+        anew = at == 0 or at > self.version or begun < self.floor
+        if anew:
+            at, begun = 0, self.version
+        names: list[str] = []
+        for kind, version in reversed(self.changed.items()):
+            if version <= at:
+                break
+            names.append(kind)
+        page = names[::-1][:most]
+        changes = [(kind, self.kinds[kind].line() if kind in self.kinds else "") for kind in page]
+        last = self.changed[page[-1]] if page else self.version
+        if len(page) == len(names):
+            return str(self.version), anew, False, changes
+        return (f"{last}/{begun}" if begun > last else str(last)), anew, True, changes
