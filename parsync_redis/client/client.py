@@ -163,8 +163,8 @@ class ParsyncClient:
         That state is succeeded, failed, cancelled, dead or gone: nothing was changed.
         """
         key = encode_id(id)
-        word, state = self.requests.do(lambda: self.store.run(self.store.commands.cancel([key])))[0]
-        return state or word
+        word, *state = self.requests.do(lambda: self.store.run(self.store.commands.cancel(key)))
+        return state[0] if word == "none" else word
 
     # -- dead tasks --------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,6 @@ from ..client import ParsyncClient
 from ..errors import AccessDenied, InvalidInput
 from ..model.address import safe_url
 from ..model.ids import encode_id, shown
-from ..model.limits import MAX_BATCH
 from ..model.options import TaskOptions
 from ..model.status import kept_options
 from ..model.task import Submission
@@ -149,13 +148,12 @@ class Parsync:
         store = self.client.store
         ids = [encode_id(str(id)) for id in maybe_list(task_id) or []]
         how = signal_name(signal) if terminate else "after"
-        pages = [ids[at : at + MAX_BATCH] for at in range(0, len(ids), MAX_BATCH)]
-        words = [word for page in pages for word, _ in store.run(store.commands.cancel(page, "revoked", how))]
-        done = [id for id, word in zip(ids, words, strict=True) if word == "cancelled"]
+        words = store.run_all([store.commands.cancel(id, "revoked", how) for id in ids])
+        done = [id for id, word in zip(ids, words, strict=True) if word[0] == "cancelled"]
         entries = [f"{id} cancelled revoked".encode() for id in done]
         if entries and can_announce(self.app):
             announce_entries(store, self.app, entries, self._send_event if self.app.conf.task_send_sent_event else None)
-        return "none" not in words
+        return all(word[0] != "none" for word in words)
 
     def _send_event(self, kind: str, **fields: object) -> None:
         def send() -> None:

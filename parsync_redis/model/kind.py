@@ -67,6 +67,11 @@ class KindLine:
             raise ValueError(f"not a line of kinds: {shown(line)}")
         return cls(int(fields["waiting"]), int(fields["head"]), int(fields["tail"]), fields.get("reason", ""))
 
+    @property
+    def priority(self) -> int:
+        """Return the priority of the first, 0 to 9: an order is (9 - priority) * 10^12 + the submission's number."""
+        return 9 - min(self.first // 10**12, 9)
+
     def __str__(self) -> str:
         """Return the line."""
         return KIND.write(waiting=self.count, head=self.first, tail=self.last, reason=self.why or None)

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from .claim import Claim, Verdict
 from .task import Taken
+
+Waits = Literal["", "wait", "wake"]
+"""What a take says of waiting: "wait" to be woken by the next kind that begins to wait, "wake" to wake another now."""
 
 
 @dataclass(frozen=True, slots=True)

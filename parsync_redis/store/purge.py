@@ -48,8 +48,8 @@ def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
         for at in range(0, len(ids), MAX_BATCH):
             some = ids[at : at + MAX_BATCH]
             if state == WAITING:
-                words = store.run(store.commands.cancel(some, "purged", WAITING))
-                done += words.count(("cancelled", ""))
+                words = store.run_all([store.commands.cancel(id, "purged", WAITING) for id in some])
+                done += sum(word[0] == "cancelled" for word in words)
             else:
                 done += store.run(store.commands.purge(state, some)).count("purged")
     return done

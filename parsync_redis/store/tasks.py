@@ -51,9 +51,9 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
     """Yield ids in batches, from the indexes that list tasks of those states."""
     keys = store.keys
     if TaskState.RUNNING in states or TaskState.PLACED in states:
-        yield from _scan(store, "hscan", keys.queue("placed"))
+        yield from scan(store, "hscan", keys.queue("placed"))
     if TaskState.TAKEN in states:
-        yield from _scan(store, "hscan", keys.queue("taken"))
+        yield from scan(store, "hscan", keys.queue("taken"))
     if TaskState.PENDING in states:
         yield _waiting(store, limit)
         yield [id for _, id in _first(store, keys.queue("later"), limit)]
@@ -61,7 +61,7 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
         yield [readable(id) for id in reversed(store.pipe([("zrange", keys.queue("dead"), -limit, -1)])[0])]
     if (FINAL - {TaskState.DEAD}) & set(states):
         try:
-            for names in _scan(store, "scan", None):
+            for names in scan(store, "scan", None):
                 yield [name.removeprefix(keys.task_prefix) for name in names]
         except AccessDenied:
             if set(states) <= FINAL:
@@ -72,10 +72,9 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
 def read_kinds(store: Store) -> dict[str, KindLine]:
     """Return the line of each kind of which tasks wait; damaged lines are left out. Raises ServerUnreachable."""
     found: dict[str, KindLine] = {}
-    for some in _pages(store, "hscan", store.keys.queue("kinds")):
-        for kind, line in some.items():
-            with suppress(ValueError):
-                found[readable(kind)] = KindLine.of(readable(line))
+    for kind, line in store.hash(store.keys.queue("kinds")).items():
+        with suppress(ValueError):
+            found[kind] = KindLine.of(line)
     return found
 
 
@@ -119,19 +118,15 @@ def _first(store: Store, key: str, limit: int) -> list[tuple[float, str]]:
     return _pairs(list(dict.fromkeys(chain.from_iterable(reversed(pages)))))[:limit]
 
 
-def _scan(store: Store, command: str, key: str | None) -> Iterator[list[str]]:
-    for names in _pages(store, command, key):
-        yield [readable(name) for name in names]
-
-
-def _pages(store: Store, command: str, key: str | None) -> Iterator[Any]:
+def scan(store: Store, command: str, key: str | None) -> Iterator[list[str]]:
+    """Yield in pages the fields or members of a key ("hscan", "zscan"), or the records of tasks ("scan", None)."""
     cursor: Any = 0
     for _ in range(_SCAN_STEPS):
         if key is None:
             call: tuple[Any, ...] = (command, cursor, store.keys.task_prefix + "*", _SCAN_COUNT)
         else:
             call = (command, key, cursor, None, _SCAN_COUNT)
-        cursor, page = store.pipe([call])[0]
-        yield page
+        cursor, names = store.pipe([call])[0]
+        yield [readable(name[0] if isinstance(name, tuple) else name) for name in names]
         if not int(cursor):
             return

@@ -9,10 +9,9 @@ from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Loss, Place
-from parsync_redis.model.replies import Took
+from parsync_redis.model.replies import Took, Waits
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Call, Store
-from parsync_redis.store.calls.queue import Waits
 
 NEVER_MS = 10**9
 

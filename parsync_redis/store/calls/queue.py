@@ -1,21 +1,18 @@
 """Calls on the queue of tasks."""
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from ...model.apps import KnownTasks
 from ...model.kind import Kind
 from ...model.limits import MAX_BATCH
 from ...model.options import STORED
 from ...model.place import Loss, Place
-from ...model.replies import Took
+from ...model.replies import Took, Waits
 from ...model.task import Submission, Taken
 from ..header import Once, Word
 from ..scripts import Script
 from .base import Call, Calls, Reply, optional, pairs, text, words
-
-Waits = Literal["", "wait", "wake"]
-"""What a take says of waiting."""
 
 SUBMIT: Final = Script("submit", "meta kinds changed later shapes feasible names expires dead pending: task*")
 TAKE: Final = Script("take", "meta kinds changed later taken outbox pending: task:")
