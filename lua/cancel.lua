@@ -13,7 +13,7 @@
 --- @include queue
 local bad, how = bad_retention(args.retention_s), args.how
 if bad then return bad end
-local function read(key) return redis.pcall('HMGET', key, 'state', 'cancel', 'name', 'needs', 'strategy') end
+local function read(key) return redis.pcall('HMGET', key, 'state', 'cancel', 'name', 'needs', 'strategy', 'order') end
 local tasks, damage = read_tasks(read)
 if damage then return damage end
 for i = 1, count do
@@ -36,7 +36,7 @@ for i, row, key in rows() do
     if not asked or how ~= 'after' then redis.call('HSET', key, 'cancel', how) end
     replies[2 * i - 1], replies[2 * i] = 'asked', ''
   else
-    if task.kind then leave(task.kind, row.id) end
+    if task.kind then leave(task.kind, row.id, order_text(task[6])) end
     to_final(key, 'cancelled', now, args.why, args.retention_s)
     to_outbox(row.id, 'cancelled', args.why)
     ended[#ended + 1] = row.id

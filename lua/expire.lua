@@ -16,15 +16,16 @@ local now, expired, records = now_ms(), {}, {}
 local ids = redis.call('ZRANGEBYSCORE', expires, '-inf', now, 'LIMIT', 0, args.limit)
 for i, id in ipairs(ids) do
   local key = task_prefix .. id
-  local state, due, name, needs, strategy =
-    unpack(redis.pcall('HMGET', key, 'state', 'expires_ms', 'name', 'needs', 'strategy')) -- no values of what is no hash
-  records[i] = {key = key, state = state, due = due, kind = kind_text(name, needs, strategy)}
+  local state, due, name, needs, strategy, order =
+    unpack(redis.pcall('HMGET', key, 'state', 'expires_ms', 'name', 'needs', 'strategy', 'order')) -- nothing of what is no hash
+  records[i] = {key = key, state = state, due = due, kind = kind_text(name, needs, strategy), order = order_text(order)}
   bad = may_wait(state) and bad_kind(pending_prefix, records[i].kind)
   if bad then return bad end
 end
 redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 for i, id in ipairs(ids) do
-  local key, state, due, kind = records[i].key, records[i].state, records[i].due, records[i].kind
+  local task = records[i]
+  local key, state, due = task.key, task.state, task.due
   if not state or FINAL[state] then
     redis.call('ZREM', expires, id)
   elseif state == 'placed' or state == 'running' then -- the record does not have its successor's expiry yet
@@ -35,7 +36,7 @@ for i, id in ipairs(ids) do
     redis.call('ZADD', expires, due, id)
   else
     redis.call('ZREM', expires, id)
-    if may_wait(state) then leave(kind, id) end
+    if may_wait(state) then leave(task.kind, id, task.order) end
     redis.call('ZREM', later, id)
     redis.call('HDEL', taken, id)
     to_expired(key, id, now, args.retention_s)

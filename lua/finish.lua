@@ -51,7 +51,7 @@ for i, row, key in rows() do
     if homes[i] then
       local due = become_next(key, nexts[i])
       redis.call('HSET', key, 'starts', 0)
-      to_pending(key, id, homes[i], later, due)
+      if due then to_later(key, id, homes[i], later, due) else to_pending(key, id, homes[i]) end
       replies[i] = 'again'
     else
       to_final(key, outcome == 'again' and 'cancelled' or outcome, now, row.why, args.retention_s,

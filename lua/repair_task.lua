@@ -29,8 +29,8 @@ local ended = FINAL[state] or redis.call('EXISTS', task) == 0
 if lists == 0 and ended or not broken and agrees[state] and lists == 1 and elsewhere == 0 then return 'sound' end
 redis.call('HDEL', taken, id)
 redis.call('HDEL', placed, id)
-leave(home.kind, id)
-leave(seen, id)
+leave(home.kind, id, '0') -- its order there may be another: look for the first
+leave(seen, id, '0')
 redis.call('ZREM', later, id)
 local word = state
 if ended then

@@ -62,7 +62,8 @@ for i, row, key in rows() do
     if replies[i] == 'pending' then
       if state == 'running' and how == 'recalled' then redis.call('HSET', key, 'starts', (tonumber(task[7]) or 1) - 1) end
       if why ~= '' then redis.call('HSET', key, 'why', why) end
-      to_pending(key, id, homes[i], later, after_ms(now, row.delay_ms))
+      local due = after_ms(now, row.delay_ms)
+      if due then to_later(key, id, homes[i], later, due) else to_pending(key, id, homes[i]) end
     else
       to_final(key, replies[i], now, why, args.retention_s)
       if replies[i] == 'dead' then bury(dead, task_prefix, key, id, now, args.retention_s) end

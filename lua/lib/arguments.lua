@@ -2,16 +2,19 @@
 -- not roll back, so a damaged key is found before the first write. The loader writes TYPES and NUMBERS, one entry for each name
 -- of the header's KEYS (the last one also for all keys that follow), and the call of refuse_call.
 
+-- bad_type: return the error reply for a key of another type, or nil.
+local function bad_type(any, wanted)
+  local is = redis.call('TYPE', any).ok
+  if is == wanted or is == 'none' then return nil end
+  return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, is, wanted))
+end
+
 -- bad_key: return the error reply for a key of another type or with a number field that is none, or nil.
 local function bad_key(at, any)
   local i = math.min(at, #TYPES)
   if TYPES[i] == '' then return nil end -- a prefix of keys
-  local is = redis.call('TYPE', any).ok
-  if is == 'none' then return nil end
-  if is ~= TYPES[i] then
-    return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, is, TYPES[i]))
-  end
-  if not NUMBERS[i] then return nil end
+  local bad = bad_type(any, TYPES[i])
+  if bad or not NUMBERS[i] then return bad end
   for at_field, value in ipairs(redis.call('HMGET', any, unpack(NUMBERS[i]))) do
     if value and not (#value < 16 and string.match(value, '^%-?%d+$')) then
       return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, NUMBERS[i][at_field]))

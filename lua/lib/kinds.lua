@@ -16,10 +16,8 @@ local function bad_kind(pending_prefix, kind)
   if QUEUES[kind] then return nil end
   local pending = pending_prefix .. kind
   local count = redis.pcall('ZCARD', pending)
-  if type(count) == 'table' then
-    return redis.error_reply(string.format('PSRECORD %s is a %s, not a zset', pending, redis.call('TYPE', pending).ok))
-  end
-  QUEUES[kind] = {pending = pending, before = count, count = count, entering = {}, left = 0, low = math.huge, high = 0}
+  if not tonumber(count) then return bad_type(pending, 'zset') end
+  QUEUES[kind] = {pending = pending, before = count, count = count, entering = {}, low = math.huge, high = 0, left = math.huge}
 end
 
 local function touch(kind)
@@ -42,13 +40,18 @@ local function fill(queue)
   queue.count, queue.entering = queue.count + write_all('ZADD', pending, entering), {}
 end
 
--- leave: take a task out; return whether it waited there.
-local function leave(kind, id)
+-- leave: take a task out, if it waits there.
+local function leave(kind, id, order)
   local pending = QUEUES[kind].pending
-  if redis.call('ZREM', pending, id) == 0 then return false end
+  if redis.call('ZREM', pending, id) == 0 then return end
   local queue = touch(kind)
-  queue.count, queue.left = queue.count - 1, queue.left + 1
-  return true
+  queue.count, queue.left = queue.count - 1, math.min(queue.left, tonumber(order))
+end
+
+-- order_at: return the order of the task at a rank of a queue, 0 for one that no script has written.
+local function order_at(pending, rank)
+  local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
+  return order and order >= 0 and order < 1e15 and math.floor(order) or 0
 end
 
 -- pop: take out the first tasks of a kind; return {id, order, id, order, ...}.
@@ -58,6 +61,7 @@ local function pop(kind, limit)
   if queue.count == 0 or tonumber(limit) == 0 then return {} end
   local pending = touch(kind).pending
   local popped = redis.call('ZPOPMIN', pending, limit)
-  queue.count, queue.left = queue.count - #popped / 2, queue.left + #popped / 2
+  queue.count = queue.count - #popped / 2
+  queue.first = queue.count > 0 and order_at(pending, 0) or nil
   return popped
 end

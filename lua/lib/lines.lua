@@ -9,19 +9,28 @@ local function parse_kind(line)
   return tonumber(count), tonumber(first), tonumber(last), why
 end
 
--- order_at: return the order of the task at a rank of a queue, 0 for one that no script has written.
-local function order_at(pending, rank)
-  local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
-  return order and order >= 0 and order < 1e15 and math.floor(order) or 0
+-- find_first: return the smallest order in a queue, from low to high. It counts and does not read, because logins that may
+-- cancel a task may not list the ids of others.
+local function find_first(pending, low, high)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if redis.call('ZCOUNT', pending, '-inf', string.format('%.0f', middle)) > 0 then high = middle else low = middle + 1 end
+  end
+  return low
 end
 
--- kind_line: return the line of a queue as it is now, from the line before. What only entered does not have to be read.
+-- kind_line: return the line of a queue as it is now, from the line before. The first is looked for if it may have left.
 local function kind_line(queue, before)
   local count, first, last, why = parse_kind(before)
-  if queue.before == 0 then count, first, last, why = 0, math.huge, 0, '' end
-  first = (count and queue.left == 0) and math.min(first, queue.low) or order_at(queue.pending, 0)
-  last = math.max(count and last or order_at(queue.pending, -1), queue.high, first)
-  return string.format('%.0f %.0f %.0f%s', queue.count, first, last, why or '')
+  if queue.before == 0 then
+    first, last = queue.low, queue.high
+  elseif not count then
+    first, last = queue.first or find_first(queue.pending, 0, 999999999999999), queue.last or 999999999999999
+  elseif not queue.first and queue.left <= first then
+    first = find_first(queue.pending, math.min(first, queue.low), math.max(last, queue.high))
+  end
+  first = queue.first or math.min(first, queue.low)
+  return string.format('%.0f %.0f %.0f%s', queue.count, first, math.max(first, last, queue.high), why or '')
 end
 
 -- sweep: forget ended kinds, the oldest first, when there are more than others that are worth their memory. A reader whose

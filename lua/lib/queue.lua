@@ -12,16 +12,23 @@ local function home_of(key)
   return {kind = kind_text(name, needs, strategy), order = order_text(order), keep = (others or '') ~= ''}
 end
 
--- to_pending: let the task wait again, at its old place in the order, or until `due` (ms) if that is given. A successor that
--- its attempt submitted is lost with the run: otherwise a later run's success would start it. One that others published stays.
-local function to_pending(key, id, home, later, due)
-  redis.call('HSET', key, 'state', 'pending', 'order', home.order, 'ready_ms', due or now_ms())
+-- to_wait: make a record one of a task that waits. A successor that its attempt submitted is lost with the run: otherwise a
+-- later run's success would start it. One that others published stays.
+local function to_wait(key, home, ready)
+  redis.call('HSET', key, 'state', 'pending', 'order', home.order, 'ready_ms', ready)
   redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(home.keep and {} or NEXT))
-  if due then
-    redis.call('ZADD', later, due, id)
-  else
-    enter(home.kind, id, home.order)
-  end
+end
+
+-- to_pending: let the task wait again, at its old place in the order of its kind.
+local function to_pending(key, id, home)
+  to_wait(key, home, now_ms())
+  enter(home.kind, id, home.order)
+end
+
+-- to_later: let the task wait again, but not before `due` (ms).
+local function to_later(key, id, home, later, due)
+  to_wait(key, home, due)
+  redis.call('ZADD', later, due, id)
 end
 
 -- to_final: end the task; its record expires after the retention. `clean`: it has no successor and no cancel.

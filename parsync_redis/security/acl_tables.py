@@ -33,9 +33,10 @@ VIEW: Final[Kinds] = {
     "p:nodes": "hgetall",
     "p:notes": "hgetall",
     "p:slots": "hmget",
+    "q0:kinds": "hgetall hmget",
     "q0:task": "hget hmget",
 }
-"""Reads of schedulers, nodes, partitions, and tasks whose ids are known: part of every role."""
+"""Reads of schedulers, nodes, partitions, kinds, and tasks whose ids are known: part of every role."""
 
 VIEWER: Final[Kinds] = {
     ":quarantine": "zcard zrevrange",
@@ -62,7 +63,9 @@ AUDIT: Final[Kinds] = {
     "q0:*": "ttl",
     ":*": "ttl",
     "q0:dead": "zscan",
-    "q0:meta": "hget",
+    "q0:meta": "hmget",
+    "q0:kinds": "hscan",
+    "q0:changed": "zscan",
     "q0:later": "zscan",
     "q0:pending": "zscan",
 }
@@ -73,7 +76,9 @@ CLIENT: Final[Kinds] = {
     "q0:later": "zadd zrem",
     "q0:meta": "hdel hincrby hmget hset",
     "q0:names": "hget hmget",
-    "q0:pending": "zadd zcard zrem",
+    "q0:changed": "zadd zcard zrangebyscore zrem",
+    "q0:kinds": "hdel hlen hset",
+    "q0:pending": "zadd zcard zcount zrem",
     "q0:apps": "zrevrange",
     "q0:dead": "zrem",
     "q0:placed": "hdel",
@@ -125,11 +130,13 @@ SCHEDULER: Final[Kinds] = {
     "q0:dead": "del zadd zrange zrem",
     "q0:expires": "del zadd zrangebyscore zrem",
     "q0:feasible": "del",
-    "q0:later": "zadd zrange zrangebyscore zrem zscore",
-    "q0:meta": "hdel hget hmget hset",
+    "q0:later": "zadd zrange zrangebyscore zrem zscan zscore",
+    "q0:meta": "hdel hget hincrby hmget hset",
     "q0:apps": "del zadd zrem zrevrange zscore",
     "q0:names": "del hdel hmget hsetnx",
-    "q0:pending": "zadd zcard zpopmin zrange zrem zscore",
+    "q0:changed": "del zadd zcard zrangebyscore zrem zscan zscore",
+    "q0:kinds": "del hdel hget hlen hscan hset",
+    "q0:pending": "del zadd zcard zcount zpopmin zrange zrem zscan zscore",
     "q0:placed": "hdel hget hscan hset",
     "q0:shapes": "del hdel hget hset hvals",
     "q0:taken": "hdel hget hmget hscan hset",
@@ -150,14 +157,14 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel submit",
     Role.WORKER: "cancel deal_node finish repair_partition offer quarantine reclaim register_node release renew "
     "requeue ring set_node start submit",
-    Role.SCHEDULER: "cancel commit configure deal_node discard expire forget_node repair_partition repair_task "
+    Role.SCHEDULER: "cancel commit configure deal_node discard expire forget_node repair_kind repair_partition repair_task "
     "set_reason record_loss offer purge quarantine read_partition reclaim release renew_scheduler requeue revive "
     "set_node confirm take give_back",
 }
 """The scripts that each role runs."""
 
 KEYLESS: Final[Mapping[Role, str]] = {
-    Role.VIEWER: "pubsub|numsub script|exists",
+    Role.VIEWER: "pubsub|numsub script|exists time",
     Role.CLIENT: "time",
     Role.WORKER: "script|load time",
     Role.SCHEDULER: "script|load time",

@@ -13,7 +13,7 @@ from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
 _CLUSTER = {*CLUSTER_KINDS, "stats"}
-_QUEUE = {*QUEUE_KINDS, "task", "task*", "task:"} - {"meta"}
+_QUEUE = {*QUEUE_KINDS, "task", "task*", "task:", "pending:"} - {"meta"}
 _REPAIRED = ("slots", "left", "nodes", "alive")
 
 
@@ -45,7 +45,7 @@ def _any(script: Script, command: str) -> list[str]:
     if script.verb == "discard":
         counted = [kind for kind in COMES_BACK if kind in NUMBERS]
         kinds = {"DEL": [*COMES_BACK, "stats"], "HGET": counted}.get(command, [])
-        more = ["q0:task", "p:inbox"] if command == "DEL" else []
+        more = ["q0:task", "q0:pending", "p:inbox"] if command == "DEL" else []
         return [f"{'q0' if kind in QUEUE_KINDS else ''}:{kind}" for kind in kinds] + more
     if command == "HMGET":
         return [f"{where}:{key}" for key in script.keys if key in NUMBERS]
@@ -60,8 +60,10 @@ def _kind(script: Script, argument: str) -> str:
         return "channel"
     if argument == "inbox":
         return "p:inbox"
-    if argument in ("key", "prefix .. id"):
+    if argument in ("key", "task_prefix .. id"):
         return "q0:task"
+    if argument.endswith("pending"):  # of a kind: pending, queue.pending
+        return "q0:pending"
     if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
         return f"{where}:{script.keys[-1].rstrip('*')}"
     kind = script.keys[int(argument[5:-1]) - 1] if argument.startswith("KEYS[") else argument

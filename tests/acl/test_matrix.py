@@ -20,6 +20,7 @@ KEYS = Keys(CLUSTER)
 KINDS = {
     **{f"q0:{kind}": KEYS.queue(kind) for kind in QUEUE_KINDS},
     "q0:task": KEYS.task("t1"),
+    "q0:pending": KEYS.pending("work slots=1"),
     **{f"p:{kind}": KEYS.partition(3, kind) for kind in PARTITION_KINDS},
     "p:inbox": KEYS.inbox(3, "n1"),
     **{f":{kind}": KEYS.shared(kind) for kind in CLUSTER_KINDS},
@@ -237,7 +238,7 @@ def test_only_a_scheduler_can_take_a_slot_and_put_work_in_an_inbox_of_a_held_one
         assert guarded.dry_run(role, "evalsha", "x", "1", slots)
         assert guarded.dry_run(role, "lpush", KEYS.inbox(3, "n1"), "doorbell")
         assert guarded.dry_run(role, "setbit", KEYS.partition(3, "free"), "0", "0")
-    assert not guarded.dry_run(Role.CLIENT, "evalsha", "x", "1", KEYS.queue("pending"))
+    assert not guarded.dry_run(Role.CLIENT, "evalsha", "x", "1", KEYS.pending("work slots=1"))
 
 
 def test_client_and_viewer_cannot_bring_lua_of_their_own(guarded: Guarded):

@@ -45,7 +45,7 @@ def test_each_writer_of_a_key_takes_that_key(row):
     found = re.fullmatch(r"`parsync:\{C(:q0|:pN|)\}:(\w+)(?::\w+)?`", key)
     assert found, key
     family, kind = found.groups()
-    mates = {"meta": {":q0": "pending", ":pN": "free"}}.get(kind, {}).get(family)  # meta is in two families
+    mates = {"meta": {":q0": "kinds", ":pN": "free"}}.get(kind, {}).get(family)  # meta is in two families
     may = {
         verb
         for verb, script in SCRIPTS.items()
