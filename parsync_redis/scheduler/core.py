@@ -1,11 +1,8 @@
 """The scheduler's core: events in, plans out. It does no I/O, reads no clock and throws no dice: those are arguments.
 
 The loop (loop.py) feeds it what it hears and what Redis answered, asks for a `Plan`, and carries that out in one round
-trip; the simulator does the same in virtual time. A task that it holds is *taken* in Redis, and here in one of these:
-
-    took -> backlog -> (place) claimed -> judged: won -> to confirm, unless started -> gone
-                 ^                          lost -> backlog again
-                 `-- no seat: blocked until the view changes; the reason is written; too many blocked: given back
+trip; the simulator does the same in virtual time. What waits and what is free are both views, copies of Redis' state:
+queue_copy.py and view.py. placer.py matches the one to the other.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,14 +17,15 @@ from ..model.options import Strategy
 from ..model.place import Place
 from ..model.replies import Judged, Snapshot, Took
 from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector
-from .backlog import Backlog
+from .explainer import Explainer
 from .freshness import ORDERS, Freshness, Order, Turns, partitioned
 from .placer import Placer
 from .plan import Counters, Plan
+from .queue_copy import QueueCopy
 from .view import View
 
-AHEAD: Final = 16
-"""Tasks that it takes beyond the seats that it sees, while more wait, so that a freed slot need not wait for a take."""
+CHANGES: Final = 1000
+"""Kinds that one look at the queue returns at most."""
 
 
 class Core:
@@ -57,13 +55,12 @@ class Core:
         self.counters = Counters()
         self.ordinal, self.members = 0, 1
         self.wants_tasks = True
-        self._backlog = Backlog(self.view)
+        self.queue = QueueCopy(self.view)
         self._freshness = Freshness(self.view.partitions, self.counters, turns, asks)
-        self._placer = Placer(self.view, self._backlog, self._freshness, self.selector, orders, rng)
+        self._placer = Placer(self.view, self.queue, self._freshness, self.selector, orders, rng)
         self._to_confirm: list[Place] = []
         self._due_to_confirm = 0  # how many of them were won before the last look at them
-        self._waiting = 0  # tasks that waited when it last took some
-        self._to_explain = False  # once a gap
+        self._explainer = Explainer(self.view, self.queue)
         self._to_rescale = False  # nodes changed since the last plan
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -78,11 +75,11 @@ class Core:
         self.counters.own_ticks += own
         self._freshness.on_tick(self.ordinal, self.members, number)
         if (self.ordinal + number) % self.members == 0:
-            self.wants_tasks = self._to_explain = True
-            self._freshness.on_gap()
+            self.wants_tasks = True
+            self._explainer.on_gap()
 
     def on_wake(self) -> None:
-        """Look for tasks: some may wait."""
+        """Look at the queue: something may wait."""
         self.wants_tasks = True
 
     def on_freed(self, partition: int) -> None:
@@ -103,7 +100,6 @@ class Core:
     def on_names(self, digest: str, names: Collection[str]) -> None:
         """Take in the task names that a digest of nodes stands for."""
         self.view.set_names(digest, names)
-        self.view.changes += 1
         self._to_rescale = True
 
     def on_snapshot(self, snapshot: Snapshot, now_s: float) -> None:
@@ -116,21 +112,20 @@ class Core:
         self._freshness.on_read(partition, now_s)
         if snapshot.bits is not None:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
-            self.view.changes += 1
+            self._placer.changed.add(snapshot.partition)
 
     def on_took(self, took: Took) -> None:
-        """Take in tasks that are this scheduler's now."""
+        """Take in the queue's changes and the tasks that are this scheduler's now."""
         self.counters.taken += len(took.tasks)
-        self._waiting = took.waiting
-        self.wants_tasks = took.waiting > 0
-        for task in took.tasks:
-            self._backlog.add(task)
+        self.queue.update(took.version, took.anew, took.changes)
+        self.wants_tasks = self.wants_tasks or len(took.changes) >= CHANGES
+        self._placer.on_took(took.tasks)
 
     def on_judged(self, judged: Judged) -> None:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
         partition, freshness = self.view.partitions[judged.partition], self._freshness
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
-            task = self._placer.claimed.pop(claim.task, None)
+            task = self._placer.held.claimed.pop(claim.task, None)
             self.counters.claims += 1
             if verdict.won:
                 since_ms = int(verdict.detail)
@@ -147,13 +142,13 @@ class Core:
                 if verdict.word not in (ClaimOutcome.CONFLICT, ClaimOutcome.SHORT):
                     freshness.nodes_due.add(judged.partition)
             if task is not None:
-                self._backlog.add(task, front=True)
+                self._placer.held.seatless.append(task)
         partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
 
     def forget(self) -> None:
         """Drop every task that it holds; the loop has given them back, or Redis has."""
-        self._backlog.clear()
-        self._placer.claimed.clear()
+        self._placer.forget()
+        self.queue.clear()
         self._to_confirm.clear()
         self._due_to_confirm = 0
         self.on_stale()
@@ -163,12 +158,13 @@ class Core:
     @property
     def in_flight(self) -> int:
         """Number of tasks that this scheduler has taken and not placed."""
-        return len(self._backlog)
+        held = self._placer.held
+        return len(held.claimed) + len(held.seatless)
 
     @property
     def at_rest(self) -> bool:
-        """True if it neither has tasks nor looks for any: nothing depends on its view until it does."""
-        return not (self.wants_tasks or self._placer.claimed or self.in_flight)
+        """True if nothing depends on its view: it has no tasks, does not look for any, and none could find a seat."""
+        return not (self.wants_tasks or self.in_flight or self.queue.any_open)
 
     @property
     def due(self) -> bool:
@@ -183,7 +179,9 @@ class Core:
     @property
     def taken(self) -> set[str]:
         """Ids of the tasks that Redis should have in `taken` for this scheduler: those that are not confirmed."""
-        return self._backlog.ids | self._placer.claimed.keys() | {place.task for place in self._to_confirm}
+        held = self._placer.held
+        seatless = {task.id for task in held.seatless}
+        return seatless | held.claimed.keys() | {place.task for place in self._to_confirm}
 
     @property
     def due_to_confirm(self) -> list[Place]:
@@ -197,35 +195,37 @@ class Core:
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
-    def plan(self, place: bool = True, confirm: bool = True) -> Plan:
+    def plan(self, place: bool = True, confirm: bool = True, room: int = MAX_BATCH) -> Plan:
         """Return what to do next; empty if there is nothing to do until the next event.
 
-        place: make claims; without it, what is due is read first. confirm: confirm won claims; without it they are
-        kept, because a task that starts meanwhile need not be confirmed.
+        place: reserve seats for what waits; without it, what is due is read first. confirm: confirm won claims; without
+        it they are kept, because a task that starts meanwhile need not be confirmed. room: the most tasks to take.
         """
         plan = Plan(read_nodes=sorted(self._freshness.nodes_due))
         if self._to_rescale:
             self.view.rescale()
-            self._backlog.regroup()
+            self.queue.regroup()
+            self._placer.changed.update(range(len(self.view.partitions)))
             self._to_rescale = False
+        self._placer.retry(plan)
+        self._placer.commit(plan)
+        self.counters.given_back += len(plan.give_back)
         if place:
-            self._placer.place(plan)
-        blocked = self._backlog.blocked()
-        if self.wants_tasks:
-            in_flight = self.in_flight
-            seated = in_flight - sum(len(kind.tasks) for kind in blocked)
-            ahead = AHEAD - in_flight if in_flight <= AHEAD // 2 and self._waiting >= AHEAD else 0
-            plan.take = min(MAX_BATCH, max(0, self.view.free_count - seated, ahead))
-        short = self.wants_tasks and (self._waiting or not self.view.free_count)
-        if self._freshness.asks and (blocked or short):
-            self._freshness.ask(plan, bool(blocked))
-        if blocked:
-            self._backlog.explain(plan, blocked, all_reasons=self._to_explain)
-            self.counters.given_back += len(plan.give_back)
-            self._to_explain = False
+            self._placer.reserve(plan, room)
+        self._look(plan)
+        if self._freshness.asks and self.queue.blocked:
+            self._freshness.ask(plan)
+        self._explainer.explain(plan, self.ordinal, self.members)
         self._freshness.fill(plan)
         if confirm:
             plan.confirm = self._to_confirm[:MAX_BATCH]
             del self._to_confirm[:MAX_BATCH]
             self._due_to_confirm = max(0, self._due_to_confirm - MAX_BATCH)
         return plan
+
+    def _look(self, plan: Plan) -> None:
+        """Plan to look at the queue if it wants to, or takes something. It hears of the next kind that begins to wait."""
+        plan.look = self.wants_tasks or bool(plan.take)
+        left_behind = self._placer.left_behind
+        plan.since, plan.waits = self.queue.version, "wake" if left_behind else "wait"
+        self.wants_tasks = plan.look and left_behind

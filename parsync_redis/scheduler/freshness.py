@@ -50,7 +50,7 @@ class Freshness:
     """The partitions to read next, and those that must be read before latency-first claims there.
 
     Fetched partitions are read out of turn, to place something there. Asked ones will tell this scheduler of a freed
-    slot; all are asked anew once a gap. passes: how often claims were made, or could have been.
+    slot; each is asked anew when it is due. passes: how often claims were made, or could have been.
     """
 
     def __init__(self, partitions: Sequence[PartitionCopy], counters: Counters, turns: Turns, asks: bool) -> None:
@@ -65,11 +65,8 @@ class Freshness:
         """Mark the partitions that are due at this tick."""
         for due in self._turns(ordinal, members, number, len(self._partitions)):
             self.to_read.add(due)
+            self._asked.discard(due)
             self._partitions[due].due = self._counters.ticks
-
-    def on_gap(self) -> None:
-        """Forget which partitions were asked: a scheduler's own turn has come round."""
-        self._asked.clear()
 
     def on_freed(self, partition: int) -> None:
         """Read a partition that told of a freed slot."""
@@ -104,13 +101,9 @@ class Freshness:
         self._fetched.update(partitions)
         self.to_read |= self._fetched
 
-    def ask(self, plan: Plan, blocked: bool) -> None:
-        """While tasks wait, ask each partition without a seat for them to tell of a freed slot, until it does."""
-        plan.ask = {
-            p.number
-            for p in self._partitions
-            if p.nodes and p.number not in self._asked and (blocked or not p.free_count or p.number in self.to_read)
-        } - self.nodes_due
+    def ask(self, plan: Plan) -> None:
+        """While kinds have no seat, ask each partition to tell of a freed slot, until it does or is due again."""
+        plan.ask = {p.number for p in self._partitions if p.nodes and p.number not in self._asked} - self.nodes_due
         self._asked |= plan.ask
         self.to_read |= plan.ask
 

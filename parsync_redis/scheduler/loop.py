@@ -122,7 +122,7 @@ class Scheduler:
         plan = self.core.plan(place=not self._only_read, confirm=False)
         if plan:
             self._plans.carry_out(plan, time.monotonic)
-            if plan.take or plan.commit:
+            if plan.look or plan.commit:
                 self._backoff.well()  # a full server lets other things pass
         now_s = time.monotonic()
         for duty in self._duties:

@@ -1,9 +1,10 @@
 """A scheduler's copy of one partition, in numpy arrays: one bit a slot (free or not), each slot's node, amounts left.
 
-`seats` computes where a task of given needs could go; `occupy` takes seats away before Redis has judged the claim.
+`seats` computes where a task of given needs could go. `reserve` takes seats out of the copy for tasks that are still to be
+taken from the queue; each reservation ends as a claim, or goes back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,31 @@ class Seats:
     size: int
 
 
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """A seat that the copy keeps for one task. broken: the partition was read, and the seat was another's already."""
+
+    partition: "PartitionCopy"
+    node: Node
+    slots: tuple[int, ...]
+    needs: Resources
+    broken: bool = False
+
+    @property
+    def bits(self) -> list[int]:
+        """The positions of its slots in the partition's bitmap."""
+        return [self.node.first + slot for slot in self.slots]
+
+    def claimed(self) -> None:
+        """Turn it into a claim: its slots stay taken in the copy until the partition is read."""
+        self.partition.reserved.pop(self, None)
+
+    def give_back(self) -> None:
+        """Free its slots and amounts in the copy: no task came for it."""
+        if self.partition.reserved.pop(self, self) is None and not self.broken:
+            self.partition.change(self, -1)
+
+
 class PartitionCopy:
     """A scheduler's copy of one partition.
 
@@ -55,7 +81,9 @@ class PartitionCopy:
         self.free_count = 0
         self.left: dict[str, dict[str, int]] = {}
         self.quality = np.zeros(0)
+        self.reserved: dict[Reservation, None] = {}
         self._paces = np.ones(0)
+        self._free_of: Ints | None = None
         self._seats: dict[tuple[str, Knowers], Seats] = {}
         self._first_of = np.zeros(0, dtype=np.int64)
         self._node_of = np.zeros(0, dtype=np.int64)
@@ -75,6 +103,9 @@ class PartitionCopy:
             self._node_of[node.first : node.first + node.offer.slots] = index
         self._is_slot = self._node_of >= 0
         self.free, self.free_count = np.zeros(size, dtype=bool), 0
+        for reservation in self.reserved:
+            reservation.broken = True
+        self.reserved.clear()
         self.set_quality(np.zeros(len(self.nodes)))
         self._fits.clear()
         self.digests = [digest_of(node.offer) for node in self.nodes]
@@ -83,7 +114,7 @@ class PartitionCopy:
     def set_quality(self, quality: Floats, sharpness: float = SHARPNESS) -> None:
         """Store each node's score among the nodes of all partitions, in standard deviations from the mean."""
         self.quality, self._paces = quality, pace(quality, sharpness)
-        self._seats.clear()
+        self._forget_seats()
 
     def set_free(self, bits: bytes, left: Mapping[str, str], version: int) -> None:
         """Store a snapshot: the bitmap as Redis has it, and what is left of each node's resources."""
@@ -93,7 +124,20 @@ class PartitionCopy:
         self.free_count = int(np.count_nonzero(self.free))
         self.left = {node: dict(parse_resources(text).amounts) for node, text in left.items()}
         self.version = version
+        for reservation in self.reserved:
+            reservation.broken = reservation.broken or not self.free[reservation.bits].all()
+            if not reservation.broken:
+                self.change(reservation, 1)
+        self._forget_seats()
+
+    def _forget_seats(self) -> None:
         self._seats.clear()
+        self._free_of = None
+
+    def forget_reservations(self) -> None:
+        """Forget what was reserved; the bits must be read again after that."""
+        self.reserved.clear()
+        self.version = -1
 
     def _fit(self, needs: Resources, knowers: "Knowers" = None) -> "npt.NDArray[np.bool_]":
         mask = self._fits.get((needs.text, knowers))
@@ -141,20 +185,51 @@ class PartitionCopy:
         leads = np.flatnonzero(lead)
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
 
-    def occupy(self, seats: Seats, chosen: Ints, needs: Resources) -> list[tuple[Node, tuple[int, ...]]]:
-        """Take seats, by their indices, out of this copy. Returns the node and slots of each."""
+    def reserve(self, seats: Seats, chosen: Ints, needs: Resources) -> list[Reservation]:
+        """Take seats, by their indices, out of this copy. Returns a reservation for each."""
         bits = seats.bits[seats.leads[chosen][:, None] + np.arange(seats.size)]
         owners = seats.nodes[chosen]
-        self._seats.clear()
+        self._forget_seats()
         self.free[bits] = False
         self.free_count -= bits.size
         slots = (bits - self._first_of[owners][:, None]).tolist()
-        nodes = [self.nodes[owner] for owner in owners.tolist()]
-        for node in nodes if needs.amounts else ():
-            left = self.left.setdefault(node.name, {})
-            for name, amount in needs.amounts:
-                left[name] = left.get(name, 0) - amount
-        return [(node, tuple(row)) for node, row in zip(nodes, slots, strict=True)]
+        found = [
+            Reservation(self, self.nodes[owner], tuple(row), needs)
+            for owner, row in zip(owners.tolist(), slots, strict=True)
+        ]
+        if needs.amounts:
+            for reservation in found:
+                self._change_left(reservation, 1)
+        self.reserved.update(dict.fromkeys(found))
+        return found
+
+    def change(self, reservation: Reservation, sign: int) -> None:
+        """Take a reservation's seat out of the copy (sign 1), or put it back (-1)."""
+        self.free[reservation.bits] = sign < 0
+        self.free_count -= sign * len(reservation.slots)
+        self._change_left(reservation, sign)
+        self._forget_seats()
+
+    def _change_left(self, reservation: Reservation, sign: int) -> None:
+        left = self.left.setdefault(reservation.node.name, {})
+        for name, amount in reservation.needs.amounts:
+            left[name] = left.get(name, 0) - sign * amount
+
+    def most_free(self, labels: Resources, knowers: Knowers, names: Sequence[str]) -> Ints:
+        """Return the most that any open node has free of each resource in `names`, the first of which is slots.
+
+        labels: needs of one slot with the labels that the nodes must have; knowers: as in `seats`.
+        """
+        if self._free_of is None:
+            self._free_of = np.bincount(self._node_of[self.free.nonzero()[0]], minlength=len(self.nodes))
+        nodes = np.flatnonzero(self._fit(labels, knowers) & (self._free_of > 0))
+        most = np.zeros(len(names), dtype=np.int64)
+        if len(nodes):
+            most[0] = self._free_of[nodes].max()
+        for column, name in enumerate(names[1:], 1):
+            amounts = (self.left.get(self.nodes[node].name, {}).get(name, 0) for node in nodes.tolist())
+            most[column] = max(amounts, default=0)
+        return most
 
     def fitting(self, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
         """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of all that fit."""

@@ -1,21 +1,35 @@
-"""Make claims: for the tasks of the backlog, the best free seats of the view that are fresh enough."""
+"""Place tasks: reserve seats for what waits, have exactly as many tasks taken, and claim the seats for them.
 
+    kind waits -> seats reserved in the view -> that many tasks taken -> claimed -> judged: won
+                                                                            ^        lost, or its seat was another's
+                                                                            `------- another seat, or given back
+
+A task is taken only for a seat that the view has, so none waits here: what finds no other seat goes back to its place.
+"""
+
+import heapq
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from ..model.apps import TASKS_LABEL, digest_of
 from ..model.claim import Claim
-from ..model.limits import MAX_BATCH
 from ..model.node import Node
 from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
-from .backlog import Backlog, Kind
 from .freshness import Freshness, Order
-from .partition_copy import PartitionCopy, Seats
+from .partition_copy import PartitionCopy, Reservation, Seats
 from .plan import Plan
+from .queue_copy import Group, QueueCopy
 from .view import View
+
+PORTIONS: Final = 16
+"""If several kinds wait, one gets at most this part of the seats that it sees before the next is looked at, unless all of
+these tasks are older: so kinds that share seats get them in the order of their tasks, nearly."""
 
 
 def needs_at(node: Node, needs: str) -> str:
@@ -27,75 +41,163 @@ def needs_at(node: Node, needs: str) -> str:
     return f"{needs} {TASKS_LABEL}:{digest}" if digest else needs
 
 
+def claim_of(task: Taken, seat: Reservation) -> Claim:
+    """Return the claim of a task on a seat."""
+    node, needs = seat.node, needs_at(seat.node, task.kind.needs)
+    return Claim(task.id, task.attempt, seat.partition.number, node.name, node.inc, seat.slots, needs)
+
+
+@dataclass(slots=True)
+class Held:
+    """The tasks that this scheduler has taken. claimed: its claim is not judged yet. seatless: it needs another seat."""
+
+    claimed: dict[str, Taken]
+    seatless: list[Taken]
+
+
 class Placer:
-    """Turns tasks of the backlog into claims. claimed: the tasks whose claims are not judged yet, by id."""
+    """Turns what waits into claims. left_behind: some kind has seats beyond what one round trip may take."""
 
     def __init__(
         self,
         view: View,
-        backlog: Backlog,
+        queue: QueueCopy,
         freshness: Freshness,
         selector: StrategySelector,
         orders: Mapping[Strategy, Order],
         rng: np.random.Generator,
     ) -> None:
-        self._view, self._backlog, self._freshness = view, backlog, freshness
+        self._view, self._queue, self._freshness = view, queue, freshness
         self._selector, self._orders, self._rng = selector, orders, rng
-        self.claimed: dict[str, Taken] = {}
+        self.held = Held({}, [])
+        self.changed: set[int] = set()
+        self.left_behind = False
+        self._ready: list[Claim] = []
+        self._reserved: dict[str, deque[Reservation]] = {}
 
-    def place(self, plan: Plan) -> None:
-        """Make claims for at most MAX_BATCH tasks, kind by kind."""
-        room = MAX_BATCH
-        for kind in self._backlog.open():
-            if not room:
-                break
-            strategy = self._selector.resolve(kind.strategy)
-            room -= self._place_kind(plan, kind, strategy, min(room, len(kind.tasks)))
-            if kind.tasks and room and not self._fetch(kind, strategy):
-                self._backlog.block(kind)
+    def forget(self) -> None:
+        """Drop all tasks and reservations."""
+        self.held = Held({}, [])
+        self._ready.clear()
+        self._reserved.clear()
+        for partition in self._view.partitions:
+            partition.forget_reservations()
+
+    # -- tasks that are taken ----------------------------------------------------------------------------------------
+
+    def on_took(self, tasks: Sequence[Taken]) -> None:
+        """Claim the reserved seats for the tasks that came, and put the other seats back."""
+        for task in tasks:
+            seats = self._reserved.get(task.kind.text)
+            seat = seats.popleft() if seats else None
+            if seat is None or seat.broken:
+                self.held.seatless.append(task)
+            else:
+                self._claim(task, seat)
+        for seats in self._reserved.values():
+            for seat in seats:
+                seat.give_back()
+                self.changed.add(seat.partition.number)
+        self._reserved.clear()
+
+    def _claim(self, task: Taken, seat: Reservation) -> None:
+        seat.claimed()
+        self.held.claimed[task.id] = task
+        self._ready.append(claim_of(task, seat))
+
+    def commit(self, plan: Plan) -> None:
+        """Plan to send the claims that are ready."""
+        for claim in self._ready:
+            plan.commit.setdefault(claim.partition, []).append(claim)
+        self._ready = []
+
+    def retry(self, plan: Plan) -> None:
+        """Claim other seats for tasks without one; plan to give back those for which there is none."""
+        tasks, self.held.seatless = self.held.seatless, []
+        by_kind: dict[str, list[Taken]] = {}
+        for task in tasks:
+            by_kind.setdefault(task.kind.text, []).append(task)
+        for some in by_kind.values():
+            group = self._queue.group_of(some[0].kind)
+            strategy = self._selector.resolve(some[0].kind.strategy)
+            seats = self._reserve(group, self._seats(group, strategy), len(some))
+            for task, seat in zip(some, seats, strict=False):
+                self._claim(task, seat)
+            plan.give_back += [(task.id, task.attempt, "") for task in some[len(seats) :]]
+
+    # -- seats for what waits ----------------------------------------------------------------------------------------
+
+    def reserve(self, plan: Plan, room: int) -> None:
+        """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many of each kind."""
+        self._queue.reopen(self.changed)
+        self.changed.clear()
+        asked: dict[str, deque[Reservation]] = {}
+        reading: set[Group] = set()
+        heap = self._queue.open_kinds()
+        while heap and room:
+            _, number, waiting = heapq.heappop(heap)
+            group, text = waiting.group, waiting.kind.text
+            if group.blocked or group in reading:
+                continue
+            strategy = self._selector.resolve(waiting.kind.strategy)
+            found = self._seats(group, strategy)
+            done = len(asked.get(text, ()))
+            left, total = waiting.count - done, sum(len(seats.leads) for some in found for seats in some)
+            if not total:
+                if self._fetch(group, strategy, left):
+                    reading.add(group)
+                else:
+                    self._queue.block(group)
+                continue
+            count = min(left, room, total)
+            if heap:
+                count = min(count, max(waiting.before(heap[0][0], done), -(-count // PORTIONS)))
+            asked.setdefault(text, deque()).extend(self._reserve(group, found, count))
+            room -= count
+            if left > count:
+                heapq.heappush(heap, (waiting.order(done + count), number, waiting))
+        self._reserved = asked
+        self.left_behind = bool(heap)
+        plan.take = [(text, len(seats)) for text, seats in asked.items()]
         self._freshness.passes += 1
 
-    def _place_kind(self, plan: Plan, kind: Kind, strategy: Strategy, count: int) -> int:
-        """Make claims for up to `count` tasks of a kind. Returns how many it made."""
-        is_stale, made = self._freshness.is_stale, 0
+    def _seats(self, group: Group, strategy: Strategy) -> list[list[Seats]]:
+        """Return the seats of a group that are fresh enough to claim, in the strategy's order of partitions."""
+        is_stale = self._freshness.is_stale
         known = [p for p in self._view.partitions if p.free_count and not is_stale(p, strategy)]
-        for partitions in self._orders[strategy](known):
-            found_in = (partition.seats(kind.needs, kind.knowers) for partition in partitions)
-            seats = [found for found in found_in if len(found.leads)]
-            if seats:
-                made += self._claim(plan, kind, seats, count - made)
-            if made == count:
+        some = ([p.seats(group.needs, group.knowers) for p in partitions] for partitions in self._orders[strategy](known))
+        return [[seats for seats in found if len(seats.leads)] for found in some]
+
+    def _reserve(self, group: Group, found: Sequence[Sequence[Seats]], count: int) -> list[Reservation]:
+        """Sample up to `count` of these seats by their score, all of one list before the next."""
+        made: list[Reservation] = []
+        for seats in found:
+            if len(made) == count:
                 break
+            if seats:
+                made += self._sample(group, seats, count - len(made))
         return made
 
-    def _claim(self, plan: Plan, kind: Kind, seats: Sequence[Seats], count: int) -> int:
-        """Sample up to `count` of these seats, by their score, and claim them. Returns how many it claimed."""
+    def _sample(self, group: Group, seats: Sequence[Seats], count: int) -> list[Reservation]:
         paces = np.concatenate([found.paces for found in seats])
         ends = np.cumsum([len(found.leads) for found in seats])
         chosen = sample(self._rng, paces, count)
         which = np.searchsorted(ends, chosen, side="right")
+        made: list[Reservation] = []
         for i in sorted(set(which.tolist())):
-            found, mine = seats[i], chosen[which == i]
-            number = found.partition.number
-            claims = plan.commit.setdefault(number, [])
-            begin = int(ends[i]) - len(found.leads)
-            for node, slots in found.partition.occupy(found, mine - begin, kind.needs):
-                task = kind.pop()
-                self.claimed[task.id] = task
-                claims.append(
-                    Claim(task.id, task.attempt, number, node.name, node.inc, slots, needs_at(node, task.needs))
-                )
-        return len(chosen)
+            found, begin = seats[i], int(ends[i]) - len(seats[i].leads)
+            made += found.partition.reserve(found, chosen[which == i] - begin, group.needs)
+        return made
 
-    def _fetch(self, kind: Kind, strategy: Strategy) -> bool:
-        """Read stale partitions that had seats for the rest of a kind, more likely those that had many.
+    def _fetch(self, group: Group, strategy: Strategy, wanted: int) -> bool:
+        """Read stale partitions that had seats for a group, more likely those that had many.
 
         Returns True if there are any.
         """
         is_stale = self._freshness.is_stale
         stale = [p for p in self._view.partitions if p.free_count and is_stale(p, strategy)]
-        seats = np.array([len(p.seats(kind.needs, kind.knowers).leads) for p in stale], dtype=float)
-        wanted, found, chosen = len(kind.tasks), 0, list[PartitionCopy]()
+        seats = np.array([len(p.seats(group.needs, group.knowers).leads) for p in stale], dtype=float)
+        found, chosen = 0, list[PartitionCopy]()
         for i in sample(self._rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
             if found >= wanted or not seats[i]:
                 break

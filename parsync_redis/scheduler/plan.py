@@ -1,35 +1,33 @@
 """The plan of the core for one round trip, and the counters of a scheduler."""
 
 from dataclasses import dataclass, field
-from typing import Final
-
 from ..model.claim import Claim
 from ..model.place import Place
 
-GIVE_BACK_MS: Final = 1000
-"""For how long a task that was given back is delayed."""
-
-
 @dataclass(slots=True)
 class Plan:
-    """The steps of one round trip, in this order; the replies of reads, takes and commits come back as events.
+    """The steps of one round trip, in this order; the replies of commits, reads and the look come back as events.
 
-    reasons and give_back: (task, attempt, the reason why it waits). commit and read: by partition. ask: those of `read`
-    that are to tell this scheduler of the next slot that is freed in them.
+    reasons: (kind, why its tasks wait). give_back: (task, attempt, why). commit and read: by partition. ask: those of
+    `read` that are to tell this scheduler of the next slot that is freed in them. look: look at the queue, whose copy
+    stands at version `since`, and take so many tasks of these kinds (`take`). waits: as in lua/take.lua.
     """
 
     confirm: list[Place] = field(default_factory=list)
-    reasons: list[tuple[str, str, str]] = field(default_factory=list)
+    reasons: list[tuple[str, str]] = field(default_factory=list)
     give_back: list[tuple[str, str, str]] = field(default_factory=list)
     commit: dict[int, list[Claim]] = field(default_factory=dict)
-    take: int = 0
     read: list[int] = field(default_factory=list)
     read_nodes: list[int] = field(default_factory=list)
     ask: set[int] = field(default_factory=set)
+    look: bool = False
+    take: list[tuple[str, int]] = field(default_factory=list)
+    since: int = 0
+    waits: str = ""
 
     def __bool__(self) -> bool:
         return bool(
-            self.confirm or self.reasons or self.give_back or self.commit or self.take or self.read or self.read_nodes
+            self.confirm or self.reasons or self.give_back or self.commit or self.look or self.read or self.read_nodes
         )
 
 

@@ -14,8 +14,8 @@ from ..store.quarantine import quarantine
 from ..store.repair import repair_partition
 from ..store.server_errors import is_damage
 from ..store.store import Store
-from .core import Core
-from .plan import GIVE_BACK_MS, Plan
+from .core import CHANGES, Core
+from .plan import Plan
 
 MEANWHILE_S: Final = 0.005
 """The least time until delayed tasks that fall due are taken, so that one take covers all that fall due until then."""
@@ -51,13 +51,14 @@ class PlanRunner:
         if plan.reasons:
             calls.append(commands.set_reason(plan.reasons))
         if plan.give_back:
-            calls.append(commands.give_back(core.name, plan.give_back, GIVE_BACK_MS))
+            calls.append(commands.give_back(core.name, plan.give_back))
         calls += [commands.commit(p, claims) for p, claims in plan.commit.items()]
         for p in plan.read:
             waiter = core.name if p in plan.ask else ""
             calls.append(commands.read_partition(p, core.view.partitions[p].version, waiter))
-        if plan.take:
-            calls.append(commands.take(core.name, plan.take, f".{core.rng.integers(10**6)}", waits=True))
+        if plan.look:
+            salt = f".{core.rng.integers(10**6)}"
+            calls.append(commands.take(core.name, plan.take, plan.since, CHANGES, salt, plan.waits))
         return calls
 
     def _on_took(self, took: Took, now_s: float) -> None:
@@ -65,8 +66,6 @@ class PlanRunner:
         self.due_s = float("inf")
         if took.due_ms is not None:
             self.due_s = now_s + max(MEANWHILE_S, (took.due_ms - took.now_ms) / 1000)
-        if took.tasks:
-            self._core.on_wake()  # more may have come; the take that finds none asks to be woken
         for task, why in took.failed:
             quarantine(self._store, self._store.keys.task(task), why, b"")
 

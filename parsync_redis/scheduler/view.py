@@ -16,7 +16,6 @@ class View:
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
         self.sharpness = sharpness
         self.partitions = [PartitionCopy(number) for number in range(partitions)]
-        self.changes = 0
         self.known: dict[str, Collection[str]] = {}
         self._knowers: dict[str, Knowers] = {}
         self._none: dict[tuple[str, Knowers], str] = {}

@@ -1,0 +1,91 @@
+"""The groups that have no seat, in arrays: which of ten thousand may fit into a partition is one comparison.
+
+A group is compared with the most that any open node of the partition has free, of each resource by itself. So a group
+may be tried in vain, but none that fits is left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ..model.needs import Resources
+from .partition_copy import Knowers, PartitionCopy
+
+if TYPE_CHECKING:
+    from .queue_copy import Group
+
+_LEAST: Final = 64
+
+
+class Blocked:
+    """Groups without a seat: a row of amounts each, and the number of its labels and knowers among those that occur."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, int] = {"slots": 0}
+        self._needs = np.zeros((_LEAST, 1), dtype=np.int64)
+        self._filter_of = np.zeros(_LEAST, dtype=np.int64)
+        self._used = np.zeros(_LEAST, dtype=bool)
+        self._rows: dict[Group, int] = {}
+        self._groups: list[Group | None] = []
+        self._spare: list[int] = []
+        self._filters: dict[tuple[str, Knowers], tuple[int, Resources]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> "Iterator[Group]":
+        return iter(self._rows)
+
+    def __contains__(self, group: object) -> bool:
+        return group in self._rows
+
+    def add(self, group: "Group") -> None:
+        """Add a group, once."""
+        if group in self._rows:
+            return
+        needs = group.needs
+        for name, _ in needs.amounts:
+            self._columns.setdefault(name, len(self._columns))
+        row = self._spare.pop() if self._spare else len(self._groups)
+        if row == len(self._groups):
+            self._groups.append(None)
+        self._grow(row)
+        self._groups[row], self._rows[group] = group, row
+        self._needs[row] = 0
+        self._needs[row, 0] = needs.slots
+        for name, amount in needs.amounts:
+            self._needs[row, self._columns[name]] = amount
+        labels = Resources(1, (), needs.labels, " ".join(("slots=1", *(f"{n}:{v}" for n, v in needs.labels))))
+        self._filter_of[row] = self._filters.setdefault((labels.text, group.knowers), (len(self._filters), labels))[0]
+        self._used[row] = True
+
+    def discard(self, group: "Group") -> None:
+        """Remove a group, if it is there."""
+        row = self._rows.pop(group, None)
+        if row is not None:
+            self._used[row], self._groups[row] = False, None
+            self._spare.append(row)
+
+    def fitting(self, partitions: Sequence[PartitionCopy]) -> "list[Group]":
+        """Return the groups that may have a seat in one of these partitions."""
+        partitions = [partition for partition in partitions if partition.free_count]
+        if not self._rows or not partitions:
+            return []
+        most = np.zeros((len(self._filters), len(self._columns)), dtype=np.int64)
+        names = list(self._columns)
+        for (_, knowers), (number, labels) in self._filters.items():
+            for partition in partitions:
+                np.maximum(most[number], partition.most_free(labels, knowers, names), out=most[number])
+        size = len(self._groups)
+        fit = self._used[:size] & (self._needs[:size] <= most[self._filter_of[:size]]).all(axis=1)
+        return [group for row in np.flatnonzero(fit).tolist() if (group := self._groups[row]) is not None]
+
+    def _grow(self, row: int) -> None:
+        height, width = self._needs.shape
+        if row >= height or len(self._columns) > width:
+            needs = np.zeros((max(2 * height if row >= height else height, _LEAST), len(self._columns)), dtype=np.int64)
+            needs[:height, :width] = self._needs
+            self._filter_of = np.resize(self._filter_of, len(needs))
+            self._used = np.concatenate([self._used, np.zeros(len(needs) - height, dtype=bool)])
+            self._needs = needs

@@ -1,0 +1,57 @@
+"""Write why kinds wait: each kind's reason is one scheduler's to write, and is written when it has changed."""
+
+from collections import OrderedDict
+from typing import Final
+from zlib import crc32
+
+from ..model.limits import MAX_BATCH
+from .plan import Plan
+from .queue_copy import Group, QueueCopy
+from .view import View
+
+AT_ONCE: Final = 100
+"""Groups that are explained in one turn of the loop."""
+
+AGAIN: Final = 50
+"""Blocked groups that are explained once more in each gap, by turns: their reason may be another one by now."""
+
+
+class Explainer:
+    """The groups whose reasons are to be found out, and those that were explained, the latest last."""
+
+    def __init__(self, view: View, queue: QueueCopy) -> None:
+        self._view, self._queue = view, queue
+        self._due: OrderedDict[Group, None] = OrderedDict()
+        self._explained: OrderedDict[Group, None] = OrderedDict()
+
+    @property
+    def is_due(self) -> bool:
+        """True while groups are to be explained."""
+        return bool(self._due)
+
+    def on_gap(self) -> None:
+        """Once a gap: explain every blocked group that never was, and some others again."""
+        blocked = self._queue.blocked
+        self._explained = OrderedDict((group, None) for group in self._explained if group in blocked)
+        for group in [*self._explained][:AGAIN]:
+            self._due[group] = None
+            del self._explained[group]
+        self._due.update((group, None) for group in blocked if group not in self._explained)
+
+    def explain(self, plan: Plan, ordinal: int, members: int) -> None:
+        """Plan to write the reasons of kinds that are this scheduler's, `ordinal` of `members`."""
+        for _ in range(AT_ONCE):
+            if not self._due or len(plan.reasons) >= MAX_BATCH:
+                break
+            group, _ = self._due.popitem(last=False)
+            if not group.blocked or group not in self._queue.blocked:
+                continue
+            self._explained[group] = None
+            mine = [waiting for text, waiting in group.waiting.items() if crc32(text.encode()) % members == ordinal]
+            if not mine:
+                continue
+            why = self._view.explain(group.needs, group.knowers)
+            for waiting in mine:
+                if waiting.why != why:
+                    plan.reasons.append((waiting.kind.text, why))
+                    waiting.why = why

@@ -1,0 +1,157 @@
+"""A scheduler's copy of the queue: which kinds of task wait, how many of each, and from which order on.
+
+Kinds that the same seats fit are a *group*: equal needs, and names that the same nodes know. A group that finds no seat
+is blocked until a partition changes in which it may fit, so that what waits costs nothing while nothing changes.
+"""
+
+import heapq
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from ..model.kind import Kind, KindLine
+from ..model.needs import Resources, is_resources, parse_resources
+from .blocked import Blocked
+from .partition_copy import Knowers
+from .view import View
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Kinds with equal needs whose names the same nodes know. blocked: none of the seats in the view fits."""
+
+    needs: Resources
+    knowers: Knowers
+    waiting: dict[str, "Waiting"] = field(default_factory=dict)
+    blocked: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A kind of which `count` tasks wait, at orders from `first` to `last`. why: the reason in its line."""
+
+    kind: Kind
+    group: Group
+    count: int
+    first: int
+    last: int
+    why: str
+
+    def order(self, number: int) -> float:
+        """Estimate the order of task `number`, from 0: the tasks lie evenly between first and last."""
+        return self.first + number * (self.last - self.first) / max(1, self.count - 1)
+
+    def before(self, order: float, number: int) -> int:
+        """Estimate how many tasks from `number` on come before `order`; at least 1."""
+        step = (self.last - self.first) / max(1, self.count - 1)
+        return max(1, int((order - self.order(number)) / step) + 1) if step > 0 else self.count
+
+
+class QueueCopy:
+    """The kinds that wait. version: that of the queue at which the copy stands."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.version = 0
+        self.kinds: dict[str, Waiting] = {}
+        self._groups: dict[tuple[str, Knowers], Group] = {}
+        self._open: dict[Group, None] = {}
+        self.blocked = Blocked()
+
+    def clear(self) -> None:
+        """Forget everything; the next look reads the whole queue."""
+        self.version = 0
+        self.kinds.clear()
+        self._groups.clear()
+        self._open.clear()
+        self.blocked = Blocked()
+
+    def update(self, version: int, anew: bool, changes: Iterable[tuple[str, str]]) -> None:
+        """Take in the lines of kinds that have changed; '' is the line of a kind of which nothing waits."""
+        if anew:
+            self.clear()
+        self.version = version
+        for text, line in changes:
+            self._set(text, line)
+
+    def _set(self, text: str, line: str) -> None:
+        try:
+            now, known = KindLine.of(line) if line else None, self.kinds.get(text)
+        except ValueError:
+            return  # damaged: the leader writes it anew, with a new version
+        if now is None:
+            self._forget(text)
+        elif known is None:
+            self._add(text, now)
+        else:
+            known.count, known.first, known.last, known.why = now.count, now.first, now.last, now.why or known.why
+
+    def _add(self, text: str, line: KindLine) -> None:
+        try:
+            kind = Kind.of(text)
+        except ValueError:
+            return  # nobody can submit it: damage, which no seat fits
+        if is_resources(kind.needs):
+            group = self._group(kind)
+            self.kinds[text] = group.waiting[text] = Waiting(kind, group, line.count, line.first, line.last, line.why)
+
+    def group_of(self, kind: Kind) -> Group:
+        """Return the group of a kind, also of one of which nothing waits any more."""
+        knowers = self._view.knowers(kind.name)
+        return self._groups.get((kind.needs, knowers)) or Group(parse_resources(kind.needs), knowers)
+
+    def _group(self, kind: Kind) -> Group:
+        knowers = self._view.knowers(kind.name)
+        group = self._groups.get((kind.needs, knowers))
+        if group is None:
+            group = self._groups[kind.needs, knowers] = Group(parse_resources(kind.needs), knowers)
+            self._open[group] = None
+        return group
+
+    def _forget(self, text: str) -> None:
+        gone = self.kinds.pop(text, None)
+        if gone is None:
+            return
+        group = gone.group
+        del group.waiting[text]
+        if not group.waiting:
+            del self._groups[group.needs.text, group.knowers]
+            self._open.pop(group, None)
+            self.blocked.discard(group)
+
+    def regroup(self) -> None:
+        """Group all kinds again: nodes have changed, and with them which nodes know which name."""
+        kinds = self.kinds
+        self.kinds, self._groups, self.blocked = {}, {}, Blocked()
+        self._open.clear()
+        for text, old in kinds.items():
+            old.group = self._group(old.kind)
+            self.kinds[text] = old.group.waiting[text] = old
+        for group in list(self._open):
+            self.block(group)
+
+    # -- seats -------------------------------------------------------------------------------------------------------
+
+    @property
+    def any_open(self) -> bool:
+        """True if some group may find a seat."""
+        return bool(self._open)
+
+    def open_kinds(self) -> list[tuple[float, int, Waiting]]:
+        """Return a heap of the kinds that may find a seat: (order of the first, a number that breaks ties, kind)."""
+        found = (waiting for group in self._open for waiting in group.waiting.values())
+        heap = [(float(waiting.first), number, waiting) for number, waiting in enumerate(found)]
+        heapq.heapify(heap)
+        return heap
+
+    def block(self, group: Group) -> None:
+        """Mark a group that found no seat: it is not tried again until a partition changes in which it may fit."""
+        group.blocked = True
+        self._open.pop(group, None)
+        self.blocked.add(group)
+
+    def reopen(self, partitions: Collection[int]) -> None:
+        """Open the blocked groups that may fit into one of these partitions, which have changed."""
+        for group in self.blocked.fitting([self._view.partitions[p] for p in partitions]):
+            group.blocked = False
+            self.blocked.discard(group)
+            self._open[group] = None
