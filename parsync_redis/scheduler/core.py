@@ -117,8 +117,8 @@ class Core:
     def on_took(self, took: Took) -> None:
         """Take in the queue's changes and the tasks that are this scheduler's now."""
         self.counters.taken += len(took.tasks)
-        self.queue.update(took.version, took.anew, took.changes)
-        self.wants_tasks = self.wants_tasks or len(took.changes) >= CHANGES
+        self.queue.update(took)
+        self.wants_tasks = self.wants_tasks or took.more
         self._placer.on_took(took.tasks)
 
     def on_judged(self, judged: Judged) -> None:
@@ -224,7 +224,7 @@ class Core:
         return plan
 
     def _look(self, plan: Plan) -> None:
-        """Plan to look at the queue if it wants to, or takes something. It hears of the next kind that begins to wait."""
+        """Plan to look at the queue if it wants to, or takes something; the next kind that begins to wait wakes it."""
         plan.look = self.wants_tasks or bool(plan.take)
         left_behind = self._placer.left_behind
         plan.since, plan.waits = self.queue.version, "wake" if left_behind else "wait"

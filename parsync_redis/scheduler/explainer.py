@@ -23,15 +23,14 @@ class Explainer:
         self._view, self._queue = view, queue
         self._due: OrderedDict[Group, None] = OrderedDict()
         self._explained: OrderedDict[Group, None] = OrderedDict()
-
-    @property
-    def is_due(self) -> bool:
-        """True while groups are to be explained."""
-        return bool(self._due)
+        self._gap = False
 
     def on_gap(self) -> None:
         """Once a gap: explain every blocked group that never was, and some others again."""
-        blocked = self._queue.blocked
+        self._gap = True
+
+    def _find_due(self) -> None:
+        blocked, self._gap = self._queue.blocked, False
         self._explained = OrderedDict((group, None) for group in self._explained if group in blocked)
         for group in [*self._explained][:AGAIN]:
             self._due[group] = None
@@ -40,6 +39,8 @@ class Explainer:
 
     def explain(self, plan: Plan, ordinal: int, members: int) -> None:
         """Plan to write the reasons of kinds that are this scheduler's, `ordinal` of `members`."""
+        if self._gap:
+            self._find_due()
         for _ in range(AT_ONCE):
             if not self._due or len(plan.reasons) >= MAX_BATCH:
                 break

@@ -1,7 +1,7 @@
 """A scheduler's copy of one partition, in numpy arrays: one bit a slot (free or not), each slot's node, amounts left.
 
-`seats` computes where a task of given needs could go. `reserve` takes seats out of the copy for tasks that are still to be
-taken from the queue; each reservation ends as a claim, or goes back.
+`seats` computes where a task of given needs could go. `reserve` takes seats out of the copy for tasks that are still to
+be taken from the queue; each reservation ends as a claim, or goes back.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

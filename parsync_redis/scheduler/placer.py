@@ -28,8 +28,8 @@ from .queue_copy import Group, QueueCopy
 from .view import View
 
 PORTIONS: Final = 16
-"""If several kinds wait, one gets at most this part of the seats that it sees before the next is looked at, unless all of
-these tasks are older: so kinds that share seats get them in the order of their tasks, nearly."""
+"""If several kinds wait, one gets at most one in so many of the seats that it sees before the next is looked at, unless
+its tasks are older: so kinds that share seats get them in the order of their tasks, nearly."""
 
 
 def needs_at(node: Node, needs: str) -> str:
@@ -49,7 +49,7 @@ def claim_of(task: Taken, seat: Reservation) -> Claim:
 
 @dataclass(slots=True)
 class Held:
-    """The tasks that this scheduler has taken. claimed: its claim is not judged yet. seatless: it needs another seat."""
+    """The tasks that this scheduler has taken. claimed: claims are not judged yet. seatless: they need another seat."""
 
     claimed: dict[str, Taken]
     seatless: list[Taken]
@@ -142,7 +142,8 @@ class Placer:
             strategy = self._selector.resolve(waiting.kind.strategy)
             found = self._seats(group, strategy)
             done = len(asked.get(text, ()))
-            left, total = waiting.count - done, sum(len(seats.leads) for some in found for seats in some)
+            left = waiting.count - done
+            total = sum(len(seats.leads) for some in found for seats in some)
             if not total:
                 if self._fetch(group, strategy, left):
                     reading.add(group)
@@ -165,8 +166,11 @@ class Placer:
         """Return the seats of a group that are fresh enough to claim, in the strategy's order of partitions."""
         is_stale = self._freshness.is_stale
         known = [p for p in self._view.partitions if p.free_count and not is_stale(p, strategy)]
-        some = ([p.seats(group.needs, group.knowers) for p in partitions] for partitions in self._orders[strategy](known))
-        return [[seats for seats in found if len(seats.leads)] for found in some]
+        found = []
+        for partitions in self._orders[strategy](known):
+            some = (partition.seats(group.needs, group.knowers) for partition in partitions)
+            found.append([seats for seats in some if len(seats.leads)])
+        return found
 
     def _reserve(self, group: Group, found: Sequence[Sequence[Seats]], count: int) -> list[Reservation]:
         """Sample up to `count` of these seats by their score, all of one list before the next."""

@@ -1,8 +1,11 @@
 """The plan of the core for one round trip, and the counters of a scheduler."""
 
 from dataclasses import dataclass, field
+
 from ..model.claim import Claim
 from ..model.place import Place
+from ..model.replies import Waits
+
 
 @dataclass(slots=True)
 class Plan:
@@ -22,8 +25,8 @@ class Plan:
     ask: set[int] = field(default_factory=set)
     look: bool = False
     take: list[tuple[str, int]] = field(default_factory=list)
-    since: int = 0
-    waits: str = ""
+    since: str = "0"
+    waits: Waits = ""
 
     def __bool__(self) -> bool:
         return bool(

@@ -5,11 +5,12 @@ is blocked until a partition changes in which it may fit, so that what waits cos
 """
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ..model.kind import Kind, KindLine
-from ..model.needs import Resources, is_resources, parse_resources
+from ..model.needs import Resources, parse_resources
+from ..model.replies import Took
 from .blocked import Blocked
 from .partition_copy import Knowers
 from .view import View
@@ -47,11 +48,11 @@ class Waiting:
 
 
 class QueueCopy:
-    """The kinds that wait. version: that of the queue at which the copy stands."""
+    """The kinds that wait. version: what `take` is told to get the changes since."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self.version = 0
+        self.version = "0"
         self.kinds: dict[str, Waiting] = {}
         self._groups: dict[tuple[str, Knowers], Group] = {}
         self._open: dict[Group, None] = {}
@@ -59,18 +60,18 @@ class QueueCopy:
 
     def clear(self) -> None:
         """Forget everything; the next look reads the whole queue."""
-        self.version = 0
+        self.version = "0"
         self.kinds.clear()
         self._groups.clear()
         self._open.clear()
         self.blocked = Blocked()
 
-    def update(self, version: int, anew: bool, changes: Iterable[tuple[str, str]]) -> None:
-        """Take in the lines of kinds that have changed; '' is the line of a kind of which nothing waits."""
-        if anew:
+    def update(self, took: Took) -> None:
+        """Take in the lines of kinds that have changed."""
+        if took.anew:
             self.clear()
-        self.version = version
-        for text, line in changes:
+        self.version = took.version
+        for text, line in took.changes:
             self._set(text, line)
 
     def _set(self, text: str, line: str) -> None:
@@ -89,10 +90,9 @@ class QueueCopy:
         try:
             kind = Kind.of(text)
         except ValueError:
-            return  # nobody can submit it: damage, which no seat fits
-        if is_resources(kind.needs):
-            group = self._group(kind)
-            self.kinds[text] = group.waiting[text] = Waiting(kind, group, line.count, line.first, line.last, line.why)
+            return  # nobody can submit it: the leader repairs it
+        group = self._group(kind)
+        self.kinds[text] = group.waiting[text] = Waiting(kind, group, line.count, line.first, line.last, line.why)
 
     def group_of(self, kind: Kind) -> Group:
         """Return the group of a kind, also of one of which nothing waits any more."""

@@ -1,12 +1,15 @@
-"""A core to drive by events: how tests of it make one, its nodes, its tasks and the verdicts on its claims."""
+"""A core to drive by events: how tests of it make one, its nodes, what waits, and the verdicts on its claims."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.kind import Kind, KindLine
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
-from parsync_redis.model.replies import Judged, Snapshot
+from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.model.task import Taken
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.plan import Plan
@@ -28,15 +31,64 @@ def see(core: Core, p: int, nodes: list[Node], free: int, now_s: float = 0.0, ve
     """The core has read a partition with `free` free slots from the first bit on."""
     core.on_nodes(p, nodes, 1)
     core.on_snapshot(Snapshot(p, version, 1, bitmap(free), {}), now_s)
-    core.plan()
+    core.plan(place=False, confirm=False)
 
 
-def tasks(count: int, needs: str = "slots=1", strategy: str = "") -> list[Taken]:
-    return [Taken(f"t{i}", f"1@{i}", needs, strategy, 0) for i in range(count)]
+class Queue:
+    """What waits, for one core: kinds with the orders of their tasks, as the script `take` would tell and give them."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.waiting: dict[str, list[tuple[int, str]]] = {}
+        self._changed: dict[str, None] = {}
+        self._attempts = 0
+
+    def add(self, text: str, count: int = 1, first: int = 1, prefix: str = "t") -> "Queue":
+        """Tasks of a kind begin to wait: t1, t2, ..., at these orders."""
+        orders = range(first, first + count)
+        self.waiting[text] = sorted([*self.waiting.get(text, ()), *((order, f"{prefix}{order}") for order in orders)])
+        self._changed[text] = None
+        return self
+
+    def tell(self) -> None:
+        """The core looks at the queue."""
+        self.answer(self.core.plan(place=False, confirm=False))
+
+    def answer(self, plan: Plan) -> list[Taken]:
+        """Answer a plan's take."""
+        found: list[Taken] = []
+        for text, limit in plan.take:
+            some, self.waiting[text] = self.waiting.get(text, [])[:limit], self.waiting.get(text, [])[limit:]
+            found += [Taken(id, f"1@{order}", Kind.of(text), 0) for order, id in some]
+            self._changed[text] = None
+        changes = [(text, self._line(text)) for text in self._changed]
+        self._changed = {}
+        self.core.on_took(Took("1", 0, changes=changes, tasks=found))
+        return found
+
+    def _line(self, text: str) -> str:
+        some = self.waiting.get(text)
+        return str(KindLine(len(some), some[0][0], some[-1][0])) if some else ""
+
+    def turn(self) -> Plan:
+        """The core takes what it has seats for; return the plan in which it claims them."""
+        self.answer(self.core.plan(confirm=False))
+        return self.core.plan(place=False, confirm=False)
+
+
+def waiting(core: Core, count: int, needs: str = "slots=1", strategy: str = "", name: str = "work") -> Queue:
+    """Tasks of one kind wait, and the core knows."""
+    queue = Queue(core).add(Kind(name, needs, strategy).text, count)
+    queue.tell()
+    return queue
 
 
 def claims_of(plan: Plan) -> list[str]:
     return [f"{c.node}/{c.slots[0]}" for some in plan.commit.values() for c in some]
+
+
+def tasks_of(plan: Plan) -> list[str]:
+    return [c.task for some in plan.commit.values() for c in some]
 
 
 def judge(core: Core, plan: Plan, word: ClaimOutcome) -> None:
@@ -44,3 +96,8 @@ def judge(core: Core, plan: Plan, word: ClaimOutcome) -> None:
         core.on_judged(
             Judged(p, 2, 1000, claims, [Verdict(word, "1000" if word is ClaimOutcome.HELD else "x")] * len(claims))
         )
+
+
+def judge_each(core: Core, plan: Plan, verdicts: Sequence[Verdict]) -> None:
+    for p, claims in plan.commit.items():
+        core.on_judged(Judged(p, 2, 1000, claims, list(verdicts)))

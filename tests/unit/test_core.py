@@ -3,55 +3,52 @@
 import numpy as np
 
 from parsync_redis.model.apps import TASKS_LABEL, KnownTasks, offer_with
-from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.claim import ClaimOutcome
+from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
-from parsync_redis.model.replies import Judged, Snapshot, Took
-from parsync_redis.model.task import Taken
-from parsync_redis.scheduler.backlog import HOLD
-from parsync_redis.scheduler.core import AHEAD, Core
+from parsync_redis.model.replies import Snapshot, Took
+from parsync_redis.scheduler.core import Core
 
-from .core_rig import bitmap, claims_of, judge, make, node, see, tasks
+from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, tasks_of, waiting
 
 
 def test_a_task_goes_to_the_best_slot_and_is_confirmed_there() -> None:
     core = make()
     core.on_nodes(0, [node("slow", 1, 1.0), Node("fast", "up", 4, False, 1, 1, 99.0, Resources.of(1))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(2), {}), 0.0)
-    core.on_took(Took(0, 0, tasks(1)))
-    plan = core.plan()
+    plan = waiting(core, 1).turn()
     assert claims_of(plan) == ["fast/0"]
     assert plan.commit[0][0].inc == 4
     judge(core, plan, ClaimOutcome.HELD)
     (place,) = core.plan().confirm
-    assert (place.task, place.node, place.slot, place.inc, place.since_ms) == ("t0", "fast", 0, 4, 1000)
+    assert (place.task, place.node, place.slot, place.inc, place.since_ms) == ("t1", "fast", 0, 4, 1000)
     assert core.in_flight == 0
 
 
-def test_a_lost_claim_is_tried_elsewhere_and_not_on_the_same_slot() -> None:
+def test_a_lost_claim_is_tried_elsewhere_at_once_and_goes_back_when_there_is_no_other_seat() -> None:
     core = make()
     see(core, 0, [node("n", 3)], 3)
-    core.on_took(Took(0, 0, tasks(1)))
-    tried = []
-    for _ in range(3):
-        plan = core.plan()
+    plan, tried = waiting(core, 1).turn(), list[str]()
+    while plan.commit:
         tried += claims_of(plan)
         judge(core, plan, ClaimOutcome.CONFLICT)
+        plan = core.plan()
     assert sorted(tried) == ["n/0", "n/1", "n/2"]
-    assert not core.plan().commit
-    assert core.in_flight == 1
+    assert plan.give_back == [("t1", "1@1", "")]
+    assert core.in_flight == 0
     assert core.counters.conflicts == 3
 
 
 def test_won_claims_that_nobody_has_started_for_a_while_are_due_to_confirm_to_be_confirmed() -> None:
     core = make()
     see(core, 0, [node("n", 4)], 4)
+    queue = Queue(core)
 
-    def win(id: int) -> None:
-        core.on_took(Took(0, 0, [Taken(f"t{id}", f"1@{id}", "slots=1", "", 0)]))
-        (claims,) = core.plan(confirm=False).commit.values()
-        core.on_judged(Judged(0, 2, 0, claims, [Verdict(ClaimOutcome.HELD, "7") for _ in claims]))
+    def win(order: int) -> None:
+        queue.add("work slots=1", 1, order).tell()
+        judge(core, queue.turn(), ClaimOutcome.HELD)
 
     win(1)
     assert core.due_to_confirm == []
@@ -65,126 +62,195 @@ def test_won_claims_that_nobody_has_started_for_a_while_are_due_to_confirm_to_be
     assert core.due_to_confirm == []
 
 
-def test_a_scheduler_is_at_rest_while_it_neither_has_tasks_nor_looks_for_any() -> None:
+def test_a_scheduler_is_at_rest_while_it_has_no_tasks_and_none_could_find_a_seat() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
-    assert not core.at_rest, "it has not looked yet"
-    core.on_took(Took(0, 0, []))
-    assert core.at_rest
+    queue = Queue(core)
     core.on_wake()
-    assert not core.at_rest
-    core.on_took(Took(0, 0, tasks(1)))
-    assert not core.at_rest
-    (claims,) = core.plan().commit.values()
-    assert not core.at_rest, "its claim is not judged"
-    core.on_judged(Judged(0, 2, 0, claims, [Verdict(ClaimOutcome.HELD, "7")]))
+    assert not core.at_rest, "it looks at the queue"
+    queue.tell()
     assert core.at_rest
+    queue.add("work slots=1", 2)
+    core.on_wake()
+    queue.tell()
+    assert not core.at_rest, "there is a seat"
+    plan = queue.turn()
+    assert not core.at_rest, "its claim is not judged"
+    judge(core, plan, ClaimOutcome.HELD)
+    assert core.at_rest, "the other one has no seat"
 
 
 def test_quality_first_takes_the_best_slots_whatever_their_age() -> None:
     core = make(2, Strategy.QUALITY)
     see(core, 0, [node("good", 4, 99.0)], 4, now_s=1.0)
     see(core, 1, [node("poor", 4, 1.0)], 4, now_s=2.0)
-    core.on_took(Took(0, 0, tasks(4)))
-    assert {claim.node for claims in core.plan().commit.values() for claim in claims} == {"good"}
+    plan = waiting(core, 4).turn()
+    assert {claim.node for claims in plan.commit.values() for claim in claims} == {"good"}
 
 
 def test_a_tasks_own_strategy_goes_first() -> None:
     core = make(2, Strategy.QUALITY)
     see(core, 0, [node("good", 4, 99.0)], 4, now_s=1.0)
     see(core, 1, [node("poor", 4, 1.0)], 4, now_s=2.0)
-    core.on_took(Took(0, 0, tasks(1, strategy="latency")))
-    assert claims_of(core.plan())[0].startswith("poor")
+    assert claims_of(waiting(core, 1, strategy="latency").turn())[0].startswith("poor")
 
 
-def test_with_tasks_and_no_seat_it_asks_each_partition_once_a_gap_to_tell_it_of_a_freed_slot() -> None:
-    core = make(4)
-    for p in range(3):
-        see(core, p, [node("n", 1)], 0)
-    core.on_members(0, 2)
-    core.on_tick(0)
-    plan = core.plan()
-    assert plan.ask == {0, 1, 2}, "a partition without nodes has nothing to tell"
-    assert not core.plan().ask
-    core.on_tick(1)
-    assert not core.plan().ask
-    core.on_freed(1)
-    assert core.plan().ask == {1}, "who was told asks again while it has tasks and sees no seat"
-    core.on_tick(2)
-    assert core.plan().ask == {0, 1, 2}
+# -- what is taken --------------------------------------------------------------------------------------------
 
 
-def test_a_full_partition_is_asked_also_while_another_has_seats() -> None:
-    core = make(2)
-    see(core, 0, [node("full", 2)], 0)
-    see(core, 1, [node("n", 40)], 40)
-    core.on_took(Took(100, 0, tasks(10)))
-    plan = core.plan()
-    assert set(plan.commit) == {1}
-    assert plan.ask == {0}
-
-
-def test_it_takes_no_more_than_it_has_seats_for_and_a_few_ahead() -> None:
+def test_it_takes_exactly_what_it_has_seats_for() -> None:
     core = make()
-    core.on_nodes(0, [node("n", 80)], 1)
-    core.on_snapshot(Snapshot(0, 1, 1, bitmap(50), {}), 0.0)
-    assert core.plan().take == 50
-    core.on_took(Took(100, 0, tasks(50)))
+    see(core, 0, [node("n", 80)], 50)
+    queue = waiting(core, 100)
+    plan = core.plan()
+    assert plan.take == [("work slots=1", 50)]
+    assert not plan.commit
+    assert plan.ask == {0}, "the others have no seat: it wants to hear of a freed slot"
+    queue.answer(plan)
     plan = core.plan()
     assert len(claims_of(plan)) == 50
-    assert plan.take == AHEAD
-    assert plan.ask == {0}, "tasks wait and there is no seat: it wants to hear of a freed slot"
-    core.on_took(Took(84, 0, [Taken(f"a{i}", "1@1", "slots=1", "", 0) for i in range(AHEAD)]))
-    assert core.plan().take == 0
+    assert not plan.take
 
 
-def test_a_task_without_a_seat_blocks_no_other_kind_and_is_tried_when_the_view_changes() -> None:
+def test_seats_of_tasks_that_another_scheduler_took_are_free_again() -> None:
+    core = make()
+    see(core, 0, [node("n", 4)], 4)
+    queue = waiting(core, 4)
+    plan = core.plan()
+    assert plan.take == [("work slots=1", 4)]
+    assert core.view.free_count == 0
+    queue.waiting["work slots=1"] = queue.waiting["work slots=1"][:1]
+    queue.answer(plan)
+    assert len(claims_of(core.plan())) == 1
+    assert core.view.free_count == 3
+    queue.add("other slots=1", 9, 10).tell()
+    assert core.plan().take == [("other slots=1", 3)]
+
+
+def test_a_partition_that_is_read_meanwhile_does_not_free_what_is_reserved() -> None:
+    core = make()
+    see(core, 0, [node("n", 4)], 4)
+    queue = waiting(core, 2)
+    plan = core.plan()
+    core.on_snapshot(Snapshot(0, 2, 1, bitmap(4), {}), 1.0)
+    assert core.view.free_count == 2
+    queue.add("other slots=1", 9, 10).answer(plan)
+    plan = core.plan()
+    taken = {claim.slots for claim in plan.commit[0]}
+    assert plan.take == [("other slots=1", 2)]
+    queue.answer(plan)
+    assert taken.isdisjoint(claim.slots for claim in core.plan().commit[0])
+
+
+def test_a_task_whose_seat_is_another_s_by_the_time_it_comes_gets_another() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 1)
+    queue = waiting(core, 1)
+    plan = core.plan()
+    core.on_snapshot(Snapshot(0, 2, 1, np.packbits([False, True]).tobytes(), {}), 1.0)
+    queue.answer(plan)
+    assert claims_of(core.plan()) == ["n/1"]
+
+
+def test_amounts_and_several_slots_are_reserved_and_put_back() -> None:
+    core = make()
+    core.on_nodes(0, [Node("n", "up", 1, False, 0, 8, 1.0, Resources.of(8, {"mem": 100}))], 1)
+    core.on_snapshot(Snapshot(0, 1, 1, bitmap(8), {"n": "mem=100"}), 0.0)
+    queue = waiting(core, 9, "slots=2 mem=40")
+    plan = core.plan()
+    assert plan.take == [("work slots=2 mem=40", 2)]
+    queue.waiting["work slots=2 mem=40"] = []
+    queue.answer(plan)
+    queue.add("big slots=8 mem=100", 1, 20).tell()
+    assert core.plan().take == [("big slots=8 mem=100", 1)]
+
+
+def test_one_round_trip_takes_a_batch_and_then_another_scheduler_is_woken_for_the_rest() -> None:
+    core = make()
+    see(core, 0, [node("n", 2 * MAX_BATCH)], 2 * MAX_BATCH)
+    queue = waiting(core, MAX_BATCH + 7)
+    plan = core.plan()
+    assert (plan.take, plan.waits) == ([("work slots=1", MAX_BATCH)], "wake")
+    queue.answer(plan)
+    plan = core.plan()
+    assert (plan.take, plan.waits) == ([("work slots=1", 7)], "wait")
+    assert len(plan.commit[0]) == MAX_BATCH, "what it took before is claimed in the same request"
+
+
+# -- kinds ----------------------------------------------------------------------------------------------------
+
+
+def test_a_kind_without_a_seat_keeps_no_other_waiting_and_is_tried_when_a_partition_changes() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 2)
-    core.on_took(Took(0, 0, [*tasks(1, "slots=1 gpu_model:a100"), Taken("cpu", "1@9", "slots=1", "", 0)]))
+    queue = Queue(core).add("gpu slots=1 gpu_model:a100", 50_000).add("cpu slots=1", 1, 99_999)
+    queue.tell()
     core.on_tick(0)
     plan = core.plan()
-    assert [c.task for c in plan.commit[0]] == ["cpu"]
-    assert plan.reasons == [("t0", "1@0", "no node fits: no node has label gpu_model:a100; there are no labels")]
-    judge(core, plan, ClaimOutcome.HELD)
-    assert not core.plan().commit
+    assert plan.take == [("cpu slots=1", 1)]
+    assert plan.reasons == [
+        ("gpu slots=1 gpu_model:a100", "no node fits: no node has label gpu_model:a100; there are no labels")
+    ]
+    queue.answer(plan)
+    judge(core, core.plan(), ClaimOutcome.HELD)
     core.on_tick(1)
     assert core.plan().reasons == [], "it was written, and nothing changed"
     core.on_nodes(0, [node("g", 1, gpu_model="a100")], 1)
     core.on_snapshot(Snapshot(0, 3, 1, bitmap(1), {}), 1.0)
-    assert claims_of(core.plan()) == ["g/0"]
+    assert core.plan().take == [("gpu slots=1 gpu_model:a100", 1)]
 
 
-def test_a_kind_that_never_runs_out_starves_no_other() -> None:
+def test_blocked_kinds_cost_nothing_until_a_partition_changes_in_which_they_may_fit() -> None:
+    core = make(2)
+    for p in range(2):
+        core.on_nodes(p, [Node(f"n{p}", "up", 1, False, 0, 4, 1.0, Resources.of(4, {"mem": 100}))], 1)
+        core.on_snapshot(Snapshot(p, 1, 1, bitmap(4), {f"n{p}": "mem=50"}), 0.0)
+    queue = Queue(core)
+    for mem in range(51, 100):
+        queue.add(f"work slots=1 mem={mem}", 1, mem)
+    queue.tell()
+    assert not core.plan().take
+    assert len(core.queue.blocked) == 49
+    assert not core.queue.any_open
+    core.on_snapshot(Snapshot(1, 2, 1, bitmap(4), {"n1": "mem=52"}), 1.0)
+    assert core.plan().take == [("work slots=1 mem=51", 1)], "of two that fit by themselves the older gets the seat"
+    assert len(core.queue.blocked) == 48
+
+
+def test_seats_that_kinds_share_go_to_the_oldest_tasks() -> None:
     core = make()
-    nodes = [node("n", 1, gpu_model="a100")]
-    see(core, 0, nodes, 0)
-    waits = Taken("rare", "1@2", "slots=1 gpu_model:a100", "", 2)
-    core.on_took(Took(9, 0, [Taken("t1", "1@1", "slots=1", "", 1), waits, Taken("t3", "1@3", "slots=1", "", 3)]))
+    see(core, 0, [node("n", 1, gpu_model="a100")], 0)
+    queue = Queue(core).add("any slots=1", 1, 1).add("rare slots=1 gpu_model:a100", 1, 2, "r").add("any slots=1", 1, 3)
+    queue.tell()
     ran = []
     for version in range(2, 5):
         core.on_snapshot(Snapshot(0, version, 1, bitmap(1), {}), float(version))
-        plan = core.plan()
-        ran += [claim.task for claims in plan.commit.values() for claim in claims]
+        plan = queue.turn()
+        ran += tasks_of(plan)
         judge(core, plan, ClaimOutcome.HELD)
-        core.on_took(Took(9, 0, [Taken(f"t{version}9", f"1@{version}9", "slots=1", "", version * 10 + 9)]))
-    assert ran == ["t1", "rare", "t3"], "whoever waits longest goes first, whatever its kind"
+    assert ran == ["t1", "r2", "t3"]
 
 
-def test_more_blocked_tasks_than_it_may_hold_are_given_back() -> None:
+def test_many_seats_are_shared_in_the_order_of_the_tasks_too() -> None:
     core = make()
-    see(core, 0, [node("n", 1)], 1)
-    core.on_took(Took(0, 0, tasks(HOLD + 10, "slots=1 gpu_model:a100")))
-    plan = core.plan()
-    assert len(plan.give_back) == 10
-    assert core.in_flight == HOLD
+    see(core, 0, [node("n", 100)], 40)
+    queue = Queue(core).add("old slots=1", 30, 1).add("young slots=1", 30, 31)
+    queue.tell()
+    assert dict(core.plan().take) == {"old slots=1": 30, "young slots=1": 10}
+    core = make()
+    see(core, 0, [node("n", 100)], 40)
+    queue = Queue(core)
+    for order in range(1, 61, 2):
+        queue.add("odd slots=1", 1, order).add("even slots=1", 1, order + 1)
+    queue.tell()
+    shares = dict(core.plan().take)
+    assert abs(shares["odd slots=1"] - shares["even slots=1"]) <= 3
 
 
 def test_a_changed_node_is_read_again_before_it_is_claimed_again() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 2)
-    core.on_took(Took(0, 0, tasks(1)))
-    judge(core, core.plan(), ClaimOutcome.CHANGED)
+    judge(core, waiting(core, 1).turn(), ClaimOutcome.CHANGED)
     assert core.plan().read_nodes == [0]
 
 
@@ -196,24 +262,47 @@ def test_a_snapshot_of_another_epoch_is_not_believed() -> None:
     assert core.plan().read_nodes == [0]
 
 
-def test_who_is_woken_looks_for_tasks_and_a_turn_is_for_one_a_tick() -> None:
+def test_who_is_woken_looks_at_the_queue_and_a_turn_is_for_one_a_tick() -> None:
     cores = [make() for _ in range(4)]
     for ordinal, core in enumerate(cores):
         core.on_members(ordinal, 4)
         see(core, 0, [node("n", 2)], 2)
-        core.on_took(Took(0, 0, []))
+        Queue(core).tell()
         core.plan()
         assert core.at_rest
     cores[2].on_wake()
-    assert [core.plan().take > 0 for core in cores] == [False, False, True, False]
+    assert [core.plan().look for core in cores] == [False, False, True, False]
     for core in cores:
-        core.on_took(Took(0, 0, []))
         core.on_tick(1)
-    assert [core.plan().take > 0 for core in cores] == [False, False, False, True]
+    assert [core.plan().look for core in cores] == [False, False, False, True]
+
+
+def test_a_queue_with_more_changes_than_one_look_returns_is_looked_at_again() -> None:
+    core = make()
+    core.on_took(Took("1", 0, more=True))
+    assert core.plan().look
+    core.on_took(Took("2", 0))
+    assert not core.plan().look
+
+
+def test_with_tasks_and_no_seat_each_partition_is_asked_once_a_gap_to_tell_of_a_freed_slot() -> None:
+    core = make(4)
+    for p in range(3):
+        see(core, p, [node("n", 1)], 0)
+    core.on_members(0, 2)
+    waiting(core, 5)
+    assert core.plan().ask == {0, 1, 2}, "a partition without nodes has nothing to tell"
+    assert not core.plan().ask
+    core.on_freed(1)
+    assert core.plan().ask == {1}, "who was told asks again while it sees no seat"
+    core.on_tick(0)
+    assert core.plan().ask == {0, 2}, "what is due is asked again, with the same read"
+    core.on_tick(1)
+    assert core.plan().ask == {1}
 
 
 def test_turns_orders_and_asking_can_be_others() -> None:
-    last_only = {Strategy.QUALITY: lambda known: [known[-1:]]}
+    last_only = {Strategy.QUALITY: lambda known: [[p for p in known if p.number == 2]]}
     core = Core(
         "s1",
         3,
@@ -227,11 +316,13 @@ def test_turns_orders_and_asking_can_be_others() -> None:
     for p in range(3):
         see(core, p, [node("n", 2)], 2)
     core.on_tick(7)
-    core.on_took(Took(5, 0, tasks(9)))
+    queue = waiting(core, 9)
+    assert core.plan().take == [("work slots=1", 2)]
+    core.on_tick(7)
+    queue.answer(core.plan())
+    core.on_tick(7)
     plan = core.plan()
     assert plan.read == [1]
-    assert list(plan.commit) == [2]
-    assert len(plan.commit[2]) == 2
     assert not plan.ask
 
 
@@ -239,8 +330,7 @@ def test_the_same_dice_make_the_same_decisions() -> None:
     def decide(seed: int) -> list[str]:
         core = make(seed=seed)
         see(core, 0, [node("n", 50)], 50)
-        core.on_took(Took(0, 0, tasks(20)))
-        return claims_of(core.plan())
+        return claims_of(waiting(core, 20).turn())
 
     assert decide(7) == decide(7)
     assert decide(7) != decide(8)
@@ -249,11 +339,13 @@ def test_the_same_dice_make_the_same_decisions() -> None:
 def test_after_an_outage_it_reads_everything_and_has_nothing_in_flight() -> None:
     core = make(3)
     see(core, 0, [node("n", 2)], 2)
-    core.on_took(Took(0, 0, tasks(5)))
+    waiting(core, 5)
+    core.plan()
     core.forget()
     plan = core.plan()
     assert core.in_flight == 0
     assert plan.read_nodes == [0, 1, 2]
+    assert (plan.look, plan.since) == (True, "0")
 
 
 # -- which nodes know the name of a task ----------------------------------------------------------------------
@@ -265,8 +357,12 @@ def knowing(name: str, tasks: KnownTasks, first: int) -> Node:
     return Node(name, "up", 1, False, first, 2, 1.0, offer_with(Resources.of(2), tasks))
 
 
-def named(*names: str) -> list[Taken]:
-    return [Taken(f"t{i}", f"1@{i}", "slots=1", "", i, name) for i, name in enumerate(names)]
+def names_wait(core: Core, *names: str) -> Queue:
+    queue = Queue(core)
+    for order, name in enumerate(names):
+        queue.add(f"{name} slots=1", 1, order)
+    queue.tell()
+    return queue
 
 
 def test_a_task_is_placed_only_where_its_name_is_known_and_the_claim_says_so() -> None:
@@ -274,8 +370,8 @@ def test_a_task_is_placed_only_where_its_name_is_known_and_the_claim_says_so() -
     see(core, 0, [knowing("n1", OLD, 0), knowing("n2", NEW, 2)], 4)
     for known in (OLD, NEW):
         core.on_names(known.digest, known.declared)
-    core.on_took(Took(0, 0, named("new", "old", "new", "gone")))
-    claims = [claim for some in core.plan().commit.values() for claim in some]
+    plan = names_wait(core, "new", "old", "new", "gone").turn()
+    claims = [claim for some in plan.commit.values() for claim in some]
     assert {claim.task: claim.node for claim in claims} == {"t0": "n2", "t1": "n1", "t2": "n2"}
     assert {claim.needs for claim in claims} == {f"slots=1 {TASKS_LABEL}:{tasks.digest}" for tasks in (OLD, NEW)}
 
@@ -283,24 +379,24 @@ def test_a_task_is_placed_only_where_its_name_is_known_and_the_claim_says_so() -
 def test_nothing_is_placed_on_a_node_whose_names_are_not_read_yet() -> None:
     core = make(1)
     see(core, 0, [knowing("n1", OLD, 0)], 2)
-    core.on_took(Took(0, 0, named("old")))
-    assert not core.plan().commit
+    queue = names_wait(core, "old")
+    assert not core.plan().take
     assert core.view.unread() == {OLD.digest}
     core.on_names(OLD.digest, OLD.declared)
-    assert claims_of(core.plan())
+    assert claims_of(queue.turn())
     assert core.view.unread() == set()
 
 
-def test_tasks_that_are_of_one_kind_once_nodes_have_changed_keep_their_order() -> None:
+def test_kinds_are_grouped_anew_once_nodes_have_changed() -> None:
     core = make(1)
     see(core, 0, [knowing("n1", OLD, 0), knowing("n2", NEW, 2)], 0)
     for known in (OLD, NEW):
         core.on_names(known.digest, known.declared)
-    core.on_took(Took(0, 0, named("old", "new", "kept", "old", "new")))
+    queue = names_wait(core, "old", "new", "kept", "old", "new")
     core.plan()
+    assert len(core.queue.blocked) == 3
     both = KnownTasks.of({"kept": None, "old": None, "new": None})
     core.on_nodes(0, [Node("n3", "up", 1, False, 0, 8, 1.0, offer_with(Resources.of(8), both))], 2)
     core.on_names(both.digest, both.declared)
     core.on_snapshot(Snapshot(0, 2, 2, bitmap(8), {}), 1.0)
-    claims = [claim for some in core.plan().commit.values() for claim in some]
-    assert [claim.task for claim in claims] == ["t0", "t1", "t2", "t3", "t4"]
+    assert sorted(tasks_of(queue.turn())) == ["t0", "t1", "t2", "t3", "t4"]
