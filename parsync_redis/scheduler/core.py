@@ -198,7 +198,7 @@ class Core:
     def plan(self, place: bool = True, confirm: bool = True, room: int = MAX_BATCH) -> Plan:
         """Return what to do next; empty if there is nothing to do until the next event.
 
-        place: reserve seats for what waits; without it, what is due is read first. confirm: confirm won claims; without
+        place: find seats; without it, what is due is read first. confirm: confirm won claims; without
         it they are kept, because a task that starts meanwhile need not be confirmed. room: the most tasks to take.
         """
         plan = Plan(read_nodes=sorted(self._freshness.nodes_due))
@@ -207,11 +207,12 @@ class Core:
             self.queue.regroup()
             self._placer.changed.update(range(len(self.view.partitions)))
             self._to_rescale = False
-        self._placer.retry(plan)
+        if place:
+            self._placer.retry(plan)
         self._placer.commit(plan)
-        self.counters.given_back += len(plan.give_back)
         if place:
             self._placer.reserve(plan, room)
+        self.counters.given_back += len(plan.give_back)
         self._look(plan)
         if self._freshness.asks and self.queue.blocked:
             self._freshness.ask(plan)

@@ -4,11 +4,15 @@ import pytest
 
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.options import Strategy
-from parsync_redis.model.replies import Judged, Snapshot, Took
-from parsync_redis.model.task import Taken
+from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.plan import Plan
 
-from .core_rig import bitmap, make, node, see, tasks
+from .core_rig import Queue, bitmap, judge, make, node, see, waiting
+
+
+def partitions_of(plan: Plan) -> list[int]:
+    return [claim.partition for claims in plan.commit.values() for claim in claims]
 
 
 @pytest.mark.parametrize(("members", "partitions"), [(1, 4), (3, 8), (4, 4), (5, 3), (20, 20), (7, 20)])
@@ -34,8 +38,7 @@ def test_latency_first_takes_the_freshest_partition_whatever_its_scores() -> Non
     core = make(2, Strategy.LATENCY)
     see(core, 0, [node("good", 4, 99.0)], 4, now_s=1.0)
     see(core, 1, [node("poor", 4, 1.0)], 4, now_s=2.0)
-    core.on_took(Took(0, 0, tasks(5)))
-    assert [claim.partition for claims in core.plan().commit.values() for claim in claims] == [1, 1, 1, 1, 0]
+    assert sorted(partitions_of(waiting(core, 5).turn())) == [0, 1, 1, 1, 1]
 
 
 def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
@@ -50,15 +53,18 @@ def test_ticks_that_are_heard_late_leave_the_last_turn_the_freshest() -> None:
     assert not core.due
     for p in (1, 2):
         core.on_snapshot(Snapshot(p, 2, 1, bitmap(2), {}), 5.0)
-    core.on_took(Took(0, 0, tasks(5)))
+    queue = waiting(core, 5)
     plan = core.plan()
-    assert [claim.partition for claims in plan.commit.values() for claim in claims] == [2, 2, 1, 1]
     assert plan.read == [0], "another's turn has come there: it is read anew before anything is placed in it"
+    queue.answer(plan)
     core.on_snapshot(Snapshot(0, 2, 1, bitmap(2), {}), 6.0)
-    assert [claim.partition for claim in core.plan().commit[0]] == [0]
+    plan = core.plan()
+    assert partitions_of(plan) == [2, 2, 1, 1]
+    queue.answer(plan)
+    assert partitions_of(core.plan()) == [0]
 
 
-def fetching(count: int) -> Core:
+def fetching(count: int) -> tuple[Core, Queue]:
     """One of two schedulers with so many tasks: its own partition is full, the other's is read out of turn."""
     core = make(2, Strategy.LATENCY)
     core.on_members(0, 2)
@@ -67,49 +73,48 @@ def fetching(count: int) -> Core:
     for tick in (2, 4, 6):
         core.on_tick(tick)
         core.on_snapshot(Snapshot(0, tick, 1, bitmap(0), {}), tick)
-    core.plan(place=False)
-    core.on_took(Took(0, 0, tasks(count)))
+    queue = waiting(core, count)
     assert core.plan().read == [1]
-    return core
+    return core, queue
 
 
 def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
-    core = fetching(3)
+    core, _ = fetching(3)
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(0), {}), 7.0)
     plan = core.plan()
-    assert not plan.commit
+    assert not plan.take
     assert plan.ask == {0, 1}, "now they wait until a slot is freed"
     assert not core.plan()
 
 
 def test_a_stale_copy_that_is_still_right_is_fresh_once_that_is_known() -> None:
-    core = fetching(2)
+    core, queue = fetching(2)
     core.on_snapshot(Snapshot(1, 1, 1, None, {}), 7.0)
-    assert len(core.plan().commit[1]) == 2
+    assert partitions_of(queue.turn()) == [1, 1]
 
 
 @pytest.mark.parametrize("strategy", [Strategy.LATENCY, Strategy.QUALITY])
 def test_after_a_lost_claim_a_partition_is_read_before_the_next_claim_there(strategy: Strategy) -> None:
     core = make(1, strategy)
     see(core, 0, [node("n", 4)], 4)
-    core.on_took(Took(0, 0, tasks(1)))
-    (claims,) = core.plan().commit.values()
-    core.on_judged(Judged(0, 2, 0, claims, [Verdict(ClaimOutcome.CONFLICT, "other")]))
+    judge(core, waiting(core, 1).turn(), ClaimOutcome.CONFLICT)
     assert core.due
-    assert core.plan(place=False).read == [0]
+    plan = core.plan(place=False)
+    assert plan.read == [0]
+    assert not plan.commit
 
 
 def test_what_is_due_can_be_read_before_anything_is_placed() -> None:
     core = make(2, Strategy.LATENCY)
     for p in range(2):
         see(core, p, [node("n", 2)], 2)
-    core.on_took(Took(0, 0, tasks(1)))
+    queue = waiting(core, 1)
     core.on_tick(1)
     plan = core.plan(place=False)
-    assert not plan.commit
+    assert not plan.take
     assert plan.read == [0, 1]
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(2), {}), 1.0)
-    assert list(core.plan().commit) == [1]
+    assert partitions_of(queue.turn()) == [1]
 
 
 @pytest.mark.parametrize(("members", "ticks_a_pass"), [(8, 2), (20, 3), (50, 3), (4, 7)])
@@ -118,8 +123,7 @@ def test_a_scheduler_whose_passes_are_slower_than_ticks_places_all_the_same(memb
     core.on_members(0, members)
     for p in range(members):
         see(core, p, [node("n", 4)], 4)
-    core.on_took(Took(0, 0, tasks(3)))
-    placed, only_read = 0, False
+    queue, placed, only_read = waiting(core, 3), 0, False
     for tick in range(members):
         core.on_tick(tick)
     for _ in range(12):  # passes, as the loop makes them
@@ -130,6 +134,7 @@ def test_a_scheduler_whose_passes_are_slower_than_ticks_places_all_the_same(memb
             core.on_judged(Judged(p, 2, 1, claims, [Verdict(ClaimOutcome.HELD, "1")] * len(claims)))
         for p in plan.read:
             core.on_snapshot(Snapshot(p, 2, 1, bitmap(4), {}), 1.0)
+        queue.answer(plan)
         for _ in range(ticks_a_pass):
             tick += 1
             core.on_tick(tick)
@@ -148,8 +153,7 @@ def test_what_was_freed_is_claimed_as_soon_as_it_is_read_and_behind_what_is_ones
     core.on_freed(2)
     core.plan(place=False)
     core.on_snapshot(Snapshot(2, 9, 1, bitmap(1), {}), 9.0)
-    core.on_took(Took(0, 0, tasks(2)))
-    assert [claim.partition for claims in core.plan().commit.values() for claim in claims] == [0, 2]
+    assert sorted(partitions_of(waiting(core, 2).turn())) == [0, 2]
 
 
 def test_what_was_fetched_is_fresh_for_one_pass() -> None:
@@ -161,14 +165,14 @@ def test_what_was_fetched_is_fresh_for_one_pass() -> None:
         core.on_tick(tick)
     core.plan(place=False)
     core.on_snapshot(Snapshot(2, 2, 1, bitmap(4), {}), 1.0)
-    for some in ([Taken("a", "1@1", "slots=1", "", 0)], [Taken("b", "1@2", "slots=1", "", 0)]):
-        core.on_took(Took(0, 0, some))
+    queue = Queue(core)
+    for order in (1, 2):
+        queue.add("work slots=1", 1, order).tell()
         plan = core.plan(confirm=False)
-        assert not plan.commit, "it was read at its turn, or for the task before: others place there now"
+        assert not plan.take, "it was read at its turn, or for the task before: others place there now"
         assert plan.read == [2]
         core.on_snapshot(Snapshot(2, 3, 1, bitmap(4), {}), 2.0)
-        (claims,) = core.plan(confirm=False).commit.values()
-        core.on_judged(Judged(2, 4, 1, claims, [Verdict(ClaimOutcome.HELD, "1")]))
+        judge(core, queue.turn(), ClaimOutcome.HELD)
 
 
 def test_no_more_is_fetched_than_what_is_left_needs() -> None:
@@ -180,7 +184,7 @@ def test_no_more_is_fetched_than_what_is_left_needs() -> None:
         core.on_tick(tick)
         core.counters.ticks += 2  # as if others' turns had come since
     core.plan(place=False)
-    core.on_took(Took(0, 0, tasks(3)))
+    queue = waiting(core, 3)
     assert len(core.plan().read) == 1, "four seats for three tasks"
-    core.on_took(Took(0, 0, [Taken(f"u{i}", f"1@9{i}", "slots=1", "", 0) for i in range(3)]))
+    queue.add("work slots=1", 3, 90).tell()
     assert len(core.plan().read) == 2

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from redis.exceptions import ConnectionError as Disconnected
 
+from parsync_redis.model.kind import Kind
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
@@ -54,7 +55,7 @@ def test_what_has_not_started_after_a_while_is_confirmed_and_what_has_is_left_al
 
 def test_after_an_error_what_was_won_is_confirmed_and_the_rest_goes_back(won: tuple[Driver, Scheduler]) -> None:
     drive, made = won
-    made.core.on_took(Took(0, 0, [Taken("b", drive.taken("b"), "slots=1", "", 0)]))
+    made.core.on_took(Took("1", 0, tasks=[Taken("b", drive.taken("b"), Kind("work", "slots=1"), 0)]))
     assert (drive.state("a"), drive.state("b")) == ("taken", "taken")
     made.recover()
     assert (drive.state("a"), drive.state("b")) == ("placed", "pending")
