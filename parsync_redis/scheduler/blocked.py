@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ..model.needs import Resources
-from .partition_copy import Knowers, PartitionCopy
+from .offers import Knowers
+from .partition_copy import PartitionCopy
 
 if TYPE_CHECKING:
     from .queue_copy import Group
@@ -73,10 +74,11 @@ class Blocked:
         if not self._rows or not partitions:
             return []
         most = np.zeros((len(self._filters), len(self._columns)), dtype=np.int64)
-        names = list(self._columns)
         for (_, knowers), (number, labels) in self._filters.items():
             for partition in partitions:
-                np.maximum(most[number], partition.most_free(labels, knowers, names), out=most[number])
+                for name, amount in partition.most_free(labels, knowers).items():
+                    if (column := self._columns.get(name)) is not None:
+                        most[number, column] = max(most[number, column], amount)
         size = len(self._groups)
         fit = self._used[:size] & (self._needs[:size] <= most[self._filter_of[:size]]).all(axis=1)
         return [group for row in np.flatnonzero(fit).tolist() if (group := self._groups[row]) is not None]

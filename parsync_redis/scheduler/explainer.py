@@ -9,10 +9,10 @@ from .plan import Plan
 from .queue_copy import Group, QueueCopy
 from .view import View
 
-AT_ONCE: Final = 100
+AT_ONCE: Final = 50
 """Groups that are explained in one turn of the loop."""
 
-AGAIN: Final = 50
+AGAIN: Final = 10
 """Blocked groups that are explained once more in each gap, by turns: their reason may be another one by now."""
 
 

@@ -4,21 +4,16 @@
 be taken from the queue; each reservation ends as a claim, or goes back.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ..model.apps import digest_of
-from ..model.needs import Resources, parse_resources
+from ..model.needs import Resources
 from ..model.node import Node
-from ..placement.fits import fits
 from ..placement.reasons import NodeFacts
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
-
-Knowers = frozenset[str] | None
-"""The digests (model/apps.py) of the nodes that know a task's name, None for all."""
+from .offers import Knowers, Offers
 
 
 @dataclass(slots=True)
@@ -39,10 +34,14 @@ class Seats:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """A seat that the copy keeps for one task. broken: the partition was read, and the seat was another's already."""
+    """A seat that the copy keeps for one task, on node number `index`.
+
+    broken: the partition was read since, and the seat was another's already.
+    """
 
     partition: "PartitionCopy"
     node: Node
+    index: int
     slots: tuple[int, ...]
     needs: Resources
     broken: bool = False
@@ -77,9 +76,10 @@ class PartitionCopy:
         self.due = self.turn = 0
         self.fetched_pass = -1
         self.nodes: list[Node] = []
+        self.offers = Offers([])
         self.free = np.zeros(0, dtype=bool)
         self.free_count = 0
-        self.left: dict[str, dict[str, int]] = {}
+        self.left: dict[str, Ints] = {}
         self.quality = np.zeros(0)
         self.reserved: dict[Reservation, None] = {}
         self._paces = np.ones(0)
@@ -88,9 +88,7 @@ class PartitionCopy:
         self._first_of = np.zeros(0, dtype=np.int64)
         self._node_of = np.zeros(0, dtype=np.int64)
         self._is_slot = np.zeros(0, dtype=bool)
-        self._fits: dict[tuple[str, Knowers], npt.NDArray[np.bool_]] = {}
-        self._offers: dict[tuple[str, Knowers], npt.NDArray[np.bool_]] = {}
-        self.digests: list[str] = []
+        self._most: dict[tuple[str, Knowers], dict[str, int]] = {}
 
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
         """Store the partition's nodes; the bits must be read again after that."""
@@ -107,9 +105,7 @@ class PartitionCopy:
             reservation.broken = True
         self.reserved.clear()
         self.set_quality(np.zeros(len(self.nodes)))
-        self._fits.clear()
-        self.digests = [digest_of(node.offer) for node in self.nodes]
-        self._offers.clear()
+        self.offers, self.left = Offers(self.nodes), {}
 
     def set_quality(self, quality: Floats, sharpness: float = SHARPNESS) -> None:
         """Store each node's score among the nodes of all partitions, in standard deviations from the mean."""
@@ -122,7 +118,7 @@ class PartitionCopy:
         seen = np.unpackbits(np.frombuffer(bits or b"\0", dtype=np.uint8), count=len(self._is_slot))
         self.free = seen.view(bool) & self._is_slot
         self.free_count = int(np.count_nonzero(self.free))
-        self.left = {node: dict(parse_resources(text).amounts) for node, text in left.items()}
+        self.left = self.offers.amounts_of(left)
         self.version = version
         for reservation in self.reserved:
             reservation.broken = reservation.broken or not self.free[reservation.bits].all()
@@ -132,6 +128,7 @@ class PartitionCopy:
 
     def _forget_seats(self) -> None:
         self._seats.clear()
+        self._most.clear()
         self._free_of = None
 
     def forget_reservations(self) -> None:
@@ -139,22 +136,7 @@ class PartitionCopy:
         self.reserved.clear()
         self.version = -1
 
-    def _fit(self, needs: Resources, knowers: "Knowers" = None) -> "npt.NDArray[np.bool_]":
-        mask = self._fits.get((needs.text, knowers))
-        if mask is None:
-            mask = self._fits[needs.text, knowers] = np.array(
-                [
-                    node.state == "up"
-                    and not node.draining
-                    and fits(node.offer, needs)
-                    and (knowers is None or not digest or digest in knowers)
-                    for node, digest in zip(self.nodes, self.digests, strict=True)
-                ],
-                dtype=bool,
-            )
-        return mask
-
-    def seats(self, needs: Resources, knowers: "Knowers" = None) -> Seats:
+    def seats(self, needs: Resources, knowers: Knowers = None) -> Seats:
         """Return the seats for these needs, by this copy. All of them could be taken at once.
 
         knowers: the digests of the nodes that know the task's name; None if all nodes do. Seats do not share slots, and
@@ -165,21 +147,20 @@ class PartitionCopy:
             found = self._seats[needs.text, knowers] = self._find_seats(needs, knowers)
         return found
 
-    def _find_seats(self, needs: Resources, knowers: "Knowers") -> Seats:
+    def _find_seats(self, needs: Resources, knowers: Knowers) -> Seats:
         bits = self.free.nonzero()[0]
         nodes = self._node_of[bits]
         if needs.amounts or needs.labels or knowers is not None:
-            bits = bits[self._fit(needs, knowers)[nodes]]
+            bits = bits[self.offers.open(needs, knowers)[nodes]]
             nodes = self._node_of[bits]
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
         owners, starts, counts = np.unique(nodes, return_index=True, return_counts=True)
         most = counts // needs.slots
-        for i, owner in enumerate(owners):
-            left = self.left.get(self.nodes[owner].name, {})
-            for name, amount in needs.amounts:
-                if amount:
-                    most[i] = min(most[i], left.get(name, 0) // amount)
+        for name, amount in needs.amounts:
+            if amount:
+                left = self.left[name][owners] if name in self.left else np.zeros_like(most)
+                most = np.minimum(most, np.maximum(left, 0) // amount)
         rank = np.arange(len(bits)) - np.repeat(starts, counts)
         lead = (rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts))
         leads = np.flatnonzero(lead)
@@ -194,12 +175,12 @@ class PartitionCopy:
         self.free_count -= bits.size
         slots = (bits - self._first_of[owners][:, None]).tolist()
         found = [
-            Reservation(self, self.nodes[owner], tuple(row), needs)
+            Reservation(self, self.nodes[owner], owner, tuple(row), needs)
             for owner, row in zip(owners.tolist(), slots, strict=True)
         ]
-        if needs.amounts:
-            for reservation in found:
-                self._change_left(reservation, 1)
+        for name, amount in needs.amounts:
+            if name in self.left:
+                np.subtract.at(self.left[name], owners, amount)
         self.reserved.update(dict.fromkeys(found))
         return found
 
@@ -211,39 +192,34 @@ class PartitionCopy:
         self._forget_seats()
 
     def _change_left(self, reservation: Reservation, sign: int) -> None:
-        left = self.left.setdefault(reservation.node.name, {})
         for name, amount in reservation.needs.amounts:
-            left[name] = left.get(name, 0) - sign * amount
+            if name in self.left:
+                self.left[name][reservation.index] -= sign * amount
 
-    def most_free(self, labels: Resources, knowers: Knowers, names: Sequence[str]) -> Ints:
-        """Return the most that any open node has free of each resource in `names`, the first of which is slots.
+    def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
+        """Return the most that any open node has free of each resource, and of `slots`. Cached.
 
         labels: needs of one slot with the labels that the nodes must have; knowers: as in `seats`.
         """
-        if self._free_of is None:
-            self._free_of = np.bincount(self._node_of[self.free.nonzero()[0]], minlength=len(self.nodes))
-        nodes = np.flatnonzero(self._fit(labels, knowers) & (self._free_of > 0))
-        most = np.zeros(len(names), dtype=np.int64)
-        if len(nodes):
-            most[0] = self._free_of[nodes].max()
-        for column, name in enumerate(names[1:], 1):
-            amounts = (self.left.get(self.nodes[node].name, {}).get(name, 0) for node in nodes.tolist())
-            most[column] = max(amounts, default=0)
-        return most
+        found = self._most.get((labels.text, knowers))
+        if found is None:
+            if self._free_of is None:
+                self._free_of = np.bincount(self._node_of[self.free.nonzero()[0]], minlength=len(self.nodes))
+            nodes = self.offers.open(labels, knowers) & (self._free_of > 0)
+            found = {"slots": int(self._free_of.max(where=nodes, initial=0))}
+            found |= {name: int(left.max(where=nodes, initial=0)) for name, left in self.left.items()}
+            self._most[labels.text, knowers] = found
+        return found
 
     def fitting(self, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
         """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of all that fit."""
-        mask = self._offers.get((needs.text, knowers))
-        if mask is None:
-            knows = (knowers is None or not digest or digest in knowers for digest in self.digests)
-            fitting = [known and fits(node.offer, needs) for node, known in zip(self.nodes, knows, strict=True)]
-            mask = self._offers[needs.text, knowers] = np.array(fitting, dtype=bool)
-        found = np.flatnonzero(mask)
+        found = np.flatnonzero(self.offers.fitting(needs, knowers))
         if not len(found):
             return [], 0
-        chosen = [*np.flatnonzero(self._fit(needs, knowers))[:most], *found[:most]]
-        return [self._facts(self.nodes[i]) for i in dict.fromkeys(map(int, chosen))][:most], len(found)
+        chosen = [*np.flatnonzero(self.offers.open(needs, knowers))[:most], *found[:most]]
+        return [self._facts(i) for i in dict.fromkeys(map(int, chosen))][:most], len(found)
 
-    def _facts(self, node: Node) -> NodeFacts:
+    def _facts(self, index: int) -> NodeFacts:
+        node = self.nodes[index]
         free = int(np.count_nonzero(self.free[node.first : node.first + node.offer.slots]))
-        return NodeFacts(node.name, node.state, node.draining, node.offer, free, self.left.get(node.name, {}))
+        return NodeFacts(node.name, node.state, node.draining, node.offer, free, self.offers.left_of(self.left, index))

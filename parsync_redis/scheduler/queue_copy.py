@@ -12,7 +12,7 @@ from ..model.kind import Kind, KindLine
 from ..model.needs import Resources, parse_resources
 from ..model.replies import Took
 from .blocked import Blocked
-from .partition_copy import Knowers
+from .offers import Knowers
 from .view import View
 
 
@@ -56,6 +56,7 @@ class QueueCopy:
         self.kinds: dict[str, Waiting] = {}
         self._groups: dict[tuple[str, Knowers], Group] = {}
         self._open: dict[Group, None] = {}
+        self._fresh = False  # some groups were never compared with the partitions
         self.blocked = Blocked()
 
     def clear(self) -> None:
@@ -104,7 +105,8 @@ class QueueCopy:
         group = self._groups.get((kind.needs, knowers))
         if group is None:
             group = self._groups[kind.needs, knowers] = Group(parse_resources(kind.needs), knowers)
-            self._open[group] = None
+            self.block(group)
+            self._fresh = True
         return group
 
     def _forget(self, text: str) -> None:
@@ -126,15 +128,13 @@ class QueueCopy:
         for text, old in kinds.items():
             old.group = self._group(old.kind)
             self.kinds[text] = old.group.waiting[text] = old
-        for group in list(self._open):
-            self.block(group)
 
     # -- seats -------------------------------------------------------------------------------------------------------
 
     @property
     def any_open(self) -> bool:
         """True if some group may find a seat."""
-        return bool(self._open)
+        return bool(self._open) or self._fresh
 
     def open_kinds(self) -> list[tuple[float, int, Waiting]]:
         """Return a heap of the kinds that may find a seat: (order of the first, a number that breaks ties, kind)."""
@@ -150,8 +150,13 @@ class QueueCopy:
         self.blocked.add(group)
 
     def reopen(self, partitions: Collection[int]) -> None:
-        """Open the blocked groups that may fit into one of these partitions, which have changed."""
-        for group in self.blocked.fitting([self._view.partitions[p] for p in partitions]):
+        """Open the blocked groups that may fit into one of these partitions, which have changed.
+
+        Groups that have come since are compared with all partitions.
+        """
+        some = self._view.partitions if self._fresh else [self._view.partitions[p] for p in partitions]
+        self._fresh = False
+        for group in self.blocked.fitting(some):
             group.blocked = False
             self.blocked.discard(group)
             self._open[group] = None

@@ -7,7 +7,8 @@ import numpy as np
 from ..model.needs import Resources
 from ..placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, NodeFacts, explain_fitting, explain_none
 from ..placement.strategy import SHARPNESS
-from .partition_copy import Knowers, PartitionCopy
+from .offers import Knowers
+from .partition_copy import PartitionCopy
 
 
 class View:
@@ -18,7 +19,7 @@ class View:
         self.partitions = [PartitionCopy(number) for number in range(partitions)]
         self.known: dict[str, Collection[str]] = {}
         self._knowers: dict[str, Knowers] = {}
-        self._none: dict[tuple[str, Knowers], str] = {}
+        self._offers: dict[tuple[str, str], tuple[str, Resources]] = {}
         self._digests: frozenset[str] = frozenset()
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
@@ -27,7 +28,7 @@ class View:
 
     def unread(self) -> set[str]:
         """Return the digests whose names the view does not know yet: nothing is placed on their nodes."""
-        return {digest for p in self.partitions for digest in p.digests if digest} - self.known.keys()
+        return {digest for p in self.partitions for digest in p.offers.digests if digest} - self.known.keys()
 
     def knowers(self, name: str) -> Knowers:
         """Return the digests of the nodes that know a task's name, None if every node does. Cached."""
@@ -43,9 +44,9 @@ class View:
 
     def rescale(self) -> None:
         """Compute again what depends on all nodes: their quality, and who knows which name."""
-        self._digests = frozenset(digest for p in self.partitions for digest in p.digests if digest)
+        self._digests = frozenset(digest for p in self.partitions for digest in p.offers.digests if digest)
         self._knowers.clear()
-        self._none.clear()
+        self._find_offers()
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
         mean, spread = 0.0, 1.0
@@ -64,7 +65,11 @@ class View:
         """Return the reason, in words, why a task of these needs finds no seat now."""
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
-        if knowers is not None and not knowers and "" not in {digest for p in self.partitions for digest in p.digests}:
+        if (
+            knowers is not None
+            and not knowers
+            and "" not in {digest for p in self.partitions for digest in p.offers.digests}
+        ):
             return NAMES_UNREAD if self.unread() else NO_NAME
         shown, total = list[NodeFacts](), 0
         for partition in self.partitions:
@@ -73,12 +78,15 @@ class View:
         if total:
             shown.sort(key=lambda node: not node.open)
             return explain_fitting(needs, shown[:SHOWN], total)
-        if (needs.text, knowers) not in self._none:
-            offers = {
-                node.name: node.offer
-                for p in self.partitions
-                for node, digest in zip(p.nodes, p.digests, strict=True)
-                if knowers is None or not digest or digest in knowers
-            }
-            self._none[needs.text, knowers] = explain_none(needs, offers)
-        return self._none[needs.text, knowers]
+        some = self._offers.items()
+        knowing = {name: offer for (_, digest), (name, offer) in some if knowers is None or digest in ("", *knowers)}
+        return explain_none(needs, knowing)
+
+    def _find_offers(self) -> None:
+        """Find the different offers, each with its digest and the first node that has it: most nodes are equal."""
+        self._offers = {}
+        for partition in self.partitions:
+            for node, digest in zip(partition.nodes, partition.offers.digests, strict=True):
+                known = self._offers.get((node.offer.text, digest))
+                if known is None or node.name < known[0]:
+                    self._offers[node.offer.text, digest] = node.name, node.offer

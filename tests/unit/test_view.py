@@ -121,6 +121,7 @@ def test_explain_says_what_is_missing() -> None:
     view = View(1)
     view.partitions[0].set_nodes([node("a", 0, 4, gpu=1)], 1)
     view.partitions[0].set_free(bits(0), {"a": "gpu=0"}, 1)
+    view.rescale()
     assert view.explain(Resources.of(1, labels={"zone": "x"})) == (
         "no node fits: no node has label zone:x; there are no labels"
     )

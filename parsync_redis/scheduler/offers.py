@@ -1,0 +1,73 @@
+"""What the nodes of a partition offer, in arrays: one comparison tells which of them fit a task."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..model.apps import digest_of
+from ..model.needs import Resources, parse_resources
+from ..model.node import Node
+from ..placement.strategy import Ints
+
+Knowers = frozenset[str] | None
+"""The digests (model/apps.py) of the nodes that know a task's name, None for all."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Offers:
+    """The offers of some nodes, by their index. placement/fits.py says the same of one node."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.digests = [digest_of(node.offer) for node in nodes]
+        self._index = {node.name: index for index, node in enumerate(nodes)}
+        self._open = np.array([node.state == "up" and not node.draining for node in nodes], dtype=bool)
+        self._slots = np.array([node.offer.slots for node in nodes], dtype=np.int64)
+        self._amounts: dict[str, Ints] = {}
+        for index, node in enumerate(nodes):
+            for name, amount in node.offer.amounts:
+                self._amounts.setdefault(name, np.zeros(len(nodes), dtype=np.int64))[index] = amount
+        self._marked: dict[tuple[tuple[tuple[str, str], ...], Knowers], Mask] = {}
+
+    def marked(self, labels: tuple[tuple[str, str], ...], knowers: Knowers) -> Mask:
+        """Return which nodes have these labels and know the task's name. Cached."""
+        mask = self._marked.get((labels, knowers))
+        if mask is None:
+            asked = set(labels)
+            mask = self._marked[labels, knowers] = np.array(
+                [
+                    (knowers is None or not digest or digest in knowers) and asked <= set(node.offer.labels)
+                    for node, digest in zip(self.nodes, self.digests, strict=True)
+                ],
+                dtype=bool,
+            )
+        return mask
+
+    def fitting(self, needs: Resources, knowers: Knowers) -> Mask:
+        """Return which nodes fit when they are empty."""
+        mask = self.marked(needs.labels, knowers) & (self._slots >= needs.slots)
+        for name, amount in needs.amounts:
+            mask &= self._amounts[name] >= amount if name in self._amounts else amount <= 0
+        return mask
+
+    def open(self, needs: Resources, knowers: Knowers) -> Mask:
+        """Return which nodes fit when they are empty, and take new tasks."""
+        return self.fitting(needs, knowers) & self._open
+
+    def amounts_of(self, left: Mapping[str, str]) -> dict[str, Ints]:
+        """Return, by resource, what each node has left, from the texts of a snapshot."""
+        found: dict[str, Ints] = {}
+        for name, text in left.items():
+            index = self._index.get(name)
+            if index is not None:
+                for resource, amount in parse_resources(text).amounts:
+                    if resource not in found:
+                        found[resource] = np.zeros(len(self.nodes), dtype=np.int64)
+                    found[resource][index] = amount
+        return found
+
+    def left_of(self, left: Mapping[str, Ints], index: int) -> dict[str, int]:
+        """Return what one node has left."""
+        return {name: int(amounts[index]) for name, amounts in left.items()}
