@@ -5,16 +5,14 @@ may be tried in vain, but none that fits is left out.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from ..model.needs import Resources
+from .kind_group import KindGroup
 from .offers import Knowers
 from .partition_copy import PartitionCopy
-
-if TYPE_CHECKING:
-    from .queue_copy import Group
 
 _LEAST: Final = 64
 
@@ -27,21 +25,21 @@ class Blocked:
         self._needs = np.zeros((_LEAST, 1), dtype=np.int64)
         self._filter_of = np.zeros(_LEAST, dtype=np.int64)
         self._used = np.zeros(_LEAST, dtype=bool)
-        self._rows: dict[Group, int] = {}
-        self._groups: list[Group | None] = []
+        self._rows: dict[KindGroup, int] = {}
+        self._groups: list[KindGroup | None] = []
         self._spare: list[int] = []
         self._filters: dict[tuple[str, Knowers], tuple[int, Resources]] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> "Iterator[Group]":
+    def __iter__(self) -> Iterator[KindGroup]:
         return iter(self._rows)
 
     def __contains__(self, group: object) -> bool:
         return group in self._rows
 
-    def add(self, group: "Group") -> None:
+    def add(self, group: KindGroup) -> None:
         """Add a group, once."""
         if group in self._rows:
             return
@@ -61,14 +59,14 @@ class Blocked:
         self._filter_of[row] = self._filters.setdefault((labels.text, group.knowers), (len(self._filters), labels))[0]
         self._used[row] = True
 
-    def discard(self, group: "Group") -> None:
+    def discard(self, group: KindGroup) -> None:
         """Remove a group, if it is there."""
         row = self._rows.pop(group, None)
         if row is not None:
             self._used[row], self._groups[row] = False, None
             self._spare.append(row)
 
-    def fitting(self, partitions: Sequence[PartitionCopy]) -> "list[Group]":
+    def fitting(self, partitions: Sequence[PartitionCopy]) -> list[KindGroup]:
         """Return the groups that may have a seat in one of these partitions."""
         partitions = [partition for partition in partitions if partition.free_count]
         if not self._rows or not partitions:

@@ -125,7 +125,7 @@ class Core:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
         partition, freshness = self.view.partitions[judged.partition], self._freshness
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
-            task = self._placer.held.claimed.pop(claim.task, None)
+            task = self._placer.unplaced.claimed.pop(claim.task, None)
             self.counters.claims += 1
             if verdict.won:
                 since_ms = int(verdict.detail)
@@ -142,7 +142,7 @@ class Core:
                 if verdict.word not in (ClaimOutcome.CONFLICT, ClaimOutcome.SHORT):
                     freshness.nodes_due.add(judged.partition)
             if task is not None:
-                self._placer.held.seatless.append(task)
+                self._placer.unplaced.seatless.append(task)
         partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
 
     def forget(self) -> None:
@@ -158,7 +158,7 @@ class Core:
     @property
     def in_flight(self) -> int:
         """Number of tasks that this scheduler has taken and not placed."""
-        held = self._placer.held
+        held = self._placer.unplaced
         return len(held.claimed) + len(held.seatless)
 
     @property
@@ -179,7 +179,7 @@ class Core:
     @property
     def taken(self) -> set[str]:
         """Ids of the tasks that Redis should have in `taken` for this scheduler: those that are not confirmed."""
-        held = self._placer.held
+        held = self._placer.unplaced
         seatless = {task.id for task in held.seatless}
         return seatless | held.claimed.keys() | {place.task for place in self._to_confirm}
 

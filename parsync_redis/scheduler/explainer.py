@@ -5,8 +5,9 @@ from typing import Final
 from zlib import crc32
 
 from ..model.limits import MAX_BATCH
+from .kind_group import KindGroup
 from .plan import Plan
-from .queue_copy import Group, QueueCopy
+from .queue_copy import QueueCopy
 from .view import View
 
 AT_ONCE: Final = 50
@@ -21,8 +22,8 @@ class Explainer:
 
     def __init__(self, view: View, queue: QueueCopy) -> None:
         self._view, self._queue = view, queue
-        self._due: OrderedDict[Group, None] = OrderedDict()
-        self._explained: OrderedDict[Group, None] = OrderedDict()
+        self._due: OrderedDict[KindGroup, None] = OrderedDict()
+        self._explained: OrderedDict[KindGroup, None] = OrderedDict()
         self._gap = False
 
     def on_gap(self) -> None:

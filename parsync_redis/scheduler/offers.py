@@ -47,7 +47,7 @@ class Offers:
 
     def fitting(self, needs: Resources, knowers: Knowers) -> Mask:
         """Return which nodes fit when they are empty."""
-        mask = self.marked(needs.labels, knowers) & (self._slots >= needs.slots)
+        mask: Mask = self.marked(needs.labels, knowers) & (self._slots >= needs.slots)
         for name, amount in needs.amounts:
             mask &= self._amounts[name] >= amount if name in self._amounts else amount <= 0
         return mask

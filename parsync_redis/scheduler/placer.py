@@ -22,9 +22,10 @@ from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
 from .freshness import Freshness, Order
+from .kind_group import KindGroup
 from .partition_copy import PartitionCopy, Reservation, Seats
 from .plan import Plan
-from .queue_copy import Group, QueueCopy
+from .queue_copy import QueueCopy
 from .view import View
 
 PORTIONS: Final = 16
@@ -48,7 +49,7 @@ def claim_of(task: Taken, seat: Reservation) -> Claim:
 
 
 @dataclass(slots=True)
-class Held:
+class Unplaced:
     """The tasks that this scheduler has taken. claimed: claims are not judged yet. seatless: they need another seat."""
 
     claimed: dict[str, Taken]
@@ -69,7 +70,7 @@ class Placer:
     ) -> None:
         self._view, self._queue, self._freshness = view, queue, freshness
         self._selector, self._orders, self._rng = selector, orders, rng
-        self.held = Held({}, [])
+        self.unplaced = Unplaced({}, [])
         self.changed: set[int] = set()
         self.left_behind = False
         self._ready: list[Claim] = []
@@ -77,7 +78,7 @@ class Placer:
 
     def forget(self) -> None:
         """Drop all tasks and reservations."""
-        self.held = Held({}, [])
+        self.unplaced = Unplaced({}, [])
         self._ready.clear()
         self._reserved.clear()
         for partition in self._view.partitions:
@@ -91,7 +92,7 @@ class Placer:
             seats = self._reserved.get(task.kind.text)
             seat = seats.popleft() if seats else None
             if seat is None or seat.broken:
-                self.held.seatless.append(task)
+                self.unplaced.seatless.append(task)
             else:
                 self._claim(task, seat)
         for seats in self._reserved.values():
@@ -102,7 +103,7 @@ class Placer:
 
     def _claim(self, task: Taken, seat: Reservation) -> None:
         seat.claimed()
-        self.held.claimed[task.id] = task
+        self.unplaced.claimed[task.id] = task
         self._ready.append(claim_of(task, seat))
 
     def commit(self, plan: Plan) -> None:
@@ -113,7 +114,7 @@ class Placer:
 
     def retry(self, plan: Plan) -> None:
         """Claim other seats for tasks without one; plan to give back those for which there is none."""
-        tasks, self.held.seatless = self.held.seatless, []
+        tasks, self.unplaced.seatless = self.unplaced.seatless, []
         by_kind: dict[str, list[Taken]] = {}
         for task in tasks:
             by_kind.setdefault(task.kind.text, []).append(task)
@@ -132,7 +133,7 @@ class Placer:
         self._queue.reopen(self.changed)
         self.changed.clear()
         asked: dict[str, deque[Reservation]] = {}
-        reading: set[Group] = set()
+        reading: set[KindGroup] = set()
         heap = self._queue.open_kinds()
         while heap and room:
             _, number, waiting = heapq.heappop(heap)
@@ -162,7 +163,7 @@ class Placer:
         plan.take = [(text, len(seats)) for text, seats in asked.items()]
         self._freshness.passes += 1
 
-    def _seats(self, group: Group, strategy: Strategy) -> list[list[Seats]]:
+    def _seats(self, group: KindGroup, strategy: Strategy) -> list[list[Seats]]:
         """Return the seats of a group that are fresh enough to claim, in the strategy's order of partitions."""
         is_stale = self._freshness.is_stale
         known = [p for p in self._view.partitions if p.free_count and not is_stale(p, strategy)]
@@ -172,7 +173,7 @@ class Placer:
             found.append([seats for seats in some if len(seats.leads)])
         return found
 
-    def _reserve(self, group: Group, found: Sequence[Sequence[Seats]], count: int) -> list[Reservation]:
+    def _reserve(self, group: KindGroup, found: Sequence[Sequence[Seats]], count: int) -> list[Reservation]:
         """Sample up to `count` of these seats by their score, all of one list before the next."""
         made: list[Reservation] = []
         for seats in found:
@@ -182,7 +183,7 @@ class Placer:
                 made += self._sample(group, seats, count - len(made))
         return made
 
-    def _sample(self, group: Group, seats: Sequence[Seats], count: int) -> list[Reservation]:
+    def _sample(self, group: KindGroup, seats: Sequence[Seats], count: int) -> list[Reservation]:
         paces = np.concatenate([found.paces for found in seats])
         ends = np.cumsum([len(found.leads) for found in seats])
         chosen = sample(self._rng, paces, count)
@@ -193,7 +194,7 @@ class Placer:
             made += found.partition.reserve(found, chosen[which == i] - begin, group.needs)
         return made
 
-    def _fetch(self, group: Group, strategy: Strategy, wanted: int) -> bool:
+    def _fetch(self, group: KindGroup, strategy: Strategy, wanted: int) -> bool:
         """Read stale partitions that had seats for a group, more likely those that had many.
 
         Returns True if there are any.

@@ -1,50 +1,18 @@
 """A scheduler's copy of the queue: which kinds of task wait, how many of each, and from which order on.
 
-Kinds that the same seats fit are a *group*: equal needs, and names that the same nodes know. A group that finds no seat
-is blocked until a partition changes in which it may fit, so that what waits costs nothing while nothing changes.
+A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which it may fit, so that what waits costs nothing while nothing changes.
 """
 
 import heapq
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
 from ..model.kind import Kind, KindLine
-from ..model.needs import Resources, parse_resources
+from ..model.needs import parse_resources
 from ..model.replies import Took
 from .blocked import Blocked
+from .kind_group import KindGroup, WaitingKind
 from .offers import Knowers
 from .view import View
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """Kinds with equal needs whose names the same nodes know. blocked: none of the seats in the view fits."""
-
-    needs: Resources
-    knowers: Knowers
-    waiting: dict[str, "Waiting"] = field(default_factory=dict)
-    blocked: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Waiting:
-    """A kind of which `count` tasks wait, at orders from `first` to `last`. why: the reason in its line."""
-
-    kind: Kind
-    group: Group
-    count: int
-    first: int
-    last: int
-    why: str
-
-    def order(self, number: int) -> float:
-        """Estimate the order of task `number`, from 0: the tasks lie evenly between first and last."""
-        return self.first + number * (self.last - self.first) / max(1, self.count - 1)
-
-    def before(self, order: float, number: int) -> int:
-        """Estimate how many tasks from `number` on come before `order`; at least 1."""
-        step = (self.last - self.first) / max(1, self.count - 1)
-        return max(1, int((order - self.order(number)) / step) + 1) if step > 0 else self.count
 
 
 class QueueCopy:
@@ -53,9 +21,9 @@ class QueueCopy:
     def __init__(self, view: View) -> None:
         self._view = view
         self.version = "0"
-        self.kinds: dict[str, Waiting] = {}
-        self._groups: dict[tuple[str, Knowers], Group] = {}
-        self._open: dict[Group, None] = {}
+        self.kinds: dict[str, WaitingKind] = {}
+        self._groups: dict[tuple[str, Knowers], KindGroup] = {}
+        self._open: dict[KindGroup, None] = {}
         self._fresh = False  # some groups were never compared with the partitions
         self.blocked = Blocked()
 
@@ -93,18 +61,18 @@ class QueueCopy:
         except ValueError:
             return  # nobody can submit it: the leader repairs it
         group = self._group(kind)
-        self.kinds[text] = group.waiting[text] = Waiting(kind, group, line.count, line.first, line.last, line.why)
+        self.kinds[text] = group.waiting[text] = WaitingKind(kind, group, line.count, line.first, line.last, line.why)
 
-    def group_of(self, kind: Kind) -> Group:
+    def group_of(self, kind: Kind) -> KindGroup:
         """Return the group of a kind, also of one of which nothing waits any more."""
         knowers = self._view.knowers(kind.name)
-        return self._groups.get((kind.needs, knowers)) or Group(parse_resources(kind.needs), knowers)
+        return self._groups.get((kind.needs, knowers)) or KindGroup(parse_resources(kind.needs), knowers)
 
-    def _group(self, kind: Kind) -> Group:
+    def _group(self, kind: Kind) -> KindGroup:
         knowers = self._view.knowers(kind.name)
         group = self._groups.get((kind.needs, knowers))
         if group is None:
-            group = self._groups[kind.needs, knowers] = Group(parse_resources(kind.needs), knowers)
+            group = self._groups[kind.needs, knowers] = KindGroup(parse_resources(kind.needs), knowers)
             self.block(group)
             self._fresh = True
         return group
@@ -121,7 +89,7 @@ class QueueCopy:
             self.blocked.discard(group)
 
     def regroup(self) -> None:
-        """Group all kinds again: nodes have changed, and with them which nodes know which name."""
+        """KindGroup all kinds again: nodes have changed, and with them which nodes know which name."""
         kinds = self.kinds
         self.kinds, self._groups, self.blocked = {}, {}, Blocked()
         self._open.clear()
@@ -136,14 +104,14 @@ class QueueCopy:
         """True if some group may find a seat."""
         return bool(self._open) or self._fresh
 
-    def open_kinds(self) -> list[tuple[float, int, Waiting]]:
+    def open_kinds(self) -> list[tuple[float, int, WaitingKind]]:
         """Return a heap of the kinds that may find a seat: (order of the first, a number that breaks ties, kind)."""
         found = (waiting for group in self._open for waiting in group.waiting.values())
         heap = [(float(waiting.first), number, waiting) for number, waiting in enumerate(found)]
         heapq.heapify(heap)
         return heap
 
-    def block(self, group: Group) -> None:
+    def block(self, group: KindGroup) -> None:
         """Mark a group that found no seat: it is not tried again until a partition changes in which it may fit."""
         group.blocked = True
         self._open.pop(group, None)
