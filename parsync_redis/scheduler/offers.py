@@ -49,12 +49,13 @@ class Offers:
         """Return which nodes fit when they are empty."""
         mask: Mask = self.marked(needs.labels, knowers) & (self._slots >= needs.slots)
         for name, amount in needs.amounts:
-            mask &= self._amounts[name] >= amount if name in self._amounts else amount <= 0
+            mask = mask & (self._amounts[name] >= amount if name in self._amounts else amount <= 0)
         return mask
 
     def open(self, needs: Resources, knowers: Knowers) -> Mask:
         """Return which nodes fit when they are empty, and take new tasks."""
-        return self.fitting(needs, knowers) & self._open
+        mask: Mask = self.fitting(needs, knowers) & self._open
+        return mask
 
     def amounts_of(self, left: Mapping[str, str]) -> dict[str, Ints]:
         """Return, by resource, what each node has left, from the texts of a snapshot."""

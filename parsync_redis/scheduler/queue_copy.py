@@ -1,6 +1,7 @@
 """A scheduler's copy of the queue: which kinds of task wait, how many of each, and from which order on.
 
-A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which it may fit, so that what waits costs nothing while nothing changes.
+A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which it may fit. So what
+waits costs nothing while nothing changes.
 """
 
 import heapq
