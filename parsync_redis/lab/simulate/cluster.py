@@ -7,11 +7,12 @@ from typing import Final
 import numpy as np
 
 from ...model.claim import Claim, Verdict
+from ...model.kind import Kind
 from ...model.node import Node
 from ...model.options import ONE_SLOT
 from ...model.place import Place
 from ...model.replies import Snapshot
-from ...scheduler.plan import GIVE_BACK_MS
+from ...model.task import Taken
 from ...store.reference.leases import NodeRecord as Record
 from ...store.reference.partition import Partition
 from ...store.reference.queue import Job, Queue
@@ -19,6 +20,7 @@ from ...store.reference.store import MemoryStore
 from .parameters import NODE_SLOTS, Parameters
 
 JOB: Final = Job("work", ONE_SLOT.text, b"")
+KIND: Final = Kind(JOB.name, JOB.needs)
 
 
 class SimCluster:
@@ -44,13 +46,17 @@ class SimCluster:
         self.queues[group].admit(id, JOB)
 
     def waiting(self, group: int) -> int:
-        """Return the number of a group's tasks that wait to be taken, now or a little later."""
-        return len(self.queues[group].pending) + len(self.queues[group].later)
+        """Return the number of a group's tasks that wait to be taken."""
+        return self.queues[group].pending
 
     def give_back(self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> None:
-        """Give back tasks that a scheduler cannot hold; each as (id, attempt, reason)."""
+        """Give back tasks for which a scheduler has no other seat; each as (id, attempt, reason)."""
         for id, attempt, why in tasks:
-            self.queues[group].give_back_at(scheduler, id, attempt, why, self.store.now_ms + GIVE_BACK_MS)
+            self.queues[group].give_back_at(scheduler, id, attempt, why)
+
+    def take_all(self, group: int, scheduler: str, count: int) -> list[Taken]:
+        """Take up to `count` of a group's tasks, whatever its schedulers see."""
+        return list(self.queues[group].took(scheduler, [(KIND.text, count)]).tasks)
 
     def read(self, p: int, version: int) -> Snapshot:
         """Return a partition's snapshot."""
@@ -83,8 +89,8 @@ class SimCluster:
         for number, i in enumerate(rng.permutation(len(seats))[:count].tolist()):
             p, node, slot = seats[i]
             self.submit(0, f"f{number}", 0.0)
-            (task,) = self.queues[0].take_tasks("fill", 1)
-            claim = Claim(task.id, task.attempt, p, node.name, node.inc, (slot,), task.needs)
+            (task,) = self.take_all(0, "fill", 1)
+            claim = Claim(task.id, task.attempt, p, node.name, node.inc, (slot,), task.kind.needs)
             self.commit(p, [claim], 0.0)
             left_s = rng.uniform(0, duration_s) if equal else rng.exponential(duration_s)
             self.start(0, claim, 0.0, float(left_s))

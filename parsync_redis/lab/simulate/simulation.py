@@ -1,15 +1,17 @@
 """A simulation: the schedulers' cores, a virtual clock, a load and the store in memory, tick by tick.
 
-A tick is a gap / N. At each tick every scheduler, in random order, reads what is due, takes the tasks that it can
-decide until the next tick (K claims a second), and claims on what it just read. n claims take n / K seconds; then they
-are judged in order of time over all schedulers. Tasks of lost claims go back to the backlog, for the next tick.
+A tick is a gap / N. At each tick every scheduler, in random order, reads what is due, looks at the queue, takes the tasks
+that it has seats for and can decide until the next tick (K claims a second), and claims. n claims take n / K seconds;
+then they are judged in order of time over all schedulers. At the next tick, tasks of lost claims get another seat or go
+back to the queue.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...model.replies import Judged, Took
+from ...model.replies import Judged
+from ...scheduler.core import CHANGES
 from ...scheduler.plan import Plan
 from .cluster import SimCluster
 from .measure import SimMeasure
@@ -66,17 +68,14 @@ class Simulation:
         for turn, i in enumerate(self.rng.permutation(len(self.schedulers)).tolist()):
             one = self.schedulers[i]
             one.core.on_tick(number)
-            if self.cluster.waiting(one.group):
-                one.core.on_wake()
+            one.core.on_wake()
             room = self.parameters.decisions * tick_s
             one.budget = min(one.budget + room, room + 1)
             self._look(one, now_s)
-            if one.core.in_flight:
-                plan = one.core.plan()
-                cluster.give_back(one.group, one.core.name, plan.give_back)
-                cluster.confirm(one.group, plan.confirm)
-                claims = sum(map(len, plan.commit.values()))
-                one.budget -= claims
+            plan = self._place(one)
+            claims = sum(map(len, plan.commit.values()))
+            one.budget -= claims
+            if claims:
                 plans.append((now_s + min(claims / self.parameters.decisions, tick_s), turn, one, plan))
         self.measure.see_views(now_s, self.schedulers)
         for at_s, _, one, plan in sorted(plans, key=lambda entry: entry[:2]):
@@ -85,7 +84,7 @@ class Simulation:
         self.measure.see_load(now_s, cluster.held, [cluster.waiting(group) for group in range(len(self.loads))])
 
     def _look(self, one: SimScheduler, now_s: float) -> None:
-        """Let a scheduler read what is due and take what it has time for."""
+        """Let a scheduler read what is due, and what waits."""
         core, cluster = one.core, self.cluster
         plan = core.plan(place=False)
         cluster.confirm(one.group, plan.confirm)
@@ -98,10 +97,24 @@ class Simulation:
             snapshot = cluster.read(p, core.view.partitions[p].version)
             one.read_bytes += len(snapshot.bits or b"")
             core.on_snapshot(snapshot, now_s)
-        take = min(plan.take, int(one.budget) - core.in_flight)
-        if take > 0:
-            queue = cluster.queues[one.group]
-            core.on_took(Took(0, 0, queue.take_tasks(core.name, take)))
+        self._take(one, plan)
+
+    def _place(self, one: SimScheduler) -> Plan:
+        """Let a scheduler take what it has seats and time for; return the plan with its claims."""
+        core, cluster = one.core, self.cluster
+        first = core.plan(room=max(0, int(one.budget) - core.in_flight))
+        cluster.give_back(one.group, core.name, first.give_back)
+        cluster.confirm(one.group, first.confirm)
+        self._take(one, first)
+        plan = core.plan(place=False)
+        for p, claims in first.commit.items():
+            plan.commit.setdefault(p, []).extend(claims)
+        return plan
+
+    def _take(self, one: SimScheduler, plan: Plan) -> None:
+        if plan.look:
+            queue, core = self.cluster.queues[one.group], one.core
+            core.on_took(queue.took(core.name, plan.take, plan.since, CHANGES))
 
     def _commit(self, one: SimScheduler, plan: Plan, now_s: float) -> None:
         core, cluster, measure = one.core, self.cluster, self.measure

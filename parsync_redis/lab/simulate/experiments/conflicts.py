@@ -94,7 +94,7 @@ def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progres
 
 def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.random.Generator) -> int:
     """Return the number of lost claims, of `k` by each core; then free the slots again."""
-    queue = cluster.queues[0] = Queue(cluster.store)
+    cluster.queues[0] = Queue(cluster.store)
     for i in range(len(cores) * k):
         cluster.submit(0, f"t{i}", 0.0)
     plans = []
@@ -106,9 +106,8 @@ def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.rando
             for p in due.read:
                 core.on_snapshot(cluster.read(p, -1), 0.0)
             core.wants_tasks = False
-        core.on_took(Took(0, 0, queue.take_tasks(core.name, k)))
-        while core.in_flight and (plan := core.plan()).commit:
-            plans.append(plan)
+        core.on_took(Took("1", 0, tasks=cluster.take_all(0, core.name, k)))
+        plans.append(core.plan())
     lost = 0
     for i in rng.permutation(len(plans)).tolist():
         for p, claims in plans[i].commit.items():

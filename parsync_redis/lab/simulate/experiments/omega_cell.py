@@ -27,10 +27,12 @@ WARM_S: Final = 45.0
 
 @dataclass(slots=True)
 class _Member:
-    """A scheduler: its jobs, the plan in progress, and counts."""
+    """A scheduler: its jobs, the present one's tasks, those of them without a seat, the plan in progress, and counts."""
 
     core: Core
     jobs: deque[list[Taken]] = field(default_factory=deque)
+    job: dict[str, Taken] = field(default_factory=dict)
+    seatless: list[Taken] = field(default_factory=list)
     plan: Plan | None = None
     read_s: float = 0.0
     busy_s: float = 0.0
@@ -104,18 +106,20 @@ class _Cell:
         for i in range(JOB_TASKS):
             self.cluster.submit(0, f"j{self._jobs}-{i}", now_s)
         self._jobs += 1
-        member.jobs.append(self.cluster.queues[0].take_tasks(member.core.name, JOB_TASKS))
+        member.jobs.append(self.cluster.take_all(0, member.core.name, JOB_TASKS))
         if member.plan is None:
             self._think(member, now_s)
 
     def _think(self, member: _Member, now_s: float) -> None:
         """Take the next job unless one is in flight, read everything and decide; the commit comes later."""
         core, cluster = member.core, self.cluster
-        if not core.in_flight:
+        if not (core.in_flight or member.seatless):
             if not member.jobs:
                 member.plan = None
                 return
-            core.on_took(Took(0, 0, member.jobs.popleft()))
+            member.seatless = member.jobs.popleft()
+            member.job = {task.id: task for task in member.seatless}
+        core.on_took(Took("1", 0, tasks=member.seatless))
         core.on_stale()
         while due := core.plan(place=False):
             core.wants_tasks = False
@@ -124,6 +128,7 @@ class _Cell:
             for p in due.read:
                 core.on_snapshot(cluster.read(p, -1), now_s)
         member.plan, member.read_s = core.plan(), now_s
+        member.seatless = [member.job[id] for id, _, _ in member.plan.give_back]
         thinks_s = JOB_S + TASK_S * sum(map(len, member.plan.commit.values()))
         member.busy_s += thinks_s
         self._at(now_s + thinks_s, member)
@@ -137,7 +142,7 @@ class _Cell:
             member.core.on_judged(Judged(p, 0, self.cluster.store.now_ms, some, mine))
         lost = sum(not verdict.won for verdict in verdicts)
         member.conflicts += lost > 0
-        member.commits += not member.core.in_flight
+        member.commits += not (member.core.in_flight or member.seatless)
         self._think(member, now_s)
 
     def _judge(self, member: _Member, claims: Sequence[tuple[int, Claim]], now_s: float) -> list[Verdict]:
