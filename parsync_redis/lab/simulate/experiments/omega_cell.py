@@ -27,7 +27,7 @@ WARM_S: Final = 45.0
 
 @dataclass(slots=True)
 class _Member:
-    """A scheduler: its jobs, the present one's tasks, those of them without a seat, the plan in progress, and counts."""
+    """A scheduler: its jobs, the present one's tasks, those without a seat, the plan in progress, and counts."""
 
     core: Core
     jobs: deque[list[Taken]] = field(default_factory=deque)
