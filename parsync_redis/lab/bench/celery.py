@@ -112,7 +112,7 @@ class Bench:
             if system == "plain":
                 counts: list[Any] = [client.llen(bench.QUEUE)]
             else:
-                counts = [client.zcard(keys.queue("pending")), client.hlen(keys.queue("taken"))]
+                counts = [client.hlen(keys.queue("kinds")), client.hlen(keys.queue("taken"))]
                 counts.append(client.hlen(keys.queue("placed")))
             return sum(counts)
 

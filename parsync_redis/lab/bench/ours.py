@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from ...inspect.audit import audit
+from ...model.kind import KindLine
 from ...placement.strategy import Floats
 from ...scheduler.core import Core
 from ...scheduler.loop import Scheduler
@@ -134,8 +135,9 @@ class Ours:
     def open(self) -> int:
         """Count the submitted tasks that are not final."""
         client, keys = self.store.client, self.store.keys
+        lines: Any = client.hvals(keys.queue("kinds"))
         counts: Any = (
-            client.zcard(keys.queue("pending")),
+            *(KindLine.of(line.decode()).count for line in lines),
             client.zcard(keys.queue("later")),
             client.hlen(keys.queue("taken")),
             client.hlen(keys.queue("placed")),
