@@ -6,7 +6,7 @@
 --   be told, and how many due tasks are looked at; limit: how many tasks of that kind, 1,000 in all
 --   salt: a random suffix that tells its attempts from those of takes that the server lost, docs/decisions/0016
 --   task: is the prefix of the task records: only the queues of the kinds know which tasks they are; all have one tag
---   waits: 'wait' to be woken when a kind begins to wait, if this call tells neither tasks nor changes; 'wake' to wake another
+--   waits: 'wait' to be woken when the next kind begins to wait; 'wake' to wake another scheduler that waits
 -- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}; version: where the copy stands after these changes; due_ms:
 --   when the next task in `later` is due, '' if there is none; anew: 1 if the copy is to be dropped first; more: 1 if there are
 --   more changes; changes: (kind, line or '')*, in the order of their versions; tasks: (row, id, attempt, ready_ms)*, ready_ms:
@@ -75,5 +75,5 @@ write_outbox(outbox)
 write_kinds(meta, kinds, changed)
 local version, anew, more, changes = changes_since(meta, kinds, changed, args.since, args.most)
 if args.waits == 'wake' then wake(args.channel, meta, scheduler) end
-if args.waits == 'wait' and #tasks == 0 and #changes == 0 then wait_in(meta, scheduler) end
+if args.waits == 'wait' then wait_in(meta, scheduler) end
 return {version, now, redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', anew, more, changes, tasks}

@@ -138,12 +138,10 @@ def test_who_does_not_want_to_wait_changes_nothing(drive: Driver):
     assert drive.unchanged_by(drive.commands.take("s1")).tasks == []
 
 
-def test_who_is_told_of_changes_does_not_wait(drive: Driver):
+def test_who_is_told_of_changes_waits_for_the_next(drive: Driver):
     drive.submit("a")
     took = drive.run(drive.commands.take("s1", waits="wait"))
     assert (took.tasks, took.changes) == ([], [("work slots=1", "1 9000000000001 9000000000001")])
-    assert waiters(drive) == ""
-    drive.run(drive.commands.take("s1", since=took.version, waits="wait"))
     assert waiters(drive) == "s1"
 
 

@@ -94,8 +94,7 @@ class QueueCalls(Calls):
 
         since: what the copy of `kinds` stands at, Took.version of the last reply, "0" if there is none; most: how many
         changes of it to tell, and how many delayed tasks to let wait that have come due. salt: ends the attempts,
-        '.482913', and is random. waits: "wait" to be woken when a kind begins to wait, if this call told neither tasks
-        nor changes; "wake" to wake another scheduler.
+        '.482913', and is random. waits: "wait" to be woken when the next kind begins to wait; "wake" to wake another.
         """
         once: Once = {
             "scheduler": scheduler,

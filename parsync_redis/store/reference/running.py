@@ -35,7 +35,7 @@ class Running(Tasks):
         took = self.took(args.scheduler, rows, args.since, int(args.most), args.salt, args.retention_s)
         if args.waits == "wake":
             self._wake(args.channel, args.scheduler)
-        elif args.waits == "wait" and not (took.tasks or took.changes or args.scheduler in self.waiters):
+        elif args.waits == "wait" and args.scheduler not in self.waiters:
             self.waiters.append(args.scheduler)
         tasks = [word for t in took.tasks for word in (numbers[t.kind.text], t.id, t.attempt, str(t.ready_ms))]
         changes = [word for change in took.changes for word in change]
