@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .integration.app import Parsync
     from .model.status import TaskStatus
     from .model.task import TaskState
-    from .model.views import NodeView, PartitionView
+    from .model.views import KindView, NodeView, PartitionView
     from .settings import Settings
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "DamagedState",
     "Infeasible",
     "InvalidInput",
+    "KindView",
     "NodeView",
     "Parsync",
     "ParsyncClient",
@@ -56,6 +57,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "KindView": "model.views",
     "NodeView": "model.views",
     "Parsync": "integration.app",
     "ParsyncClient": "client",

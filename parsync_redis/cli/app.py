@@ -21,7 +21,10 @@ COMMANDS: Final = {
         "submit": "Submit a task and print its id.",
         "status": "Show a task: its state, its place, why it waits, and the time of each step.",
         "tasks": "List tasks: first those that have not ended.",
-        "cancel": "Cancel tasks: a running one is asked to end.",
+        "demand": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
+    },
+    "cli.ending": {
+        "cancel": "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.",
         "purge": "Cancel tasks that wait, or delete the records of tasks that have ended.",
     },
     "cli.dead": {"dead": "Dead tasks, which lost as many starts as they may: list, show, requeue."},

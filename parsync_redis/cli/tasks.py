@@ -1,7 +1,6 @@
-"""Commands about tasks: submit, status, tasks, cancel."""
+"""Commands about tasks: submit, status, tasks, demand."""
 
 import json
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +8,6 @@ import typer
 from ..errors import InvalidInput
 from ..model.status import TaskStatus
 from ..model.task import WAITING, TaskState
-from ..store.purge import find_purgeable, purge_tasks
 from ..store.tasks import ANY, WAITING_STATES, list_tasks
 from .common import (
     Cluster,
@@ -17,7 +15,6 @@ from .common import (
     Json,
     Url,
     make_client,
-    parse_seconds,
     print_json,
     print_table,
     show_time,
@@ -27,7 +24,7 @@ from .options import from_flags, with_options
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    for command in (submit, status, tasks, cancel, purge):
+    for command in (submit, status, tasks, demand):
         app.command()(command)
 
 
@@ -176,50 +173,23 @@ def parse_states(word: str) -> frozenset[TaskState]:
     return WAITING_STATES if word == WAITING else frozenset((TaskState(word),))
 
 
-def purge(
-    state: Annotated[str, typer.Option(help="Which: waiting, succeeded, failed, cancelled or dead.")] = WAITING,
-    name: Annotated[str, typer.Option(help="Only tasks of names that match a pattern: 'proj.*'.")] = "*",
-    older_than: Annotated[
-        str, typer.Option(help="Only those that were submitted, or have ended, so long ago: 90s 10m 2h.")
-    ] = "0s",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+def demand(
     as_json: Json = False,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Cancel tasks that wait, or delete the records of tasks that have ended. It asks first, with their number."""
-    age_s = parse_seconds("--older-than", older_than)
-    with make_client(url, cluster, config) as client:
-        client.check()
-        found = find_purgeable(client.store, state, name, age_s)
-        if found and not yes:
-            what = "cancel" if state == WAITING else "delete the records of"
-            if not sys.stdin.isatty():
-                raise InvalidInput(f"this would {what} {len(found)} {state} tasks: say so with --yes")
-            typer.confirm(
-                f"{what} {len(found)} {state} tasks of cluster {client.settings.cluster}?", abort=True, err=True
-            )
-        done = purge_tasks(client.store, found)
-    print_json({"purged": done}) if as_json else print(f"{done} {state} tasks purged")
+    """Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.
 
-
-def cancel(
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks' ids.")],
-    as_json: Json = False,
-    url: Url = None,
-    cluster: Cluster = None,
-    config: Config = None,
-) -> None:
-    """Cancel tasks: a running one is asked to end. Exit 1 if one was final or gone already."""
+    In the order in which schedulers take them. Tasks that are not due yet do not count.
+    """
     with make_client(url, cluster, config) as client:
-        answers = {id: client.cancel(id) for id in ids}
+        found = client.demand()
     if as_json:
-        print_json(answers)
-    else:
-        for id, word in answers.items():
-            print(f"{id} {word if word in _CANCELLED else 'is ' + word + ' already'}")
-    raise typer.Exit(0 if all(word in _CANCELLED for word in answers.values()) else 1)
-
-
-_CANCELLED = ("cancelled", "asked")
+        print_json(found)
+        return
+    print_table(
+        ("KIND", "WAITING", "PRIORITY", "WHY"),
+        ((kind.kind, kind.waiting, kind.priority, kind.why or None) for kind in found),
+        "no tasks wait",
+    )

@@ -1,7 +1,7 @@
 """ParsyncClient."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from types import TracebackType
 from typing import Any
 
@@ -11,12 +11,15 @@ from ..model.limits import MAX_BATCH
 from ..model.node import drain_terms
 from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
-from ..model.views import Evenness, NodeView, PartitionView, measure_evenness
+from ..model.views import Evenness, KindView, NodeView, PartitionView, measure_evenness
 from ..settings import Settings
+from ..store.cancel import PIPELINED, Selection, cancel_tasks, cancel_words, find_selected
+from ..store.demand import read_demand
 from ..store.tasks import list_tasks
-from ..store.views import Directory, find_node, read_views
-from ..submission import Declared, Item, explain_refusal, make_submission, numbered, parse_item, with_declared
+from ..store.views import find_node, read_views
+from ..submission import Declared, Item
 from .requests import RETRY_FOR_S, Requests
+from .submitter import Submitter
 from .waiting import wait_until_final
 
 
@@ -32,7 +35,7 @@ class ParsyncClient:
     def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:
         self.requests = Requests(settings or Settings.load(), retry_for_s)
         self.settings, self.store = self.requests.settings, self.requests.store
-        self._directory = Directory(self.store)
+        self._submitter = Submitter(self.requests)
 
     @classmethod
     def from_url(cls, url: str, cluster: str = "parsync", **settings: Any) -> "ParsyncClient":
@@ -70,11 +73,7 @@ class ParsyncClient:
         none could ever hold it. A cluster without nodes accepts any task, which then waits for one.
         """
         when = {"countdown": countdown, "expires": expires}
-        item = {"name": name, "args": args, "kwargs": kwargs, "id": id, **when, **options}
-        task = self._declared([item], [make_submission(item)])[0]
-        if refusal := explain_refusal(self.store, task, self.send([task])[0]):
-            raise refusal
-        return decode_id(task.id)
+        return self._submitter.one({"name": name, "args": args, "kwargs": kwargs, "id": id, **when, **options})
 
     def submit_many(self, tasks: Iterable[Item | Sequence[Any]]) -> list[str]:
         """Submit tasks, each (name, args, kwargs) or a mapping with the arguments of `submit`; return their ids.
@@ -86,40 +85,14 @@ class ParsyncClient:
         earlier batches; of the batch with the offending task nothing, if it was found before sending (arguments,
         options), else all of it that was not refused; nothing after that batch. Submitting the same ids again is safe.
         """
-        ids: list[str] = []
-        rest = iter(tasks)
-        while batch := list(islice(rest, MAX_BATCH)):
-            items: list[Item] = []
-            for item in batch:
-                with numbered(len(ids) + len(items)):
-                    items.append(parse_item(item))
-            made: list[Submission] = []
-            for item in items:
-                with numbered(len(ids) + len(made)):
-                    made.append(make_submission(item))
-            made = self._declared(items, made)
-            for i, word in enumerate(self.send(made)):
-                if refusal := explain_refusal(self.store, made[i], word):
-                    raise type(refusal)(f"task {len(ids) + i}: {refusal}")
-            ids += [decode_id(task.id) for task in made]
-        return ids
+        return self._submitter.many(tasks)
 
     def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
         """Return the options that the workers' apps declare for these task names.
 
         pauses: as for `send`.
         """
-        return self.requests.do(lambda: self._directory.declared(names), pauses)
-
-    def _declared(self, items: Sequence[Item], made: Sequence[Submission]) -> list[Submission]:
-        """Return the submissions of items, made anew where the task's app declares something or is not known yet."""
-        declared = self.declared({task.name for task in made})
-        return [
-            with_declared({**item, "id": decode_id(task.id)}, task, declared)
-            if declared.get(task.name, ()) is not None
-            else task
-            for item, task in zip(items, made, strict=True)
-        ]
+        return self._submitter.declared(names, pauses)
 
     def send(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None) -> list[str]:
         """Submit tasks that are made; return submit's word for each.
@@ -162,9 +135,38 @@ class ParsyncClient:
 
         That state is succeeded, failed, cancelled, dead or gone: nothing was changed.
         """
-        key = encode_id(id)
-        word, *state = self.requests.do(lambda: self.store.run(self.store.commands.cancel(key)))
-        return state[0] if word == "none" else word
+        (word,) = self.cancel_many([id]).values()
+        return word
+
+    def cancel_many(self, ids: Iterable[str]) -> dict[str, str]:
+        """Cancel the tasks `ids`, 500 in a call; return by id what `cancel` returns."""
+        return self._cancel(dict.fromkeys(encode_id(id) for id in ids))
+
+    def cancel_where(self, kind: str | None = None, name: str = "*", state: str = "waiting") -> dict[str, int]:
+        """Cancel all tasks of a kind, of some names and in a state; return how many by word, {"cancelled": 100000}.
+
+        kind: as `demand` has it, None for any. name: a pattern, 'proj.*'. state: waiting, placed, or running: these
+        are asked to end (`asked`). A task that gets further meanwhile, or ends, is left alone: then the word is its
+        state. One that is submitted meanwhile may be left out. Raises InvalidInput.
+        """
+        chosen = Selection(state, name, kind)
+        found = self.requests.do(lambda: find_selected(self.store, chosen))
+        return dict(Counter(self._cancel(found, chosen.how).values()))
+
+    def _cancel(self, ids: Iterable[str], how: str = "SIGTERM") -> dict[str, str]:
+        def some(batch: Sequence[str]) -> list[str]:
+            return cancel_words(cancel_tasks(self.store, batch, how=how))
+
+        keys = list(ids)
+        words = self.requests.in_batches(keys, some, PIPELINED * MAX_BATCH)
+        return {decode_id(key): word for key, word in zip(keys, words, strict=True)}
+
+    def demand(self) -> list[KindView]:
+        """Return the kinds of which tasks wait, in the order in which schedulers take them; one read.
+
+        Tasks that are not due yet do not count. A line that is damaged is left out; a warning in the log says so.
+        """
+        return self.requests.do(lambda: read_demand(self.store))
 
     # -- dead tasks --------------------------------------------------------------------------------------------------
 

@@ -48,11 +48,13 @@ class Requests:
                     raise
             time.sleep(pause_s)
 
-    def in_batches(self, ids: Sequence[str], request: Callable[[Sequence[str]], Sequence[T]]) -> list[T]:
-        """Return the answers of a request for each id; one round trip for every 500."""
+    def in_batches(
+        self, ids: Sequence[str], request: Callable[[Sequence[str]], Sequence[T]], size: int = MAX_BATCH
+    ) -> list[T]:
+        """Return the answers of a request for each id; one round trip for every `size`."""
         found: list[T] = []
-        for start in range(0, len(ids), MAX_BATCH):
-            batch = ids[start : start + MAX_BATCH]
+        for start in range(0, len(ids), size):
+            batch = ids[start : start + size]
             found += self.do(partial(request, batch))
         return found
 

@@ -28,6 +28,7 @@ from ..model.options import TaskOptions
 from ..model.status import kept_options
 from ..model.task import Submission
 from ..settings import Settings
+from ..store.cancel import cancel_tasks
 from ..store.purge import find_purgeable, purge_tasks
 from ..submission import explain_refusal
 from ..worker.results import announce_entries, can_announce
@@ -148,12 +149,12 @@ class Parsync:
         store = self.client.store
         ids = [encode_id(str(id)) for id in maybe_list(task_id) or []]
         how = signal_name(signal) if terminate else "after"
-        words = store.run_all([store.commands.cancel(id, "revoked", how) for id in ids])
-        done = [id for id, word in zip(ids, words, strict=True) if word[0] == "cancelled"]
+        answers = cancel_tasks(store, ids, "revoked", how)
+        done = [id for id, (word, _) in zip(ids, answers, strict=True) if word == "cancelled"]
         entries = [f"{id} cancelled revoked".encode() for id in done]
         if entries and can_announce(self.app):
             announce_entries(store, self.app, entries, self._send_event if self.app.conf.task_send_sent_event else None)
-        return all(word[0] != "none" for word in words)
+        return all(word != "none" for word, _ in answers)
 
     def _send_event(self, kind: str, **fields: object) -> None:
         def send() -> None:

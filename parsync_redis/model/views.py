@@ -1,4 +1,4 @@
-"""Nodes and partitions for people, and how evenly nodes are dealt to partitions."""
+"""Nodes, partitions and what waits, for people; and how evenly nodes are dealt to partitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +45,23 @@ class PartitionView:
     free: int
     mean_score: float | None
     labels: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KindView:
+    """A kind of which tasks wait: tasks of equal name, needs and strategy. `kind` is all three as one text.
+
+    needs: with the labels of its routing. strategy: '' is the scheduler's. waiting: how many. priority: the highest.
+    why: why they wait, as a scheduler wrote it within the last second or so; '' if none has looked.
+    """
+
+    kind: str
+    name: str
+    needs: str
+    strategy: str
+    waiting: int
+    priority: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from ..model.ids import encode_id, is_id, shown
 from ..model.limits import MAX_BATCH
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
+from .cancel import cancel_tasks
 from .store import Store
 from .tasks import WAITING_STATES, list_tasks
 
@@ -45,13 +46,11 @@ def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
     done = 0
     for state in dict.fromkeys(task.phase for task in tasks):
         ids = [encode_id(task.id) for task in tasks if task.phase == state]
+        if state == WAITING:
+            done += sum(word == "cancelled" for word, _ in cancel_tasks(store, ids, "purged", WAITING))
+            continue
         for at in range(0, len(ids), MAX_BATCH):
-            some = ids[at : at + MAX_BATCH]
-            if state == WAITING:
-                words = store.run_all([store.commands.cancel(id, "purged", WAITING) for id in some])
-                done += sum(word[0] == "cancelled" for word in words)
-            else:
-                done += store.run(store.commands.purge(state, some)).count("purged")
+            done += store.run(store.commands.purge(state, ids[at : at + MAX_BATCH])).count("purged")
     return done
 
 
