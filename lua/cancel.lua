@@ -2,7 +2,7 @@
 -- KEYS: meta kinds changed later taken placed outbox pending: task*
 -- ARGV: count retention_s why how id*
 --   how: the signal that ends the run, SIGTERM; 'after' lets the run end, and the task does not run again; 'waiting' leaves a
---   task alone that has a place
+--   task alone that has a place, 'placed' one that runs
 -- RETURNS: two values per task: 'cancelled', ''; 'asked', ''; or 'none', its state; the state of an unknown id is gone
 -- ERRORS: PSARGS
 -- INVARIANT: a cancelled task never starts; a cancel that was asked for survives the task's return to pending.
@@ -29,10 +29,11 @@ local now, ended, replies = now_ms(), {}, {}
 for i, row, key in rows() do
   local task = tasks[i] or read(key)
   local state, asked = task[1] or 'gone', task[2]
-  local place = state == 'placed' or state == 'running'
-  if state == 'gone' or FINAL[state] or (how == 'waiting' and place) then
+  local running = state == 'running'
+  local further = how == 'waiting' and (running or state == 'placed') or how == 'placed' and running
+  if state == 'gone' or FINAL[state] or further then
     replies[2 * i - 1], replies[2 * i] = 'none', state
-  elseif state == 'running' then
+  elseif running then
     if not asked or how ~= 'after' then redis.call('HSET', key, 'cancel', how) end
     replies[2 * i - 1], replies[2 * i] = 'asked', ''
   else

@@ -1,4 +1,4 @@
-"""purge, and the cancel of what waits only: what people throw away."""
+"""purge, and the cancel of what waits or is placed only: what people throw away."""
 
 import pytest
 
@@ -36,3 +36,12 @@ def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
     drive.submit("c")
     drive.take()
     assert drive.cancel("c", "purged", "waiting") == ("cancelled", "")
+
+
+def test_a_cancel_of_what_is_placed_leaves_alone_what_runs(drive: Driver):
+    place = drive.bring(TaskState.PLACED)
+    drive.bring(TaskState.PLACED, "b")
+    drive.run(drive.commands.start([place]))
+    cancel = drive.commands.cancel(["a", "b"], how="placed")
+    assert drive.run(cancel) == [("none", "running"), ("cancelled", "")]
+    assert drive.unchanged_by(cancel) == [("none", "running"), ("none", "cancelled")]

@@ -288,7 +288,7 @@ class SideBySide(RuleBasedStateMachine):
     def expire(self, limit):
         self.both(self.commands.expire(9 if len(self.reference.queue.expires) > 1 else limit))
 
-    @rule(ids=st.lists(IDS, min_size=1, max_size=3), how=st.sampled_from(["waiting", "SIGTERM", "after"]))
+    @rule(ids=st.lists(IDS, min_size=1, max_size=3), how=st.sampled_from(["waiting", "placed", "SIGTERM", "after"]))
     def cancel(self, ids, how):
         self.both(self.commands.cancel(ids, how=how))
 

@@ -158,7 +158,8 @@ class QueueCalls(Calls):
     def cancel(self, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM") -> Call[list[tuple[str, str]]]:
         """Cancel at most MAX_BATCH tasks; of each (cancelled, ''), (none, its state), or (asked, '') if it runs.
 
-        how: the signal that ends a run; "after" lets the run end; "waiting" leaves a task alone that has a place.
+        how: the signal that ends a run; "after" lets the run end; "waiting" leaves a task alone that has a place,
+        "placed" one that runs.
         """
 
         def read(reply: Reply) -> list[tuple[str, str]]:

@@ -111,7 +111,8 @@ class Ending(Tasks):
         task = self.tasks.get(id)
         if task is None or task.state.final:
             return "none", task.state if task else TaskState.GONE
-        if how == "waiting" and task.state in (PLACED, RUNNING):
+        further = {"waiting": (PLACED, RUNNING), "placed": (RUNNING,)}
+        if task.state in further.get(how, ()):
             return "none", task.state
         if task.state == RUNNING:
             if task.cancel is None or how != "after":
