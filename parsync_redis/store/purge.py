@@ -9,7 +9,7 @@ from ..model.ids import encode_id, is_id, shown
 from ..model.limits import MAX_BATCH
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
-from .cancel import cancel_tasks
+from .cancel import Selection, cancel_tasks, find_selected
 from .store import Store
 from .tasks import WAITING_STATES, list_tasks
 
@@ -29,7 +29,7 @@ def find_purgeable(
     """
     if state not in PURGED:
         raise InvalidInput(f"state={shown(state)} cannot be purged: it must be one of {', '.join(PURGED)}")
-    found = list_tasks(store, WAITING_STATES if state == WAITING else {TaskState(state)}, MOST)
+    found = _waiting(store, name) if state == WAITING else list_tasks(store, {TaskState(state)}, MOST)
     step, latest_ms = "submitted" if state == WAITING else "finished", server_ms(store) - older_than_s * 1000
     return [
         task
@@ -39,6 +39,12 @@ def find_purgeable(
         and (known is None or task.name in known)
         and (not older_than_s or (task.times.get(step) or 0) <= latest_ms)
     ]
+
+
+def _waiting(store: Store, name: str) -> list[TaskStatus]:
+    ids = find_selected(store, Selection(name=name))
+    found = [task for at in range(0, len(ids), MAX_BATCH) for task in store.statuses(ids[at : at + MAX_BATCH])]
+    return [task for task in found if task.state in WAITING_STATES]
 
 
 def purge_tasks(store: Store, tasks: Sequence[TaskStatus]) -> int:
