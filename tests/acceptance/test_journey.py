@@ -24,7 +24,9 @@ from tests.documents import WRITE, Document, tables
 PATH = "docs/journey-of-a-task.md"
 NODES = {"n1": (9.5, "slots=4 gpu=2 gpu_model:a100"), "n2": (3.0, "slots=2 gpu_model:t4")}
 NEEDS: dict[str, Any] = {"slots": 2, "resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}
+KIND = "proj.render slots=2 gpu=1 gpu_model:a100"
 TASKS = KnownTasks.of({"proj.render": None})
+NAMED = {"task": "ID", "pending": "KIND", "stats": "SCHEDULER"}
 TIME = re.compile(r"\b1[0-9]{12}\b")
 
 
@@ -119,7 +121,10 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
         core.on_nodes(p, store.nodes(p).values(), 1)
         core.on_snapshot(run(commands.read_partition(p)), 1.0)
     core.on_names(TASKS.digest, TASKS.declared)
-    core.on_took(run(commands.take("s1", 100)))
+    core.on_took(run(commands.take("s1")))
+    plan = core.plan()
+    assert plan.take == [(KIND, 1)]
+    core.on_took(run(commands.take("s1", plan.take, plan.since)))
     here.hop("2. take")
 
     claim = core.plan().commit[0][0]
@@ -157,8 +162,8 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     """A task whose node is lost while it runs."""
     run, commands = store.run, store.commands
     client.submit("proj.render", [8], id="b92c", **NEEDS)
-    (task,) = run(commands.take("s1", 1)).tasks
-    (verdict,) = run(commands.commit(0, [Claim(task.id, task.attempt, 0, "n1", 1, (0, 1), task.needs)])).verdicts
+    (task,) = run(commands.take("s1", [(KIND, 1)])).tasks
+    (verdict,) = run(commands.commit(0, [Claim(task.id, task.attempt, 0, "n1", 1, (0, 1), task.kind.needs)])).verdicts
     place = Place(task.id, task.attempt, 0, "n1", 0, 1, int(verdict.detail))
     run(commands.confirm([place]))
     run(commands.start([place]))
@@ -171,8 +176,8 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     assert run(commands.finish([(place, "succeeded", "")])) == ["stale"]
     assert run(commands.release(0, [place])) == ["freed"]
     here.hop("release, by the leader")
-    assert [task.attempt for task in run(commands.take("s1", 1)).tasks] == ["2@2"]
-    run(commands.cancel("b92c"))
+    assert [task.attempt for task in run(commands.take("s1", [(KIND, 1)])).tasks] == ["2@2"]
+    run(commands.cancel(["b92c"]))
     assert audit(store) == []
     here.hop("")
 
@@ -225,7 +230,7 @@ def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):
     said = {row[0].strip("`"): row[1] for row in tables(Document("docs/keys.md").text) if row[0].startswith("`parsync")}
     for key, kind in journey.types.items():
         form = key.replace("{demo", "{C").replace("{C:p0}", "{C:pN}").replace("{C:p1}", "{C:pN}")
-        form = re.sub(r":(task|stats):.*", lambda m: f":{m[1]}:" + {"task": "ID", "stats": "SCHEDULER"}[m[1]], form)
+        form = re.sub(r":(task|pending|stats):.*", lambda m: f":{m[1]}:{NAMED[m[1]]}", form)
         form = re.sub(r":inbox:.*", ":inbox:NODE", form)
         assert said[form] == kind, key
 
