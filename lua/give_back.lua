@@ -14,7 +14,7 @@ local scheduler = args.scheduler
 local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'scheduler') end
 local tasks, damage = read_tasks(read)
 if damage then return damage end
-local homes, replies = {}, {}
+local homes, back, replies = {}, {}, {}
 for i, row, key in rows() do
   local state, current, owner = unpack(tasks[i] or read(key))
   if state == 'taken' and owner == scheduler and (row.attempt == '' or row.attempt == current) then
@@ -25,7 +25,8 @@ for i, row, key in rows() do
 end
 for i, row, key in rows() do
   local id, why = row.id, row.why
-  if homes[i] and (tasks[i] or read(key))[1] == 'taken' then
+  if homes[i] and not back[id] then
+    back[id] = true
     redis.call('HDEL', taken, id)
     if why ~= '' then redis.call('HSET', key, 'why', why) end
     to_pending(key, id, homes[i])

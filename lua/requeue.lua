@@ -33,7 +33,7 @@ end
 
 for i, row, key in rows() do
   local task = tasks[i] or read(key)
-  if is_held(task, row) and not task[6] then
+  if is_held(task, row) then
     homes[i] = home_of(key)
     bad = bad or bad_kind(pending_prefix, homes[i].kind)
   end

@@ -62,8 +62,8 @@ for number, row in rows() do
     elseif not gone and is_past(due, now) then
       to_expired(key, id, now, retention_s)
     elseif not gone then
-      local count_of, life = string.match(attempt, '^(%d+)@(%d+)')
-      attempt = string.format('%.0f@%s%s', count_of + 1, life, salt)
+      local takes, life = string.match(attempt, '^(%d+)@(%d+)')
+      attempt = string.format('%.0f@%s%s', takes + 1, life, salt)
       redis.call('HSET', key, 'state', 'taken', 'attempt', attempt, 'scheduler', scheduler, 'taken_ms', now)
       owners[#owners + 1], owners[#owners + 2] = id, scheduler
       append(number, id, attempt, string.match(ready or '', '^%d+$') or now)

@@ -12,7 +12,7 @@ def audit_kinds(
     queues: Mapping[str, Orders], lines: Mapping[str, str], versions: Mapping[str, float], version: int
 ) -> Iterator[str]:
     """Yield what is wrong. queues: kind -> its tasks; versions: kind -> when its line changed; version: the queue's."""
-    for kind in sorted({*queues, *lines}):
+    for kind in sorted({kind for kind, orders in queues.items() if orders} | lines.keys()):
         orders = queues.get(kind, {}).values()
         try:
             line = KindLine.of(lines[kind]) if kind in lines else None

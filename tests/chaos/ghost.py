@@ -156,8 +156,9 @@ class Ghost:
                 self.history(task.starts >= MAX_STARTS, 4, f"task {id} is dead after {task.starts} starts")
 
     def _cancel(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
-        if text(reply[0]) in ("cancelled", "asked"):
-            self.of(args.id).cancelled = True
+        for row, (word, _) in zip(args.rows, call.read(reply), strict=True):
+            if word in ("cancelled", "asked"):
+                self.of(row.id).cancelled = True
 
     def _renew(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         if text(reply[0]) == "ok":

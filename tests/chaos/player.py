@@ -125,7 +125,7 @@ class Player:
 
     def cancel(self, rng: Random) -> None:
         store, id = self.world.customer.store, f"t{rng.randrange(self.schedule.tasks)}"
-        call = store.commands.cancel(id, how=rng.choice(("SIGTERM", "SIGKILL", "after")))
+        call = store.commands.cancel([id], how=rng.choice(("SIGTERM", "SIGKILL", "after")))
         self.world.act(self.world.customer, "cancel", lambda: store.run(call))
 
     def purge(self, rng: Random) -> None:

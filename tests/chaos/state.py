@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import redis
 
+from parsync_redis.inspect.kind_audit import audit_kinds
 from parsync_redis.inspect.partition_audit import Held, PartitionState, audit_partition
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.wire.keys import Keys
@@ -28,15 +29,22 @@ for p = 0, ARGV[1] - 1 do
   found[#found + 1] = rows
 end
 local at = ARGV[1] * 8
-found[#found + 1] = {redis.call('ZRANGE', KEYS[at + 1], 0, -1), redis.call('ZRANGE', KEYS[at + 2], 0, -1),
-  redis.call('HKEYS', KEYS[at + 3]), redis.call('HKEYS', KEYS[at + 4])}
+found[#found + 1] = {redis.call('ZRANGE', KEYS[at + 1], 0, -1), redis.call('HKEYS', KEYS[at + 2]),
+  redis.call('HKEYS', KEYS[at + 3])}
+local versions, queues = redis.call('ZRANGE', KEYS[at + 5], 0, -1, 'WITHSCORES'), {}
+for i = 1, #versions, 2 do
+  queues[(i + 1) / 2] = redis.call('ZRANGE', KEYS[at + 7] .. versions[i], 0, -1, 'WITHSCORES')
+end
+local version = redis.call('HGET', KEYS[at + 6], 'version') or '0'
+found[#found + 1] = {redis.call('HGETALL', KEYS[at + 4]), versions, queues, version}
 local tasks = {}
-for i = at + 5, #KEYS do tasks[#tasks + 1] = redis.call('HMGET', KEYS[i], unpack(ARGV, 2)) end
+for i = at + 8, #KEYS do tasks[#tasks + 1] = redis.call('HMGET', KEYS[i], unpack(ARGV, 2)) end
 found[#found + 1] = tasks
 return found
 """
 _FIXED = [KEYS.partition(p, kind) for p in range(PARTITIONS) for kind in _KINDS]
-_FIXED += [KEYS.queue(kind) for kind in ("pending", "later", "taken", "placed")]
+_FIXED += [KEYS.queue(kind) for kind in ("later", "taken", "placed", "kinds", "changed", "meta")]
+_FIXED += [KEYS.pending("")]
 _HOME = {"pending": ("pending", "later"), "taken": ("taken",), "placed": ("placed",), "running": ("placed",)}
 
 
@@ -49,14 +57,26 @@ class State:
         self.leases: dict[tuple[str, int], Lease] = {}
         self.tasks: dict[str, dict[str, str]] = {}
         self.indexes: dict[str, list[str]] = {}
+        self.lines: dict[str, str] = {}
+        self.versions: dict[str, float] = {}
+        self.queues: dict[str, dict[str, float]] = {}
+        self.version = 0
         self.partitions: list[PartitionState] = []
         if raw is None:
             return
         for number in range(PARTITIONS):
             self._partition(number, raw[number])
-        for kind, names in zip(("pending", "later", "taken", "placed"), raw[PARTITIONS], strict=True):
+        for kind, names in zip(("later", "taken", "placed"), raw[PARTITIONS], strict=True):
             self.indexes[kind] = [name.decode() for name in names]
-        for id, row in zip(self.ids, raw[PARTITIONS + 1], strict=True):
+        lines, versions, queues, version = raw[PARTITIONS + 1]
+        self.lines, self.version = _hash(lines), int(version)
+        self.versions = {kind: float(at) for kind, at in _hash(versions).items()}
+        self.queues = {
+            kind: {id: float(order) for id, order in _hash(queue).items()}
+            for kind, queue in zip(self.versions, queues, strict=True)
+        }
+        self.indexes["pending"] = [id for queue in self.queues.values() for id in queue]
+        for id, row in zip(self.ids, raw[PARTITIONS + 2], strict=True):
             self.tasks[id] = {f: v.decode() for f, v in zip(_FIELDS, row, strict=True) if v is not None}
 
     def _partition(self, number: int, rows: list[Any]) -> None:
@@ -81,6 +101,7 @@ class State:
                 for name, left in partition.left.items()
                 if "=-" in left and name not in shrunk  # one that came back smaller may, until it is repaired
             )
+        yield from ((1, fact) for fact in audit_kinds(self.queues, self.lines, self.versions, self.version))
         listed: dict[str, list[str]] = {}
         for kind, ids in self.indexes.items():
             for id in ids:

@@ -250,7 +250,7 @@ def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(node: N
     node.inbox._at_a_time = 2
     if unwanted == "cancelled":
         node.deliveries.meanwhile = lambda: (
-            node.drive.run(node.store.commands.cancel("t1")),
+            node.drive.run(node.store.commands.cancel(["t1"])),
             node.agent.reconciler.end_cancelled(node.store),
         )
     else:

@@ -70,7 +70,7 @@ def test_what_a_running_task_does_next_is_let_pass(busy: Driver) -> None:
     attempt = busy.record("a")["attempt"]
     with full(busy.store):
         assert busy.submit("a", after=attempt) == "next"
-        assert busy.word(busy.commands.cancel("a")) == "asked"
+        assert busy.cancel("a") == ("asked", "")
 
 
 def test_a_batch_of_claims_and_a_batch_of_tasks_are_refused_whole(busy: Driver) -> None:
@@ -106,7 +106,7 @@ def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_ta
         """Never runs."""
 
     app.finalize()
-    assert busy.run(busy.commands.cancel("waits")) == ["cancelled"]
+    assert busy.cancel("waits") == ("cancelled", "")
     with full(busy.store):
         assert announce(busy.store, app) == 0
         assert busy.store.client.llen(busy.keys.queue("outbox")) == 1

@@ -70,8 +70,7 @@ class Recorder:
             replies = run_all(store, calls)
             now_s = time.monotonic()
             for i, number in numbers.items():
-                words = words_of(replies[i]) if calls[i].script.verb != "cancel" else [replies[i][0]]
-                self._write(["reply", number, now_s, words])
+                self._write(["reply", number, now_s, words_of(replies[i])])
             return replies
 
         def end() -> None:
