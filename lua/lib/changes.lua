@@ -4,7 +4,7 @@
 
 -- bad_since: return the error reply for what is no version of a copy, or nil.
 local function bad_since(since)
-  if #since < 31 and string.find(since, '^%d+/?%d*$') then return nil end
+  if #since < 31 and (string.find(since, '^%d+$') or string.find(since, '^%d+/%d+$')) then return nil end
   return redis.error_reply('PSARGS since is V or V/B')
 end
 

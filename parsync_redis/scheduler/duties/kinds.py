@@ -44,8 +44,10 @@ class KindDuty:
                 pipe.hget(store.keys.queue("kinds"), kind)
                 pipe.zscore(store.keys.queue("changed"), kind)
                 pipe.zcard(store.keys.pending(kind))
-                pipe.zrange(store.keys.pending(kind), 0, 0, withscores=True)
-            replies = pipe.execute(raise_on_error=False)
+                pipe.zrange(store.keys.pending(kind), 0, 0, False, True)
+            pipe.hget(store.keys.queue("meta"), "version")
+            *replies, current = pipe.execute(raise_on_error=False)
+        latest = int(current or 0) if not isinstance(current, Exception) else 0
         firsts: dict[str, str] = {}
         for kind, line, version, count, first in zip(kinds, *(replies[at::4] for at in range(4)), strict=True):
             if isinstance(count, Exception):
@@ -55,7 +57,8 @@ class KindDuty:
                 count, first = 0, []
             if count:
                 firsts[kind] = readable(first[0][0]) if first else ""
-            if not _agree(line, version, count, first[0][1] if first else 0.0):
+            known = version is not None and version <= latest
+            if not _agree(line, known, count, first[0][1] if first else 0.0):
                 guarded(store, "repair_kind", store.run, store.commands.repair_kind(kind))
         self._judge_firsts(firsts)
 
@@ -71,9 +74,12 @@ class KindDuty:
                 guarded(store, "repair_task", repair_task, store, id, kind)
 
 
-def _agree(line: bytes | None, version: float | None, count: int, first: float) -> bool:
-    """Return whether a kind's line is what its queue says: nothing, or how many wait, and the order of the first."""
-    if not line or not count or version is None:
+def _agree(line: bytes | None, known: bool, count: int, first: float) -> bool:
+    """Return whether a kind's line is what its queue says: nothing, or how many wait, and the order of the first.
+
+    known: the version at which the line changed is one that there was.
+    """
+    if not line or not count or not known:
         return not line and not count
     try:
         found = KindLine.of(readable(line))
