@@ -149,9 +149,9 @@ def test_a_retry_keeps_the_expiry_of_its_task(rig: Rig) -> None:
     assert rig.until_state(result, "cancelled").why == "expired"
 
 
-def test_a_cancel_of_a_task_that_a_scheduler_holds_without_a_place(rig: Rig) -> None:
-    result = rig.tasks.noted.apply_async(("taken",), parsync={"resources": {"gpu": 1}, "wait_for_capacity": True})
-    rig.until_state(result, "taken")
+def test_a_cancel_of_a_task_without_a_seat(rig: Rig) -> None:
+    result = rig.tasks.noted.apply_async(("waits",), parsync={"resources": {"gpu": 1}, "wait_for_capacity": True})
+    rig.until(lambda: "no node declares gpu" in rig.client.status(result.id).why, "a scheduler says why it waits")
     assert rig.client.cancel(result.id) == "cancelled"
     rig.until(lambda: result.state == "REVOKED", "the result says so")
 
