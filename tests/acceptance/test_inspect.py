@@ -104,6 +104,12 @@ def bring_about(stack, client):
     for id in ("p1", "p2"):
         client.submit("proj.render", [1], id=id)
     wait_until(lambda: node("n3").state == "down" and states("d1", "d2", "p1", "p2") == {"pending"})
+    wait_until(lambda: all(sees(kind) for kind in client.demand()))
+
+
+def sees(kind):
+    """Whether the reason why tasks of this kind wait knows that n3 is lost."""
+    return kind.why and ("gpu_model" in kind.needs or re.search(r"n3 (is|fits: it is) down", kind.why))
 
 
 # -- redis-cli -------------------------------------------------------------------------------------------------------

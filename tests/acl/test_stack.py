@@ -146,6 +146,7 @@ def test_the_viewers_commands_list_everything_under_way(site: Site):
                 done = site.parsync(Role.VIEWER, *line.split(), "--json")
                 assert done.returncode == 0, done.stderr
                 assert json.loads(done.stdout)
+            assert site.parsync(Role.VIEWER, "demand").stdout == "no tasks wait\n"
             for words in (("dead", "list"), ("tasks", "--state", "dead")):
                 assert site.parsync(Role.VIEWER, *words).returncode == 0
             assert site.guarded.denials() == []
@@ -175,11 +176,23 @@ def test_a_viewer_that_may_scan_lists_final_tasks_and_audits(site: Site):
         site.guarded.admin.execute_command("ACL LOG RESET")
 
 
+def test_a_login_that_may_list_tasks_and_cancel_them_cancels_all_of_a_kind(site: Site):
+    with site.client() as client:
+        wide = {"name": "tiles.render", "args": [1], "slots": 64, "wait_for_capacity": True}
+        ids = client.submit_many([wide, wide, {**wide, "countdown": 3600}])
+        assert [kind.waiting for kind in client.demand()] == [2]
+        done = site.parsync(Role.SCHEDULER, "cancel", "--kind", client.demand()[0].kind, "--yes")
+        assert done.stdout == "3 waiting tasks cancelled\n", done.stderr
+        assert {found.state for found in client.statuses(ids)} == {"cancelled"}
+    assert site.guarded.denials() == []
+
+
 @pytest.mark.parametrize(
     ("role", "words"),
     [
         (Role.VIEWER, ("submit", "tiles.ping")),
         (Role.VIEWER, ("cancel", "t1")),
+        (Role.CLIENT, ("cancel", "--name", "tiles.*", "--yes")),
         (Role.VIEWER, ("drain", "n1")),
         (Role.VIEWER, ("tasks", "--state", "failed")),
         (Role.VIEWER, ("dead", "requeue", "t1")),
