@@ -157,9 +157,9 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel submit",
     Role.WORKER: "cancel deal_node finish repair_partition offer quarantine reclaim register_node release renew "
     "requeue ring set_node start submit",
-    Role.SCHEDULER: "cancel commit configure deal_node discard expire forget_node repair_kind repair_partition repair_task "
-    "set_reason record_loss offer purge quarantine read_partition reclaim release renew_scheduler requeue revive "
-    "set_node confirm take give_back",
+    Role.SCHEDULER: "cancel commit configure deal_node discard expire forget_node repair_kind repair_partition "
+    "repair_task set_reason record_loss offer purge quarantine read_partition reclaim release renew_scheduler requeue "
+    "revive set_node confirm take give_back",
 }
 """The scripts that each role runs."""
 

@@ -74,7 +74,7 @@ def find_queues(keys: Keys, told: str) -> list[str]:
     return [match[1]] if match and match[1].startswith(keys.pending("")) else []
 
 
-def repair_task(runner: Runner, task: str, kind: str = "") -> None:
+def repair_task(runner: Runner, task: str, kind: str | bytes = "") -> None:
     """Bring a task's indexes to what its record says, if they differ; no script can have brought that about.
 
     kind: that of which it was seen to wait, which may not be its record's.

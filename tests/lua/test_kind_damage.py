@@ -55,6 +55,11 @@ DAMAGES: dict[str, Damage] = {
     "no versions": lambda d, c: c.delete(d.keys.queue("changed")),
     "lines of another type": lambda d, c: other_type(d, d.keys.queue("kinds")),
     "versions of another type": lambda d, c: other_type(d, d.keys.queue("changed")),
+    "a kind that is no text": lambda d, c: c.hset(d.keys.queue("kinds"), b"\xff slots=1", "1 1 1"),
+    "a task of a kind that is no text": lambda d, c: (
+        c.zadd(d.keys.pending("").encode() + b"\xff", {"a": 1}),
+        c.zadd(d.keys.queue("changed"), {b"\xff": 1.5}),
+    ),
     "a task without a record": lambda d, c: c.zadd(d.keys.pending(WORK), {"nobody": 1}),
     "a task that has ended": lambda d, c: c.zadd(d.keys.pending(WORK), {"d": 1}),
     "a task of another kind": lambda d, c: c.zadd(d.keys.pending(WORK), {"c": 1}),

@@ -32,28 +32,29 @@ class KindDuty:
         repair_keys(store, [store.keys.queue(name) for name in ("kinds", "changed")])
         self._cursors[0], lines = client.hscan(store.keys.queue("kinds"), self._cursors[0], count=LOOKED_AT)
         self._cursors[1], known = client.zscan(store.keys.queue("changed"), self._cursors[1], count=LOOKED_AT)
-        names = list(dict.fromkeys(readable(name) for name in (*lines, *(name for name, _ in known))))
+        names = list(dict.fromkeys([*lines, *(name for name, _ in known)]))  # bytes: a damaged one may be no text
         for at in range(0, len(names), LOOKED_AT):
             self._compare(names[at : at + LOOKED_AT])
 
-    def _compare(self, kinds: list[str]) -> None:
+    def _compare(self, kinds: list[bytes]) -> None:
         """Repair those of these kinds whose line is not what their queue says, and tasks that do not wait there."""
-        store = self._store
+        store, prefix = self._store, self._store.keys.pending_prefix.encode()
+        pipe: Any
         with store.client.pipeline(transaction=False) as pipe:
             for kind in kinds:
                 pipe.hget(store.keys.queue("kinds"), kind)
                 pipe.zscore(store.keys.queue("changed"), kind)
-                pipe.zcard(store.keys.pending(kind))
-                pipe.zrange(store.keys.pending(kind), 0, 0, False, True)
+                pipe.zcard(prefix + kind)
+                pipe.zrange(prefix + kind, 0, 0, False, True)
             pipe.hget(store.keys.queue("meta"), "version")
             *replies, current = pipe.execute(raise_on_error=False)
         latest = int(current or 0) if not isinstance(current, Exception) else 0
-        firsts: dict[str, str] = {}
+        firsts: dict[bytes, str] = {}
         for kind, line, version, count, first in zip(kinds, *(replies[at::4] for at in range(4)), strict=True):
             if isinstance(count, Exception):
                 if not isinstance(count, ResponseError) or not is_damage(count):
                     raise count
-                guarded(store, "repair_keys", repair_keys, store, [store.keys.pending(kind)])
+                guarded(store, "repair_keys", repair_keys, store, [store.keys.pending(readable(kind))])
                 count, first = 0, []
             if count:
                 firsts[kind] = readable(first[0][0]) if first else ""
@@ -62,9 +63,10 @@ class KindDuty:
                 guarded(store, "repair_kind", store.run, store.commands.repair_kind(kind))
         self._judge_firsts(firsts)
 
-    def _judge_firsts(self, firsts: dict[str, str]) -> None:
+    def _judge_firsts(self, firsts: dict[bytes, str]) -> None:
         """Repair the first task of a kind if it does not wait, or if its kind is none, so that nobody would take it."""
         store = self._store
+        pipe: Any
         with store.client.pipeline(transaction=False) as pipe:
             for id in firsts.values():
                 pipe.hget(store.keys.task(id), "state")
@@ -88,9 +90,9 @@ def _agree(line: bytes | None, known: bool, count: int, first: float) -> bool:
     return (found.count, found.first) == (count, first)
 
 
-def _is_kind(text: str) -> bool:
+def _is_kind(raw: bytes) -> bool:
     try:
-        Kind.of(text)
+        Kind.of(readable(raw))
     except ValueError:
         return False
     return True

@@ -35,7 +35,7 @@ class RepairCalls(Calls):
 
         return self._partition(p, REPAIR_PARTITION, read, {})
 
-    def repair_task(self, id: str, why: str, kind: str = "") -> Call[str]:
+    def repair_task(self, id: str, why: str, kind: str | bytes = "") -> Call[str]:
         """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it has now.
 
         kind: the kind of which it was seen to wait, if that may not be its record's.
@@ -43,6 +43,6 @@ class RepairCalls(Calls):
         once: Once = {"id": id, "retention_s": self.retention_s, "why": why, "kind": kind}
         return self._queue(REPAIR_TASK, text, once, tasks=[id])
 
-    def repair_kind(self, kind: str) -> Call[int]:
+    def repair_kind(self, kind: str | bytes) -> Call[int]:
         """Make the line of a kind what its tasks say; 1 if it changed."""
         return self._queue(REPAIR_KIND, int, {"kind": kind})
