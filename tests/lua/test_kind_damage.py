@@ -184,7 +184,7 @@ def test_a_task_whose_record_is_damaged_fails_though_nobody_has_a_seat_for_such_
 
 def test_a_client_that_may_not_repair_is_told_which_key(busy: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     key = busy.keys.pending(WORK)
-    kept = busy.store.client.dump(key)
+    kept: Any = busy.store.client.dump(key)
     other_type(busy, key)
     monkeypatch.setattr(Store, "_repair", lambda *_: False)
     with pytest.raises(DamagedState, match="is a list, not a zset"):

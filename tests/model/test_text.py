@@ -204,7 +204,7 @@ def test_the_kind_of_a_task_is_the_same_for_the_scripts(any_store: Store) -> Non
     @given(VALUES["task"], VALUES["offer"], strategies, DAMAGE | st.none())
     def one(name: str, needs: str, strategy: str, damage: tuple[int, str, int] | None) -> None:
         needs = needs if damage is None else damaged(needs, *damage)
-        written = any_store.client.eval(code, 0, name, needs, strategy).decode()  # type: ignore[union-attr]
+        written = any_store.client.eval(code, 0, name, needs, strategy).decode()
         assert written == kind_text(name, needs, strategy)
         if needs.startswith("slots=") and is_resources(needs):
             kind = Kind.of(written)

@@ -11,7 +11,7 @@ from ...store.server_errors import is_damage
 from ...store.store import Store
 
 
-def guarded(store: Store, what: str, do: Callable[..., None], *args: Any) -> None:
+def guarded(store: Store, what: str, do: Callable[..., object], *args: Any) -> None:
     """Call `do` with `args`; put damage that it meets into quarantine. what: names this part of the work there."""
     try:
         do(*args)
