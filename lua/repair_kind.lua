@@ -6,15 +6,15 @@
 -- INVARIANT: the queue of the kind stays as it is.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(log pending)
---- @include lines
+--- @include index
 local kind = args.kind
 local bad = bad_kind(pending_prefix, kind)
 if bad then return bad end
 local queue, line = QUEUES[kind], redis.call('HGET', kinds, kind)
 queue.first, queue.last = order_at(queue.pending, 0), order_at(queue.pending, -1)
 local count, first, last = parse_kind(line)
-local version, current = redis.call('ZSCORE', changed, kind), redis.call('HMGET', meta, 'version')[1] or '0'
-local known = version and tonumber(version) <= tonumber(current)
+local version = redis.call('ZSCORE', changed, kind)
+local known = version and tonumber(version) <= COUNTED.version
 if queue.count == 0 then
   if not line and (known or not version) then return 0 end
 elseif known and count == queue.count and first == queue.first and last >= queue.last then

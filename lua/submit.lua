@@ -34,8 +34,7 @@ local tasks, damage = read_tasks(read)
 if damage then return damage end
 
 local now, replies = now_ms(), {}
-local submitted = tonumber(redis.call('HMGET', meta, 'submitted')[1] or 0)
-local last = submitted
+local last = COUNTED.submitted
 for i, _, key in rows() do
   local task = asked[i]
   task.due_ms, task.expires_ms = after_ms(now, task.delay_ms), after_ms(now, task.expiry_ms)
@@ -71,6 +70,6 @@ for i, _, key in rows() do
     redis.call('ZADD', expires, task.expires_ms, task.id)
   end
 end
-if last > submitted then redis.call('HINCRBY', meta, 'submitted', last - submitted) end
-if write_kinds(meta, kinds, changed) then wake(args.channel, meta) end
+local counts = last > COUNTED.submitted and {'submitted', string.format('%.0f', last)} or {}
+if write_kinds(meta, kinds, changed, counts) then wake(args.channel, meta) end
 return replies

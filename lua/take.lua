@@ -73,7 +73,7 @@ end
 write_all('HSET', taken, owners)
 write_outbox(outbox)
 write_kinds(meta, kinds, changed)
-local version, anew, more, changes = changes_since(meta, kinds, changed, args.since, args.most)
+local version, anew, more, changes = changes_since(kinds, changed, args.since, args.most)
 if args.waits == 'wake' then wake(args.channel, meta, scheduler) end
 if args.waits == 'wait' then wait_in(meta, scheduler) end
 return {version, now, redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', anew, more, changes, tasks}

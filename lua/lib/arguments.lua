@@ -2,6 +2,8 @@
 -- not roll back, so a damaged key is found before the first write. The loader writes TYPES and NUMBERS, one entry for each name
 -- of the header's KEYS (the last one also for all keys that follow), and the call of refuse_call.
 
+local COUNTED = {} -- field -> number, of the fields that scripts count in, as the check of the keys found them
+
 -- bad_type: return the error reply for a key of another type, or nil.
 local function bad_type(any, wanted)
   local is = redis.call('TYPE', any).ok
@@ -19,6 +21,7 @@ local function bad_key(at, any)
     if value and not (#value < 16 and string.match(value, '^%-?%d+$')) then
       return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, NUMBERS[i][at_field]))
     end
+    COUNTED[NUMBERS[i][at_field]] = value and tonumber(value) or 0
   end
 end
 

@@ -1,6 +1,6 @@
--- Return tasks to pending and end them. Needs lib/clock.lua, lib/lines.lua and lib/record.lua.
+-- Return tasks to pending and end them. Needs lib/clock.lua, lib/index.lua and lib/record.lua.
 --- @include clock
---- @include lines
+--- @include index
 --- @include options
 --- @include record
 --- @include wake

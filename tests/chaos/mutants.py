@@ -103,9 +103,9 @@ MUTANTS = (
         "if task.kind then leave(",
         "if false then leave(",
     ),
-    Mutant("a change makes no version", "lib/lines", "'version', #TOUCHED)", "'version', 0)"),
+    Mutant("a change makes no version", "lib/index", "COUNTED.version + #TOUCHED", "COUNTED.version"),
     Mutant("what goes back is written nowhere", "give_back", "write_kinds(meta, kinds, changed)", ""),
-    Mutant("what goes back is told to nobody", "lib/changes", "if at == now then", "if at >= now - 1 then"),
+    Mutant("what goes back is told to nobody", "lib/changes", "elseif at < now then", "elseif at < now - 1 then"),
     Mutant(
         "a take leaves the line as it was",
         "lib/kinds",

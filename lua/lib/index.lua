@@ -1,0 +1,55 @@
+-- Write the index of kinds: the lines that change, and their versions. Needs lib/kinds.lua and lib/lines.lua.
+--- @include kinds
+--- @include lines
+
+-- sweep: forget ended kinds, the oldest first, when there are more than others that are worth their memory. A reader whose
+-- copy is older than `floor` reads everything anew. What is below `floor` and not forgotten has not changed since, so that
+-- nothing is looked at twice.
+local function sweep(meta, kinds, changed)
+  if redis.call('ZCARD', changed) <= 2 * redis.call('HLEN', kinds) + 10000 then return end
+  local after = string.format('(%.0f', COUNTED.floor)
+  local oldest = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
+  local names, ended = {}, {}
+  for i = 1, #oldest, 2 do names[#names + 1] = oldest[i] end
+  local lines = read_fields(kinds, names)
+  for _, kind in ipairs(names) do
+    if not lines[kind] then ended[#ended + 1] = kind end
+  end
+  write_all('ZREM', changed, ended)
+  if #oldest > 0 then
+    COUNTED.floor = tonumber(oldest[#oldest])
+    redis.call('HSET', meta, 'floor', oldest[#oldest])
+  end
+end
+
+-- write_kinds: write the queues and lines that changed, each with a version of its own; and `more`, {field, value, ...}, of
+-- meta. Return whether tasks wait of a kind of which none waited before: those who know of no such task are to hear of it.
+local function write_kinds(meta, kinds, changed, more)
+  local counts, known, began, lines, ended, versions = more or {}, {}, false, {}, {}, {}
+  local version = COUNTED.version + #TOUCHED
+  if #TOUCHED > 0 then counts[#counts + 1], counts[#counts + 2] = 'version', version end
+  write_all('HSET', meta, counts)
+  for _, kind in ipairs(TOUCHED) do
+    fill(QUEUES[kind])
+    if QUEUES[kind].before > 0 and QUEUES[kind].count > 0 then known[#known + 1] = kind end
+  end
+  local before = read_fields(kinds, known)
+  for i, kind in ipairs(TOUCHED) do
+    local queue = QUEUES[kind]
+    if queue.count == 0 then
+      ended[#ended + 1] = kind
+    else
+      queue.line = kind_line(queue, before[kind])
+      lines[#lines + 1], lines[#lines + 2] = kind, queue.line
+      began = began or queue.before == 0
+    end
+    versions[#versions + 1], versions[#versions + 2] = COUNTED.version + i, kind
+  end
+  write_all('HSET', kinds, lines)
+  write_all('HDEL', kinds, ended)
+  write_all('ZADD', changed, versions)
+  local hundreds = math.floor(version / 100) - math.floor(COUNTED.version / 100)
+  COUNTED.version = version
+  if hundreds > 0 then sweep(meta, kinds, changed) end
+  return began
+end
