@@ -7,13 +7,12 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..model.ids import check_name, decode_id, encode_id, shown
-from ..model.limits import MAX_BATCH
 from ..model.node import drain_terms
 from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
 from ..model.views import Evenness, KindView, NodeView, PartitionView, measure_evenness
 from ..settings import Settings
-from ..store.cancel import PIPELINED, Selection, cancel_tasks, cancel_words, find_selected
+from ..store.cancel import Selection, find_selected
 from ..store.demand import read_demand
 from ..store.tasks import list_tasks
 from ..store.views import find_node, read_views
@@ -140,26 +139,20 @@ class ParsyncClient:
 
     def cancel_many(self, ids: Iterable[str]) -> dict[str, str]:
         """Cancel the tasks `ids`, 500 in a call; return by id what `cancel` returns."""
-        return self._cancel(dict.fromkeys(encode_id(id) for id in ids))
+        names = list(dict.fromkeys(encode_id(id) for id in ids))
+        return dict(zip(map(decode_id, names), self.requests.cancel(names), strict=True))
 
     def cancel_where(self, kind: str | None = None, name: str = "*", state: str = "waiting") -> dict[str, int]:
         """Cancel all tasks of a kind, of some names and in a state; return how many by word, {"cancelled": 100000}.
 
         kind: as `demand` has it, None for any. name: a pattern, 'proj.*'. state: waiting, placed, or running: these
         are asked to end (`asked`). A task that gets further meanwhile, or ends, is left alone: then the word is its
-        state. One that is submitted meanwhile may be left out. Raises InvalidInput.
+        state. One that is submitted meanwhile may be left out. Raises InvalidInput, and AccessDenied if this login may
+        not list tasks.
         """
         chosen = Selection(state, name, kind)
         found = self.requests.do(lambda: find_selected(self.store, chosen))
-        return dict(Counter(self._cancel(found, chosen.how).values()))
-
-    def _cancel(self, ids: Iterable[str], how: str = "SIGTERM") -> dict[str, str]:
-        def some(batch: Sequence[str]) -> list[str]:
-            return cancel_words(cancel_tasks(self.store, batch, how=how))
-
-        keys = list(ids)
-        words = self.requests.in_batches(keys, some, PIPELINED * MAX_BATCH)
-        return {decode_id(key): word for key, word in zip(keys, words, strict=True)}
+        return dict(Counter(self.requests.cancel(found, chosen.how)))
 
     def demand(self) -> list[KindView]:
         """Return the kinds of which tasks wait, in the order in which schedulers take them; one read.

@@ -10,6 +10,7 @@ from ..errors import ServerReadOnly, ServerUnreachable
 from ..model.limits import MAX_BATCH
 from ..model.task import Submission
 from ..settings import Settings
+from ..store.cancel import PIPELINED, cancel_tasks, cancel_words
 from ..store.cluster import join_cluster
 from ..store.store import Store
 from ..submission import split_by_size
@@ -69,6 +70,14 @@ class Requests:
 
             warn_once(self.store)
         return words
+
+    def cancel(self, ids: Sequence[str], how: str = "SIGTERM") -> list[str]:
+        """Cancel tasks by their encoded ids; return of each a word, see `cancel_words`. Safe to repeat."""
+
+        def some(batch: Sequence[str]) -> list[str]:
+            return cancel_words(cancel_tasks(self.store, batch, how=how))
+
+        return self.in_batches(ids, some, PIPELINED * MAX_BATCH)
 
 
 def retry_pauses(deadline_s: float) -> Iterator[float]:

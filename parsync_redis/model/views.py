@@ -52,7 +52,7 @@ class KindView:
     """A kind of which tasks wait: tasks of equal name, needs and strategy. `kind` is all three as one text.
 
     needs: with the labels of its routing. strategy: '' is the scheduler's. waiting: how many. priority: the highest.
-    why: why they wait, as a scheduler wrote it within the last second or so; '' if none has looked.
+    why: why they wait, as a scheduler found last; '' if none has looked.
     """
 
     kind: str
