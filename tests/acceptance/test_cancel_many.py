@@ -162,6 +162,7 @@ def test_a_running_task_that_waits_again_meanwhile_is_cancelled(drive, store):
     assert find_selected(store, chosen) == ["a"]
     assert drive.requeue(place) == "pending"
     assert cancel_words(cancel_tasks(store, ["a"], how=chosen.how)) == ["cancelled"]
+    assert drive.state("a") == "cancelled"
 
 
 def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(client, drive, store, monkeypatch):
