@@ -419,6 +419,17 @@ def test_the_doctor_finds_no_scheduler(parsync):
     assert (found["server"], found["eviction"], found["cluster"], found["audit"]) == ("ok",) * 4
 
 
+def test_the_doctor_counts_tasks_and_the_kinds_of_those_that_wait(parsync, cluster, store):
+    cluster.submit_many([("proj.add",)] * 3)
+    cluster.submit("proj.mul", countdown=3600)
+    cluster.submit("proj.mul")
+    Driver(store).run(store.commands.take("s1", [("proj.mul slots=1", 1)]))
+    cluster.submit("proj.add", slots=2)
+    report = json.loads(parsync("doctor", "--json", code=1))
+    (told,) = [check["text"] for check in report["checks"] if check["name"] == "tasks"]
+    assert told == "4 pending of 2 kinds, 1 not due yet, 1 taken, 0 placed or running"
+
+
 def test_waiting_on_the_command_line_says_that_the_task_goes_on(parsync, cluster):
     result = CliRunner().invoke(app, ["submit", "proj.add", "--id", "t1", "--wait", "--timeout", "0.05"])
     assert (result.exit_code, result.stdout) == (2, "")
