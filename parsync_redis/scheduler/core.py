@@ -17,6 +17,7 @@ from ..model.options import Strategy
 from ..model.place import Place
 from ..model.replies import Judged, Snapshot, Took
 from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector
+from .call_size import CallSize
 from .explainer import Explainer
 from .freshness import ORDERS, Freshness, Order, Turns, partitioned
 from .placer import Placer
@@ -60,6 +61,7 @@ class Core:
         self._placer = Placer(self.view, self.queue, self._freshness, self.selector, orders, rng)
         self._to_confirm: list[Place] = []
         self._due_to_confirm = 0  # how many of them were won before the last look at them
+        self._call_size = CallSize()
         self._explainer = Explainer(self.view, self.queue)
         self._to_rescale = False  # nodes changed since the last plan
 
@@ -124,6 +126,7 @@ class Core:
     def on_judged(self, judged: Judged) -> None:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
         partition, freshness = self.view.partitions[judged.partition], self._freshness
+        self._call_size.on_judged(len(judged.claims), sum(not verdict.won for verdict in judged.verdicts))
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = self._placer.unplaced.claimed.pop(claim.task, None)
             self.counters.claims += 1
@@ -195,11 +198,12 @@ class Core:
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
-    def plan(self, place: bool = True, confirm: bool = True, room: int = MAX_BATCH) -> Plan:
+    def plan(self, place: bool = True, confirm: bool = True, room: int | None = None) -> Plan:
         """Return what to do next; empty if there is nothing to do until the next event.
 
         place: find seats; without it, what is due is read first. confirm: confirm won claims; without
-        it they are kept, because a task that starts meanwhile need not be confirmed. room: the most tasks to take.
+        it they are kept, because a task that starts meanwhile need not be confirmed. room: the most tasks to take; by
+        default that follows the lost claims.
         """
         plan = Plan(read_nodes=sorted(self._freshness.nodes_due))
         if self._to_rescale:
@@ -211,7 +215,7 @@ class Core:
             self._placer.retry(plan)
         self._placer.commit(plan)
         if place:
-            self._placer.reserve(plan, room)
+            self._placer.reserve(plan, self._call_size.tasks if room is None else room)
         self.counters.given_back += len(plan.give_back)
         self._look(plan)
         if self._freshness.asks and self.queue.blocked:
