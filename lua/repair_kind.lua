@@ -12,12 +12,12 @@ local bad = bad_kind(pending_prefix, kind)
 if bad then return bad end
 local queue, line = QUEUES[kind], redis.call('HGET', kinds, kind)
 queue.first, queue.last = order_at(queue.pending, 0), order_at(queue.pending, -1)
-local count, first, last = parse_kind(line)
+local size, first, last = parse_kind(line)
 local version = redis.call('ZSCORE', changed, kind)
 local known = version and tonumber(version) <= COUNTED.version
 if queue.count == 0 then
   if not line and (known or not version) then return 0 end
-elseif known and count == queue.count and first == queue.first and last >= queue.last then
+elseif known and size == queue.count and first == queue.first and last >= queue.last then
   return 0
 end
 redis.call('HDEL', kinds, kind) -- first: a full server allows it, docs/decisions/0015

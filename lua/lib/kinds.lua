@@ -15,9 +15,9 @@ end
 local function bad_kind(pending_prefix, kind)
   if QUEUES[kind] then return nil end
   local pending = pending_prefix .. kind
-  local count = redis.pcall('ZCARD', pending)
-  if not tonumber(count) then return bad_type(pending, 'zset') end
-  QUEUES[kind] = {pending = pending, before = count, count = count, entering = {}, low = math.huge, high = 0, left = math.huge}
+  local size = redis.pcall('ZCARD', pending)
+  if not tonumber(size) then return bad_type(pending, 'zset') end
+  QUEUES[kind] = {pending = pending, before = size, count = size, entering = {}, low = math.huge, high = 0, left = math.huge}
 end
 
 local function touch(kind)

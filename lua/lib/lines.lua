@@ -4,9 +4,9 @@
 
 -- parse_kind: return the count, the order of the first and of the last, and the rest: '' or ' WHY'; nil for any other text.
 local function parse_kind(line)
-  local count, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
-  if not count or #count > 15 or #first > 15 or #last > 15 or not string.find(why .. ' ', '^ ') then return nil end
-  return tonumber(count), tonumber(first), tonumber(last), why
+  local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
+  if not size or #size > 15 or #first > 15 or #last > 15 or not string.find(why .. ' ', '^ ') then return nil end
+  return tonumber(size), tonumber(first), tonumber(last), why
 end
 
 -- find_first: return the smallest order in a queue, from low to high. It counts and does not read, because logins that may
@@ -21,10 +21,10 @@ end
 
 -- kind_line: return the line of a queue as it is now, from the line before. The first is looked for if it may have left.
 local function kind_line(queue, before)
-  local count, first, last, why = parse_kind(before)
+  local size, first, last, why = parse_kind(before)
   if queue.before == 0 then
     first, last = queue.low, queue.high
-  elseif not count then
+  elseif not size then
     first, last = queue.first or find_first(queue.pending, 0, 999999999999999), queue.last or 999999999999999
   elseif not queue.first and queue.left <= first then
     first = find_first(queue.pending, math.min(first, queue.low), math.max(last, queue.high))
