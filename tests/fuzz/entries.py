@@ -16,6 +16,7 @@ from parsync_redis import Parsync, ParsyncClient
 from parsync_redis.cli import app as cli
 from parsync_redis.errors import ParsyncError
 from parsync_redis.lab.simulate.trace import read_trace
+from parsync_redis.model.kind import Kind, KindLine
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import Lease, Node, read_nodes
 from parsync_redis.model.options import TaskOptions
@@ -81,6 +82,8 @@ LINES = (
     b"a81f attempt=1@17 inc=3 since=17 lead=3",
     b"host:1 parsync:{c}:x 3 why\nabc",
     b"slots=2 gpu=1 gpu_model:a100",
+    b"proj.render slots=2 gpu=1 gpu_model:a100 latency",
+    b"3 9000000000001 9000000000007 only node n1 fits: it is full",
     b"tick 1 2",
     b"freed 1 2 3",
     b"wake",
@@ -105,7 +108,14 @@ def _item(rng: Random) -> Any:
 
 def _lines(line: bytes) -> None:
     shown = line.decode(errors="backslashreplace")
-    for read in (lambda: Node.of("n1", shown), lambda: Lease.of("n1", 0, shown), lambda: parse_resources(shown)):
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: Node.of("n1", shown),
+        lambda: Lease.of("n1", 0, shown),
+        lambda: parse_resources(shown),
+        lambda: Kind.of(shown),
+        lambda: KindLine.of(shown),
+    )
+    for read in reads:
         with contextlib.suppress(ValueError):
             read()
     read_nodes({b"n1": line, line: line})
