@@ -6,13 +6,18 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 import redis
 
 from ..errors import ServerUnreachable
+
+_START_S: Final = 10.0
+_LAUNCH_S: Final = 60.0
+"""The time that a server has to start, by itself and under a launcher."""
 
 
 def find_server() -> str:
@@ -46,8 +51,8 @@ def version_of(program: str) -> str:
 class EmbeddedServer:
     """A server on a free port of 127.0.0.1, with a folder of its own; `stop` ends it and removes the folder.
 
-    aof: turn the append-only file on (fsync every second). options: any others of the server's. Nothing but `stop` ends
-    the server: use it as a context manager.
+    aof: turn the append-only file on (fsync every second). options: any others of the server's. launcher: words before
+    the program, such as a profiler's. Nothing but `stop` ends the server: use it as a context manager.
     """
 
     def __init__(
@@ -56,11 +61,13 @@ class EmbeddedServer:
         port: int | None = None,
         aof: bool = False,
         options: Mapping[str, object] | None = None,
+        launcher: Sequence[str] = (),
     ) -> None:
         self.program = program or find_server()
         self.folder = Path(tempfile.mkdtemp(prefix="parsync-"))
         self.port = port or free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._launcher = launcher
         self._options = {"appendonly": "yes" if aof else "no", **(options or {})}
         self.process = self._start()
 
@@ -77,8 +84,9 @@ class EmbeddedServer:
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         with (self.folder / "server.log").open("ab") as log:
-            process = subprocess.Popen([self.program, *words], stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 10
+            command = [*self._launcher, self.program, *words]
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + (_LAUNCH_S if self._launcher else _START_S)
         with redis.Redis(port=self.port) as client:
             while time.monotonic() < deadline and process.poll() is None:
                 try:

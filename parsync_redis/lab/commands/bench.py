@@ -17,6 +17,7 @@ from ...cli.run import stop_by_signal
 from ...cli.stack import LocalStack
 from ...client import ParsyncClient
 from ...errors import ServerUnreachable
+from .bench_cost import cost
 from .bench_placement import placement, scale
 from .bench_small import idle, read, report, submit
 
@@ -34,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure what parsync does and cost
 
 def register(parent: typer.Typer) -> None:
     """Add the group of these commands to the app."""
-    for command in (placement, read, submit, idle, scale, report):
+    for command in (placement, cost, read, submit, idle, scale, report):
         app.command()(command)
     parent.add_typer(app, name="bench")
 

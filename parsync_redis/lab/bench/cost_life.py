@@ -1,0 +1,146 @@
+"""The life of tasks, one verb at a time, through the product's own calls: what `bench cost` measures.
+
+Only this module knows how a verb is called: a changed signature is an edit of one function here.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ...errors import BrokenContract
+from ...model.apps import KnownTasks, offer_with
+from ...model.claim import Claim
+from ...model.needs import Resources
+from ...model.options import TaskOptions
+from ...model.place import Place
+from ...model.task import Submission, Taken
+from ...store.store import Store
+from .load import TASK
+from .ours import set_up
+from .parameters import BenchParameters
+from .standins import batches
+
+VERBS: Final = ("submit", "take", "commit", "start", "finish", "release")
+"""A life. A task that its worker starts soon needs no `confirm`, so that is not part of it."""
+
+WITH_CONFIRM: Final = ("submit", "take", "commit", "confirm", "start", "finish", "release")
+
+NODES: Final = 100
+NODE_SLOTS: Final = 100
+MESSAGE: Final = b"m" * 700
+"""As long as the message of a small Celery task."""
+
+_SALT: Final = ".482913"
+_SCHEDULER: Final = "s1"
+
+
+@dataclass(frozen=True, slots=True)
+class CostCase:
+    """A task whose life is measured: its options, and what each node offers besides its slots."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+
+CASES: Final[Mapping[str, CostCase]] = {
+    "plain": CostCase(),
+    "needs": CostCase(
+        {"resources": {"mem": 4, "gpu": 1}, "require": {"zone": "a"}},
+        {"mem": 4 * NODE_SLOTS, "gpu": NODE_SLOTS},
+        {"zone": "a"},
+    ),
+}
+"""A task without needs, and one with two amounts and a label."""
+
+
+class Life:
+    """Takes tasks of one case through their life on a cluster of one partition; `begin`, then a method for each verb."""
+
+    def __init__(self, store: Store, case: CostCase) -> None:
+        self.store, self.commands = store, store.commands
+        self._options = TaskOptions.of(case.options)
+        self._submitted = 0
+        self._submissions: list[Submission] = []
+        self._taken: list[Taken] = []
+        self._places: list[Place] = []
+        set_up(store, BenchParameters(schedulers=1, partitions=1))
+        self._seats = self._register(case)
+
+    def _register(self, case: CostCase) -> list[tuple[str, int, int]]:
+        """Register the nodes; return every seat (node, incarnation, slot) in the order in which claims use them."""
+        known = KnownTasks.of({TASK: None})
+        offer = offer_with(Resources.of(NODE_SLOTS, case.resources, case.labels), known).text
+        names = [f"n{number}" for number in range(NODES)]
+        self.store.run_all([self.commands.offer(name, offer, known) for name in names])
+        found = self.store.run_all([self.commands.register_node(0, name, 0, 1.0, offer) for name in names])
+        seats = [(n, inc, slot) for n, (inc, _) in zip(names, found, strict=True) for slot in range(NODE_SLOTS)]
+        random.Random(1).shuffle(seats)
+        return seats
+
+    def begin(self, count: int) -> None:
+        """Make so many new tasks; the verbs that follow are about them."""
+        numbers = range(self._submitted, self._submitted + count)
+        self._submitted += count
+        self._submissions = [Submission(f"cost-{n:032}", TASK, MESSAGE, self._options) for n in numbers]
+        self._taken, self._places = [], []
+
+    def step(self, verb: str, size: int) -> None:
+        """Run one verb for all tasks, `size` of them a call."""
+        steps: dict[str, Callable[[int], None]] = {
+            "submit": self._submit,
+            "take": self._take,
+            "commit": self._commit,
+            "confirm": self._confirm,
+            "start": self._start,
+            "finish": self._finish,
+            "release": self._release,
+        }
+        steps[verb](size)
+
+    def _submit(self, size: int) -> None:
+        for some in batches(self._submissions, size):
+            _expect("submit", "submitted", self.store.run(self.commands.submit(some)))
+
+    def _take(self, size: int) -> None:
+        for some in batches(self._submissions, size):
+            took = self.store.run(self.commands.take(_SCHEDULER, len(some), _SALT, waits=True)).tasks
+            self._taken += took
+            _expect("take", True, [len(took) == len(some)])
+
+    def _commit(self, size: int) -> None:
+        for some in batches(self._taken, size):
+            seats = [self._seats.pop() for _ in some]
+            claims = [
+                Claim(task.id, task.attempt, 0, node, inc, (slot,), task.needs)
+                for task, (node, inc, slot) in zip(some, seats, strict=True)
+            ]
+            verdicts = self.store.run(self.commands.commit(0, claims)).verdicts
+            _expect("commit", "held", [verdict.word for verdict in verdicts])
+            self._places += [
+                Place(c.task, c.attempt, 0, c.node, c.slots[0], c.inc, int(v.detail))
+                for c, v in zip(claims, verdicts, strict=True)
+            ]
+
+    def _confirm(self, size: int) -> None:
+        for some in batches(self._places, size):
+            _expect("confirm", "placed", self.store.run(self.commands.confirm(some)))
+
+    def _start(self, size: int) -> None:
+        for some in batches(self._places, size):
+            _expect("start", "ok", [word for word, _ in self.store.run(self.commands.start(some))])
+
+    def _finish(self, size: int) -> None:
+        for some in batches(self._places, size):
+            _expect("finish", "ok", self.store.run(self.commands.finish([(p, "succeeded", "") for p in some])))
+
+    def _release(self, size: int) -> None:
+        for some in batches(self._places, size):
+            _expect("release", "freed", self.store.run(self.commands.release(0, some)))
+        self._seats = [(p.node, p.inc, p.slot) for p in self._places] + self._seats
+
+
+def _expect(verb: str, word: object, answers: Sequence[object]) -> None:
+    if any(answer != word for answer in answers):
+        raise BrokenContract(f"bench cost: {verb} answered {answers!r}, not {word!r} for each task")
