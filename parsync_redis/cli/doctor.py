@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ..inspect.checkup import Check, check_up
+from ..inspect.checkup import check_up
+from ..inspect.server_checks import Check
 from .common import Cluster, Config, Json, Url, make_client, print_json
 
 _COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}

@@ -1,8 +1,6 @@
 """The check-up behind `parsync doctor`: facts of the server and the cluster, each judged by a small function."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
@@ -13,22 +11,12 @@ from ..store import calls
 from ..store.cluster import join_cluster
 from ..store.losses import KEEP_S, Loss, read_losses
 from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers, start_one
+from ..store.server_info import LIST_SETTINGS
 from ..store.store import Store
 from ..store.tasks import read_kinds
 from ..store.views import read_views
 from .audit import audit
-
-Level = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding: what was looked at, how it is, and the fix if it is not well."""
-
-    name: str
-    level: Level
-    text: str
-    repair: str = ""
+from .server_checks import Check, judge_allocator, judge_lists, judge_memory, judge_persistence, judge_role
 
 
 def check_up(store: Store, settings: Settings, with_audit: bool = False) -> list[Check]:
@@ -51,8 +39,11 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
     except ServerUnfit as error:
         yield Check("server", "fail", str(error))
         return
+    settings_there = _server_settings(store)
     yield judge_memory(info)
-    yield judge_persistence(info, _save_points(store))
+    yield judge_allocator(info)
+    yield judge_lists(settings_there)
+    yield judge_persistence(info, None if settings_there is None else settings_there.get("save", ""))
     yield judge_losses(read_losses(store))
     yield judge_role(info)
     yield judge_scripts(_loaded(store))
@@ -83,11 +74,13 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
 # -- looking ---------------------------------------------------------------------------------------------------------
 
 
-def _save_points(store: Store) -> str | None:
+def _server_settings(store: Store) -> Mapping[str, str] | None:
+    """Return the server's settings that the check-up judges; None if this login may not read them."""
     try:
-        return str(store.client.config_get("save").get("save", ""))
+        told = store.client.config_get("save", *LIST_SETTINGS)
     except RedisError:
         return None
+    return {str(name): str(value) for name, value in told.items()}
 
 
 def _loaded(store: Store) -> list[bool]:
@@ -112,33 +105,6 @@ def _queue(store: Store) -> Check:
 # -- judging: pure ---------------------------------------------------------------------------------------------------
 
 
-def judge_memory(info: Mapping[str, Any]) -> Check:
-    """Warn above 80 % of maxmemory: with noeviction, writes fail at 100 %."""
-    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
-    text = f"{used / 2**20:.0f} MiB used" + (f" of {limit / 2**20:.0f} MiB" if limit else ", no limit set")
-    if limit and used > 0.8 * limit:
-        return Check("memory", "warn", text, "raise maxmemory, or lower retention_s: a full server refuses tasks")
-    return Check("memory", "ok", text)
-
-
-def judge_persistence(info: Mapping[str, Any], save: str | None) -> Check:
-    """Pass with AOF, warn with RDB alone (a crash loses minutes) or nothing; fail after a failed write."""
-    aof = bool(int(info.get("aof_enabled", 0)))
-    for field, on in (("aof_last_write_status", aof), ("rdb_last_bgsave_status", True)):
-        if on and str(info.get(field, "ok")) != "ok":
-            return Check("persistence", "fail", f"{field} is {info[field]}", "see the server's log: disk full?")
-    if aof:
-        return Check("persistence", "ok", "AOF on; a crash may lose what appendfsync allows (everysec: one second)")
-    repair = "redis-cli CONFIG SET appendonly yes"
-    if save:
-        return Check(
-            "persistence", "warn", f"only RDB (save {save}): a crash loses the tasks since the last save", repair
-        )
-    if save is None:
-        return Check("persistence", "warn", "no AOF; whether RDB is on the server does not tell", repair)
-    return Check("persistence", "warn", "off: a restart of the server loses all tasks", repair)
-
-
 def judge_losses(losses: list[Loss]) -> Check:
     """Warn if the server was seen to have lost writes: some tasks are gone, others may have run twice."""
     if not losses:
@@ -146,13 +112,6 @@ def judge_losses(losses: list[Loss]) -> Check:
     more = f"; and {len(losses) - 1} more like it within {KEEP_S // 86_400} days" if len(losses) > 1 else ""
     repair = "submit again what is gone (the same ids are safe); appendfsync always loses nothing"
     return Check("lost writes", "warn", losses[0].text + more, repair)
-
-
-def judge_role(info: Mapping[str, Any]) -> Check:
-    """Fail if the server is a replica: it refuses writes."""
-    if str(info.get("role", "master")) != "master":
-        return Check("role", "fail", "the server is a replica and refuses writes", "use the primary's address")
-    return Check("role", "ok", f"primary with {info.get('connected_slaves', 0)} replicas")
 
 
 def judge_scripts(loaded: Iterable[bool]) -> Check:

@@ -14,6 +14,10 @@ from typing import Final
 import redis
 
 from ..errors import ServerUnreachable
+from .server_info import LIST_SETTINGS
+
+_JEMALLOC: Final = ("*-linux-gnu/libjemalloc.so.2", "libjemalloc.so.2", "../lib64/libjemalloc.so.2")
+"""Where systems keep jemalloc, under /usr/lib."""
 
 _START_S: Final = 10.0
 _LAUNCH_S: Final = 60.0
@@ -42,6 +46,12 @@ def find_wheel() -> str | None:
     return str(get_binary_path())
 
 
+def find_jemalloc() -> str | None:
+    """Return the path of the system's jemalloc, which allocates faster than libc; None if it is not installed."""
+    found = [path for pattern in _JEMALLOC for path in sorted(Path("/usr/lib").glob(pattern))]
+    return str(found[0]) if found else None
+
+
 def version_of(program: str) -> str:
     """Return the program's version, for people: 'Valkey server v=9.1.2'."""
     line = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
@@ -52,7 +62,8 @@ class EmbeddedServer:
     """A server on a free port of 127.0.0.1, with a folder of its own; `stop` ends it and removes the folder.
 
     aof: turn the append-only file on (fsync every second). options: any others of the server's. launcher: words before
-    the program, such as a profiler's. Nothing but `stop` ends the server: use it as a context manager.
+    the program, such as a profiler's. preloaded: the path of jemalloc, for a server that was built without it, if the
+    system has it; None under a launcher. Nothing but `stop` ends the server: use it as a context manager.
     """
 
     def __init__(
@@ -68,6 +79,7 @@ class EmbeddedServer:
         self.port = port or free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._launcher = launcher
+        self.preloaded = None if launcher else _allocator_for(self.program)
         self._options = {"appendonly": "yes" if aof else "no", **(options or {})}
         self.process = self._start()
 
@@ -80,12 +92,14 @@ class EmbeddedServer:
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
             "loglevel": "warning",
+            **LIST_SETTINGS,
             **self._options,
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         with (self.folder / "server.log").open("ab") as log:
             command = [*self._launcher, self.program, *words]
-            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            env = {**os.environ, **({"LD_PRELOAD": self.preloaded} if self.preloaded else {})}
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
         deadline = time.monotonic() + (_LAUNCH_S if self._launcher else _START_S)
         with redis.Redis(port=self.port) as client:
             while time.monotonic() < deadline and process.poll() is None:
@@ -123,6 +137,14 @@ class EmbeddedServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _allocator_for(program: str) -> str | None:
+    """Return the path of jemalloc for a server that is built with libc's malloc, None if it needs or there is none."""
+    if "LD_PRELOAD" in os.environ:
+        return None
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    return find_jemalloc() if "malloc=libc" in told else None
 
 
 def free_port() -> int:

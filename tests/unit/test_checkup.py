@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsync_redis.inspect import checkup
+from parsync_redis.inspect import checkup, server_checks
 from parsync_redis.model.views import NodeView
 from parsync_redis.store.members import SchedulerView
 
@@ -31,19 +31,44 @@ def node(name, state="up", draining=False):
     ],
 )
 def test_persistence(info, save, level):
-    check = checkup.judge_persistence(info, save)
+    check = server_checks.judge_persistence(info, save)
     assert check.level == level
     assert bool(check.repair) == (level != "ok")
 
 
 @pytest.mark.parametrize(("used", "limit", "level"), [(10, 0, "ok"), (79, 100, "ok"), (81, 100, "warn")])
 def test_memory(used, limit, level):
-    assert checkup.judge_memory({"used_memory": used, "maxmemory": limit}).level == level
+    assert server_checks.judge_memory({"used_memory": used, "maxmemory": limit}).level == level
+
+
+def test_the_allocator_is_named():
+    assert server_checks.judge_allocator({"mem_allocator": "jemalloc-5.3.0"}).text == "jemalloc-5.3.0"
+    assert "jemalloc takes" in server_checks.judge_allocator({"mem_allocator": "libc"}).text
+
+
+SMALL = {"zset-max-listpack-entries": "8", "hash-max-listpack-entries": "32"}
+
+
+@pytest.mark.parametrize(
+    ("there", "level", "says"),
+    [
+        (SMALL, "ok", "zset-max-listpack-entries 8, hash-max-listpack-entries 32"),
+        ({**SMALL, "hash-max-listpack-entries": "512"}, "warn", "hash-max-listpack-entries 512"),
+        ({**SMALL, "zset-max-listpack-entries": "128"}, "warn", "zset-max-listpack-entries 128"),
+        (None, "ok", "this login may not read the settings"),
+        ({}, "ok", "no such settings"),
+    ],
+)
+def test_a_server_that_searches_long_lists_is_a_warning(there, level, says):
+    check = server_checks.judge_lists(there)
+    assert (check.level, says in check.text) == (level, True), check
+    command = "redis-cli CONFIG SET zset-max-listpack-entries 8 hash-max-listpack-entries 32"
+    assert (command in check.repair) == (level == "warn")
 
 
 def test_a_replica_fails():
-    assert checkup.judge_role({"role": "slave"}).level == "fail"
-    assert checkup.judge_role({"role": "master"}).level == "ok"
+    assert server_checks.judge_role({"role": "slave"}).level == "fail"
+    assert server_checks.judge_role({"role": "master"}).level == "ok"
 
 
 def test_scripts_that_are_not_loaded_yet_are_no_fault():

@@ -18,6 +18,7 @@ from ...demo.driver import Stopped
 from ...errors import InvalidInput, ServerUnfit
 from ...store.connection import connect
 from ...store.embedded import EmbeddedServer
+from ...store.server_info import LIST_SETTINGS
 from ...store.store import Store
 from .cost_life import CASES, VERBS, WITH_CONFIRM, Life
 from .meters import Instructions, Meter, Microseconds, callgrind_words, find_valgrind
@@ -25,10 +26,9 @@ from .placement import Say, facts_of
 
 CALLGRIND, COMMANDSTATS = "callgrind", "commandstats"
 SIZES: Final = (100, 10, 1)
-HELD: Final = 600
-"""Tasks that run all the time: more than a hash may have entries and be compact, whatever the server's settings."""
+ROUNDS: Final = {CALLGRIND: 5, COMMANDSTATS: 20}
+"""Some rounds, because Lua collects its garbage in some calls and not in others."""
 
-ROUNDS: Final = {CALLGRIND: 1, COMMANDSTATS: 20}
 _TIMEOUT_S: Final = 60.0
 """Callgrind makes a server some fifty times slower."""
 
@@ -38,12 +38,16 @@ _QUIET: Final = {"hz": 1, "activerehashing": "no"}
 
 @dataclass(frozen=True, slots=True)
 class CostParameters:
-    """What is measured: `tasks` in each round, in calls of `sizes`. by: '' is callgrind if there is one.
+    """What is measured: `tasks` at most in each round, in calls of `sizes`, while `held` others run.
 
-    program: the server, '' for the usual one. options: settings of the server, besides the usual ones.
+    calls: the most of a verb in a round; a server has Lua collect its garbage once in 50 calls, so each verb gets its
+    part. by: '' is callgrind if there is one. program: the server, '' for the usual one. options: of the server,
+    besides the usual ones.
     """
 
     tasks: int = 200
+    calls: int = 50
+    held: int = 600
     rounds: int = 0
     sizes: tuple[int, ...] = SIZES
     by: str = ""
@@ -63,6 +67,8 @@ class CostParameters:
         self.meter()
         for flag, values, least, most in (
             ("--tasks", (self.tasks,), 1, 5000),
+            ("--calls", (self.calls,), 1, 1000),
+            ("--held", (self.held,), 0, 5000),
             ("--rounds", (self.rounds,), 0, 1000),
             ("--sizes", self.sizes or (0,), 1, 500),
         ):
@@ -94,11 +100,11 @@ def run_cost(asked: CostParameters, stop: threading.Event, say: Say) -> dict[str
     with metered(asked) as (server, meter):
         costs: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
         for name, case in CASES.items():
-            say(f"{name}: {HELD} tasks run")
+            say(f"{name}: {asked.held} tasks start")
             store = Store(connect(server.url, _TIMEOUT_S), f"cost-{name}")
             store.load_scripts()
             life = Life(store, case)
-            _bring(life, HELD, ("submit", "take", "commit", "start"))
+            _bring(life, asked.held, ("submit", "take", "commit", "start"))
             _bring(life, 100, WITH_CONFIRM)
             costs[name] = {}
             for size in asked.sizes:
@@ -107,14 +113,14 @@ def run_cost(asked: CostParameters, stop: threading.Event, say: Say) -> dict[str
                     if stop.is_set():
                         raise Stopped
                     say(f"{name}, calls of {size}: round {number + 1} of {rounds}")
-                    _add_round(found, life, meter, asked.tasks, size)
+                    _add_round(found, life, meter, asked, size)
                 costs[name][str(size)] = {verb: _figure(values) for verb, values in found.items()}
         return {
             "by": by,
             "unit": meter.unit,
             "tasks": asked.tasks,
             "rounds": rounds,
-            "options": dict(asked.options),
+            "options": {**LIST_SETTINGS, **asked.options},
             "cost": costs,
             "facts": {**facts_of(server), "allocator": _allocator(server)},
         }
@@ -126,17 +132,18 @@ def _bring(life: Life, count: int, verbs: tuple[str, ...]) -> None:
         life.step(verb, 100)
 
 
-def _add_round(found: dict[str, list[float]], life: Life, meter: Meter, tasks: int, size: int) -> None:
-    """Measure a life without `confirm`, then `confirm` in a life with it; add each verb's cost for one task."""
-    life.begin(tasks)
-    costs = {verb: meter.measure(partial(life.step, verb, size)) / tasks for verb in VERBS}
+def _add_round(found: dict[str, list[float]], life: Life, meter: Meter, asked: CostParameters, size: int) -> None:
+    """Measure a life without `confirm`, then `confirm` in a short one with it; add each verb's cost for one task."""
+    count = min(asked.tasks, asked.calls * size)
+    life.begin(count)
+    costs = {verb: meter.measure(partial(life.step, verb, size)) / count for verb in VERBS}
     costs["life"] = sum(costs.values())
-    life.begin(tasks)
+    some = min(count, max(asked.calls, size))
+    life.begin(some)
     for verb in WITH_CONFIRM:
+        spent = meter.measure(partial(life.step, verb, size))
         if verb == "confirm":
-            costs[verb] = meter.measure(partial(life.step, verb, size)) / tasks
-        else:
-            life.step(verb, 100)
+            costs[verb] = spent / some
     for verb, cost in costs.items():
         found.setdefault(verb, []).append(cost)
 
@@ -148,4 +155,4 @@ def _figure(values: list[float]) -> dict[str, float]:
 def _allocator(server: EmbeddedServer) -> str:
     with connect(server.url) as client:
         info: Any = client.info("memory")
-    return str(info.get("mem_allocator", ""))
+    return "jemalloc, preloaded" if server.preloaded else str(info.get("mem_allocator", ""))

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID
 
 from ...errors import BrokenContract
 from ...model.apps import KnownTasks, offer_with
@@ -56,12 +57,12 @@ CASES: Final[Mapping[str, CostCase]] = {
 
 
 class Life:
-    """Takes tasks of one case through their life on a cluster of one partition; `begin`, then a method for each verb."""
+    """Takes tasks of one case through their life, in one partition: `begin`, then a `step` for each verb."""
 
     def __init__(self, store: Store, case: CostCase) -> None:
         self.store, self.commands = store, store.commands
         self._options = TaskOptions.of(case.options)
-        self._submitted = 0
+        self._dice = random.Random(1)
         self._submissions: list[Submission] = []
         self._taken: list[Taken] = []
         self._places: list[Place] = []
@@ -76,14 +77,13 @@ class Life:
         self.store.run_all([self.commands.offer(name, offer, known) for name in names])
         found = self.store.run_all([self.commands.register_node(0, name, 0, 1.0, offer) for name in names])
         seats = [(n, inc, slot) for n, (inc, _) in zip(names, found, strict=True) for slot in range(NODE_SLOTS)]
-        random.Random(1).shuffle(seats)
+        self._dice.shuffle(seats)
         return seats
 
     def begin(self, count: int) -> None:
         """Make so many new tasks; the verbs that follow are about them."""
-        numbers = range(self._submitted, self._submitted + count)
-        self._submitted += count
-        self._submissions = [Submission(f"cost-{n:032}", TASK, MESSAGE, self._options) for n in numbers]
+        ids = [str(UUID(int=self._dice.getrandbits(128))) for _ in range(count)]
+        self._submissions = [Submission(id, TASK, MESSAGE, self._options) for id in ids]
         self._taken, self._places = [], []
 
     def step(self, verb: str, size: int) -> None:
@@ -101,7 +101,8 @@ class Life:
 
     def _submit(self, size: int) -> None:
         for some in batches(self._submissions, size):
-            _expect("submit", "submitted", self.store.run(self.commands.submit(some)))
+            words = self.store.run(self.commands.submit(some))
+            _expect("submit", "submitted", words)
 
     def _take(self, size: int) -> None:
         for some in batches(self._submissions, size):
@@ -125,7 +126,8 @@ class Life:
 
     def _confirm(self, size: int) -> None:
         for some in batches(self._places, size):
-            _expect("confirm", "placed", self.store.run(self.commands.confirm(some)))
+            words = self.store.run(self.commands.confirm(some))
+            _expect("confirm", "placed", words)
 
     def _start(self, size: int) -> None:
         for some in batches(self._places, size):
@@ -133,11 +135,13 @@ class Life:
 
     def _finish(self, size: int) -> None:
         for some in batches(self._places, size):
-            _expect("finish", "ok", self.store.run(self.commands.finish([(p, "succeeded", "") for p in some])))
+            words = self.store.run(self.commands.finish([(p, "succeeded", "") for p in some]))
+            _expect("finish", "ok", words)
 
     def _release(self, size: int) -> None:
         for some in batches(self._places, size):
-            _expect("release", "freed", self.store.run(self.commands.release(0, some)))
+            words = self.store.run(self.commands.release(0, some))
+            _expect("release", "freed", words)
         self._seats = [(p.node, p.inc, p.slot) for p in self._places] + self._seats
 
 

@@ -80,7 +80,7 @@ def _total(path: Path) -> float:
 
 
 class Microseconds:
-    """Reads how long the server's scripts ran, as it counts itself (INFO commandstats): without reading and replying."""
+    """Reads how long scripts ran, by the server's own count (INFO commandstats): without reading and replying."""
 
     unit = "microseconds"
 

@@ -11,8 +11,10 @@ from .measuring import measuring
 
 
 def cost(
-    tasks: Annotated[int, typer.Option(help="Tasks of a round.")] = 200,
-    rounds: Annotated[int, typer.Option(help="Rounds; 0: one by callgrind, 20 by commandstats.")] = 0,
+    tasks: Annotated[int, typer.Option(help="The most tasks of a round.")] = 200,
+    calls: Annotated[int, typer.Option(help="The most calls of a verb in a round.")] = 50,
+    held: Annotated[int, typer.Option(help="Tasks that run meanwhile, so that hashes have as many entries.")] = 600,
+    rounds: Annotated[int, typer.Option(help="Rounds; 0: 5 by callgrind, 20 by commandstats.")] = 0,
     sizes: Annotated[str, typer.Option(help="How many tasks a call has.")] = "100,10,1",
     by: Annotated[
         str,
@@ -27,7 +29,7 @@ def cost(
     """Measure what each verb costs the server for one task, in instructions, by the size of the calls."""
     from ..bench.cost import CostParameters, run_cost
 
-    asked = CostParameters(tasks, rounds, _sizes(sizes), by, server, _options(option or []))
+    asked = CostParameters(tasks, calls, held, rounds, _sizes(sizes), by, server, _options(option or []))
     asked.check()
     with measuring() as (stop, line):
         found = run_cost(asked, stop, line)
@@ -54,9 +56,7 @@ def _print(found: dict[str, Any]) -> None:
     print(f"machine     {facts['machine']}, load at the start {facts['load_average']}")
     print(f"server      {facts['server']}, allocator {facts['allocator']}")
     if found["by"] == "callgrind":
-        print(
-            f"unit        thousand instructions of the server for one task, by callgrind, {found['tasks']} tasks a round"
-        )
+        print("unit        thousand instructions of the server for one task, by callgrind: median of the rounds")
     else:
         print("unit        microseconds of the server's scripts for one task, by commandstats: least / median")
     print("life        the sum of the verbs above it; confirm is for tasks that their worker does not start at once\n")

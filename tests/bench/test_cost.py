@@ -1,0 +1,126 @@
+"""What each verb costs the server, next to the golden file cost.json: thousand instructions for one task, by callgrind.
+
+Counts are the same on a busy machine, but not on another server. So the file has figures by server, version, allocator
+and machine, and other servers are not compared. PARSYNC_TEST_WRITE_DOCS=1 writes the figures of this machine's server
+anew. The figures are those of `parsync bench cost`, with fewer rounds.
+"""
+
+import json
+import platform
+import threading
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from parsync_redis.cli import app
+from parsync_redis.lab.bench.cost import CALLGRIND, COMMANDSTATS, CostParameters, run_cost
+from parsync_redis.lab.bench.cost_life import CASES, VERBS
+from parsync_redis.lab.bench.meters import find_valgrind
+from tests.conftest import server_programs
+from tests.documents import WRITE
+
+GOLDEN = Path(__file__).with_name("cost.json")
+DEARER = 1.1
+STOP = threading.Event()
+
+needs_valgrind = pytest.mark.skipif(
+    find_valgrind() is None, reason="no valgrind (Debian: apt-get install valgrind; .ci/run unpacks it)"
+)
+
+
+def quiet(text):
+    pass
+
+
+def run(**asked):
+    return run_cost(CostParameters(**asked), STOP, quiet)
+
+
+def thousands(found):
+    """The least of some rounds, without the garbage that Lua collects now and then; by 'CASE, SIZE a call' and verb."""
+    return {
+        f"{case}, {size} a call": {verb: round(figure["least"] / 1000, 1) for verb, figure in verbs.items()}
+        for case, sizes in found["cost"].items()
+        for size, verbs in sizes.items()
+    }
+
+
+def dearer(golden, found):
+    return [
+        f"{verb}, {case}: {found[case][verb]} thousand instructions for one task instead of {before}"
+        for case, verbs in golden.items()
+        for verb, before in verbs.items()
+        if found[case][verb] > DEARER * before
+    ]
+
+
+def test_a_verb_is_dearer_by_more_than_a_tenth():
+    golden = {"plain, 1 a call": {"start": 100.0, "finish": 100.0}}
+    assert dearer(golden, {"plain, 1 a call": {"start": 109.9, "finish": 50.0}}) == []
+    found = {"plain, 1 a call": {"start": 110.1, "finish": 100.0}}
+    assert dearer(golden, found) == [
+        "start, plain, 1 a call: 110.1 thousand instructions for one task instead of 100.0"
+    ]
+
+
+@needs_valgrind
+@pytest.mark.timeout(600)
+def test_no_verb_became_a_tenth_dearer():
+    program = next(iter(server_programs().values()))
+    found = run(by=CALLGRIND, rounds=5, tasks=100, calls=10, held=100, sizes=(100, 1), program=program)
+    facts = found["facts"]
+    name = f"{facts['server']}, {facts['allocator']}, {platform.machine()}"
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    if WRITE:
+        golden[name] = thousands(found)
+        GOLDEN.write_text(json.dumps(golden, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    if name not in golden:
+        pytest.skip(f"cost.json has {', '.join(golden)}, not {name}: PARSYNC_TEST_WRITE_DOCS=1 adds it")
+    worse = dearer(golden[name], thousands(found))
+    assert not worse, "\n".join(["if it must be so, write cost.json anew and say why:", *worse])
+
+
+@needs_valgrind
+@pytest.mark.timeout(600)
+def test_instructions_are_counted_on_another_server_and_larger_calls_are_cheaper():
+    found = run(by=CALLGRIND, rounds=1, tasks=10, held=0, sizes=(10, 1), program=list(server_programs().values())[-1])
+    for case in CASES:
+        ten, one = (found["cost"][case][size]["life"]["median"] for size in ("10", "1"))
+        assert 10_000 < ten < one < 10_000_000
+
+
+def test_without_valgrind_microseconds_are_told():
+    found = run(by=COMMANDSTATS, rounds=2, tasks=20, held=10, sizes=(10,))
+    assert (found["unit"], found["rounds"]) == ("microseconds", 2)
+    for case in CASES:
+        assert list(found["cost"][case]["10"]) == [*VERBS, "life", "confirm"]
+        assert all(0 < figure["least"] <= figure["median"] for figure in found["cost"][case]["10"].values())
+
+
+def test_the_command_prints_a_column_for_each_case_and_size():
+    words = ["--by", COMMANDSTATS, "--rounds", "1", "--tasks", "4", "--held", "0", "--sizes", "2,1", "--option", "hz=5"]
+    result = CliRunner().invoke(app, ["bench", "cost", *words])
+    assert result.exit_code == 0, result.stderr
+    head, *rows = result.stdout.split("\n\n")[1].splitlines()
+    assert head.split("  ")[0] == "VERB"
+    assert [head.count(f"{case.upper()}, {size} A CALL") for case in CASES for size in (2, 1)] == [1] * 4
+    assert [row.split()[0] for row in rows] == [*VERBS, "life", "confirm"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--tasks", "0"], "--tasks 0 is not valid: it must be from 1 to 5,000"),
+        (["--held", "5001"], "--held 5001 is not valid: it must be from 0 to 5,000"),
+        (["--rounds", "-1"], "--rounds -1 is not valid: it must be from 0 to 1,000"),
+        (["--sizes", "100,501"], "--sizes 501 is not valid: it must be from 1 to 500"),
+        (["--sizes", "few"], "--sizes 'few' is not valid: it must be whole numbers with commas between them"),
+        (["--by", "perf"], "--by 'perf' is not known: known are callgrind, commandstats"),
+        (["--option", "hz"], "--option 'hz' is not valid: it must be NAME=VALUE"),
+    ],
+)
+def test_a_cost_that_cannot_be_measured_is_one_line_and_exit_code_2(words, says):
+    result = CliRunner().invoke(app, ["bench", "cost", *words])
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert says in result.stderr
