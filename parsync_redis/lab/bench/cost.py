@@ -122,7 +122,7 @@ def run_cost(asked: CostParameters, stop: threading.Event, say: Say) -> dict[str
             "rounds": rounds,
             "options": {**LIST_SETTINGS, **asked.options},
             "cost": costs,
-            "facts": {**facts_of(server), "allocator": _allocator(server)},
+            "facts": facts_of(server),
         }
 
 
@@ -150,9 +150,3 @@ def _add_round(found: dict[str, list[float]], life: Life, meter: Meter, asked: C
 
 def _figure(values: list[float]) -> dict[str, float]:
     return {"least": round(min(values), 2), "median": round(median(values), 2)}
-
-
-def _allocator(server: EmbeddedServer) -> str:
-    with connect(server.url) as client:
-        info: Any = client.info("memory")
-    return "jemalloc, preloaded" if server.preloaded else str(info.get("mem_allocator", ""))

@@ -149,13 +149,14 @@ def _costs(
 def facts_of(server: EmbeddedServer) -> dict[str, Any]:
     """Describe the machine and the versions."""
     with connect(server.url) as client:
-        info: Any = client.info("server")
+        info: Any = {**client.info("server"), **client.info("memory")}
     name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "load_average": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
         "server": f"{name} {info.get('valkey_version' if name == 'Valkey' else 'redis_version')}",
+        "allocator": "jemalloc, preloaded" if server.preloaded else info["mem_allocator"],
         **{package: version(package) for package in ("redis", "hiredis", "numpy", "celery")},
     }
 

@@ -40,9 +40,10 @@ def _machine(runs: Runs) -> str:
     if not facts:
         return ""
     one, loads = facts[0], [row["load_average"] for row in facts]
+    allocator = f", allocator {one['allocator']}" if "allocator" in one else ""
     names = ("python", "celery", "redis", "hiredis", "numpy")
     return (
-        f"Machine: {one['machine']}; {one['server']}; "
+        f"Machine: {one['machine']}; {one['server']}{allocator}; "
         + ", ".join(f"{n} {one[n]}" for n in names if n in one)
         + f".\\\nLoad average when the runs began: {min(loads):g} to {max(loads):g}"
         + (

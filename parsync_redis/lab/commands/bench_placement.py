@@ -60,7 +60,8 @@ def placement(
 def print_placement(found: dict[str, Any]) -> None:
     """Print the figures of a run."""
     facts, delay, audit = found["facts"], found["delay_ms"], found["audit"]
-    print(f"machine     {facts['machine']}, load at the start {facts['load_average']}, {facts['server']}")
+    print(f"machine     {facts['machine']}, load at the start {facts['load_average']}")
+    print(f"server      {facts['server']}, allocator {facts['allocator']}")
     print(
         f"asked       {found['system']}: {found['schedulers']} schedulers, {found['slots']:,} slots, "
         f"{found['partitions']} partitions, {found['rate']:,.0f} tasks/s of {found['duration_s']:g} s: "
@@ -85,7 +86,7 @@ def print_placement(found: dict[str, Any]) -> None:
     bare, of_cpu = found["baseline_claims_per_s"], found["baseline_claims_per_cpu_s"]
     print(f"baseline    {bare:,.0f} bare claims/s, {of_cpu:,.0f} a second of CPU; placed {share:.3f} of the first")
     print(
-        f"server      {found['redis_us_per_placement']:.0f} us a placement, "
+        f"its cost    {found['redis_us_per_placement']:.0f} us a placement, "
         f"{found['redis_cpu_share']:.0%} of a core, "
         f"{found['commands_per_placement']:.1f} commands, {found['bytes_per_placement']:.0f} bytes, "
         f"{found['memory_mb']:.0f} MiB"
