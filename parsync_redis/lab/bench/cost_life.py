@@ -12,6 +12,8 @@ from uuid import UUID
 from ...errors import BrokenContract
 from ...model.apps import KnownTasks, offer_with
 from ...model.claim import Claim
+from ...model.kind import Kind
+from ...model.limits import MAX_BATCH
 from ...model.needs import Resources
 from ...model.options import TaskOptions
 from ...model.place import Place
@@ -63,6 +65,7 @@ class Life:
         self.store, self.commands = store, store.commands
         self._options = TaskOptions.of(case.options)
         self._dice = random.Random(1)
+        self._kind, self._since = Kind(TASK, self._options.needs.text), "0"
         self._submissions: list[Submission] = []
         self._taken: list[Taken] = []
         self._places: list[Place] = []
@@ -106,15 +109,17 @@ class Life:
 
     def _take(self, size: int) -> None:
         for some in batches(self._submissions, size):
-            took = self.store.run(self.commands.take(_SCHEDULER, len(some), _SALT, waits=True)).tasks
-            self._taken += took
-            _expect("take", True, [len(took) == len(some)])
+            rows = [(self._kind.text, len(some))]
+            took = self.store.run(self.commands.take(_SCHEDULER, rows, self._since, MAX_BATCH, _SALT, "wait"))
+            self._since = took.version
+            self._taken += took.tasks
+            _expect("take", True, [len(took.tasks) == len(some)])
 
     def _commit(self, size: int) -> None:
         for some in batches(self._taken, size):
             seats = [self._seats.pop() for _ in some]
             claims = [
-                Claim(task.id, task.attempt, 0, node, inc, (slot,), task.needs)
+                Claim(task.id, task.attempt, 0, node, inc, (slot,), task.kind.needs)
                 for task, (node, inc, slot) in zip(some, seats, strict=True)
             ]
             verdicts = self.store.run(self.commands.commit(0, claims)).verdicts
