@@ -22,15 +22,16 @@ end
 local tasks, damage = read_tasks(read)
 if damage then return damage end
 
--- is_running: return whether a task runs as the row says; at once, because the row before may have ended it.
-local function is_running(task, row)
-  return task[1] == 'running' and task[2] == row.attempt and task[3] == row.node and task[4] == row.slot and task[5] == row.inc
+-- is_meant: return whether a task has the attempt and the place that the row names.
+local function is_meant(task, row)
+  return task[2] == row.attempt and task[3] == row.node and task[4] == row.slot and task[5] == row.inc
 end
 
 local homes, nexts = {}, {} -- of the tasks that run again
 for i, row, key in rows() do
   local task = tasks[i] or read(key)
-  if is_running(task, row) and (row.outcome == 'again' or task[7]) and row.outcome ~= 'cancelled' and not task[6] then
+  local again = (row.outcome == 'again' or task[7]) and row.outcome ~= 'cancelled' and not task[6]
+  if again and task[1] == 'running' and is_meant(task, row) then
     homes[i] = home_of(key)
     nexts[i] = next_of(key, homes[i])
     bad = bad_kind(pending_prefix, homes[i].kind)
@@ -42,7 +43,7 @@ redis.call('HDEL', placed, '') -- changes nothing; a full server allows a script
 local now, ended, replies = now_ms(), {}, {}
 for i, row, key in rows() do
   local task, id, outcome = tasks[i] or read(key), row.id, row.outcome
-  if task[2] ~= row.attempt or task[3] ~= row.node or task[4] ~= row.slot or task[5] ~= row.inc then
+  if not is_meant(task, row) then
     replies[i] = 'stale'
   elseif task[1] ~= 'running' then
     replies[i] = task[1] == outcome and 'yours' or 'stale'

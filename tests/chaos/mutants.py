@@ -71,8 +71,8 @@ MUTANTS = (
     ),
     Mutant("start refuses its own repeat", "start", "if state == 'running' and here then", "if false then"),
     Mutant("start leaves the task in taken", "start", "write_all('HDEL', taken, begun)", ""),
-    Mutant("finish ignores the attempt", "finish", "if task[2] ~= row.attempt or task[3]", "if task[3]"),
-    Mutant("finish forgets a cancel", "finish", "and not task[6] then", "then"),
+    Mutant("finish ignores the attempt", "finish", "task[2] == row.attempt and task[3]", "task[3]"),
+    Mutant("finish forgets a cancel", "finish", "and not task[6]\n", "\n"),
     Mutant(
         "requeue ignores attempt and place",
         "requeue",
