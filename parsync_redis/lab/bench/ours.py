@@ -115,7 +115,7 @@ class Ours:
             self.processes.hear(agent, START_S + asked.nodes / 20)
         names = [f"s{number:02d}" for number in range(asked.schedulers)]
         self._schedulers = [
-            self.processes.start("schedulers", _scheduler(self.settings, n, asked.system)) for n in names
+            self.processes.start("schedulers", scheduler_job(self.settings, n, asked.system)) for n in names
         ]
         say(f"{asked.schedulers} schedulers read them")
         deadline = time.monotonic() + START_S
@@ -170,7 +170,11 @@ class Ours:
         return TaskTimes(times[0], times[1], times[2], times[3], said), counts
 
 
-def _scheduler(settings: Settings, name: str, system: str) -> Callable[[Event, Callable[[Any], None]], dict[str, int]]:
+def scheduler_job(
+    settings: Settings, name: str, system: str = System.PARSYNC
+) -> Callable[[Event, Callable[[Any], None]], dict[str, int]]:
+    """Make a scheduler's job: run until stopped; its result are its counters."""
+
     def job(stop: Event, tell: Callable[[Any], None]) -> dict[str, int]:
         store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
         config = join_cluster(store, settings, create=True)

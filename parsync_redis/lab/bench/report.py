@@ -31,6 +31,7 @@ RUNS: Final[dict[str, list[str]]] = {
     "read": ["read"],
     "submit": ["submit"],
     "idle": ["idle"],
+    "queue": ["queue", "--waiting", "1000000"],
     "scale": ["scale", "--seconds", "6"],
     "celery": ["celery", "--rounds", "3"],
 }

@@ -6,6 +6,7 @@ from .bars import bars
 from .markdown import Runs
 from .placement_tables import kinds, ladder, rivals, scale
 from .plots import draw_plots
+from .queue_bars import queue
 from .small_tables import celery, small
 
 HEAD = """\
@@ -29,7 +30,7 @@ including the server, share the cores of the machine named here.
 def render(runs: Runs, out: Path) -> str:
     """Render the document, and write the plots beside it."""
     parts = [HEAD, _machine(runs)]
-    for section in (bars, ladder, rivals, kinds, scale, small, celery):
+    for section in (bars, ladder, rivals, kinds, queue, scale, small, celery):
         parts += section(runs)
     plots = draw_plots(runs, out.parent / "performance")
     return "\n".join([*parts, *(f"![{name}](performance/{name}.svg)" for name in plots), ""])

@@ -1,0 +1,128 @@
+"""The cluster of the queue bench: a server, schedulers, and a stand-in for the agent of each node."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...client import ParsyncClient
+from ...inspect.audit import audit
+from ...model.needs import Resources
+from ...model.options import Strategy
+from ...model.task import TaskState
+from ...placement.strategy import Floats
+from ...store.cluster import join_cluster
+from ...store.embedded import EmbeddedServer
+from .load import TASK, task_id
+from .ours import CLUSTER, START_S, named, read_records, scheduler_job, settings_of
+from .parameters import BenchParameters
+from .placement import facts_of
+from .processes import Processes, cpu_of
+from .standins import NodePlan, stand_in
+
+PARTITIONS: Final = 8
+FOR_EVER_S: Final = 3600.0
+"""How long the tasks of a busy node last: longer than any bench."""
+
+Options = Mapping[str, Any]
+"""What a task asks for, as in `parsync={...}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A node: its offer, and how long it holds each of its tasks."""
+
+    name: str
+    offer: Resources
+    hold_s: float
+
+
+class Rig:
+    """A running cluster. Tasks have numbers; it counts them as they are submitted."""
+
+    def __init__(self, server: EmbeddedServer, processes: Processes, homes: Sequence[Home], schedulers: int) -> None:
+        self.processes, self.schedulers = processes, schedulers
+        self._server, self._homes = server, homes
+        self._asked = BenchParameters(partitions=PARTITIONS, strategy=Strategy.ADAPTIVE)  # as a new cluster has it
+        self._settings = settings_of(server.url, self._asked)
+        self.client = ParsyncClient(self._settings)
+        self.store = self.client.store
+        self.submitted = 0
+
+    def start(self) -> None:
+        """Create the cluster, register the nodes, and wait until every scheduler sees all slots."""
+        join_cluster(self.store, self._settings, create=True)
+        url, lease_s = named(self._server.url, "agents"), self._asked.lease_s
+        agents = [
+            stand_in(url, CLUSTER, [NodePlan(home.name, home.offer, 1.0)], PARTITIONS, home.hold_s, lease_s, TASK)
+            for home in self._homes
+        ]
+        for agent in [self.processes.start("agents", job) for job in agents]:
+            self.processes.hear(agent, START_S)
+        names = [f"s{number}" for number in range(self.schedulers)]
+        for name in names:
+            self.processes.start("schedulers", scheduler_job(self._settings, name))
+        slots = str(sum(home.offer.slots for home in self._homes))
+        deadline = time.monotonic() + START_S
+        while any(self.store.hash(self.store.keys.stats(name)).get("free") != slots for name in names):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {START_S:g} s not every scheduler sees all {slots} slots")
+            self.processes.pause(0.1)
+
+    def submit(self, tasks: Sequence[Options]) -> range:
+        """Submit tasks as fast as it goes; return their numbers."""
+        numbers = range(self.submitted, self.submitted + len(tasks))
+        self.submitted += len(tasks)
+        pairs = zip(numbers, tasks, strict=True)
+        self.client.submit_many({"name": TASK, "id": task_id(number), **options} for number, options in pairs)
+        return numbers
+
+    def times(self, numbers: Sequence[int]) -> list[Floats]:
+        """Return when each task was submitted, placed, started and finished: server time in ms, nan for never."""
+        return read_records(self._server.url, lambda number: self.store.keys.task(task_id(number)), numbers)[1]
+
+    def until(self, numbers: Sequence[int], state: TaskState, most_s: float) -> bool:
+        """Wait until tasks are in a state; return False if they are not after `most_s` seconds."""
+        ids, deadline = [task_id(number) for number in numbers], time.monotonic() + most_s
+        while any(task.state is not state for task in self.client.statuses(ids)):
+            if time.monotonic() > deadline:
+                return False
+            self.processes.pause(0.1)
+        return True
+
+    def occupy(self, options: Options) -> None:
+        """Submit a task and wait until it runs: it holds what the others wait for."""
+        if not self.until(self.submit([options]), TaskState.RUNNING, START_S):
+            raise TimeoutError(f"after {START_S:g} s the task that holds the busy node does not run")
+
+    def cores(self, seconds: float) -> dict[str, float]:
+        """Return the CPU seconds a second of the schedulers and of the server, for so many seconds."""
+        began_s, before = time.monotonic(), self._cpu_s()
+        self.processes.pause(seconds)
+        took_s, after = time.monotonic() - began_s, self._cpu_s()
+        return {role: round((after[role] - before[role]) / took_s, 4) for role in before}
+
+    def _cpu_s(self) -> dict[str, float]:
+        return {"schedulers": self.processes.cpu_s()["schedulers"], "server": cpu_of(self._server.process.pid)}
+
+    def end(self) -> list[str]:
+        """Stop the schedulers, then the stand-ins, whose tasks end; return what an audit finds wrong."""
+        self.processes.finish("schedulers")
+        self.processes.finish("agents")
+        return audit(self.store)
+
+    def facts(self) -> dict[str, Any]:
+        """Describe the machine and the versions."""
+        return facts_of(self._server)
+
+
+@contextmanager
+def running(homes: Sequence[Home], schedulers: int, stop: threading.Event) -> Iterator[Rig]:
+    """Run a cluster on a server of its own; it leaves nothing running."""
+    with EmbeddedServer() as server, Processes(stop) as processes:
+        rig = Rig(server, processes, homes, schedulers)
+        rig.start()
+        with rig.client:
+            yield rig
