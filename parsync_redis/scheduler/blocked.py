@@ -66,8 +66,10 @@ class Blocked:
             self._used[row], self._groups[row] = False, None
             self._spare.append(row)
 
-    def fitting(self, partitions: Sequence[PartitionCopy]) -> list[KindGroup]:
-        """Return the groups that may have a seat in one of these partitions."""
+    def fitting(
+        self, partitions: Sequence[PartitionCopy], groups: Sequence[KindGroup] | None = None
+    ) -> list[KindGroup]:
+        """Return the groups that may have a seat in one of these partitions: of all, or of some."""
         partitions = [partition for partition in partitions if partition.free_count]
         if not self._rows or not partitions:
             return []
@@ -78,8 +80,9 @@ class Blocked:
                     if (column := self._columns.get(name)) is not None:
                         most[number, column] = max(most[number, column], amount)
         size = len(self._groups)
-        fit = self._used[:size] & (self._needs[:size] <= most[self._filter_of[:size]]).all(axis=1)
-        return [group for row in np.flatnonzero(fit).tolist() if (group := self._groups[row]) is not None]
+        rows = np.flatnonzero(self._used[:size]) if groups is None else np.array([self._rows[one] for one in groups])
+        fit = (self._needs[rows] <= most[self._filter_of[rows]]).all(axis=1)
+        return [group for row in rows[fit].tolist() if (group := self._groups[row]) is not None]
 
     def _grow(self, row: int) -> None:
         height, width = self._needs.shape

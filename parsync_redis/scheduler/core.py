@@ -69,6 +69,8 @@ class Core:
 
     def on_members(self, ordinal: int, members: int) -> None:
         """Note that this scheduler is number `ordinal` of `members`."""
+        if (ordinal, members) != (self.ordinal, self.members):
+            self.queue.forget_reasons()  # kinds are dealt anew; their reasons are others' until now
         self.ordinal, self.members = ordinal, max(1, members)
 
     def on_tick(self, number: int, own: bool = False) -> None:
@@ -85,8 +87,9 @@ class Core:
         self.wants_tasks = True
 
     def on_freed(self, partition: int) -> None:
-        """Read a partition that this scheduler asked to tell it of a freed slot."""
+        """Read a partition that this scheduler asked to tell it of a freed slot, and look who wants that."""
         self._freshness.on_freed(partition)
+        self.wants_tasks = True
 
     def on_stale(self) -> None:
         """Read everything again: the connection was lost, and any copy may be old."""
@@ -218,7 +221,7 @@ class Core:
             self._placer.reserve(plan, self._call_size.tasks if room is None else room)
         self.counters.given_back += len(plan.give_back)
         self._look(plan)
-        if self._freshness.asks and self.queue.blocked:
+        if place and self._freshness.asks and self.queue.blocked:
             self._freshness.ask(plan)
         self._explainer.explain(plan, self.ordinal, self.members)
         self._freshness.fill(plan)
@@ -230,7 +233,7 @@ class Core:
 
     def _look(self, plan: Plan) -> None:
         """Plan to look at the queue if it wants to, or takes something; the next kind that begins to wait wakes it."""
-        plan.look = self.wants_tasks or bool(plan.take)
+        plan.look = self.wants_tasks or bool(plan.take or plan.give_back)
         left_behind = self._placer.left_behind
         plan.since, plan.waits = self.queue.version, "wake" if left_behind else "wait"
         self.wants_tasks = plan.look and left_behind

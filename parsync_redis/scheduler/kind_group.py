@@ -1,10 +1,14 @@
 """The kinds that wait, in groups of those that the same seats fit: equal needs, and names that the same nodes know."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from ..model.kind import Kind
 from ..model.needs import Resources
 from .offers import Knowers
+
+OF_PRIORITY: Final = 10**12
+"""Orders of one priority: an order is (9 - priority) times this, and the number of the submission."""
 
 
 @dataclass(slots=True, eq=False)
@@ -19,20 +23,30 @@ class KindGroup:
 
 @dataclass(slots=True, eq=False)
 class WaitingKind:
-    """A kind of which `count` tasks wait, at orders from `first` to `last`. why: the reason in its line."""
+    """A kind of which `count` tasks wait, at orders from `first` to `last`.
+
+    why: the reason in its line, '' if there is none, None if another scheduler may have written one since.
+    """
 
     kind: Kind
     group: KindGroup
     count: int
     first: int
     last: int
-    why: str
+    why: str | None
 
     def order(self, number: int) -> float:
-        """Estimate the order of task `number`, from 0: the tasks lie evenly between first and last."""
+        """Estimate the order of task `number`, from 0: those of one priority lie evenly between first and last.
+
+        If the tasks are of several priorities, all but the first are taken to have the lowest: the next look tells.
+        """
+        if number and self.first // OF_PRIORITY != self.last // OF_PRIORITY:
+            return float(self.last // OF_PRIORITY * OF_PRIORITY)
         return self.first + number * (self.last - self.first) / max(1, self.count - 1)
 
     def before(self, order: float, number: int) -> int:
         """Estimate how many tasks from `number` on come before `order`; at least 1."""
+        if self.last // OF_PRIORITY != self.first // OF_PRIORITY:
+            return 1
         step = (self.last - self.first) / max(1, self.count - 1)
         return max(1, int((order - self.order(number)) / step) + 1) if step > 0 else self.count

@@ -162,7 +162,7 @@ class Scheduler:
                 elif words[0] == "freed":
                     self.core.on_freed(int(words[1]))
                     few = FEW * int(words[2]) < int(words[3])
-                    due_s = due_s or now_s + (DEBOUNCE_S if few else 0.0)
+                    due_s = due_s or now_s + (DEBOUNCE_S if few and not self.core.in_flight else 0.0)
             timeout_s = due_s - now_s
             if timeout_s <= 0:
                 break

@@ -91,10 +91,12 @@ class Placer:
         for task in tasks:
             seats = self._reserved.get(task.kind.text)
             seat = seats.popleft() if seats else None
-            if seat is None or seat.broken:
-                self.unplaced.seatless.append(task)
-            else:
+            if seat is not None and not seat.broken:
                 self._claim(task, seat)
+                continue
+            self.unplaced.seatless.append(task)
+            if seat is not None:
+                seat.give_back()
         for seats in self._reserved.values():
             for seat in seats:
                 seat.give_back()
@@ -130,15 +132,15 @@ class Placer:
 
     def reserve(self, plan: Plan, room: int) -> None:
         """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many of each kind."""
-        self._queue.reopen(self.changed)
-        self.changed.clear()
         asked: dict[str, deque[Reservation]] = {}
         reading: set[KindGroup] = set()
-        heap = self._queue.open_kinds()
-        while heap and room:
+        tried: set[KindGroup] = set()
+        heap = self._queue.open_kinds(self.changed, tried)
+        while room and (heap or (heap := self._queue.open_kinds(self.changed, tried))):
             _, number, waiting = heapq.heappop(heap)
             group, text = waiting.group, waiting.kind.text
-            if group.blocked or group in reading:
+            if group.blocked or group in reading or len(asked.get(text, ())) >= waiting.count:
+                tried.add(group)
                 continue
             strategy = self._selector.resolve(waiting.kind.strategy)
             found = self._seats(group, strategy)
@@ -150,6 +152,7 @@ class Placer:
                     reading.add(group)
                 else:
                     self._queue.block(group)
+                tried.add(group)
                 continue
             count = min(left, room, total)
             if heap:
@@ -158,8 +161,10 @@ class Placer:
             room -= count
             if left > count:
                 heapq.heappush(heap, (waiting.order(done + count), number, waiting))
+        if room:
+            self.changed.clear()
         self._reserved = asked
-        self.left_behind = bool(heap)
+        self.left_behind = not room
         plan.take = [(text, len(seats)) for text, seats in asked.items()]
         self._freshness.passes += 1
 

@@ -6,6 +6,7 @@ waits costs nothing while nothing changes.
 
 import heapq
 from collections.abc import Collection
+from typing import Final
 
 from ..model.kind import Kind, KindLine
 from ..model.needs import parse_resources
@@ -14,6 +15,14 @@ from .blocked import Blocked
 from .kind_group import KindGroup, WaitingKind
 from .offers import Knowers
 from .view import View
+
+AT_ONCE: Final = 64
+"""Groups that are opened at a time: one freed slot is not offered to ten thousand."""
+
+
+def first_of(group: KindGroup) -> int:
+    """Return the order of a group's first task."""
+    return min(waiting.first for waiting in group.waiting.values())
 
 
 class QueueCopy:
@@ -25,7 +34,7 @@ class QueueCopy:
         self.kinds: dict[str, WaitingKind] = {}
         self._groups: dict[tuple[str, Knowers], KindGroup] = {}
         self._open: dict[KindGroup, None] = {}
-        self._fresh = False  # some groups were never compared with the partitions
+        self._fresh: dict[KindGroup, None] = {}  # they were never compared with the partitions
         self.blocked = Blocked()
 
     def clear(self) -> None:
@@ -34,6 +43,7 @@ class QueueCopy:
         self.kinds.clear()
         self._groups.clear()
         self._open.clear()
+        self._fresh.clear()
         self.blocked = Blocked()
 
     def update(self, took: Took) -> None:
@@ -54,7 +64,7 @@ class QueueCopy:
         elif known is None:
             self._add(text, now)
         else:
-            known.count, known.first, known.last, known.why = now.count, now.first, now.last, now.why or known.why
+            known.count, known.first, known.last, known.why = now.count, now.first, now.last, now.why
 
     def _add(self, text: str, line: KindLine) -> None:
         try:
@@ -75,7 +85,7 @@ class QueueCopy:
         if group is None:
             group = self._groups[kind.needs, knowers] = KindGroup(parse_resources(kind.needs), knowers)
             self.block(group)
-            self._fresh = True
+            self._fresh[group] = None
         return group
 
     def _forget(self, text: str) -> None:
@@ -87,13 +97,20 @@ class QueueCopy:
         if not group.waiting:
             del self._groups[group.needs.text, group.knowers]
             self._open.pop(group, None)
+            self._fresh.pop(group, None)
             self.blocked.discard(group)
 
+    def forget_reasons(self) -> None:
+        """Forget which reasons the lines have: other schedulers have written some since, which no version tells."""
+        for waiting in self.kinds.values():
+            waiting.why = None
+
     def regroup(self) -> None:
-        """KindGroup all kinds again: nodes have changed, and with them which nodes know which name."""
+        """Group all kinds again: nodes have changed, and with them which nodes know which name."""
         kinds = self.kinds
         self.kinds, self._groups, self.blocked = {}, {}, Blocked()
         self._open.clear()
+        self._fresh.clear()
         for text, old in kinds.items():
             old.group = self._group(old.kind)
             self.kinds[text] = old.group.waiting[text] = old
@@ -103,11 +120,18 @@ class QueueCopy:
     @property
     def any_open(self) -> bool:
         """True if some group may find a seat."""
-        return bool(self._open) or self._fresh
+        return bool(self._open or self._fresh)
 
-    def open_kinds(self) -> list[tuple[float, int, WaitingKind]]:
-        """Return a heap of the kinds that may find a seat: (order of the first, a number that breaks ties, kind)."""
-        found = (waiting for group in self._open for waiting in group.waiting.values())
+    def open_kinds(
+        self, changed: Collection[int], tried: Collection[KindGroup]
+    ) -> list[tuple[float, int, WaitingKind]]:
+        """Return a heap of the kinds that may find a seat: (order of the first, a number that breaks ties, kind).
+
+        changed: partitions that have changed; the blocked groups that may fit there now are opened, the oldest AT_ONCE
+        of them. tried: groups that are left out.
+        """
+        self._reopen(changed, tried)
+        found = (waiting for group in self._open if group not in tried for waiting in group.waiting.values())
         heap = [(float(waiting.first), number, waiting) for number, waiting in enumerate(found)]
         heapq.heapify(heap)
         return heap
@@ -118,14 +142,18 @@ class QueueCopy:
         self._open.pop(group, None)
         self.blocked.add(group)
 
-    def reopen(self, partitions: Collection[int]) -> None:
-        """Open the blocked groups that may fit into one of these partitions, which have changed.
-
-        Groups that have come since are compared with all partitions.
-        """
-        some = self._view.partitions if self._fresh else [self._view.partitions[p] for p in partitions]
-        self._fresh = False
-        for group in self.blocked.fitting(some):
+    def _reopen(self, changed: Collection[int], tried: Collection[KindGroup]) -> None:
+        """Open the oldest of the blocked groups that may fit into a changed partition, or that are new."""
+        partitions = self._view.partitions
+        found = self.blocked.fitting([partitions[p] for p in changed])
+        if self._fresh:
+            self._fresh = dict.fromkeys(self.blocked.fitting(partitions, list(self._fresh)))
+            found += self._fresh
+        found = [group for group in dict.fromkeys(found) if group not in tried]
+        if len(found) > AT_ONCE:
+            found = heapq.nsmallest(AT_ONCE, found, key=first_of)
+        for group in found:
             group.blocked = False
             self.blocked.discard(group)
+            self._fresh.pop(group, None)
             self._open[group] = None

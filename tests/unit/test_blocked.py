@@ -7,7 +7,7 @@ from parsync_redis.model.kind import Kind, KindLine
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Took
-from parsync_redis.scheduler.queue_copy import QueueCopy
+from parsync_redis.scheduler.queue_copy import AT_ONCE, QueueCopy
 from parsync_redis.scheduler.view import View
 
 from .core_rig import bitmap
@@ -30,10 +30,11 @@ def test_none_that_fits_is_left_out(needs: list[Resources], nodes: list[tuple[Re
     changes = [(Kind("work", some.text).text, str(KindLine(1, number, number))) for number, some in enumerate(needs)]
     queue.update(Took("1", 0, changes=changes))
     assert queue.any_open == bool(needs), "they were never compared with the partitions"
-    queue.reopen([])
+    queue.open_kinds([], [])
     assert not queue.any_open, "there is nothing free"
     view.partitions[1].set_free(bitmap(first), left, 1)
-    queue.reopen([0, 1])
+    for _ in range(1 + len(needs) // AT_ONCE):
+        queue.open_kinds([0, 1], [])
     groups = {waiting.group.needs.text: waiting.group for waiting in queue.kinds.values()}
     fits = {text for text, group in groups.items() if len(view.partitions[1].seats(group.needs).leads)}
     found = {text for text, group in groups.items() if not group.blocked}

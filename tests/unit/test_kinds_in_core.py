@@ -1,0 +1,136 @@
+"""Kinds in the core: seats that nobody takes, reasons, what is looked at again, and many kinds for few slots."""
+
+import numpy as np
+
+from parsync_redis.model.claim import ClaimOutcome
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.node import Node
+from parsync_redis.model.replies import Snapshot, Took
+from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.explainer import AGAIN
+from parsync_redis.scheduler.queue_copy import AT_ONCE
+
+from .core_rig import Queue, bitmap, judge, make, node, see, waiting
+
+MISSING = "slots=1 gpu_model:a100"
+
+
+def change(core: Core, text: str, line: str) -> None:
+    """A look tells the core the line of a kind."""
+    core.on_took(Took("1", 0, changes=[(text, line)]))
+
+
+def own_turn(core: Core) -> dict[str, str]:
+    """Its own turn of a gap comes; return the reasons that it writes."""
+    core.on_tick(core.counters.ticks)
+    found: dict[str, str] = {}
+    while reasons := core.plan(confirm=False).reasons:
+        found |= dict(reasons)
+    return found
+
+
+def test_a_seat_that_was_another_s_does_not_stay_reserved() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 1)
+    queue = waiting(core, 1)
+    plan = core.plan()
+    core.on_snapshot(Snapshot(0, 2, 1, np.packbits([False, True]).tobytes(), {}), 1.0)
+    queue.answer(plan)
+    core.plan()
+    assert not core.view.partitions[0].reserved
+
+
+def test_what_is_given_back_is_looked_at_in_the_same_request() -> None:
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    judge(core, waiting(core, 1).turn(), ClaimOutcome.CONFLICT)
+    plan = core.plan()
+    assert plan.give_back
+    assert plan.look
+
+
+def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
+    core = make()
+    see(core, 0, [node("n", 1)], 0)
+    waiting(core, 1)
+    core.plan()
+    core.on_freed(0)
+    plan = core.plan()
+    assert (plan.read, plan.look) == ([0], True)
+
+
+def test_nothing_is_asked_before_what_waits_was_compared_with_the_seats() -> None:
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    waiting(core, 1)
+    assert not core.plan(place=False).ask
+
+
+def test_a_kind_that_ended_and_began_between_two_looks_gets_its_reason_again() -> None:
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    change(core, f"work {MISSING}", "1 5 5")
+    (why,) = own_turn(core).values()
+    assert not own_turn(core)
+    change(core, f"work {MISSING}", "1 9 9")
+    assert own_turn(core) == {f"work {MISSING}": why}
+
+
+def test_reasons_are_written_anew_by_who_becomes_their_writer() -> None:
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    change(core, f"work {MISSING}", "1 5 5")
+    assert own_turn(core)
+    core.on_members(1, 2)
+    core.on_members(0, 1)
+    assert own_turn(core), "another may have written something else meanwhile"
+
+
+def test_a_new_kind_beside_many_explained_ones_gets_its_reason_at_once() -> None:
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    for number in range(3 * AGAIN):
+        change(core, f"work slots=1 label:v{number}", "1 5 5")
+    assert len(own_turn(core)) == 3 * AGAIN
+    change(core, "other slots=1 label:v0", "1 9 9")
+    assert list(own_turn(core)) == ["other slots=1 label:v0"]
+
+
+def test_one_freed_slot_is_offered_to_some_kinds_at_a_time_and_goes_to_the_oldest() -> None:
+    core = make()
+    core.on_nodes(0, [Node("n", "up", 1, 0, 0, 4, 1.0, Resources.of(4, {"mem": 10_000}))], 1)
+    core.on_snapshot(Snapshot(0, 1, 1, bitmap(0), {"n": "mem=10000"}), 0.0)
+    queue = Queue(core)
+    for number in range(5 * AT_ONCE):
+        queue.add(f"work slots=1 mem={1 + number}", 1, 9_000 - number)
+    queue.tell()
+    assert not core.plan().take
+    core.on_snapshot(Snapshot(0, 2, 1, bitmap(1), {"n": "mem=10000"}), 0.0)
+    plan = core.plan()
+    assert plan.take == [(f"work slots=1 mem={5 * AT_ONCE}", 1)]
+    assert len(core.queue.blocked) >= 4 * AT_ONCE, "the others were not tried"
+    queue.answer(plan)
+    core.on_snapshot(Snapshot(0, 3, 1, bitmap(4), {"n": "mem=10000"}), 0.0)
+    assert len(core.plan().take) == 4
+
+
+def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_time() -> None:
+    core = make()
+    core.on_nodes(0, [Node("n", "up", 1, 0, 0, 4 * AT_ONCE, 1.0, Resources.of(4 * AT_ONCE, {"mem": 1}))], 1)
+    core.on_snapshot(Snapshot(0, 1, 1, bitmap(4 * AT_ONCE), {"n": "mem=1"}), 0.0)
+    queue = Queue(core)
+    for number in range(3 * AT_ONCE):
+        queue.add(f"work{number} slots=1 zero={0}", 1, number)
+        queue.add(f"work slots=1 n{number}=0", 1, 5000 + number)
+    queue.tell()
+    assert len(core.plan().take) == 4 * AT_ONCE
+
+
+def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones() -> None:
+    core = make()
+    see(core, 0, [node("n", 20)], 20)
+    change(core, "mixed slots=1", "1000 1 9000000000999")  # one of priority 9, the others of priority 0
+    change(core, "normal slots=1", "100 4000000001000 4000000001099")
+    taken = dict(core.plan().take)
+    assert taken["normal slots=1"] >= 17
+    assert 1 <= taken["mixed slots=1"] <= 3
