@@ -85,9 +85,9 @@ def bars_of(parts: Mapping[str, Mapping[str, Any]], schedulers: int) -> list[Tar
         if found := parts.get(name):
             count = f"{found['kinds']:,} blocked kind{'s' * (found['kinds'] != 1)}"
             behind = f"delay of a task that fits, behind {found['waiting']:,} tasks of {count}"
-            seen, before, cores = found["delay_ms"], found["delay_before_ms"], sum(found["cores"].values())
+            seen, before, cores = found["delay_ms"], found["delay_before_ms"], round(sum(found["cores"].values()), 4)
             worst = None if found["not_placed"] else seen["worst"]
-            without = sum(found["cores_before"].values())
+            without = round(sum(found["cores_before"].values()), 4)
             rows += [
                 Target(f"{behind}: median", seen["median"], bar, goal, "ms", without=before["median"]),
                 Target("the same: worst", worst, bar, goal, "ms", without=before["worst"]),
