@@ -4,6 +4,7 @@ A group is compared with the most that any open node of the partition has free, 
 may be tried in vain, but none that fits is left out.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -18,7 +19,11 @@ _LEAST: Final = 64
 
 
 class Blocked:
-    """Groups without a seat: a row of amounts each, and the number of its labels and knowers among those that occur."""
+    """Groups without a seat: a row of amounts each, and the number of its labels and knowers among those that occur.
+
+    unexplained: those with a kind whose line has no reason, as far as is known. explained: those whose reason was found
+    out since they were added, the latest last.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[str, int] = {"slots": 0}
@@ -26,6 +31,8 @@ class Blocked:
         self._filter_of = np.zeros(_LEAST, dtype=np.int64)
         self._used = np.zeros(_LEAST, dtype=bool)
         self._rows: dict[KindGroup, int] = {}
+        self.unexplained: dict[KindGroup, None] = {}
+        self.explained: OrderedDict[KindGroup, None] = OrderedDict()
         self._groups: list[KindGroup | None] = []
         self._spare: list[int] = []
         self._filters: dict[tuple[str, Knowers], tuple[int, Resources]] = {}
@@ -58,11 +65,25 @@ class Blocked:
         labels = Resources(1, (), needs.labels, " ".join(("slots=1", *(f"{n}:{v}" for n, v in needs.labels))))
         self._filter_of[row] = self._filters.setdefault((labels.text, group.knowers), (len(self._filters), labels))[0]
         self._used[row] = True
+        self.unexplained[group] = None
+
+    def on_unexplained(self, group: KindGroup) -> None:
+        """Note that a kind of a group has no reason, if the group is blocked."""
+        if group in self._rows:
+            self.unexplained[group] = None
+
+    def on_explained(self, group: KindGroup) -> None:
+        """Note that the reason of a blocked group has just been found out."""
+        self.unexplained.pop(group, None)
+        self.explained[group] = None
+        self.explained.move_to_end(group)
 
     def discard(self, group: KindGroup) -> None:
         """Remove a group, if it is there."""
         row = self._rows.pop(group, None)
         if row is not None:
+            self.unexplained.pop(group, None)
+            self.explained.pop(group, None)
             self._used[row], self._groups[row] = False, None
             self._spare.append(row)
 

@@ -65,6 +65,8 @@ class QueueCopy:
             self._add(text, now)
         else:
             known.count, known.first, known.last, known.why = now.count, now.first, now.last, now.why
+            if not now.why:
+                self.blocked.on_unexplained(known.group)
 
     def _add(self, text: str, line: KindLine) -> None:
         try:
@@ -73,6 +75,8 @@ class QueueCopy:
             return  # nobody can submit it: the leader repairs it
         group = self._group(kind)
         self.kinds[text] = group.waiting[text] = WaitingKind(kind, group, line.count, line.first, line.last, line.why)
+        if not line.why:
+            self.blocked.on_unexplained(group)
 
     def group_of(self, kind: Kind) -> KindGroup:
         """Return the group of a kind, also of one of which nothing waits any more."""
@@ -104,6 +108,8 @@ class QueueCopy:
         """Forget which reasons the lines have: other schedulers have written some since, which no version tells."""
         for waiting in self.kinds.values():
             waiting.why = None
+        for group in self.blocked:
+            self.blocked.on_unexplained(group)
 
     def regroup(self) -> None:
         """Group all kinds again: nodes have changed, and with them which nodes know which name."""
