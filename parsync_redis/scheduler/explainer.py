@@ -45,9 +45,8 @@ class Explainer:
         """Plan to write the reasons of kinds that are this scheduler's, `ordinal` of `members`."""
         if self._gap:
             self._find_due()
-        for _ in range(AT_ONCE):
-            if not self._due or len(plan.reasons) >= MAX_BATCH:
-                break
+        left = AT_ONCE
+        while left and self._due and len(plan.reasons) < MAX_BATCH:
             group, _ = self._due.popitem(last=False)
             if not group.blocked or group not in self._queue.blocked:
                 continue
@@ -55,6 +54,7 @@ class Explainer:
             mine = [waiting for waiting in group.waiting.values() if is_mine(waiting, ordinal, members)]
             if not mine:
                 continue
+            left -= 1
             why = self._view.explain(group.needs, group.knowers)
             for waiting in mine:
                 if waiting.why != why:
