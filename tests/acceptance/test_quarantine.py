@@ -166,12 +166,20 @@ def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
     rig.until_state(result, "succeeded")
 
 
+def make_of_another_type(rig: Rig, key: str, type: str) -> None:
+    """Replaces a key at once: between two commands a process might write it again."""
+    write = {"string": ("SET", key, "x"), "list": ("LPUSH", key, "x"), "zset": ("ZADD", key, 1, "x")}[type]
+    with rig.redis.pipeline(transaction=True) as pipe:
+        pipe.delete(key)
+        pipe.execute_command(*write)
+        pipe.execute()
+
+
 @pytest.mark.parametrize("kind", ["meta", "free", "left", "alive", "lost", "slots", "nodes", "notes"])
 def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str) -> None:
     store, p = rig.store, rig.node("n1").partition
     key = store.keys.partition(p, kind)
-    rig.redis.delete(key)
-    rig.redis.set(key, "x") if kind != "free" else rig.redis.lpush(key, "x")
+    make_of_another_type(rig, key, "list" if kind == "free" else "string")
     assert rig.tasks.where.apply_async(**on_n1(wait_for_capacity=True)).get(timeout=GET_S)["node"] == "n1"
     rig.until(lambda: any(key in why for why in whys(rig)), f"{key} is in quarantine")
 
@@ -179,8 +187,7 @@ def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str
 @pytest.mark.parametrize("kind", ["names", "apps"])
 def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(rig: Rig, kind: str) -> None:
     key, before = rig.store.keys.queue(kind), rig.redis.type(rig.store.keys.queue(kind))
-    rig.redis.delete(key)
-    rig.redis.lpush(key, "x")
+    make_of_another_type(rig, key, "list")
     rig.until(lambda: rig.redis.type(key) == before, f"{kind} is what it was")
     rig.until(lambda: rig.store.client.exists(rig.store.keys.queue("apps"), rig.store.keys.queue("names")) == 2, "both")
     assert rig.tasks.add.delay(1, 2).get(timeout=GET_S) == 3
@@ -190,8 +197,7 @@ def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(rig: R
 @pytest.mark.parametrize("kind", ["feasible", "outbox"])
 def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(rig: Rig, kind: str) -> None:
     store: Store = rig.store
-    rig.redis.delete(store.keys.queue(kind))
-    rig.redis.zadd(store.keys.queue(kind), {"x": 1})
+    make_of_another_type(rig, store.keys.queue(kind), "zset")
     id = rig.client.submit(WHERE, countdown=600) if kind == "outbox" else ""
     if id:
         assert repair_keys(store, [store.keys.queue(kind)])
@@ -205,8 +211,7 @@ def test_a_key_of_the_cluster_of_another_type_is_made_anew(rig: Rig, kind: str) 
     keys = rig.store.keys
     name = rig.client.store.hash(keys.shared("schedulers")).popitem()[0]
     key = keys.stats(name) if kind == "stats" else keys.shared(kind)
-    rig.redis.delete(key)
-    rig.redis.set(key, "x")
+    make_of_another_type(rig, key, "string")
     rig.until(lambda: rig.redis.type(key) == b"hash", f"{kind} is a hash again")
     rig.until(lambda: any(key in why for why in whys(rig)), f"{key} is in quarantine")
 
