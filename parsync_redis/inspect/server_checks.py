@@ -1,4 +1,4 @@
-"""What `parsync doctor` says of a server, by its INFO and its settings. Pure."""
+"""The judgements of `parsync doctor` on a server, from its INFO and its settings. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ _STRATEGIES: Final = frozenset(Strategy)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What tasks have in common that are equal for placement. strategy: '' is the scheduler's."""
+    """Name, needs and strategy: tasks with equal ones are equal for placement. strategy: '' is the scheduler's."""
 
     name: str
     needs: str
@@ -49,7 +49,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class KindLine:
-    """What waits of a kind: how many, the order of the first, an upper bound of the order of the last.
+    """The waiting tasks of a kind: how many, the order of the first, an upper bound of the order of the last.
 
     why: why they wait, as a scheduler found; '' if that is not known.
     """

@@ -8,7 +8,7 @@ from .claim import Claim, Verdict
 from .task import Taken
 
 Waits = Literal["", "wait", "wake"]
-"""What a take says of waiting: "wait" to be woken by the next kind that begins to wait, "wake" to wake another now."""
+"""Of a take: "wait" asks to be woken by the next kind that begins to wait, "wake" wakes another scheduler now."""
 
 
 @dataclass(frozen=True, slots=True)

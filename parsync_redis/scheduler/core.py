@@ -1,7 +1,7 @@
 """The scheduler's core: events in, plans out. It does no I/O, reads no clock and throws no dice: those are arguments.
 
 The loop (loop.py) feeds it what it hears and what Redis answered, asks for a `Plan`, and carries that out in one round
-trip; the simulator does the same in virtual time. What waits and what is free are both views, copies of Redis' state:
+trip; the simulator does the same in virtual time. Queue and free slots are both views, copies of Redis' state:
 queue_copy.py and view.py. placer.py matches the one to the other.
 """
 

@@ -1,4 +1,4 @@
-"""What the nodes of a partition offer, in arrays: one comparison tells which of them fit a task."""
+"""The offers of a partition's nodes, in arrays: one comparison tells which of them fit a task."""
 
 from collections.abc import Mapping, Sequence
 

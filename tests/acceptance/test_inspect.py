@@ -108,7 +108,7 @@ def bring_about(stack, client):
 
 
 def sees(kind):
-    """Whether the reason why tasks of this kind wait knows that n3 is lost."""
+    """True if the written reason of this kind says that n3 is lost."""
     return kind.why and ("gpu_model" in kind.needs or re.search(r"n3 (is|fits: it is) down", kind.why))
 
 

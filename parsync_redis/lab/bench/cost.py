@@ -1,4 +1,4 @@
-"""What each verb of a task's life costs the server, by the size of its calls; the same on a busy machine.
+"""The server's cost of each verb of a task's life, by the size of its calls; the same on a busy machine.
 
 The server has the settings that a cluster's server should have, and some held slots and running tasks, so that its
 hashes are as in a large cluster.
@@ -38,7 +38,7 @@ _QUIET: Final = {"hz": 1, "activerehashing": "no"}
 
 @dataclass(frozen=True, slots=True)
 class CostParameters:
-    """What is measured: `tasks` at most in each round, in calls of `sizes`, while `held` others run.
+    """The size of the measurement: `tasks` at most in each round, in calls of `sizes`, while `held` others run.
 
     calls: the most of a verb in a round; a server has Lua collect its garbage once in 50 calls, so each verb gets its
     part. by: '' is callgrind if there is one. program: the server, '' for the usual one. options: of the server,

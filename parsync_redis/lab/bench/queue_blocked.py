@@ -1,4 +1,4 @@
-"""What waits without a seat: the delay of other tasks behind it, the cores it takes, and the reasons it is told."""
+"""Tasks that wait without a seat: the delay of others behind them, the cores they take, and their reasons."""
 
 import threading
 from collections.abc import Sequence
