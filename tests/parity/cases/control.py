@@ -64,7 +64,7 @@ case(
 
 def _query(c: Context) -> Any:
     result = c.t.gated.delay(c.key)
-    c.marks(1)
+    c.begun(result)
     found = ask(c, "query_task", [result.id])
     c.open()
     return found[result.id][0], entry([found[result.id][1]], result.id)

@@ -195,8 +195,7 @@ case(
     lambda c: [
         c.t.marks.apply_async((c.key,), task_id=f"twice-{c.key}", countdown=0.3)
         and c.end(c.t.marks.apply_async((c.key,), task_id=f"twice-{c.key}", countdown=0.3)),
-        time.sleep(0.4),
-        len(c.marks()),
+        time.sleep(0.4) or len(c.marks(2 if c.kind == "plain" else 1)),
     ],
     differs="while a task waits for its first run, the same id again is the same task",
 )
@@ -206,8 +205,7 @@ case(
     lambda c: [
         c.end(c.t.marks.apply_async((c.key, 1), task_id=f"again-{c.key}")),
         c.t.marks.apply_async((c.key, 2), task_id=f"again-{c.key}") and 0,
-        time.sleep(0.5),
-        c.marks(),
+        c.marks(2),
     ],
 )
 for name, id in {
