@@ -135,9 +135,9 @@ def test_a_failure_in_a_chord_fails_its_body(rig: Rig) -> None:
 
 
 def test_an_id_of_ones_own_is_one_task_however_often_it_is_sent(rig: Rig) -> None:
-    """A publication after the task's end would begin a new life, so the task runs longer than the three sends take."""
+    """A publication after the task's start would be its successor, so it is due after the three sends."""
     for _ in range(3):
-        result = rig.tasks.noted.apply_async(("mine", 1.0), task_id="order-17:render")
+        result = rig.tasks.noted.apply_async(("mine",), task_id="order-17:render", countdown=3)
     assert get(result) == "mine"
     assert result.id == "order-17:render"
     assert len(rig.marks("begin", "mine")) == 1
