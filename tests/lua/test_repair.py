@@ -258,16 +258,6 @@ LINES = {
     "left": ["x y", "gpu=9", "gpu=0"],
     "meta": ["x", "-1", "0", MANY],
 }
-SOUND = [
-    ("slots", "n1/0", LINES["slots"][1]),
-    ("slots", "n1/2", LINES["slots"][2]),
-    ("alive", "n1", "inc=1 moved=0"),
-    ("notes", "n1", ""),
-    ("notes", "n2", "no deadline"),
-    ("notes", "n2", "deadline_s=5: why"),
-]
-"""Lines that may be there. A number that is wrong beside them, of `left` or `meta`, is by itself not seen."""
-
 FIELDS = {"slots": ["n1/0", "n1/1", "n1/2", "n1/3", "n2/0", "n9/1", "/"], "meta": ["version", "epoch", "inc"]}
 DAMAGE = st.sampled_from(
     [
@@ -277,17 +267,6 @@ DAMAGE = st.sampled_from(
         for text in texts
     ]
 )
-
-
-@pytest.mark.unaudited
-def test_what_is_sound_for_the_test_of_all_damage_is_sound(drive: Driver) -> None:
-    drive.node("n1", slots=4, resources={"gpu": 4})
-    drive.node("n2")
-    drive.held("two", slots=(0, 2), needs="slots=2 gpu=2")
-    drive.run(drive.commands.set_node(0, "n2", "drain", note=drain_terms(60, "a disk")))
-    for kind, field, text in SOUND[2:]:
-        write(drive, kind, field, text)
-        assert repair_partition(drive.store, 0) == 0, (kind, field, text)
 
 
 @pytest.mark.unaudited
@@ -307,7 +286,7 @@ def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: 
         seen = are_consistent(*hashes)
         told = repair_partition(drive.store, 0)
         assert told or seen, "what the leader sees is damage"
-        if told or not all(kind in ("left", "meta") or damage in SOUND for damage in damages for kind in damage[:1]):
+        if told or not {"left", "meta"} & {kind for kind, _, _ in damages}:  # a wrong number alone is not seen
             assert facts(drive) == []
         assert repair_partition(drive.store, 0) == 0
         assert are_consistent(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))
