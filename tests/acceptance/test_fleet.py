@@ -100,7 +100,7 @@ def test_what_an_app_declares_holds_for_every_submit_by_name(rig: Rig) -> None:
 
 
 def test_what_was_submitted_before_any_worker_was_there_gets_what_its_app_declares(rig: Rig) -> None:
-    for node in ("cpu", "gpu"):
+    for node in ("cpu", "gpu", "team"):  # one that is there registers its tasks again
         rig.stack.terminate(node)
     with ParsyncClient.from_url(rig.url, "acceptance") as client:
         rig.redis.delete(
@@ -114,8 +114,9 @@ def test_what_was_submitted_before_any_worker_was_there_gets_what_its_app_declar
         rig.until_up("cpu")
         rig.until(lambda: {client.status(id).needs for id in ids} == {"slots=1 gpu=1"}, "they need what was declared")
         worker(rig, "gpu", "before", "-Q", "celery,video", resources={"gpu": 1}, score=1.0)
+        worker(rig, "team", "team", score=9.0)
         assert {task.node for task in client.wait(ids, GET_S).values()} == {"gpu"}
-        rig.until_up("gpu")
+        rig.until_up("gpu", "team")
 
 
 def test_celerys_priority_is_parsyncs_larger_first(rig: Rig) -> None:
