@@ -1,10 +1,11 @@
--- commit: judge each claim by itself: are its slots free and its amounts left, on the node that the scheduler looked at?
--- KEYS: meta slots free left nodes inbox*
--- ARGV: count (task attempt inbox node inc slots needs)*
---   inbox: which of the keys inbox*, from 1; slots: '3' or '3,4'; needs: the text that lib/fits.lua reads
--- RETURNS: {version, now_ms, (word, detail)*}
---   held or yours (asked again), detail since when; conflict, detail the task that has the slot, '' if the slot is not
---   usable; short, detail what is left; changed, detail the node's incarnation; gone, detail ''
+-- commit: judge each claim by itself: are its slots free and its amounts left, and are the nodes as its scheduler saw them?
+-- KEYS: meta slots free left inbox*
+-- ARGV: count epoch (text seats bits inbox)*
+--   epoch: that of the scheduler's copy of the partition; text: the place without its last word, ' since=MS'; seats: 'n1/3' or
+--   'n1/3 n1/4'; bits: '17' or '17 18', theirs in `free`; inbox: which of the keys inbox*, from 1
+-- RETURNS: {version, now_ms, (row, word, detail)*} of the rows, from 1, that are not held since now_ms:
+--   yours (asked again), detail since when; changed (the nodes are others now), detail the present epoch; conflict, detail the
+--   task that has the slot, '' if the slot is not usable; short, detail what is left
 -- ERRORS: PSARGS
 -- INVARIANT: a free bit is 1 exactly when the slot is usable and has no lease; what is left and what leases hold add up to
 --   what the node declared; the first claim wins.

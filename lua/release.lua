@@ -1,7 +1,8 @@
--- release: free a slot if exactly this task, attempt and incarnation hold it, and the other slots of its lease.
+-- release: free the slots of places, each if exactly this lease stands.
 -- KEYS: meta slots free left nodes
--- ARGV: count channel partition (node slot task attempt inc)*
--- RETURNS: a word per lease: freed, none
+-- ARGV: count channel partition (seat text)*
+--   seat: of the first slot, 'n1/3'; text: the place
+-- RETURNS: (row)* of those, from 1, that were not freed
 -- ERRORS: PSARGS
 -- INVARIANT: the bit becomes 1 only if the node is up, not draining, and still has that slot.
 -- ATOMICITY: lease, bits and ledger change together; the scheduler that has waited longest for this partition hears

@@ -1,6 +1,7 @@
 -- ring: ring the doorbell of a lease again, because its message was lost; not while the node has messages to read.
 -- KEYS: slots inbox
--- ARGV: node slot task attempt inc
+-- ARGV: seat text
+--   seat: of the first slot, 'n1/3'; text: the place
 -- RETURNS: rung, waiting (the inbox is not empty) or none (the lease is gone)
 -- ERRORS: PSARGS
 -- INVARIANT: a doorbell names a lease that exists.

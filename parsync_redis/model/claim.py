@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+from .place import Place, claim_text
+
 
 class ClaimOutcome(StrEnum):
     """The outcome of a claim; HELD and YOURS are won, the others are lost."""
@@ -12,23 +14,39 @@ class ClaimOutcome(StrEnum):
     CONFLICT = "conflict"
     SHORT = "short"
     CHANGED = "changed"
-    GONE = "gone"
 
 
 class Claim(NamedTuple):
-    """Slots of one node for one attempt of a task; `inc` is the node's incarnation as the scheduler saw it."""
+    """Slots of one node for one attempt of a task, by a scheduler's copy of the partition, which is of `epoch`.
+
+    inc: the node's incarnation; first: its first bit; asked: the amounts that the task needs, 'gpu=1 mem=4096'.
+    """
 
     task: str
     attempt: str
     partition: int
     node: str
-    inc: int
     slots: tuple[int, ...]
-    needs: str
+    inc: int
+    asked: str
+    first: int
+    epoch: int
+
+    @property
+    def text(self) -> str:
+        """The text of the place that it claims, without the time."""
+        return claim_text(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked)
+
+    def won(self, since_ms: int) -> Place:
+        """Return the place that it holds since then."""
+        return Place(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, since_ms, self.asked)
 
 
 class Verdict(NamedTuple):
-    """The verdict on a claim. detail: since when it is held, who has the slot, or what is left."""
+    """The verdict on a claim.
+
+    detail: since when it is held, who has the slot, what is left, or the partition's present epoch.
+    """
 
     word: ClaimOutcome
     detail: str

@@ -1,6 +1,5 @@
 """A node, as its record in Redis says; the terms of its drain; a lease."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -8,9 +7,8 @@ from typing import Final
 from ..errors import InvalidInput
 from .ids import check_name, readable, shown
 from .needs import Resources, parse_resources
+from .place import Place
 from .text import NODE, TERMS
-
-_LEASE: Final = re.compile(r"(\S+) attempt=(\S+) inc=(\d{1,15}) since=(\d{1,15}) (slots=\d[\d,]*.*|lead=\d+)", re.ASCII)
 
 STANDS_STILL: Final = "its event loop stands still"
 """How a node's agent begins the reason for which the node is suspect; the agent itself ends that."""
@@ -96,27 +94,56 @@ def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The holder of a slot, and since when (ms, server time).
+    """A held slot, and the place of the task that holds it.
 
     slots: all slots of the task, and asked: the amounts that it holds ('gpu=1'), both in its lead's lease only.
     """
 
-    node: str
     slot: int
-    task: str
-    attempt: str
-    inc: int
-    since_ms: int
-    slots: tuple[int, ...]
-    asked: str = ""
+    place: Place
 
     @classmethod
     def of(cls, node: str, slot: int, record: str) -> "Lease":
-        """Read the line that lua/lib/lease.lua writes; raises ValueError."""
-        match = _LEASE.fullmatch(record)
-        if not match:
-            raise ValueError(f"slot {node}/{slot}: not a lease: {record!r}")
-        task, attempt, inc, since, rest = match.groups()
-        word, _, asked = rest.partition(" ")
-        slots = tuple(int(n) for n in word[6:].split(",") if n) if word.startswith("slots=") else ()
-        return cls(node, slot, task, attempt, int(inc), int(since), slots, asked)
+        """Read what is in `slots` of this seat; raises ValueError."""
+        try:
+            place = Place.of(record)
+        except ValueError:
+            raise ValueError(f"slot {node}/{slot}: not a lease: {record!r}") from None
+        if place.node != node or slot not in place.slots:
+            raise ValueError(f"slot {node}/{slot}: the lease of other slots: {record!r}")
+        return cls(slot, place)
+
+    @property
+    def node(self) -> str:
+        """The slot's node."""
+        return self.place.node
+
+    @property
+    def task(self) -> str:
+        """The task that holds it."""
+        return self.place.task
+
+    @property
+    def attempt(self) -> str:
+        """The attempt that holds it."""
+        return self.place.attempt
+
+    @property
+    def inc(self) -> int:
+        """The incarnation of the node that it was claimed of."""
+        return self.place.inc
+
+    @property
+    def since_ms(self) -> int:
+        """Since when it is held, by the server's clock."""
+        return self.place.since_ms
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """All slots of the task in its lead's lease, else ()."""
+        return self.place.slots if self.slot == self.place.slot else ()
+
+    @property
+    def asked(self) -> str:
+        """The amounts that the task holds in its lead's lease, else ''."""
+        return self.place.asked if self.slot == self.place.slot else ""

@@ -1,20 +1,73 @@
-"""A place: where an attempt of a task holds its lease."""
+"""A place: where an attempt of a task holds its lease.
 
+    a81f 1@17.482913 p0 n1/3,4 inc=3 gpu=1 mem=4096 since=1732161994123
+
+This text is the lease of each of its slots and its doorbell, and is compared as a whole.
+"""
+
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+_NUMBER: Final = r"(?:0|[1-9]\d{0,14})"
+_SLOT: Final = r"(?:0|[1-9]\d{0,3})"
+_PLACE: Final = re.compile(
+    rf"([A-Za-z0-9%][A-Za-z0-9%_.:@+-]{{0,3059}}) (\d{{1,9}}@[!-~]{{1,300}}) p({_SLOT}) "
+    rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/({_SLOT}(?:,{_SLOT})*) inc=({_NUMBER})"
+    rf"((?: [a-z][a-z0-9_]{{0,31}}=\d{{1,16}})*) since=({_NUMBER})",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The node, slot and incarnation of an attempt's lease; `since_ms` is when it was committed (server time)."""
+    """The slots of one node that an attempt holds, the first of which leads.
+
+    inc: the node's incarnation. since_ms: when the claim was committed (server time). asked: the amounts that it holds,
+    'gpu=1 mem=4096'.
+    """
 
     task: str
     attempt: str
     partition: int
     node: str
-    slot: int
+    slots: tuple[int, ...]
     inc: int
     since_ms: int
+    asked: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> "Place":
+        """Read the text of a place; ValueError for any other."""
+        if (found := _PLACE.fullmatch(text)) is None:
+            raise ValueError(f"not a place: {text[:200]!r}")
+        task, attempt, partition, node, named, inc, asked, since = found.groups()
+        slots = tuple(map(int, named.split(",")))
+        if len(slots) > 1 and len(set(slots)) < len(slots):
+            raise ValueError(f"not a place, it names a slot twice: {text[:200]!r}")
+        return cls(task, attempt, int(partition), node, slots, int(inc), int(since), asked[1:])
+
+    @property
+    def slot(self) -> int:
+        """The slot that leads: the first."""
+        return self.slots[0]
+
+    @property
+    def seat(self) -> str:
+        """The field of `slots` that leads, 'n1/3'."""
+        return f"{self.node}/{self.slots[0]}"
+
+    @property
+    def text(self) -> str:
+        """The text of the place: its lease, and its doorbell."""
+        claim = claim_text(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked)
+        return f"{claim} since={self.since_ms}"
+
+
+def claim_text(task: str, attempt: str, partition: int, node: str, slots: tuple[int, ...], inc: int, asked: str) -> str:
+    """Return the text of a place without its last word, which commit adds."""
+    named = slots[0] if len(slots) == 1 else ",".join(map(str, slots))
+    return f"{task} {attempt} p{partition} {node}/{named} inc={inc} {asked}".rstrip(" ")
 
 
 Loss = Literal["", "unstarted", "recalled"]

@@ -16,7 +16,7 @@ from .base import Call, Calls, Reply, optional, pairs, text, words
 _OUTCOMES: Final = {spelling: word for word in ClaimOutcome for spelling in (word, word.encode())}
 
 REGISTER_NODE: Final = Script("register_node", "meta slots free left nodes alive lost inbox")
-COMMIT: Final = Script("commit", "meta slots free left nodes inbox*")
+COMMIT: Final = Script("commit", "meta slots free left inbox*")
 RELEASE: Final = Script("release", "meta slots free left nodes")
 READ_PARTITION: Final = Script("read_partition", "meta free left")
 RENEW: Final = Script("renew", "nodes alive")
@@ -38,26 +38,38 @@ class PartitionCalls(Calls):
     def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
         """Judge at most MAX_BATCH claims, all of partition p."""
 
+        epochs = {claim.epoch for claim in claims}
+        epoch = epochs.pop() if len(epochs) == 1 else -1  # claims of several: no new one is held
+
         def read(reply: Reply) -> Judged:
-            verdicts = [Verdict(_OUTCOMES[word], text(detail)) for word, detail in pairs(reply[2:])]
+            verdicts = [Verdict(ClaimOutcome.HELD, text(reply[1]))] * len(claims)
+            for row, word, detail in zip(*[iter(reply[2:])] * 3, strict=True):
+                verdicts[int(row) - 1] = Verdict(_OUTCOMES[word], text(detail))
             return Judged(p, int(reply[0]), int(reply[1]), claims, verdicts)
 
         inboxes: dict[str, int] = {}
-        names = ("task", "attempt", "inbox", "node", "inc", "slots", "needs")
         values: list[Word] = []
         for c in claims:
             inbox = inboxes.setdefault(c.node, len(inboxes) + 1)
-            values += (c.task, c.attempt, inbox, c.node, c.inc, ",".join(map(str, c.slots)), c.needs)
-        return self._partition(p, COMMIT, read, {}, inboxes, names, values)
+            seats, bits = f"{c.node}/{c.slots[0]}", str(c.first + c.slots[0])
+            if len(c.slots) > 1:
+                seats = " ".join(f"{c.node}/{slot}" for slot in c.slots)
+                bits = " ".join(str(c.first + slot) for slot in c.slots)
+            values += (c.text, seats, bits, inbox)
+        return self._partition(p, COMMIT, read, {"epoch": epoch}, inboxes, ("text", "seats", "bits", "inbox"), values)
 
     def release(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
         """Free the leases of places, all of partition p; a word per place: freed, none."""
+
+        def read(reply: Reply) -> list[str]:
+            found = ["freed"] * len(places)
+            for row in reply:
+                found[int(row) - 1] = "none"
+            return found
+
         once: Once = {"channel": self.keys.tick, "partition": p}
-        names = ("node", "slot", "task", "attempt", "inc")
-        values: list[Word] = []
-        for place in places:
-            values += (place.node, place.slot, place.task, place.attempt, place.inc)
-        return self._partition(p, RELEASE, words, once, (), names, values)
+        values = [word for place in places for word in (place.seat, place.text)]
+        return self._partition(p, RELEASE, read, once, (), ("seat", "text"), values)
 
     def read_partition(self, p: int, version: int = -1, waiter: str = "") -> Call[Snapshot]:
         """Read what changed since `version`; `waiter` asks to hear of the next freed slot."""
@@ -93,13 +105,7 @@ class PartitionCalls(Calls):
 
     def ring(self, place: Place) -> Call[str]:
         """Ring the doorbell of a lease again: rung, waiting or none."""
-        once: Once = {
-            "node": place.node,
-            "slot": place.slot,
-            "task": place.task,
-            "attempt": place.attempt,
-            "inc": place.inc,
-        }
+        once: Once = {"seat": place.seat, "text": place.text}
         return self._partition(place.partition, RING, text, once, inboxes=[place.node])
 
     def forget_node(self, p: int, node: str, inc: int) -> Call[str]:
