@@ -36,7 +36,7 @@ if moved ~= '' then
 end
 local reply, lost_leases = {word}, 0
 each_lease(slots, node, function(slot, lease, text)
-  if lease.slots and (node.state == 'down' or lease.inc ~= node.inc) then
+  if lease.leads and (node.state == 'down' or lease.inc ~= node.inc) then
     lost_leases = lost_leases + 1
     if lost_leases <= limit then
       reply[#reply + 1] = tostring(slot)

@@ -40,7 +40,7 @@ local damaged = bad_node(nodes, name) or bad_lease(slots, old or node)
 if damaged then return damaged end
 each_lease(slots, old or node, function(slot, lease)
   held, node.span = held + 1, math.max(node.span, slot + 1)
-  if lease.slots then ledger_add(capacity, amounts(lease.asked), -1) end
+  if lease.leads then ledger_add(capacity, amounts(lease.asked), -1) end
 end)
 
 local inc = tonumber(redis.call('HGET', meta, 'inc') or old and old.inc or 0)

@@ -1,57 +1,64 @@
 -- release: free the slots of places, each if exactly this lease stands.
 -- KEYS: meta slots free left nodes
+-- READS: meta slots free left nodes
 -- ARGV: count channel partition (seat text)*
 --   seat: of the first slot, 'n1/3'; text: the place
 -- RETURNS: (row)* of those, from 1, that were not freed
--- ERRORS: PSARGS
--- INVARIANT: the bit becomes 1 only if the node is up, not draining, and still has that slot.
+-- ERRORS: PSARGS PSRECORD
+-- INVARIANT: a bit becomes 1 only if the node is up, not draining, and still has that slot.
 -- ATOMICITY: lease, bits and ledger change together; the scheduler that has waited longest for this partition hears
 --   'freed PARTITION FREE SLOTS'.
 -- COMPLEXITY: O(slots freed)
 --- @include batch
+--- @include counts
 --- @include ledger
 --- @include lease
 --- @include node
-local seats, known = {}, {}
-for i, row in rows() do seats[i] = row.node .. '/' .. row.slot end
-local leases = read_fields(slots, seats)
-local given_back, bits, ledgers, replies = {}, {}, {}, {} -- written at the end, and the reply
+local seats, names, numbers, records = {}, {}, {}, {}
+for i, row in rows() do
+  seats[i] = row.seat
+  names[i], numbers[i] = string.match(row.seat, '^([^/]*)/(%d+)$')
+end
+local leases, ledgers, distinct = read_list(slots, seats), read_ledgers(left, names, count), {}
+for name in pairs(ledgers) do distinct[#distinct + 1] = name end
+for i, record in ipairs(read_list(nodes, distinct)) do records[distinct[i]] = {open_bits(record or '')} end
+local damaged, version, total, declared = read_counts(meta, 'version', 'free', 'slots')
+if damaged then return damaged end
+redis.call('GETBIT', free, 0) -- a key of another type is found before the first write
+local freed, seats_freed, ops, reply = {}, {}, {}, {} -- freed: {seat -> true}
 
-local function release(row, held)
-  local name, lease = row.node, parse_lease(leases[held])
-  if not lease or not lease.slots or lease.task ~= row.task or lease.attempt ~= row.attempt or lease.inc ~= row.inc then
-    return 'none'
+-- free_slot: note that a slot is free.
+local function free_slot(name, seat, number)
+  local node, n = records[name], #ops
+  freed[seat], seats_freed[#seats_freed + 1] = true, seat
+  if node[1] and tonumber(number) < node[2] then
+    ops[n + 1], ops[n + 2], ops[n + 3], ops[n + 4] = 'SET', 'u1', node[1] + number, 1
   end
-  known[name] = known[name] or read_node(nodes, name)
-  local node = known[name]
-  for number in string.gmatch(lease.slots, '%d+') do
-    local seat = name .. '/' .. number
-    given_back[#given_back + 1], leases[seat] = seat, nil
-    if node and usable(node, tonumber(number)) then bits[#bits + 1] = node.first + number end
-  end
-  if lease.asked ~= '' then
-    local ledger = ledgers[name] or redis.call('HGET', left, name)
-    if ledger then
-      local rest = amounts(ledger)
-      ledger_add(rest, amounts(lease.asked), 1)
-      ledgers[name] = ledger_text(rest)
+end
+
+for i, row in rows() do
+  local name, text = names[i], row.text
+  if leases[i] ~= text or freed[seats[i]] or not name then
+    reply[#reply + 1] = i
+  else
+    if string.find(text, ',', 1, true) then
+      for number in string.gmatch(place_slots(text), '%d+') do free_slot(name, name .. '/' .. number, number) end
+    else
+      free_slot(name, seats[i], numbers[i])
     end
+    give_back(ledgers, name, text)
   end
-  return 'freed'
 end
-
-for i, row in rows() do replies[i] = release(row, seats[i]) end
-if #given_back > 0 then
-  write_all('HDEL', slots, given_back)
-  write_all('HSET', left, flat(ledgers))
-  for _, bit in ipairs(bits) do redis.call('SETBIT', free, bit, 1) end
-  local channel, left_free = args.channel, redis.call('HINCRBY', meta, 'free', #bits)
-  redis.call('HINCRBY', meta, 'version', 1)
-  local waiters, declared = unpack(redis.call('HMGET', meta, 'waiters', 'slots'))
-  if #bits > 0 and waiters then
-    local waiter, others = string.match(waiters, '^(%S+) ?(.*)$')
+if #seats_freed > 0 then
+  write_all('HDEL', slots, seats_freed)
+  write_ledgers(left, ledgers)
+  write_bits_at(free, ops)
+  total = (total or 0) + #ops / 4
+  redis.call('HSET', meta, 'version', (version or 0) + 1, 'free', total)
+  local waiter, others = string.match(#ops > 0 and redis.call('HGET', meta, 'waiters') or '', '^(%S+) ?(.*)$')
+  if waiter then
     if others == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', others) end
-    redis.call('PUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, left_free, declared))
+    redis.call('PUBLISH', args.channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, total, declared or 0))
   end
 end
-return replies
+return reply

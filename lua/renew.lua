@@ -1,5 +1,6 @@
 -- renew: move a node's counter, which keeps its lease, or tell its agent that the lease is lost.
 -- KEYS: nodes alive
+-- READS: nodes alive
 -- ARGV: node inc
 -- RETURNS: {ok, moved, state, drain}, {superseded, inc} (a newer process has the name), {lapsed} (the node is down)
 -- ERRORS: PSARGS PSRECORD

@@ -46,7 +46,7 @@ for _, name in ipairs(names) do
   write_node(nodes, node)
   write_bits(meta, slots, free, node)
   each_lease(slots, node, function(_, lease)
-    if lease.slots then ledger_add(rest, amounts(lease.asked), -1) end
+    if lease.leads then ledger_add(rest, amounts(lease.asked), -1) end
     lost_here = lost_here or lease.inc ~= node.inc
   end)
   if next(rest) then redis.call('HSET', left, name, ledger_text(rest)) else redis.call('HDEL', left, name) end

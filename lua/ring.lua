@@ -1,5 +1,6 @@
 -- ring: ring the doorbell of a lease again, because its message was lost; not while the node has messages to read.
 -- KEYS: slots inbox
+-- READS: slots inbox
 -- ARGV: seat text
 --   seat: of the first slot, 'n1/3'; text: the place
 -- RETURNS: rung, waiting (the inbox is not empty) or none (the lease is gone)
@@ -7,14 +8,9 @@
 -- INVARIANT: a doorbell names a lease that exists.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(1)
---- @include lease
---- @include doorbell
-local task, attempt, inc = args.task, args.attempt, args.inc
-local lease = parse_lease(redis.call('HGET', slots, args.node .. '/' .. args.slot))
-if not lease or not lease.slots or lease.task ~= task or lease.attempt ~= attempt or lease.inc ~= inc then
-  return 'none'
-end
+local lease = redis.call('HGET', slots, args.seat)
+if lease ~= args.text then return 'none' end
 if redis.call('LLEN', inbox) > 0 then return 'waiting' end
 redis.call('HDEL', slots, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-redis.call('LPUSH', inbox, doorbell(task, attempt, lease.slots, inc, lease.since))
+redis.call('LPUSH', inbox, lease)
 return 'rung'

@@ -25,14 +25,21 @@ local function bad_key(at, any)
   end
 end
 
--- refuse_call: return the error reply for a call that the script must not carry out, or nil. It checks the types of the first
--- `probed` keys; the script reads the records behind them before it writes (lib/batch.lua), which finds the same damage.
-local function refuse_call(verb, keys, argv, probed)
-  if #KEYS ~= keys or #ARGV ~= argv then
-    return redis.error_reply(string.format('PSARGS %s takes %.0f keys and %.0f arguments, not %d and %d',
-      verb, keys, argv, #KEYS, #ARGV))
+-- refuse_call: return the error reply for a call that has not as many keys and arguments as the header says, or nil.
+local function refuse_call(verb, keys, argv)
+  if #KEYS == keys and #ARGV == argv then return nil end
+  return redis.error_reply(string.format('PSARGS %s takes %.0f keys and %.0f arguments, not %d and %d',
+    verb, keys, argv, #KEYS, #ARGV))
+end
+
+-- bad_keys: return the error reply for a damaged key among those at these numbers and from number `from` on, or nil. What is
+-- not here the script reads before it writes, which finds the same damage.
+local function bad_keys(numbers, from)
+  for _, at in ipairs(numbers) do
+    local bad = bad_key(at, KEYS[at])
+    if bad then return bad end
   end
-  for at = 1, probed do
+  for at = from, #KEYS do
     local bad = bad_key(at, KEYS[at])
     if bad then return bad end
   end

@@ -25,6 +25,32 @@ local function write_all(command, any, values)
   return sum
 end
 
+-- write_bits_at: set bits of a bitmap: {'SET', 'u1', bit, 0 or 1, ...}.
+local function write_bits_at(free, ops)
+  for at = 1, #ops, 1000 do redis.call('BITFIELD', free, unpack(ops, at, math.min(at + 999, #ops))) end
+end
+
+-- add_words: append the words of a text to a list; most texts are one.
+local function add_words(list, text)
+  if not string.find(text, ' ', 1, true) then
+    list[#list + 1] = text
+  else
+    for word in string.gmatch(text, '%S+') do list[#list + 1] = word end
+  end
+end
+
+-- read_list: return the texts of these fields of a hash, in their order; false for those that it has not.
+local function read_list(any, fields)
+  if #fields <= 1000 then return #fields > 0 and redis.call('HMGET', any, unpack(fields)) or {} end
+  local found = {}
+  for from = 1, #fields, 1000 do
+    for i, text in ipairs(redis.call('HMGET', any, unpack(fields, from, math.min(from + 999, #fields)))) do
+      found[from + i - 1] = text
+    end
+  end
+  return found
+end
+
 -- read_fields: return {field -> text} of those of the fields that the hash has.
 local function read_fields(any, fields)
   local found = {}

@@ -1,5 +1,13 @@
--- doorbell: return the message that points a node's worker to a lease: 'task attempt slots incarnation since'. It carries no
--- work, so that a lost or repeated one costs nothing. No field has a space: submit checks the ids.
-local function doorbell(task, attempt, slots, inc, since)
-  return task .. ' ' .. attempt .. ' ' .. slots .. ' ' .. inc .. ' ' .. since
+-- ring_all: put the doorbells of {number of the inbox -> list} into the inboxes. Nothing has read those before: if one is of
+-- another type or the server is full, it undoes the others and returns the error reply; so it is the first write of a script.
+local function ring_all(rung)
+  local done = {}
+  for at, bells in pairs(rung) do
+    local reached = redis.pcall('LPUSH', inbox_at(at), unpack(bells))
+    if type(reached) == 'table' then
+      for other in pairs(done) do redis.call('LTRIM', inbox_at(other), #rung[other], -1) end
+      return reached
+    end
+    done[at] = true
+  end
 end

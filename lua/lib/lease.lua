@@ -1,18 +1,31 @@
--- The lease of a slot, one readable line in the `slots` hash. A task that holds several slots of a node has its amounts in
--- the lease of the first, its lead:
---   a81f attempt=1@17 inc=3 since=1732161994123 slots=3,4 gpu=1        the lead
---   a81f attempt=1@17 inc=3 since=1732161994123 lead=3                 each of the others
+-- The lease of a slot in the `slots` hash: the text of the place, the same at all slots of a task. The first slot is the lead.
+--   a81f 1@17.482913 p0 n1/3,4 inc=3 gpu=1 mem=4096 since=1732161994123
 
--- parse_lease: return the lease as a table; nil for no lease and for any other text.
+local function is_count(text, digits) return #text <= digits and string.find(text, '^[1-9]%d*$') or text == '0' end
+
+-- parse_lease: return the lease as a table; nil for no lease and for any other text. model/place.py reads the same.
 local function parse_lease(text)
-  local task, attempt, inc, since, rest =
-    string.match(text or '', '^(%S+) attempt=(%S+) inc=(%d+) since=(%d+) (.*)$')
-  local slots, asked = string.match(rest or '', '^slots=(%d[%d,]*) ?(.*)$')
-  local lead = string.match(rest or '', '^lead=(%d+)$')
-  if not slots and not lead then return nil end
-  return {task = task, attempt = attempt, inc = inc, since = since, slots = slots, asked = asked or '', lead = lead}
+  local task, attempt, partition, name, slots, inc, asked, since =
+    string.match(text or '', '^([%w%%][%w%%_.:@+-]*) (%d+@[!-~]+) p(%d+) (%w[%w_.@-]*)/([%d,]+) inc=(%d+)(.*) since=(%d+)$')
+  if not task or #task > 3060 or #attempt > 300 or #string.match(attempt, '^%d+') > 9 or #name > 128 then return nil end
+  if not (is_count(partition, 4) and is_count(inc, 15) and is_count(since, 15)) then return nil end
+  for space, word in string.gmatch(asked, '( ?)([^ ]*)') do
+    local name_of, amount = string.match(word, '^(%l[%l%d_]*)=(%d+)$')
+    if (space .. word) ~= '' and not (space ~= '' and name_of and #name_of <= 32 and #amount <= 16) then return nil end
+  end
+  return {task = task, attempt = attempt, partition = partition, name = name, slots = slots, inc = inc, asked = asked,
+    lead = tonumber(string.match(slots, '^%d+')) or -1}
 end
 
-local function lease_text(task, attempt, inc, since, rest)
-  return task .. ' attempt=' .. attempt .. ' inc=' .. inc .. ' since=' .. since .. ' ' .. rest
+-- place_slots: return the slots in the text of a place, '3,4'.
+local function place_slots(text) return string.match(text, ' p%d+ [^ /]+/([%d,]+) inc=') or '' end
+
+-- agrees: return whether every slot that a lease names, each once, has this text; texts: {slot, as text -> text}.
+local function agrees(texts, lease, text)
+  local seen = {}
+  for number in string.gmatch(lease.slots .. ',', '([^,]*),') do
+    if seen[number] or not is_count(number, 4) or texts[number] ~= text then return false end
+    seen[number] = true
+  end
+  return true
 end

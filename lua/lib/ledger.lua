@@ -1,4 +1,5 @@
--- The ledger of a node's resources: the `left` text 'gpu=1 mem=4096', names in order. Needs lib/fits.lua.
+-- The ledger of a node's resources: the `left` text 'gpu=1 mem=4096', names in order.
+--- @include batch
 --- @include fits
 
 -- ledger_text: return the text of {name -> number}.
@@ -17,14 +18,57 @@ local function ledger_add(left, asked, factor)
   end
 end
 
-local ASKED = {} -- answers in this call: most tasks of a call need the same
+local ASKED = {} -- answers in this call: most tasks of a call ask the same
+local CHANGED = {} -- name of a node -> true, of the ledgers that this call has changed
 
--- asked_amounts: return {name -> number} of what `needs` asks for besides slots, and the text of a lease: 'gpu=1', or ''.
-local function asked_amounts(needs)
-  if not ASKED[needs] then
-    local asked = amounts(needs)
-    asked.slots = nil
-    ASKED[needs] = {asked, ledger_text(asked)}
+-- asks_amounts: return whether the text of a place may have amounts: one that has none has no second '='.
+local function asks_amounts(text)
+  local at = string.find(text, '=', 1, true)
+  return at and string.find(text, '=', at + 1, true)
+end
+
+-- asked_amounts: return {name -> number} of the amounts in the text of a place, with or without its last word.
+local function asked_amounts(text)
+  local asked = string.match(text, ' inc=%d+(.*)$') or ''
+  asked = string.match(asked, '^(.*) since=%d+$') or asked
+  if not ASKED[asked] then ASKED[asked] = amounts(asked) end
+  return ASKED[asked]
+end
+
+-- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[count] name; {} for a node without.
+local function read_ledgers(left, names, count)
+  local found, distinct = {}, {}
+  for i = 1, count do
+    local name = names[i]
+    if name and not found[name] then
+      found[name] = {}
+      distinct[#distinct + 1] = name
+    end
   end
-  return unpack(ASKED[needs])
+  for i, text in ipairs(read_list(left, distinct)) do found[distinct[i]] = text and amounts(text) or found[distinct[i]] end
+  return found
+end
+
+-- spend: take the amounts in the text of a place out of a node's ledger, or return what is left there: it is too little.
+local function spend(ledgers, name, text)
+  local asked = asked_amounts(text)
+  if not amounts_fit(ledgers[name], asked) then return ledger_text(ledgers[name]) end
+  ledger_add(ledgers[name], asked, -1)
+  CHANGED[name] = true
+end
+
+-- give_back: put the amounts in the text of a place back into a node's ledger.
+local function give_back(ledgers, name, text)
+  if not next(ledgers[name]) then return end
+  ledger_add(ledgers[name], asked_amounts(text), 1)
+  CHANGED[name] = true
+end
+
+-- write_ledgers: write the ledgers that have changed.
+local function write_ledgers(left, ledgers)
+  local lines = {}
+  for name in pairs(CHANGED) do
+    if next(ledgers[name]) then lines[#lines + 1], lines[#lines + 2] = name, ledger_text(ledgers[name]) end
+  end
+  write_all('HSET', left, lines)
 end

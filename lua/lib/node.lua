@@ -36,3 +36,9 @@ end
 local function usable(node, slot)
   return node.state == 'up' and node.drain == '0' and slot < node.slots
 end
+
+-- open_bits: return the first bit and the number of slots of a node that takes claims; nil for any other text.
+local function open_bits(text)
+  local first, slots = string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+ score=%S+ slots=(%d+)')
+  if first and #first < 9 and #slots < 6 then return tonumber(first), tonumber(slots) end
+end

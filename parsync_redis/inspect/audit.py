@@ -12,14 +12,14 @@ from redis.exceptions import RedisError
 
 from ..model.ids import readable
 from ..model.kind import kind_text
-from ..model.node import Node
+from ..model.node import Lease, Node
 from ..model.options import STORED
 from ..model.task import FINAL, TaskState
 from ..store.server_errors import translate
 from ..store.store import Store
 from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
 from .kind_audit import audit_kinds
-from .partition_audit import Held, PartitionState, audit_partition, number
+from .partition_audit import PartitionState, audit_partition, number
 
 CHUNK: Final = 500
 _LEFT_OVER: Final = (
@@ -191,7 +191,7 @@ def _partition(store: Store, number: int, keys: Mapping[str, tuple[str, str]]) -
     for seat, line in texts("slots").items():
         name, _, slot = seat.rpartition("/")
         try:
-            leases[name, int(slot)] = Held.of(name, int(slot), line)
+            leases[name, int(slot)] = Lease.of(name, int(slot), line)
         except ValueError as error:
             bad.append(str(error))
     inboxes = {rest[6:] for family, rest in keys.values() if family == f"p{number}" and rest.startswith("inbox:")}

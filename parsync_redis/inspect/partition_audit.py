@@ -9,32 +9,13 @@ from ..model.text import TERMS
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A lease, with the slot that leads it (lead) or the amounts that it holds itself (amounts)."""
-
-    lease: Lease
-    lead: int | None
-    amounts: Mapping[str, int]
-
-    @classmethod
-    def of(cls, node: str, slot: int, line: str) -> "Held":
-        """Read the line that lua/lib/lease.lua writes; raises ValueError for any other."""
-        lease = Lease.of(node, slot, line)
-        first, *others = line.split(" ")[4:]
-        lead = int(first[5:]) if first.startswith("lead=") else None
-        if lead is None and not lease.slots:
-            raise ValueError(f"slot {node}/{slot}: neither a lead nor led: {line!r}")
-        return cls(lease, lead, dict(parse_resources(" ".join(others)).amounts))
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionState:
     """The records read from a partition. bad: a sentence for each record that cannot be read."""
 
     number: int
     meta: Mapping[str, str]
     nodes: Mapping[str, Node]
-    leases: Mapping[tuple[str, int], Held]
+    leases: Mapping[tuple[str, int], Lease]
     bits: bytes
     left: Mapping[str, str]
     alive: Mapping[str, str]
@@ -71,7 +52,7 @@ def _bits(state: PartitionState) -> Iterator[str]:
             held = state.leases.get((name, slot))
             right = int(usable(node, slot) and held is None)
             if _bit(state.bits, at) != right:
-                why = f"leased to {held.lease.task}" if held else f"{'' if right else 'not '}usable and without a lease"
+                why = f"leased to {held.task}" if held else f"{'' if right else 'not '}usable and without a lease"
                 yield f"slot {name}/{slot} has the free bit {1 - right}, but is {why}"
     for at in range(len(state.bits) * 8):
         if at not in owner and _bit(state.bits, at):
@@ -79,26 +60,21 @@ def _bits(state: PartitionState) -> Iterator[str]:
 
 
 def _leases(state: PartitionState) -> Iterator[str]:
-    """Check that every lease is of a slot in its node's span, and that leads and the slots they lead agree."""
-    for (name, slot), held in state.leases.items():
-        node, lease = state.nodes.get(name), held.lease
+    """Check that every lease is of a slot in its node's span, and that all slots that it names have it."""
+    for (name, slot), lease in state.leases.items():
+        node = state.nodes.get(name)
         if node is None or slot >= node.span:
             yield f"slot {name}/{slot} is leased to {lease.task}, but nobody would look there"
         elif lease.inc > node.inc:
             yield f"slot {name}/{slot} has a lease of incarnation {lease.inc}, but the node is at {node.inc}"
         elif (lease.inc != node.inc or node.state == "down") and name not in state.lost:
             yield f"slot {name}/{slot} has a lost lease, but {name} is not listed as lost"
-        if held.lead is None:
-            if slot != lease.slots[0]:
-                yield f"slot {name}/{slot} leads {lease.slots}, but is not the first of them"
-            for other in lease.slots[1:]:
-                led = state.leases.get((name, other))
-                if led is None or led.lead != slot or _who(led.lease) != _who(lease):
-                    yield f"slot {name}/{slot} leads {name}/{other}, which has another lease"
-        else:
-            lead = state.leases.get((name, held.lead))
-            if lead is None or slot not in lead.lease.slots or _who(lead.lease) != _who(lease):
-                yield f"slot {name}/{slot} is led by {name}/{held.lead}, which has another lease"
+        if lease.place.partition != state.number:
+            yield f"slot {name}/{slot} has a lease of partition {lease.place.partition}"
+        for other in lease.place.slots:
+            led = state.leases.get((name, other))
+            if led is None or led.place != lease.place:
+                yield f"slot {name}/{slot} has a lease of {name}/{other} as well, which has another"
 
 
 def number(text: str) -> int:
@@ -110,14 +86,10 @@ def _amounts_of(text: str) -> dict[str, int]:
     return dict(parse_resources(text).amounts) if is_resources(text) else {}
 
 
-def _who(lease: Lease) -> tuple[str, str, int]:
-    return lease.task, lease.attempt, lease.inc
-
-
 def _amounts(state: PartitionState) -> Iterator[str]:
     """Check that what is left and what leases hold add up to what the node declares."""
     for name, node in state.nodes.items():
-        held = [lease.amounts for (of, _), lease in state.leases.items() if of == name]
+        held = [_amounts_of(lease.asked) for (of, _), lease in state.leases.items() if of == name]
         right = {
             resource: amount - sum(amounts.get(resource, 0) for amounts in held)
             for resource, amount in node.offer.amounts

@@ -78,6 +78,11 @@ class Resources:
     labels: tuple[tuple[str, str], ...] = ()
     text: str = field(default="", compare=False)
 
+    @property
+    def asked(self) -> str:
+        """The amounts as the text of a place has them: 'gpu=1 mem=4096'."""
+        return " ".join(f"{name}={amount}" for name, amount in self.amounts)
+
     @classmethod
     def of(
         cls,

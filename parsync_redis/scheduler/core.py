@@ -20,6 +20,7 @@ from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector
 from .call_size import CallSize
 from .explainer import Explainer
 from .freshness import ORDERS, Freshness, Order, Turns, partitioned
+from .partition_copy import PartitionCopy
 from .placer import Placer
 from .plan import Counters, Plan
 from .queue_copy import QueueCopy
@@ -99,7 +100,6 @@ class Core:
     def on_nodes(self, partition: int, nodes: Iterable[Node], epoch: int) -> None:
         """Take in the nodes of a partition, read when its epoch was `epoch` or later."""
         self.view.partitions[partition].set_nodes(nodes, epoch)
-        self._freshness.to_read.add(partition)
         self._to_rescale = True
 
     def on_names(self, digest: str, names: Collection[str]) -> None:
@@ -112,7 +112,7 @@ class Core:
         self.counters.reads += 1
         partition = self.view.partitions[snapshot.partition]
         if snapshot.epoch != partition.epoch:
-            self._freshness.nodes_due.add(snapshot.partition)
+            self._on_changed(partition)
             return
         self._freshness.on_read(partition, now_s)
         if snapshot.bits is not None:
@@ -136,20 +136,23 @@ class Core:
             if verdict.won:
                 since_ms = int(verdict.detail)
                 self.counters.placed += 1
-                self._to_confirm.append(
-                    Place(claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, since_ms)
-                )
+                self._to_confirm.append(claim.won(since_ms))
                 if task is not None:
                     self.selector.observe(max(0, since_ms - task.ready_ms) / 1000)
                 continue
             self.counters.conflicts += 1
-            if freshness.asks or verdict.word is not ClaimOutcome.CONFLICT:
+            if verdict.word is ClaimOutcome.CHANGED:
+                self._on_changed(partition)
+            elif freshness.asks or verdict.word is not ClaimOutcome.CONFLICT:
                 freshness.to_read.add(judged.partition)
-                if verdict.word not in (ClaimOutcome.CONFLICT, ClaimOutcome.SHORT):
-                    freshness.nodes_due.add(judged.partition)
             if task is not None:
                 self._placer.unplaced.seatless.append(task)
         partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
+
+    def _on_changed(self, partition: PartitionCopy) -> None:
+        """Read the nodes of a partition, and what is free of them, with the next plan."""
+        self._freshness.nodes_due.add(partition.number)
+        partition.close()
 
     def forget(self) -> None:
         """Drop every task that it holds; the loop has given them back, or Redis has."""
@@ -175,7 +178,7 @@ class Core:
     @property
     def due(self) -> bool:
         """True if partitions are to be read: the freshest copy may be another's by now, so that it reads first."""
-        return bool(self._freshness.to_read)
+        return bool(self._freshness.to_read or self._freshness.nodes_due)
 
     @property
     def unconfirmed(self) -> list[Place]:

@@ -47,7 +47,7 @@ ORDERS: Final[Mapping[Strategy, Order]] = {Strategy.QUALITY: all_at_once, Strate
 
 
 class Freshness:
-    """The partitions to read next, and those that must be read before latency-first claims there.
+    """The partitions to read next, after their nodes if these are due, and those that are stale for latency-first.
 
     Fetched partitions are read out of turn, to place something there. Asked ones will tell this scheduler of a freed
     slot; each is asked anew when it is due. passes: how often claims were made, or could have been.
@@ -109,6 +109,6 @@ class Freshness:
 
     def fill(self, plan: Plan) -> None:
         """Put what is to be read into a plan."""
-        plan.read = sorted(self.to_read - self.nodes_due)
+        plan.read = sorted(self.to_read | self.nodes_due)
         self.to_read.clear()
         self.nodes_due = set()

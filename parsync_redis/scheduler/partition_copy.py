@@ -93,19 +93,25 @@ class PartitionCopy:
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
         """Store the partition's nodes; the bits must be read again after that."""
         self.nodes = sorted(nodes, key=lambda node: node.first)
-        self.epoch, self.version = epoch, -1
+        self.epoch = epoch
         self._first_of = np.array([node.first for node in self.nodes], dtype=np.int64)
         size = max((node.first + node.span for node in self.nodes), default=0)
         self._node_of = np.full(size, -1, dtype=np.int64)
         for index, node in enumerate(self.nodes):
             self._node_of[node.first : node.first + node.offer.slots] = index
         self._is_slot = self._node_of >= 0
-        self.free, self.free_count = np.zeros(size, dtype=bool), 0
+        self.close()
+        self.set_quality(np.zeros(len(self.nodes)))
+        self.offers, self.left = Offers(self.nodes), {}
+
+    def close(self) -> None:
+        """Let it have no seats until it is read again: its nodes are others by now, and every claim would be lost."""
+        self.version = -1
+        self.free, self.free_count = np.zeros(len(self._is_slot), dtype=bool), 0
         for reservation in self.reserved:
             reservation.broken = True
         self.reserved.clear()
-        self.set_quality(np.zeros(len(self.nodes)))
-        self.offers, self.left = Offers(self.nodes), {}
+        self._forget_seats()
 
     def set_quality(self, quality: Floats, sharpness: float = SHARPNESS) -> None:
         """Store each node's score among the nodes of all partitions, in standard deviations from the mean."""

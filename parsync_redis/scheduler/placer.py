@@ -15,9 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from ..model.apps import TASKS_LABEL, digest_of
 from ..model.claim import Claim
-from ..model.node import Node
 from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
@@ -33,19 +31,12 @@ PORTIONS: Final = 16
 its tasks are older: so kinds that share seats get them in the order of their tasks, nearly."""
 
 
-def needs_at(node: Node, needs: str) -> str:
-    """Return what a claim asks of a node: the task's needs, and that its worker still knows the same task names.
-
-    So commit judges the names that the scheduler saw: a digest always stands for the same names.
-    """
-    digest = digest_of(node.offer)
-    return f"{needs} {TASKS_LABEL}:{digest}" if digest else needs
-
-
 def claim_of(task: Taken, seat: Reservation) -> Claim:
     """Return the claim of a task on a seat."""
-    node, needs = seat.node, needs_at(seat.node, task.kind.needs)
-    return Claim(task.id, task.attempt, seat.partition.number, node.name, node.inc, seat.slots, needs)
+    copy, node = seat.partition, seat.node
+    return Claim(
+        task.id, task.attempt, copy.number, node.name, seat.slots, node.inc, seat.needs.asked, node.first, copy.epoch
+    )
 
 
 @dataclass(slots=True)
@@ -115,7 +106,10 @@ class Placer:
         self._ready = []
 
     def retry(self, plan: Plan) -> None:
-        """Claim other seats for tasks without one; plan to give back those for which there is none."""
+        """Claim other seats for tasks without one; plan to give back those for which there is none.
+
+        While nodes are read they wait: the seats of those partitions are not known yet.
+        """
         tasks, self.unplaced.seatless = self.unplaced.seatless, []
         by_kind: dict[str, list[Taken]] = {}
         for task in tasks:
@@ -126,7 +120,10 @@ class Placer:
             seats = self._reserve(group, self._seats(group, strategy), len(some))
             for task, seat in zip(some, seats, strict=False):
                 self._claim(task, seat)
-            plan.give_back += [(task.id, task.attempt, "") for task in some[len(seats) :]]
+            if plan.read_nodes:
+                self.unplaced.seatless += some[len(seats) :]
+            else:
+                plan.give_back += [(task.id, task.attempt, "") for task in some[len(seats) :]]
 
     # -- seats for what waits ----------------------------------------------------------------------------------------
 

@@ -5,6 +5,9 @@
 -- ARGV: count channel (id attempt)*         `args.channel`; `for i, row, key in rows() do ... row.id ... end`;
 --                                           `fields_of(row)` is a table of all of a row's fields
 
+-- READS: meta                             may be missing: the keys whose types and numbers the script finds wrong by itself
+--                                           before it has written anything: it reads them (WRONGTYPE)
+
 A trailing star means none or more: `(...)*` are rows, `count` is their number, `task*` has the key of each row.
 Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys: `task:`
 is the local `task_prefix`. "KEYS: ..., of any type" leaves the types to the script.
@@ -44,6 +47,11 @@ def read_fields(verb: str, text: str) -> dict[str, str]:
     return fields
 
 
+def _read_by(text: str) -> set[str]:
+    """Return the names in the READS line of a script's header."""
+    return {name for line in text.splitlines() if line.startswith("-- READS:") for name in line.split()[2:]}
+
+
 class Header:
     """The names of a script's keys and arguments: `once` come once, `each` come in every row."""
 
@@ -53,7 +61,13 @@ class Header:
         self.keys = tuple(fields["KEYS"].removesuffix(_ANY_TYPE).split())
         self._star = self.keys[-1].rstrip("*") if self.keys[-1].endswith("*") else ""
         self._fixed = len(self.keys) - bool(self._star)
-        self.types_checked = not fields["KEYS"].endswith(_ANY_TYPE)
+        self._any_type = fields["KEYS"].endswith(_ANY_TYPE)
+        reads = _read_by(text)
+        if unknown := sorted(reads - {key.rstrip("*") for key in self.keys}):
+            raise BrokenContract(f"lua: {verb}.lua reads {' '.join(unknown)}, which its KEYS lack")
+        checked = [] if self._any_type else [at for at, key in enumerate(self.keys, 1) if key.rstrip("*") not in reads]
+        self._probed = [at for at in checked if at <= self._fixed]
+        self._probed_from = self._fixed + 1 if len(self._probed) < len(checked) and self._star != "task" else 0
         match = _ARGV.fullmatch(fields["ARGV"])
         if not match:
             raise BrokenContract(f"lua: {verb}.lua has ARGV {fields['ARGV']!r}, which is not 'NAME ... (NAME ...)*'")
@@ -112,7 +126,9 @@ class Header:
         names = [key.rstrip("*") for key in self.keys]
         types = [repr(TYPES.get(name, "")) for name in names]
         numbers = [f"[{at}] = {table(map(repr, NUMBERS[name]))}" for at, name in enumerate(names, 1) if name in NUMBERS]
-        lines = ["local KEYS, ARGV = KEYS, ARGV", f"local TYPES, NUMBERS = {table(types)}, {table(numbers)}"]
+        lines = ["local KEYS, ARGV = KEYS, ARGV"]
+        if self._any_type or self._probed or self._probed_from:
+            lines.append(f"local TYPES, NUMBERS = {table(types)}, {table(numbers)}")
         if self._counted:
             lines.append(f"local count = tonumber(ARGV[{self.once.index('count') + 1}]) or 0")
         elif self.each:
@@ -127,8 +143,10 @@ class Header:
             lines.append(f"local {', '.join(used)} = {', '.join(f'KEYS[{at}]' for at in used.values())}")
         keys = {"": str(self._fixed), "task": f"{self._fixed} + count"}.get(self._star, "#KEYS")
         argv = f"{head} + {width} * count" if width else str(head)
-        probed = "0" if not self.types_checked else str(self._fixed) if self._star == "task" else "#KEYS"
-        lines.append(f"local refused = refuse_call('{self.verb}', {keys}, {argv}, {probed})")
+        lines.append(f"local refused = refuse_call('{self.verb}', {keys}, {argv})")
+        if self._probed or self._probed_from:
+            probed = ", ".join(map(str, self._probed))
+            lines.append(f"refused = refused or bad_keys({{{probed}}}, {self._probed_from or '#KEYS + 1'})")
         lines.append("if refused then return refused end")
         return "\n".join(lines) + "\n"
 

@@ -96,9 +96,10 @@ class Store(Runner):
                     found += [Lease.of(node.name, slot, readable(value))] if value is not None else []
                 except ValueError:
                     damaged.append(fields[slot])
-            held = {(lease.task, lease.attempt, lease.slot) for lease in found[before:]}
-            named = {(lease.task, lease.attempt, slot) for lease in found[before:] for slot in lease.slots}
-            damaged += [f"{node.name}/{slot}" for _, _, slot in held ^ named]
+            places = {lease.slot: lease.place for lease in found[before:]}
+            for slot, place in places.items():
+                if place.partition != partition or any(places.get(other) != place for other in place.slots):
+                    damaged.append(fields[slot])
         return found
 
     # -- the server --------------------------------------------------------------------------------------------------

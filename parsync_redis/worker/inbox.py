@@ -18,7 +18,7 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, Respon
 
 from ..store.quarantine import quarantine
 from ..store.server_errors import Backoff, is_damage, translate
-from ..wire.doorbell import Doorbell
+from ..wire.doorbell import read_doorbell
 from .agent import Agent
 from .celery_types import Consumer, TimerEntry
 from .delivery import Delivery
@@ -175,7 +175,7 @@ class Inbox(bootsteps.StartStopStep):
         bells = []
         for data in rung:
             try:
-                bells.append(Doorbell.of(data))
+                bells.append(read_doorbell(data))
             except ValueError as error:
                 quarantine(self.agent.store, self._key, str(error), data)
         found, began_s = deque(self.agent.starter.answer(bells)), time.monotonic()

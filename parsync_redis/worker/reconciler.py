@@ -74,7 +74,7 @@ class Reconciler:
         twice = [lease for lease in not_run if _key(lease) in self._seen]
         self._seen = {_key(lease) for lease in not_run}
         twice = [lease for lease in twice if not self._given_back(store, lease)]
-        words = store.run_all([store.commands.ring(self._node.place(lease)) for lease in twice])
+        words = store.run_all([store.commands.ring(lease.place) for lease in twice])
         for lease, word in zip(twice, words, strict=True):
             if word == "rung":
                 log.info("rang again for task %s on slot %s/%d", lease.task, lease.node, lease.slot)
@@ -87,7 +87,7 @@ class Reconciler:
     def _give_back_unrung(self, store: Store, leases: list[Lease], why: str) -> bool:
         """Give back leases that this process does not run; the table refuses their doorbells meanwhile."""
         runs = self._node.runs
-        held = [(Run(self._node.place(lease), more_slots=frozenset(lease.slots)), lease) for lease in leases]
+        held = [(Run(lease.place), lease) for lease in leases]
         held = [(run, lease) for run, lease in held if runs.enter(run)]
         try:
             self._give_back(store, [lease for _, lease in held], why)
@@ -97,7 +97,7 @@ class Reconciler:
 
     def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
         """Put the tasks back to pending, then free their slots."""
-        places = [self._node.place(lease) for lease in leases]
+        places = [lease.place for lease in leases]
         for at in range(0, len(places), MAX_BATCH):
             some = places[at : at + MAX_BATCH]
             store.run(store.commands.requeue([(place, why) for place in some]))

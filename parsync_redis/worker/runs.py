@@ -31,7 +31,6 @@ class Run:
     ending: str = ""
     unwanted: str = ""
     flaw: str = ""
-    more_slots: frozenset[int] = frozenset()
     why: str = "the process that ran it was lost"
     told: bool = False
     delay_ms: int | None = None
@@ -40,7 +39,7 @@ class Run:
     @property
     def slots(self) -> frozenset[int]:
         """All slots that it runs in; its place names the first."""
-        return self.more_slots | {self.place.slot}
+        return frozenset(self.place.slots)
 
     @property
     def why_recalled(self) -> str:

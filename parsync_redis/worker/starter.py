@@ -11,7 +11,6 @@ from ..errors import ParsyncError
 from ..model.ids import readable
 from ..model.place import Place
 from ..store.store import Store
-from ..wire.doorbell import Doorbell
 from .reporter import Reporter
 from .runs import Run
 from .state import NodeState
@@ -25,7 +24,7 @@ class Starter:
     def __init__(self, store: Store, node: NodeState, reporter: Reporter) -> None:
         self._store, self._node, self._reporter = store, node, reporter
 
-    def answer(self, bells: Iterable[Doorbell]) -> list[tuple[Run, bytes]]:
+    def answer(self, bells: Iterable[Place]) -> list[tuple[Run, bytes]]:
         """Ask to start the tasks of these doorbells; return the runs to hand to Celery, each with its message."""
         bells, node = list(bells), self._node
         entered = [self._entered(bell) for bell in bells]
@@ -55,9 +54,8 @@ class Starter:
             found += self.answer([bell for bell, run in zip(bells, entered, strict=True) if not run])
         return found
 
-    def _entered(self, bell: Doorbell) -> Run | None:
+    def _entered(self, bell: Place) -> Run | None:
         """Enter the run of a doorbell into the table; None if it is there already, or is of another incarnation."""
         node = self._node
-        place = Place(bell.task, bell.attempt, node.partition, node.name, bell.slots[0], bell.inc, bell.since_ms)
-        run = Run(place, more_slots=frozenset(bell.slots))
-        return run if bell.inc == node.inc and not node.leaving and node.runs.enter(run) else None
+        run, here = Run(bell), (bell.partition, bell.node, bell.inc) == (node.partition, node.name, node.inc)
+        return run if here and not node.leaving and node.runs.enter(run) else None

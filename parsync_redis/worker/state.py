@@ -7,8 +7,6 @@ import threading
 from collections.abc import Collection
 from typing import Final
 
-from ..model.node import Lease
-from ..model.place import Place
 from .isolation.machine import Isolation
 from .node import NodeSpec
 from .runs import Runs
@@ -49,10 +47,6 @@ class NodeState:
             log.warning("node %s: %s: it is not started on", self.name, hindrance)
             self._hindrances.add(hindrance)
         return hindrance
-
-    def place(self, lease: Lease) -> Place:
-        """Return the place of one of this node's leases."""
-        return Place(lease.task, lease.attempt, self.partition, lease.node, lease.slot, lease.inc, lease.since_ms)
 
     # -- the end of its threads --------------------------------------------------------------------------------------
 

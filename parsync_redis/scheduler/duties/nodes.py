@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 from ...model.ids import readable
 from ...model.limits import MAX_BATCH
 from ...model.node import Lease
-from ...model.place import Place
 from ...model.text import COUNTER, NODE
 from ...store.repair import repair_partition
 from ...store.server_errors import is_damage
@@ -111,6 +110,6 @@ class NodeDuty:
 def clear_leases(store: Store, p: int, leases: list[Lease], why: str) -> None:
     """Requeue the tasks of lost leases, and then free their slots."""
     for at in range(0, len(leases), MAX_BATCH):
-        places = [Place(x.task, x.attempt, p, x.node, x.slot, x.inc, x.since_ms) for x in leases[at : at + MAX_BATCH]]
+        places = [lease.place for lease in leases[at : at + MAX_BATCH]]
         store.run(store.commands.requeue([(place, why) for place in places]))
         store.run(store.commands.release(p, places))

@@ -106,4 +106,4 @@ def parse_place(task: str, text: str) -> Place:
     """Read a line of the `placed` index, 'p3 n1/3 inc=3 attempt=1@17'."""
     partition, slot, inc, attempt = text.split()
     node, _, number = slot.rpartition("/")
-    return Place(task, attempt[8:], int(partition[1:]), node, int(number), int(inc[4:]), 0)
+    return Place(task, attempt[8:], int(partition[1:]), node, (int(number),), int(inc[4:]), 0)

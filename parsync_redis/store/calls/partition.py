@@ -37,7 +37,6 @@ class PartitionCalls(Calls):
 
     def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
         """Judge at most MAX_BATCH claims, all of partition p."""
-
         epochs = {claim.epoch for claim in claims}
         epoch = epochs.pop() if len(epochs) == 1 else -1  # claims of several: no new one is held
 

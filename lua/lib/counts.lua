@@ -1,0 +1,11 @@
+-- read_counts: return nil and these number fields of a hash as text, or the error reply for one that is no number. It is for
+-- scripts that read them themselves; for others the check of the keys does (lib/arguments.lua).
+local function read_counts(any, ...)
+  local found, fields = redis.call('HMGET', any, ...), {...}
+  for i, value in ipairs(found) do
+    if value and not (#value < 16 and string.find(value, '^%-?%d+$')) then
+      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, fields[i]))
+    end
+  end
+  return nil, unpack(found)
+end
