@@ -27,10 +27,8 @@ local function asks_amounts(text)
   return at and string.find(text, '=', at + 1, true)
 end
 
--- asked_amounts: return {name -> number} of the amounts in the text of a place, with or without its last word.
-local function asked_amounts(text)
-  local asked = string.match(text, ' inc=%d+(.*)$') or ''
-  asked = string.match(asked, '^(.*) since=%d+$') or asked
+-- asked_amounts: return {name -> number} of a text of amounts, 'gpu=1 mem=4096'.
+local function asked_amounts(asked)
   if not ASKED[asked] then ASKED[asked] = amounts(asked) end
   return ASKED[asked]
 end
@@ -49,9 +47,9 @@ local function read_ledgers(left, names, count)
   return found
 end
 
--- spend: take the amounts in the text of a place out of a node's ledger, or return what is left there: it is too little.
+-- spend: take the amounts in the text of a claim out of a node's ledger, or return what is left there: it is too little.
 local function spend(ledgers, name, text)
-  local asked = asked_amounts(text)
+  local asked = asked_amounts(string.match(text, ' inc=%d+(.*)$') or '')
   if not amounts_fit(ledgers[name], asked) then return ledger_text(ledgers[name]) end
   ledger_add(ledgers[name], asked, -1)
   CHANGED[name] = true
@@ -60,7 +58,7 @@ end
 -- give_back: put the amounts in the text of a place back into a node's ledger.
 local function give_back(ledgers, name, text)
   if not next(ledgers[name]) then return end
-  ledger_add(ledgers[name], asked_amounts(text), 1)
+  ledger_add(ledgers[name], asked_amounts(string.match(text, ' inc=%d+(.*) since=%d+$') or ''), 1)
   CHANGED[name] = true
 end
 

@@ -216,8 +216,11 @@ class Driver:
         needs: str = "",
         p: int = 0,
     ) -> Claim:
-        """Return a claim; it needs just its slots unless said otherwise."""
-        return Claim(task, attempt, p, node, inc, tuple(slots), needs or f"slots={len(slots)}")
+        """Return a claim by the present nodes; it asks no amounts unless `needs` says otherwise."""
+        record = self.store.nodes(p).get(node)
+        epoch = int(self.hash("meta", p).get("epoch", "0"))
+        asked, first = parse_resources(needs).asked, record.first if record else 0
+        return Claim(task, attempt, p, node, tuple(slots), inc, asked, first, epoch)
 
     def commit(self, *args: Any, **kwargs: Any) -> Verdict:
         """Commit one claim, given as to `claim`, and return its verdict."""
@@ -228,13 +231,11 @@ class Driver:
         """Commit a claim, given as to `claim`, that must win; return its place."""
         claim, verdict = self.claim(*args, **kwargs), self.commit(*args, **kwargs)
         assert verdict.word == "held", verdict
-        return Place(
-            claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, int(verdict.detail)
-        )
+        return claim.won(int(verdict.detail))
 
     def place(self, task: str = "a", attempt: str = "1@1", node: str = "n1", slot: int = 0, inc: int = 1) -> Place:
         """Return a place that need not be held."""
-        return Place(task, attempt, 0, node, slot, inc, 1)
+        return Place(task, attempt, 0, node, (slot,), inc, 1)
 
     def release(self, place: Place) -> str:
         """Release one lease and return its word."""

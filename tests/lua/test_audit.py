@@ -81,14 +81,17 @@ BROKEN: dict[str, Break] = {
         p("nodes"), "n2", "down inc=2 drain=0 first=2 span=2 score=1.0 slots=2"
     ),
     "p0: slot n9/0 is leased to x, but nobody would look there": lambda c, q, p: c.hset(
-        p("slots"), "n9/0", "x attempt=1@1 inc=1 since=1 slots=0"
+        p("slots"), "n9/0", "x 1@1 p0 n9/0 inc=1 since=1"
     ),
     "has a lease of incarnation 8, but the node is at 1": lambda c, q, p: c.hset(
-        p("slots"), "n1/1", "x attempt=1@1 inc=8 since=1 slots=1"
+        p("slots"), "n1/1", "x 1@1 p0 n1/1 inc=8 since=1"
     ),
     "p0: slot n2/0 has a lost lease, but n2 is not listed as lost": lambda c, q, p: c.srem(p("lost"), "n2"),
-    "p0: slot n1/0 leads n1/2, which has another lease": lambda c, q, p: c.hdel(p("slots"), "n1/2"),
-    "p0: slot n1/2 is led by n1/0, which has another lease": lambda c, q, p: c.hdel(p("slots"), "n1/0"),
+    "p0: slot n1/0 has a lease of n1/2 as well, which has another": lambda c, q, p: c.hdel(p("slots"), "n1/2"),
+    "p0: slot n1/2 has a lease of n1/0 as well, which has another": lambda c, q, p: c.hdel(p("slots"), "n1/0"),
+    "p0: slot n1/1 has a lease of partition 7": lambda c, q, p: c.hset(
+        p("slots"), "n1/1", "x 1@1 p7 n1/1 inc=1 since=1"
+    ),
     "slot n1/0: not a lease": lambda c, q, p: c.hset(p("slots"), "n1/0", "nonsense"),
     "node n1: not a node record": lambda c, q, p: c.hset(p("nodes"), "n1", "nonsense"),
     "p0: node n1 has 'gpu=3' left, but by its leases {'gpu': 2}": lambda c, q, p: c.hset(p("left"), "n1", "gpu=3"),

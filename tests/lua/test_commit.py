@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from parsync_redis.errors import DamagedState
 from parsync_redis.model.claim import ClaimOutcome
-from parsync_redis.wire.doorbell import Doorbell
-from tests.lua.driver import Driver
+from parsync_redis.store.runner import Runner
+from parsync_redis.wire.doorbell import read_doorbell
+from tests.lua.driver import Driver, dump
 
 
 def test_a_claim_that_wins_holds_the_slot_and_rings(drive: Driver):
@@ -15,8 +17,9 @@ def test_a_claim_that_wins_holds_the_slot_and_rings(drive: Driver):
     place = drive.held("a", "1@1", slots=(1,), needs="slots=1 gpu=1")
     assert drive.bits() == "10000000"
     assert drive.hash("left") == {"n1": "gpu=1"}
-    assert drive.hash("slots") == {"n1/1": f"a attempt=1@1 inc=1 since={place.since_ms} slots=1 gpu=1"}
-    assert [Doorbell.of(data) for data in drive.inbox()] == [Doorbell("a", "1@1", (1,), 1, place.since_ms)]
+    assert drive.hash("slots") == {"n1/1": f"a 1@1 p0 n1/1 inc=1 gpu=1 since={place.since_ms}"}
+    assert [read_doorbell(data) for data in drive.inbox()] == [place]
+    assert drive.inbox() == [place.text.encode()]
     assert drive.run(drive.commands.read_partition(0)).version == 2
 
 
@@ -30,17 +33,19 @@ def test_the_first_claim_on_a_slot_wins_and_the_other_learns_who_has_it(drive: D
 
 
 def test_a_claim_that_loses_changes_nothing(drive: Driver):
-    drive.node("n1", 2, {"gpu": 1}, {"zone": "a"})
+    drive.node("n1", 2, {"gpu": 1})
     drive.held("a")
+    claim = drive.claim("b", "1@2", slots=(1,))
     for claim, word in (
         (drive.claim("b", "1@2"), "conflict"),
         (drive.claim("b", "1@2", slots=(1, 0)), "conflict"),
         (drive.claim("b", "1@2", slots=(2,)), "conflict"),
-        (drive.claim("b", "1@2", node="n9"), "gone"),
-        (drive.claim("b", "1@2", slots=(1,), inc=2), "changed"),
-        (drive.claim("b", "1@2", slots=(1,), needs="slots=1 gpu=2"), "short"),
-        (drive.claim("b", "1@2", slots=(1,), needs="slots=1 mem=1"), "short"),
-        (drive.claim("b", "1@2", slots=(1,), needs="slots=1 zone:b"), "short"),
+        (drive.claim("b", "1@2", slots=(90_000_000,)), "conflict"),
+        (claim._replace(epoch=0), "changed"),
+        (claim._replace(epoch=2), "changed"),
+        (claim._replace(asked="gpu=2"), "short"),
+        (claim._replace(asked="mem=1"), "short"),
+        (claim._replace(asked="gpu=1 mem=1"), "short"),
     ):
         judged = drive.unchanged_by(drive.commands.commit(0, [claim]))
         assert judged.verdicts[0].word == word, claim
@@ -62,12 +67,50 @@ def test_another_attempt_of_the_same_task_is_a_conflict(drive: Driver):
     assert (verdict.word, verdict.detail) == ("conflict", "a")
 
 
-def test_claim_names_incarnation(drive: Driver):
-    """The scheduler looked at an earlier process, which may have had other labels: look again."""
-    drive.node("n1", 1, labels={"gpu": "a100"})
-    drive.node("n1", 1)
-    verdict = drive.unchanged_by(drive.commands.commit(0, [drive.claim("a", inc=1)])).verdicts[0]
-    assert (verdict.word, verdict.detail) == ("changed", "2")
+@pytest.mark.parametrize("change", ["registered again", "another registered", "drained", "suspect", "lost"])
+def test_claim_names_epoch(drive: Driver, change: str):
+    """The scheduler looked at nodes that have changed since: look again."""
+    drive.node("n1", 2, labels={"gpu": "a100"})
+    held, claim = drive.claim("a"), drive.claim("b", "1@2", slots=(1,))
+    since = drive.run(drive.commands.commit(0, [held])).verdicts[0].detail
+    if change in ("registered again", "another registered"):
+        drive.node("n1" if change == "registered again" else "n2", 2)
+    elif change == "lost":
+        drive.lose("n1")
+    else:
+        drive.run(drive.commands.set_node(0, "n1", "drain" if change == "drained" else "suspect"))
+    judged = drive.unchanged_by(drive.commands.commit(0, [claim, held]))
+    assert judged.verdicts == [("changed", "2"), ("yours", since)], "what is held stays held"
+
+
+def test_claims_of_two_epochs_hold_nothing(drive: Driver):
+    """One of them is not the present one, and a call names one."""
+    drive.node("n1", 2)
+    claims = [drive.claim("a"), drive.claim("b", "1@2", slots=(1,))._replace(epoch=7)]
+    judged = drive.unchanged_by(drive.commands.commit(0, claims))
+    assert [verdict.word for verdict in judged.verdicts] == ["changed", "changed"]
+
+
+def test_a_claim_in_a_partition_without_nodes_is_of_another_epoch(drive: Driver):
+    assert drive.commit("a") == ("changed", "0")
+
+
+def test_an_inbox_of_another_type_undoes_the_doorbells_of_the_others(drive: Driver):
+    for name in ("n1", "n2", "n3"):
+        drive.node(name, 2)
+    first = drive.held("a")
+    drive.store.client.set(drive.keys.inbox(0, "n2"), "x")
+    claims = [
+        drive.claim(node, f"1@{i}", node=node, slots=(1,), inc=int(node[1])) for i, node in enumerate(("n1", "n2", "n3"))
+    ]
+    before = dump(drive.store)
+    with pytest.raises(DamagedState, match="WRONGTYPE"):
+        Runner(drive.store.client, drive.keys.cluster).run(drive.commands.commit(0, claims))
+    assert drive.inbox() == [first.text.encode()]
+    assert dump(drive.store) == before
+    judged = drive.run(drive.commands.commit(0, claims))
+    assert [verdict.word for verdict in judged.verdicts] == ["held"] * 3, "a Store repairs it"
+    assert len(drive.inbox("n2")) == 1
 
 
 def test_amounts_run_out_before_slots_do(drive: Driver):
@@ -85,8 +128,8 @@ def test_a_task_takes_all_of_its_slots_or_none(drive: Driver):
     place = drive.held("a", slots=(1, 3), needs="slots=2 gpu=2")
     assert drive.bits() == "10000000"
     leases = drive.hash("slots")
-    assert leases["n1/1"].endswith("slots=1,3 gpu=2")
-    assert leases["n1/3"].endswith("lead=1")
+    assert leases["n1/1"] == leases["n1/3"] == place.text
+    assert " n1/1,3 inc=1 gpu=2 " in place.text
     assert drive.release(place) == "freed"
     assert drive.bits() == "11010000"
     assert drive.hash("left") == {"n1": "gpu=4"}
@@ -117,6 +160,12 @@ def test_what_is_held_stays_yours_on_a_node_that_drains(drive: Driver):
     assert drive.commit("a").word == "yours"
 
 
+def test_a_lease_of_more_is_not_the_claim_asked_again(drive: Driver):
+    drive.node("n1", 1, {"since": 7})
+    drive.held("a", needs="since=7")
+    assert drive.commit("a") == ("conflict", "a")
+
+
 def test_claims_on_several_nodes_ring_each_at_its_own_inbox(drive: Driver):
     for name in ("n1", "n2", "n3"):
         drive.node(name, 2)
@@ -126,7 +175,7 @@ def test_claims_on_several_nodes_ring_each_at_its_own_inbox(drive: Driver):
     ]
     judged = drive.run(drive.commands.commit(0, claims))
     assert all(verdict.won for verdict in judged.verdicts)
-    rung = {name: [Doorbell.of(data).task for data in drive.inbox(name)] for name in ("n1", "n2", "n3")}
+    rung = {name: [read_doorbell(data).task for data in drive.inbox(name)] for name in ("n1", "n2", "n3")}
     assert rung == {"n1": ["b"], "n2": ["d"], "n3": ["c", "a"]}
 
 
@@ -155,12 +204,12 @@ def test_a_doorbell_names_all_slots_of_its_lease_also_when_rung_again(drive: Dri
     place = drive.held("a", slots=(1, 2))
     for _ in range(2):
         (bell,) = drive.inbox()
-        assert Doorbell.of(bell).slots == (1, 2)
+        assert read_doorbell(bell).slots == (1, 2)
         drive.store.client.delete(drive.keys.inbox(0, "n1"))
         drive.run(drive.commands.ring(place))
 
 
-@pytest.mark.parametrize("other", [{"task": "b"}, {"attempt": "2@1"}, {"inc": 2}, {"slot": 1}])
+@pytest.mark.parametrize("other", [{"task": "b"}, {"attempt": "2@1"}, {"inc": 2}, {"slots": (1, 0)}, {"since_ms": 1}])
 def test_a_doorbell_is_not_rung_for_another_lease(drive: Driver, other: dict[str, Any]):
     drive.node("n1", 2)
     place = drive.held("a", slots=(0, 1))

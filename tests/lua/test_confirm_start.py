@@ -24,7 +24,7 @@ def test_confirm_asked_again_answers_yours(drive: Driver):
     assert drive.unchanged_by(drive.commands.confirm([place])) == ["yours"]
 
 
-@pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
+@pytest.mark.parametrize("other", [{"node": "n2"}, {"slots": (1,)}, {"inc": 2}])
 def test_confirm_does_not_move_a_task_that_has_a_place(drive: Driver, other: dict[str, Any]):
     place = drive.bring(TaskState.PLACED)
     assert drive.unchanged_by(drive.commands.confirm([replace(place, **other)])) == ["stale"]
@@ -53,7 +53,7 @@ def test_confirm_needs_taken(drive: Driver, state: TaskState):
 
 def test_confirm_judges_each_task_by_itself(drive: Driver):
     a, b = drive.bring(TaskState.TAKEN, "a"), drive.bring(TaskState.TAKEN, "b")
-    b = replace(b, slot=1)
+    b = replace(b, slots=(1,))
     drive.cancel("a")
     assert drive.run(drive.commands.confirm([a, b])) == ["stale", "placed"]
 
@@ -95,7 +95,7 @@ def test_an_ended_task_does_not_start(drive: Driver, state: TaskState):
 
 
 @pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
-@pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
+@pytest.mark.parametrize("other", [{"node": "n2"}, {"slots": (1,)}, {"inc": 2}])
 def test_place_fenced_start(drive: Driver, state: TaskState, other: dict[str, Any]):
     place = drive.bring(state)
     assert drive.unchanged_by(drive.commands.start([replace(place, **other)]))[0][0] == "refused"
@@ -113,5 +113,5 @@ def test_a_start_before_confirm_fixes_the_place(drive: Driver):
     place = drive.bring(TaskState.TAKEN)
     drive.start(place)
     assert drive.confirm(place) == "yours"
-    assert drive.confirm(replace(place, slot=1)) == "stale"
+    assert drive.confirm(replace(place, slots=(1,))) == "stale"
     assert drive.record("a")["slot"] == "0"

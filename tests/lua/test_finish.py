@@ -35,7 +35,7 @@ def test_finish_fenced(drive: Driver, attempt: str):
     assert drive.unchanged_by(stale) == ["stale"]
 
 
-@pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
+@pytest.mark.parametrize("other", [{"node": "n2"}, {"slots": (1,)}, {"inc": 2}])
 def test_place_fenced_finish(drive: Driver, other: dict[str, Any]):
     place = drive.bring(TaskState.RUNNING)
     stale = drive.commands.finish([(replace(place, **other), "failed", "")])

@@ -43,7 +43,7 @@ def test_a_key_of_another_type_keeps_no_lost_node_from_being_repaired(drive: Dri
 def test_a_lead_that_does_not_name_its_own_slot_holds_up_no_leader(drive: Driver):
     running(drive, "a", "n1")
     text = drive.hash("slots")["n1/0"]
-    drive.store.client.hset(drive.keys.partition(0, "slots"), "n1/0", text.replace("slots=0", "slots=1"))
+    drive.store.client.hset(drive.keys.partition(0, "slots"), "n1/0", text.replace("n1/0", "n1/1"))
     done = threading.Thread(target=passes, args=(Janitor(drive.store, 1, LEASE_S),), daemon=True)
     done.start()
     done.join(timeout=20)

@@ -10,7 +10,7 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.store import Call
 from parsync_redis.store.calls import ALL
 from tests.lua.driver import Driver, dump
-from tests.lua.sample import sample_calls
+from tests.lua.sample import HELD, sample_calls
 
 
 @pytest.fixture
@@ -21,9 +21,10 @@ def busy(drive: Driver) -> Driver:
 
 def busy_cluster(drive: Driver) -> Driver:
     """Make that cluster."""
-    drive.node("n1", 2, {"gpu": 1})
+    drive.node("n1", 2, {"gpu": 2})
     drive.bring(TaskState.RUNNING, "a")
     drive.held("a", "1@1", needs="slots=1 gpu=1")
+    drive.store.client.hset(drive.keys.partition(0, "slots"), HELD.seat, HELD.text)
     drive.submit("taken")
     drive.take()
     drive.bring(TaskState.DEAD, "dead")
@@ -68,7 +69,7 @@ def refused_without_trace(drive: Driver, call: Call[Any], code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "value"), [(3, 2), (6, ""), (6, "x"), (6, ",1")], ids=["no such inbox", "no slot", "a word", "a comma"]
+    ("at", "value"), [(4, 2), (2, "n1/1 n1/2"), (3, "1 2")], ids=["no inbox", "no bit", "more bits"]
 )
 def test_a_claim_that_is_not_well_formed_spoils_the_whole_call_before_anything_is_written(
     drive: Driver, at: int, value: str | int
@@ -76,7 +77,7 @@ def test_a_claim_that_is_not_well_formed_spoils_the_whole_call_before_anything_i
     drive.node("n1", 3)
     call = drive.commands.commit(0, [drive.claim("a"), drive.claim("b", "1@2", slots=(1,))])
     args = list(call.args)
-    args[7 + at] = value
+    args[1 + 4 + at] = value
     refused_without_trace(drive, replace(call, args=args), "PSARGS commit")
 
 

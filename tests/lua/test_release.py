@@ -58,12 +58,35 @@ def test_release_guards_bit(drive: Driver, word: str):
     assert drive.hash("meta")["free"] == free
 
 
-def test_only_the_lead_of_several_slots_is_released(drive: Driver):
-    drive.node("n1", 3)
-    place = drive.held("a", slots=(0, 2))
-    assert drive.unchanged_by(drive.commands.release(0, [replace(place, slot=2)])) == ["none"]
-    assert drive.release(place) == "freed"
-    assert drive.hash("slots") == {}
+@pytest.mark.parametrize("slots", [(0,), (2,), (2, 0), (0, 1, 2)])
+def test_a_task_s_slots_are_released_together_and_as_they_were_claimed(drive: Driver, slots: tuple[int, ...]):
+    drive.node("n1", 3, {"gpu": 2})
+    place = drive.held("a", slots=(0, 2), needs="slots=2 gpu=2")
+    assert drive.unchanged_by(drive.commands.release(0, [replace(place, slots=slots)])) == ["none"]
+    assert drive.unchanged_by(drive.commands.release(0, [replace(place, asked="gpu=1")])) == ["none"]
+    assert drive.run(drive.commands.release(0, [place, place])) == ["freed", "none"]
+    assert (drive.hash("slots"), drive.bits(3), drive.hash("left")) == ({}, "111", {"n1": "gpu=2"})
+    assert drive.hash("meta")["free"] == "3"
+
+
+def test_places_of_many_slots_are_released(drive: Driver):
+    """More than one command may take."""
+    drive.node("n1", 2600)
+    places = [drive.held(id, slots=tuple(range(at, 2600, 2))) for at, id in enumerate("ab")]
+    assert drive.bits(2600) == "0" * 2600
+    assert drive.run(drive.commands.release(0, places)) == ["freed", "freed"]
+    assert (drive.bits(2600), drive.hash("slots")) == ("1" * 2600, {})
+
+
+def test_places_on_several_nodes_go_back_to_their_own(drive: Driver):
+    places = []
+    for at, name in enumerate(("n1", "n2", "n3")):
+        drive.node(name, 2, {"gpu": 2} if at else None)
+    for at, name in enumerate(("n1", "n2", "n3")):
+        places.append(drive.held(name, f"1@{at}", node=name, inc=at + 1, slots=(at % 2,), needs=f"gpu={at}"))
+    drive.run(drive.commands.set_node(0, "n2", "drain"))
+    assert drive.run(drive.commands.release(0, places)) == ["freed"] * 3
+    assert (drive.bits(6), drive.hash("left")) == ("110011", {"n2": "gpu=2", "n3": "gpu=2"})
 
 
 def test_each_lease_is_judged_by_itself(drive: Driver):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import drain_terms
+from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
 from parsync_redis.scheduler.duties.consistency import are_consistent
 from parsync_redis.scheduler.janitor import Janitor
@@ -80,7 +81,7 @@ def test_a_slot_whose_lead_is_gone_is_free_again(pair: Driver, damage: Any, meet
     assert facts(pair) == []
 
 
-@pytest.mark.parametrize(("old", "new"), [("two", ""), ("lead=0", "lead=1"), ("two", "six"), ("inc=1", "inc=0")])
+@pytest.mark.parametrize(("old", "new"), [("two", ""), ("n1/0", "n1/1"), ("two", "six"), ("inc=1", "inc=0")])
 def test_slots_that_are_leased_together_are_freed_together(pair: Driver, old: str, new: str) -> None:
     write(pair, "slots", "n1/2", pair.hash("slots")["n1/2"].replace(old, new))
     repair_partition(pair.store, 0)
@@ -89,19 +90,20 @@ def test_slots_that_are_leased_together_are_freed_together(pair: Driver, old: st
     assert facts(pair) == []
 
 
-def test_a_lead_that_names_the_slot_of_another_frees_only_its_own(pair: Driver) -> None:
+def test_a_lease_that_names_the_slot_of_another_is_not_released_as_what_it_was(pair: Driver) -> None:
     text = pair.hash("slots")["n1/0"]
-    write(pair, "slots", "n1/0", text.replace("slots=0,2", "slots=0,1"))
-    assert pair.release(pair.place("two")) == "freed", "as it says, before anybody has met it"
+    write(pair, "slots", "n1/0", text.replace("n1/0,2", "n1/0,1"))
+    assert pair.release(Place.of(text)) == "none"
     assert facts(pair)
     repair_partition(pair.store, 0)
+    assert list(pair.hash("slots")) == ["n1/1"]
     assert facts(pair) == []
 
 
 @pytest.mark.parametrize("slots", ["0,1", "2,0", "0,0,2", "0,02", "0,2,9", "1"])
 def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slots: str) -> None:
     text = pair.hash("slots")["n1/0"]
-    write(pair, "slots", "n1/0", text.replace("slots=0,2", f"slots={slots}"))
+    write(pair, "slots", "n1/0", text.replace("n1/0,2", f"n1/{slots}"))
     pair.run(pair.commands.set_node(0, "n1", "undrain")) if slots != "0,02" else repair_partition(pair.store, 0)
     assert [line.split()[0] for line in pair.hash("slots").values()] == ["one"]
     assert facts(pair) == []
@@ -158,7 +160,7 @@ def test_numbers_of_too_many_digits_are_made_anew(drive: Driver) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "field", "text"),
-    [("alive", "n1", f"inc=1 moved={MANY}"), ("slots", "n1/0", f"a attempt=1@1 inc={MANY} since=1 slots=0")],
+    [("alive", "n1", f"inc=1 moved={MANY}"), ("slots", "n1/0", f"a 1@1 p0 n1/0 inc={MANY} since=1")],
 )
 def test_lines_with_numbers_of_too_many_digits_are_repaired(drive: Driver, kind: str, field: str, text: str) -> None:
     drive.node()
@@ -233,15 +235,20 @@ def test_a_drain_outlives_the_record_of_its_node(drive: Driver) -> None:
     assert facts(drive) == []
 
 
+TWO = "two 1@1 p0 n1/0,2 inc=1 gpu=2 since=1"
 LINES = {
     "slots": [
         "x",
-        "two attempt=1@1 inc=1 since=1 slots=0,2 gpu=2",
-        "two attempt=1@1 inc=1 since=1 lead=0",
-        "six attempt=1@1 inc=1 since=1 slots=1,2",
-        "six attempt=1@1 inc=9 since=1 slots=3,1",
-        f"six attempt=1@1 inc={MANY} since=1 slots=3",
-        "six attempt=1@1 inc=1 since=1 lead=3",
+        TWO,
+        TWO.replace("gpu=2", "gpu=1"),
+        TWO.replace("0,2", "0,02"),
+        TWO.replace("0,2", "2"),
+        TWO.replace("p0", "p1"),
+        "six 1@1 p0 n1/1,2 inc=1 since=1",
+        "six 1@1 p0 n1/3,1 inc=9 since=1",
+        f"six 1@1 p0 n1/3 inc={MANY} since=1",
+        "six 1@1 p0 n1/3 inc=01 since=1",
+        "six 1@1 p0 n9/1 inc=1 since=1",
     ],
     "nodes": ["x", *(text for _, text in MADE_UP)],
     "alive": [

@@ -37,7 +37,7 @@ def test_requeue_is_fenced_by_the_attempt(drive: Driver, state: TaskState):
 
 
 @pytest.mark.parametrize("state", [TaskState.PLACED, TaskState.RUNNING])
-@pytest.mark.parametrize("other", [{"node": "n2"}, {"slot": 1}, {"inc": 2}])
+@pytest.mark.parametrize("other", [{"node": "n2"}, {"slots": (1,)}, {"inc": 2}])
 def test_place_fenced_requeue(drive: Driver, state: TaskState, other: dict[str, Any]):
     """Another lease of the same attempt, which lost the race, says nothing of the one that counts."""
     place = drive.bring(state)
