@@ -8,7 +8,6 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store.calls import Call, Commands
 
-
 HELD = Place("a", "1@1", 0, "n1", (0,), 1, 1, "gpu=1")
 """The place that a task holds there."""
 

@@ -101,7 +101,8 @@ def test_an_inbox_of_another_type_undoes_the_doorbells_of_the_others(drive: Driv
     first = drive.held("a")
     drive.store.client.set(drive.keys.inbox(0, "n2"), "x")
     claims = [
-        drive.claim(node, f"1@{i}", node=node, slots=(1,), inc=int(node[1])) for i, node in enumerate(("n1", "n2", "n3"))
+        drive.claim(node, f"1@{i}", node=node, slots=(1,), inc=int(node[1]))
+        for i, node in enumerate(("n1", "n2", "n3"))
     ]
     before = dump(drive.store)
     with pytest.raises(DamagedState, match="WRONGTYPE"):

@@ -20,7 +20,7 @@ def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_a
     jobs["handed to the dead"]._write_to = SimpleNamespace(_is_alive=lambda: False)
     requests = {name: SimpleNamespace(time_start=None, _apply_result=ref(job)) for name, job in jobs.items()}
     for slot, (name, request) in enumerate(requests.items()):
-        assert runs.enter(Run(Place(name, "1@1", 0, "n1", slot, 1, 0), request=request))
+        assert runs.enter(Run(Place(name, "1@1", 0, "n1", (slot,), 1, 0), request=request))
     busy = {7, 9}  # descriptor 9 belongs to the process that is dead
     pool = SimpleNamespace(uses_semaphore=True, _pool=SimpleNamespace(_busy_workers=busy))
 

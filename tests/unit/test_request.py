@@ -87,7 +87,7 @@ class Guards(Isolation):
 
 
 def test_a_run_that_waited_for_a_process_is_tied_to_the_guard_that_lives_when_it_begins() -> None:
-    app, place = Celery("unit", broker="memory://", set_as_current=False), Place("t", "1@1", 0, "n1", 3, 1, 0)
+    app, place = Celery("unit", broker="memory://", set_as_current=False), Place("t", "1@1", 0, "n1", (3,), 1, 0)
 
     @app.task(name="proj.add", shared=False)
     def add() -> None: ...

@@ -7,7 +7,7 @@ from parsync_redis.worker.runs import Run, Runs
 
 
 def run(task: str = "t", slot: int = 0, attempt: str = "1@1") -> Run:
-    return Run(Place(task, attempt, 0, "n", slot, 1, 0))
+    return Run(Place(task, attempt, 0, "n", (slot,), 1, 0))
 
 
 def test_of_one_slot_only_one_run_goes_on_and_a_known_run_is_not_entered_again() -> None:
@@ -23,7 +23,7 @@ def test_of_one_slot_only_one_run_goes_on_and_a_known_run_is_not_entered_again()
 
 
 def test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_them() -> None:
-    runs, wide = Runs(), Run(Place("wide", "1@1", 0, "n", 0, 2, 0), more_slots=frozenset((0, 1)))
+    runs, wide = Runs(), Run(Place("wide", "1@1", 0, "n", (0, 1), 2, 0))
     dying = run("dying", slot=1)
     assert runs.enter(dying)
     assert not runs.enter(wide), "its incarnation was given up, but it is not dead yet"

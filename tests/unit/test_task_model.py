@@ -5,6 +5,7 @@ import pytest
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.model.options import DEFAULT_OPTIONS, TaskOptions
+from parsync_redis.model.place import Place
 from parsync_redis.model.status import Setback, TaskStatus
 from parsync_redis.model.task import FINAL, TRANSITIONS, TaskState
 
@@ -126,9 +127,50 @@ def test_a_node_reads_from_its_line():
 
 
 def test_a_lease_reads_from_its_line():
-    lead = Lease.of("n1", 3, "a81f attempt=1@17 inc=3 since=1732161994123 slots=3,4 gpu=1")
-    assert (lead.task, lead.attempt, lead.inc, lead.since_ms, lead.slots) == ("a81f", "1@17", 3, 1732161994123, (3, 4))
-    assert Lease.of("n1", 4, "a81f attempt=1@17 inc=3 since=1732161994123 lead=3").slots == ()
+    text = "a81f 1@17.s1.482913 p0 n1/3,4 inc=3 gpu=1 since=1732161994123"
+    lead, led = Lease.of("n1", 3, text), Lease.of("n1", 4, text)
+    assert (lead.task, lead.attempt, lead.inc, lead.since_ms) == ("a81f", "1@17.s1.482913", 3, 1732161994123)
+    assert (lead.slots, lead.asked, led.slots, led.asked) == ((3, 4), "gpu=1", (), "")
+    assert lead.place == led.place == Place.of(text)
+    for node, slot in (("n1", 5), ("n2", 3)):
+        with pytest.raises(ValueError, match=f"slot {node}/{slot}: the lease of other slots"):
+            Lease.of(node, slot, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a81f 1@17 p0 n1/0 inc=1 since=5",
+        "a%20b 99@17.s-1.4 p12 n-1.x/3,4,9999 inc=999999999999999 gpu=1 since=7 since=1732161994123",
+    ],
+)
+def test_the_text_of_a_place_reads_as_it_is_written(text: str):
+    assert Place.of(text).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a81f 1@17 p0 n1/0 inc=1",
+        "a81f 1@17 p0 n1/0 inc=1 since=5 ",
+        "a81f 1@17 p0 n1/0 inc=1 since=5 started=6",
+        "a81f 1@17 p0 n1/00 inc=1 since=5",
+        "a81f 1@17 p0 n1/1,1 inc=1 since=5",
+        "a81f 1@17 p0 n1/ inc=1 since=5",
+        "a81f 1@17 p0 n1/1, inc=1 since=5",
+        "a81f 1@17 p0 n1/0 inc=01 since=5",
+        "a81f 1@17 p0 n1/0 inc=1 gpu since=5",
+        "a81f 1@17 p0 n1/0 inc=1  gpu=1 since=5",
+        "a81f 1@17 p0 n1/0 inc=1234567890123456 since=5",
+        "a b 1@17 p0 n1/0 inc=1 since=5",
+        "a81f 17 p0 n1/0 inc=1 since=5",
+        "a81f 1@17 p0 n1/0 inc=1 since=\u0665",
+    ],
+)
+def test_any_other_text_is_no_place(text: str):
+    with pytest.raises(ValueError, match="not a place"):
+        Place.of(text)
 
 
 @pytest.mark.parametrize("line", ["", "up", "up inc=x drain=0 first=0 span=1 score=1 slots=1"])

@@ -78,7 +78,7 @@ class PlaceDuty:
             elif (state, attempt) == (b"placed", place.attempt.encode()) and (
                 self._unstarted.age_s(now_s, place) >= self._lease_s
             ):
-                late.setdefault((place.partition, place.node), []).append(place)
+                late.setdefault((place.partition, place.node), []).append(lease.place)
         if torn:
             self._requeue_torn(torn)
         for (p, node), waiting in late.items():
