@@ -35,17 +35,17 @@ def test_the_first_claim_on_a_slot_wins_and_the_other_learns_who_has_it(drive: D
 def test_a_claim_that_loses_changes_nothing(drive: Driver):
     drive.node("n1", 2, {"gpu": 1})
     drive.held("a")
-    claim = drive.claim("b", "1@2", slots=(1,))
+    good = drive.claim("b", "1@2", slots=(1,))
     for claim, word in (
         (drive.claim("b", "1@2"), "conflict"),
         (drive.claim("b", "1@2", slots=(1, 0)), "conflict"),
         (drive.claim("b", "1@2", slots=(2,)), "conflict"),
         (drive.claim("b", "1@2", slots=(90_000_000,)), "conflict"),
-        (claim._replace(epoch=0), "changed"),
-        (claim._replace(epoch=2), "changed"),
-        (claim._replace(asked="gpu=2"), "short"),
-        (claim._replace(asked="mem=1"), "short"),
-        (claim._replace(asked="gpu=1 mem=1"), "short"),
+        (good._replace(epoch=0), "changed"),
+        (good._replace(epoch=2), "changed"),
+        (good._replace(asked="gpu=2"), "short"),
+        (good._replace(asked="mem=1"), "short"),
+        (good._replace(asked="gpu=1 mem=1"), "short"),
     ):
         judged = drive.unchanged_by(drive.commands.commit(0, [claim]))
         assert judged.verdicts[0].word == word, claim
@@ -100,10 +100,7 @@ def test_an_inbox_of_another_type_undoes_the_doorbells_of_the_others(drive: Driv
         drive.node(name, 2)
     first = drive.held("a")
     drive.store.client.set(drive.keys.inbox(0, "n2"), "x")
-    claims = [
-        drive.claim(node, f"1@{i}", node=node, slots=(1,), inc=int(node[1]))
-        for i, node in enumerate(("n1", "n2", "n3"))
-    ]
+    claims = [drive.claim(f"b{inc}", node=f"n{inc}", slots=(1,), inc=inc) for inc in (1, 2, 3)]
     before = dump(drive.store)
     with pytest.raises(DamagedState, match="WRONGTYPE"):
         Runner(drive.store.client, drive.keys.cluster).run(drive.commands.commit(0, claims))
