@@ -18,62 +18,71 @@
 --- @include counts
 --- @include doorbell
 --- @include ledger
-local seats, bits, first, names = {}, {}, {}, {} -- row i has first[i] to first[i + 1] - 1; names[i]: the node, if it asks amounts
+local find, match, byte = string.find, string.match, string.byte
+local seats, bits, first, names, n = {}, {}, {}, {}, 0 -- row i has first[i] to first[i + 1] - 1; names[i]: if it asks amounts
 for i, row in rows() do
-  first[i] = #seats + 1
-  add_words(seats, row.seats)
-  add_words(bits, row.bits)
-  if not inbox_at(row.inbox) or #bits ~= #seats then
+  local seat, text = row.seats, row.text
+  first[i] = n + 1
+  if find(seat, ' ', 1, true) then
+    add_words(seats, seat)
+    add_words(bits, row.bits)
+    n = #seats
+  else
+    n = n + 1
+    seats[n], bits[n] = seat, row.bits
+  end
+  if bits[n + 1] or not bits[n] or not inbox_at(row.inbox) then
     return redis.error_reply('PSARGS commit: a claim names no inbox, or not one bit for each slot')
   end
-  names[i] = asks_amounts(row.text) and string.match(row.seats, '^([^ /]*)/')
+  names[i] = asks_amounts(text) and match(seat, '^([^ /]*)/')
 end
-first[count + 1] = #seats + 1
+first[count + 1] = n + 1
 local damaged, epoch, version, total = read_counts(meta, 'epoch', 'version', 'free')
 if damaged then return damaged end
 local map, leases, ledgers = redis.call('GET', free) or '', read_list(slots, seats), read_ledgers(left, names, count)
-local held, rung, taken, ops = {}, {}, {}, {} -- held: seat -> its new lease
-local reply = {0, now_ms()}
+local held, rung, taken, ops, o = {}, {}, {}, {}, 0 -- held: seat -> its new lease; taken: seats and leases; ops: of BITFIELD
+local reply, same = {0, now_ms()}, epoch == args.epoch
 local since = ' since=' .. reply[2]
 
 -- judge: return nil for a claim that wins, else why not, and the detail.
 local function judge(i, text)
   local lease = leases[first[i]] or held[seats[first[i]]]
-  local before = lease and string.sub(lease, 1, #text) == text and string.match(lease, '^ since=(%d+)$', #text + 1)
+  local before = lease and string.sub(lease, 1, #text) == text and match(lease, '^ since=(%d+)$', #text + 1)
   if before then return 'yours', before end
-  if epoch ~= args.epoch then return 'changed', epoch or '0' end
+  if not same then return 'changed', epoch or '0' end
   for at = first[i], first[i + 1] - 1 do
     lease = leases[at] or held[seats[at]]
-    if lease or not bit_at(map, bits[at]) then return 'conflict', string.match(lease or '', '^%S*') end
+    if lease or not bit_at(map, bits[at]) then return 'conflict', match(lease or '', '^%S*') end
   end
   local short = names[i] and spend(ledgers, names[i], text)
   if short then return 'short', short end
 end
 
 for i, row in rows() do
-  local word, detail = judge(i, row.text)
+  local text, inbox = row.text, row.inbox
+  local word, detail = judge(i, text)
   if word then
-    local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3] = i, word, detail
+    local r = #reply
+    reply[r + 1], reply[r + 2], reply[r + 3] = i, word, detail
   else
-    local lease, bells, n = row.text .. since, rung[row.inbox], #ops
-    if bells then bells[#bells + 1] = lease else rung[row.inbox] = {lease} end
+    local lease, bells = text .. since, rung[inbox]
+    if bells then bells[#bells + 1] = lease else rung[inbox] = {lease} end
     for at = first[i], first[i + 1] - 1 do
-      held[seats[at]] = lease
-      taken[#taken + 1], taken[#taken + 2] = seats[at], lease
-      ops[n + 1], ops[n + 2], ops[n + 3], ops[n + 4] = 'SET', 'u1', bits[at], 0
-      n = n + 4
+      local seat = seats[at]
+      held[seat], taken[o / 2 + 1], taken[o / 2 + 2] = lease, seat, lease
+      ops[o + 1], ops[o + 2], ops[o + 3], ops[o + 4] = 'SET', 'u1', bits[at], '0'
+      o = o + 4
     end
   end
 end
-if #ops > 0 then
+if o > 0 then
   damaged = ring_all(rung)
   if damaged then return damaged end
   write_all('HSET', slots, taken)
   write_ledgers(left, ledgers)
   write_bits_at(free, ops)
   version = (version or 0) + 1
-  redis.call('HSET', meta, 'version', version, 'free', (total or 0) - #ops / 4)
+  redis.call('HSET', meta, 'version', version, 'free', (total or 0) - o / 4)
 end
 reply[1] = tonumber(version or 0)
 return reply

@@ -14,10 +14,11 @@
 --- @include ledger
 --- @include lease
 --- @include node
+local find, match, format = string.find, string.match, string.format
 local seats, names, numbers, records = {}, {}, {}, {}
 for i, row in rows() do
-  seats[i] = row.seat
-  names[i], numbers[i] = string.match(row.seat, '^([^/]*)/(%d+)$')
+  local seat = row.seat
+  seats[i], names[i], numbers[i] = seat, match(seat, '^([^/]*)/(%d+)$')
 end
 local leases, ledgers, distinct = read_list(slots, seats), read_ledgers(left, names, count), {}
 for name in pairs(ledgers) do distinct[#distinct + 1] = name end
@@ -25,37 +26,38 @@ for i, record in ipairs(read_list(nodes, distinct)) do records[distinct[i]] = {o
 local damaged, version, total, declared = read_counts(meta, 'version', 'free', 'slots')
 if damaged then return damaged end
 redis.call('GETBIT', free, 0) -- a key of another type is found before the first write
-local freed, seats_freed, ops, reply = {}, {}, {}, {} -- freed: {seat -> true}
+local freed, seats_freed, ops, reply, o = {}, {}, {}, {}, 0 -- freed: {seat -> true}; ops: of BITFIELD
 
 -- free_slot: note that a slot is free.
 local function free_slot(name, seat, number)
-  local node, n = records[name], #ops
+  local node, slot = records[name], tonumber(number)
   freed[seat], seats_freed[#seats_freed + 1] = true, seat
-  if node[1] and tonumber(number) < node[2] then
-    ops[n + 1], ops[n + 2], ops[n + 3], ops[n + 4] = 'SET', 'u1', node[1] + number, 1
+  if node[1] and slot < node[2] then
+    ops[o + 1], ops[o + 2], ops[o + 3], ops[o + 4] = 'SET', 'u1', format('%d', node[1] + slot), '1'
+    o = o + 4
   end
 end
 
 for i, row in rows() do
-  local name, text = names[i], row.text
-  if leases[i] ~= text or freed[seats[i]] or not name then
+  local name, text, seat = names[i], row.text, seats[i]
+  if leases[i] ~= text or freed[seat] or not name then
     reply[#reply + 1] = i
   else
-    if string.find(text, ',', 1, true) then
+    if find(text, ',', 1, true) then
       for number in string.gmatch(place_slots(text), '%d+') do free_slot(name, name .. '/' .. number, number) end
     else
-      free_slot(name, seats[i], numbers[i])
+      free_slot(name, seat, numbers[i])
     end
-    give_back(ledgers, name, text)
+    if next(ledgers[name]) then give_back(ledgers, name, text) end
   end
 end
 if #seats_freed > 0 then
   write_all('HDEL', slots, seats_freed)
   write_ledgers(left, ledgers)
   write_bits_at(free, ops)
-  total = (total or 0) + #ops / 4
+  total = (total or 0) + o / 4
   redis.call('HSET', meta, 'version', (version or 0) + 1, 'free', total)
-  local waiter, others = string.match(#ops > 0 and redis.call('HGET', meta, 'waiters') or '', '^(%S+) ?(.*)$')
+  local waiter, others = string.match(o > 0 and redis.call('HGET', meta, 'waiters') or '', '^(%S+) ?(.*)$')
   if waiter then
     if others == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', others) end
     redis.call('PUBLISH', args.channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, total, declared or 0))

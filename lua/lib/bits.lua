@@ -15,9 +15,9 @@ end
 
 -- bit_at: return whether a bit of the bitmap is 1; false for a text that is no position in it.
 local function bit_at(map, bit)
-  if bit ~= '0' and not string.find(bit, '^[1-9]%d*$') then return false end
-  local byte = string.byte(map, math.floor(bit / 8) + 1)
-  return byte and math.floor(byte / 2 ^ (7 - bit % 8)) % 2 == 1
+  local at = (bit == '0' or string.find(bit, '^[1-9]%d*$')) and tonumber(bit)
+  local byte = at and string.byte(map, math.floor(at / 8) + 1)
+  return byte and byte / 2 ^ (7 - at % 8) % 2 >= 1
 end
 
 -- changed_nodes: count a change of the partition's nodes, so that every view reads them again.

@@ -57,7 +57,6 @@ end
 
 -- give_back: put the amounts in the text of a place back into a node's ledger.
 local function give_back(ledgers, name, text)
-  if not next(ledgers[name]) then return end
   ledger_add(ledgers[name], asked_amounts(string.match(text, ' inc=%d+(.*) since=%d+$') or ''), 1)
   CHANGED[name] = true
 end
