@@ -64,24 +64,26 @@ class Life:
     def __init__(self, store: Store, case: CostCase) -> None:
         self.store, self.commands = store, store.commands
         self._options = TaskOptions.of(case.options)
+        self._asked = " ".join(f"{name}={amount}" for name, amount in self._options.needs.amounts)
         self._dice = random.Random(1)
         self._kind, self._since = Kind(TASK, self._options.needs.text), "0"
         self._submissions: list[Submission] = []
         self._taken: list[Taken] = []
         self._places: list[Place] = []
         set_up(store, BenchParameters(schedulers=1, partitions=1))
-        self._seats = self._register(case)
+        self._nodes = self._register(case)
+        self._epoch = store.run(self.commands.read_partition(0)).epoch
+        self._seats = [(name, slot) for name in self._nodes for slot in range(NODE_SLOTS)]
+        self._dice.shuffle(self._seats)
 
-    def _register(self, case: CostCase) -> list[tuple[str, int, int]]:
-        """Register the nodes; return every seat (node, incarnation, slot) in the order in which claims use them."""
+    def _register(self, case: CostCase) -> dict[str, tuple[int, int]]:
+        """Register the nodes; return the incarnation and the first bit of each."""
         known = KnownTasks.of({TASK: None})
         offer = offer_with(Resources.of(NODE_SLOTS, case.resources, case.labels), known).text
         names = [f"n{number}" for number in range(NODES)]
         self.store.run_all([self.commands.offer(name, offer, known) for name in names])
         found = self.store.run_all([self.commands.register_node(0, name, 0, 1.0, offer) for name in names])
-        seats = [(n, inc, slot) for n, (inc, _) in zip(names, found, strict=True) for slot in range(NODE_SLOTS)]
-        self._dice.shuffle(seats)
-        return seats
+        return dict(zip(names, found, strict=True))
 
     def begin(self, count: int) -> None:
         """Make so many new tasks; the verbs that follow are about them."""
@@ -118,16 +120,14 @@ class Life:
     def _commit(self, size: int) -> None:
         for some in batches(self._taken, size):
             seats = [self._seats.pop() for _ in some]
-            claims = [
-                Claim(task.id, task.attempt, 0, node, inc, (slot,), task.kind.needs)
-                for task, (node, inc, slot) in zip(some, seats, strict=True)
-            ]
+            claims = [self._claim(task, node, slot) for task, (node, slot) in zip(some, seats, strict=True)]
             verdicts = self.store.run(self.commands.commit(0, claims)).verdicts
             _expect("commit", "held", [verdict.word for verdict in verdicts])
-            self._places += [
-                Place(c.task, c.attempt, 0, c.node, c.slots[0], c.inc, int(v.detail))
-                for c, v in zip(claims, verdicts, strict=True)
-            ]
+            self._places += [claim.won(int(v.detail)) for claim, v in zip(claims, verdicts, strict=True)]
+
+    def _claim(self, task: Taken, node: str, slot: int) -> Claim:
+        inc, first = self._nodes[node]
+        return Claim(task.id, task.attempt, 0, node, (slot,), inc, self._asked, first, self._epoch)
 
     def _confirm(self, size: int) -> None:
         for some in batches(self._places, size):
@@ -147,7 +147,7 @@ class Life:
         for some in batches(self._places, size):
             words = self.store.run(self.commands.release(0, some))
             _expect("release", "freed", words)
-        self._seats = [(p.node, p.inc, p.slot) for p in self._places] + self._seats
+        self._seats = [(p.node, p.slot) for p in self._places] + self._seats
 
 
 def _expect(verb: str, word: object, answers: Sequence[object]) -> None:

@@ -34,10 +34,11 @@ def run_read(slots: int, rounds: int, stop: threading.Event, say: Say) -> dict[s
         store = Store.from_url(server.url, CLUSTER)
         set_up(store, BenchParameters(schedulers=1, partitions=1))
         homes = [(f"n{number}", slots // nodes) for number in range(nodes)]
-        store.run_all([store.commands.register_node(0, name, 0, 1.0, f"slots={size}") for name, size in homes])
+        made = store.run_all([store.commands.register_node(0, name, 0, 1.0, f"slots={size}") for name, size in homes])
+        epoch = store.run(store.commands.read_partition(0)).epoch
         claims = [
-            Claim(f"t-{name}-{slot}", "1@1.000000", 0, name, number + 1, (slot,), "slots=1")
-            for number, (name, size) in enumerate(homes)
+            Claim(f"t-{name}-{slot}", "1@1.000000", 0, name, (slot,), inc, "", first, epoch)
+            for (name, size), (inc, first) in zip(homes, made, strict=True)
             for slot in range(size)
         ]
         held = 0

@@ -19,7 +19,7 @@ from ...model.needs import Resources
 from ...model.place import Place
 from ...store.calls import Call
 from ...store.store import Store
-from ...wire.doorbell import Doorbell
+from ...wire.doorbell import read_doorbell
 from .wire import Wire, pack
 
 log = logging.getLogger("parsync.bench")
@@ -137,10 +137,8 @@ class StandIn:
 
     def _start(self) -> None:
         """Take doorbells and start their tasks; release what is refused."""
-        places = []
-        for (name, p, _), bells in zip(self._homes, self._wire.ask(self._bells, len(self._homes)), strict=True):
-            rung = map(Doorbell.of, bells or ())
-            places += [Place(bell.task, bell.attempt, p, name, bell.slots[0], bell.inc, bell.since_ms) for bell in rung]
+        answers = self._wire.ask(self._bells, len(self._homes))
+        places = [read_doorbell(bell) for bells in answers for bell in bells or ()]
         refused = []
         for some in batches(places):
             words = self.store.run(self.store.commands.start(some))

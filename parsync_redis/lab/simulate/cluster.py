@@ -69,9 +69,7 @@ class SimCluster:
 
     def start(self, group: int, claim: Claim, now_s: float, runs_s: float) -> None:
         """Start the task of a won claim, as the node's agent does; it runs for `runs_s`."""
-        place = Place(
-            claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, self.store.now_ms
-        )
+        place = claim.won(self.store.now_ms)
         self.partitions[claim.partition].nodes[claim.node].inbox.clear()
         self.queues[group].start_at(place)
         self.held[group] += 1
@@ -90,7 +88,8 @@ class SimCluster:
             p, node, slot = seats[i]
             self.submit(0, f"f{number}", 0.0)
             (task,) = self.take_all(0, "fill", 1)
-            claim = Claim(task.id, task.attempt, p, node.name, node.inc, (slot,), task.kind.needs)
+            epoch = self.partitions[p].epoch
+            claim = Claim(task.id, task.attempt, p, node.name, (slot,), node.inc, "", node.first, epoch)
             self.commit(p, [claim], 0.0)
             left_s = rng.uniform(0, duration_s) if equal else rng.exponential(duration_s)
             self.start(0, claim, 0.0, float(left_s))

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.claim import Claim, ClaimOutcome, Verdict
-from ...model.needs import parse_resources
 from ...model.place import Place
 from ...model.replies import Snapshot
-from ...placement.fits import fits
-from .leases import LeaseRecord, Leases, amounts_text
+from .leases import Leases, amounts_of, amounts_text
 from .records import Args
+
+
+def _claim(row: Any, epoch: int) -> Claim:
+    """Return the claim of a row of commit."""
+    place, bit = Place.of(f"{row.text} since=0"), int(row.bits.partition(" ")[0])
+    first = bit - place.slot
+    return Claim(
+        place.task, place.attempt, place.partition, place.node, place.slots, place.inc, place.asked, first, epoch
+    )
 
 
 class Claiming(Leases):
@@ -19,12 +26,10 @@ class Claiming(Leases):
 
     def commit(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Judge each claim by itself; the first claim wins."""
-        claims = [
-            Claim(r.task, r.attempt, 0, r.node, int(r.inc), tuple(map(int, r.slots.split(","))), r.needs)
-            for r in args.rows
-        ]
-        verdicts = self.judge_claims(claims)
-        return [self.version, str(self.world.now_ms), *(part for v in verdicts for part in (v.word.value, v.detail))]
+        verdicts = self.judge_claims([_claim(row, int(args.epoch)) for row in args.rows])
+        lost = [(str(row), v) for row, v in enumerate(verdicts, 1) if v.word is not ClaimOutcome.HELD]
+        words = (word for row, v in lost for word in (row, v.word.value, v.detail))
+        return [self.version, str(self.world.now_ms), *words]
 
     def judge_claims(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Commit: return a verdict per claim, and hold what is won."""
@@ -33,56 +38,52 @@ class Claiming(Leases):
         return verdicts
 
     def judge(self, claim: Claim) -> Verdict | None:
-        """Return why a claim gets nothing new; None if it would be held."""
-        node = self.nodes.get(claim.node)
-        if node is None:
-            return Verdict(ClaimOutcome.GONE, "")
+        """Return why a claim gets nothing new; None if it would be held.
+
+        If the epoch is the claim's, then labels, state, incarnation and bits of the node are as its scheduler saw them.
+        """
+        lease = self.leases.get((claim.node, claim.slots[0]))
+        if lease and lease == claim.won(lease.since_ms):
+            return Verdict(ClaimOutcome.YOURS, str(lease.since_ms))
+        if claim.epoch != self.epoch:
+            return Verdict(ClaimOutcome.CHANGED, str(self.epoch))
         for slot in claim.slots:
-            if slot >= node.span or not self._get(node.first + slot):
-                lease = self.leases.get((claim.node, slot))
-                if lease and (lease.task, lease.attempt, lease.inc) == (claim.task, claim.attempt, node.inc):
-                    return Verdict(ClaimOutcome.YOURS, str(lease.since_ms))
+            lease = self.leases.get((claim.node, slot))
+            if lease or not self._get(claim.first + slot):
                 return Verdict(ClaimOutcome.CONFLICT, lease.task if lease else "")
-        if node.inc != claim.inc:
-            return Verdict(ClaimOutcome.CHANGED, str(node.inc))
-        needs = parse_resources(claim.needs)
-        if not fits(node.offer, needs):
-            return Verdict(ClaimOutcome.SHORT, node.offer.text)
-        if any(node.left.get(resource, 0) < amount for resource, amount in needs.amounts):
-            return Verdict(ClaimOutcome.SHORT, amounts_text(node.left))
+        left = self.nodes[claim.node].left
+        if any(left.get(name, 0) < amount for name, amount in amounts_of(claim.asked)):
+            return Verdict(ClaimOutcome.SHORT, amounts_text(left))
         return None
 
     def _hold(self, claim: Claim) -> Verdict:
-        node, amounts = self.nodes[claim.node], parse_resources(claim.needs).amounts
-        since_ms = self.world.now_ms
-        lease = LeaseRecord(claim.task, claim.attempt, claim.inc, since_ms, claim.slots, amounts, claim.slots[0])
-        for slot in claim.slots:
+        node, place = self.nodes[claim.node], claim.won(self.world.now_ms)
+        for slot in place.slots:
             self._set(node.first + slot, False)
-            self.leases[claim.node, slot] = lease
-        self._give(node, amounts, -1)
-        node.inbox.appendleft(lease)
-        return Verdict(ClaimOutcome.HELD, str(since_ms))
+            self.leases[place.node, slot] = place
+        self._give(node, place, -1)
+        node.inbox.appendleft(place)
+        return Verdict(ClaimOutcome.HELD, str(place.since_ms))
 
     def release(self, keys: Sequence[str], args: Args) -> list[str]:
         """Free exactly the leases that are meant."""
-        places = [Place(r.task, r.attempt, 0, r.node, int(r.slot), int(r.inc), 0) for r in args.rows]
-        return ["freed" if freed else "none" for freed in self.free_leases(places, args.channel, args.partition)]
+        freed = self.free_leases([Place.of(row.text) for row in args.rows], args.channel, args.partition)
+        return [str(number) for number, done in enumerate(freed, 1) if not done]
 
     def free_leases(self, places: Sequence[Place], channel: str, number: str) -> list[bool]:
         """Release: return whether each lease existed and is freed; tell one that waits for partition `number`."""
         done, freed = [], 0
         for place in places:
-            lease = self._lease_at(place)
-            done.append(lease is not None)
-            if lease is None:
+            done.append(self._holds(place))
+            if not done[-1]:
                 continue
             node = self.nodes[place.node]
-            for slot in lease.slots:
+            for slot in place.slots:
                 del self.leases[place.node, slot]
                 usable = node.usable(slot)
                 self._set(node.first + slot, usable)
                 freed += usable
-            self._give(node, lease.amounts, 1)
+            self._give(node, place, 1)
         self.version += any(done)
         if freed and self.waiters:
             free = sum(byte.bit_count() for byte in self.bits)

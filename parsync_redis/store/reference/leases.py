@@ -1,10 +1,10 @@
 """The state of a partition of the store in memory: nodes, leases, bits, amounts."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...model.needs import Resources
+from ...model.needs import Resources, parse_resources
 from ...model.place import Place
 from .records import World
 
@@ -23,31 +23,16 @@ class NodeRecord:
     drain: int = 0
     left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
-    inbox: "deque[LeaseRecord]" = field(default_factory=deque)  # doorbells, the newest first
+    inbox: "deque[Place]" = field(default_factory=deque)  # doorbells, the newest first
 
     def usable(self, slot: int) -> bool:
         """Return whether the slot may be claimed when it has no lease."""
         return self.state == "up" and not self.drain and slot < self.offer.slots
 
 
-@dataclass(slots=True)
-class LeaseRecord:
-    """The holder of a slot; of a task's several slots the first is the lead, and has the amounts."""
-
-    task: str
-    attempt: str
-    inc: int
-    since_ms: int
-    slots: tuple[int, ...]
-    amounts: tuple[tuple[str, int], ...]
-    lead: int
-
-    def line(self, slot: int) -> str:
-        """Return the lease as Redis has it."""
-        head = f"{self.task} attempt={self.attempt} inc={self.inc} since={self.since_ms} "
-        if slot != self.lead:
-            return f"{head}lead={self.lead}"
-        return " ".join([f"{head}slots={','.join(map(str, self.slots))}", *(f"{n}={a}" for n, a in self.amounts)])
+def amounts_of(asked: str) -> tuple[tuple[str, int], ...]:
+    """Return the amounts of a text that Redis has."""
+    return parse_resources(asked).amounts
 
 
 def amounts_text(amounts: dict[str, int]) -> str:
@@ -61,7 +46,7 @@ class Leases:
     def __init__(self, world: World) -> None:
         self.world = world
         self.nodes: dict[str, NodeRecord] = {}
-        self.leases: dict[tuple[str, int], LeaseRecord] = {}
+        self.leases: dict[tuple[str, int], Place] = {}
         self.bits = bytearray()
         self.version = self.epoch = self.inc = 0
         self._with_amounts: list[NodeRecord] = []
@@ -73,20 +58,17 @@ class Leases:
         """Return whether a claim on the slot would win."""
         return self._get(node.first + slot)
 
-    def _lease_at(self, place: Place) -> LeaseRecord | None:
-        """Return the lease that a place names, if it exists and this is its lead."""
-        lease = self.leases.get((place.node, place.slot))
-        if lease is None or lease.task != place.task or lease.attempt != place.attempt:
-            return None
-        return lease if (lease.lead, lease.inc) == (place.slot, place.inc) else None
+    def _holds(self, place: Place) -> bool:
+        """Return whether the lease of a place's first slot is just this place."""
+        return self.leases.get((place.node, place.slot)) == place
 
-    def _leases_of(self, node: NodeRecord) -> Iterator[tuple[int, LeaseRecord]]:
+    def _leases_of(self, node: NodeRecord) -> Iterator[tuple[int, Place]]:
         for slot in range(node.span):
             if lease := self.leases.get((node.name, slot)):
                 yield slot, lease
 
-    def _give(self, node: NodeRecord, amounts: Sequence[tuple[str, int]], factor: int) -> None:
-        for name, amount in amounts:
+    def _give(self, node: NodeRecord, place: Place, factor: int) -> None:
+        for name, amount in amounts_of(place.asked):
             if name in node.left:
                 node.left[name] += factor * amount
 

@@ -19,8 +19,8 @@ class Nodes(Leases):
         self.inc = max(self.inc, int(args.known_inc)) + 1
         node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0, left=dict(offer.amounts))
         for slot, lease in held.items():
-            if slot == lease.lead:
-                self._give(node, lease.amounts, -1)
+            if slot == lease.slot:
+                self._give(node, lease, -1)
         node.span = max([offer.slots, *(slot + 1 for slot in held)])
         if old:
             for slot in range(old.span):
@@ -59,10 +59,10 @@ class Nodes(Leases):
         lost = [
             (slot, lease)
             for slot, lease in self._leases_of(node)
-            if slot == lease.lead and (node.state == "down" or lease.inc != node.inc)
+            if slot == lease.slot and (node.state == "down" or lease.inc != node.inc)
         ]
         (self.lost.add if lost else self.lost.discard)(name)
-        return [word, *(w for slot, lease in lost[: int(args.limit)] for w in (str(slot), lease.line(slot)))]
+        return [word, *(w for slot, lease in lost[: int(args.limit)] for w in (str(slot), lease.text))]
 
     def set_node(self, keys: Sequence[str], args: Args) -> list[str]:
         """Say whether a node takes new claims."""
@@ -92,12 +92,13 @@ class Nodes(Leases):
 
     def ring(self, keys: Sequence[str], args: Args) -> str:
         """Ring the doorbell of a lease again, if the inbox is empty."""
-        lease = self._lease_at(Place(args.task, args.attempt, 0, args.node, int(args.slot), int(args.inc), 0))
-        if lease is None:
+        place = Place.of(args.text)
+        if not self._holds(place):
             return "none"
-        if self.nodes[args.node].inbox:
+        inbox = self.nodes[place.node].inbox
+        if inbox:
             return "waiting"
-        self.nodes[args.node].inbox.appendleft(lease)
+        inbox.appendleft(place)
         return "rung"
 
     def forget_node(self, keys: Sequence[str], args: Args) -> str:

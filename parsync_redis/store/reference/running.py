@@ -22,7 +22,7 @@ from .tasks import Tasks
 
 
 def _place(row: Any) -> Place:
-    return Place(row.id, row.attempt, int(row.partition), row.node, int(row.slot), int(row.inc), int(row.since))
+    return Place(row.id, row.attempt, int(row.partition), row.node, (int(row.slot),), int(row.inc), int(row.since))
 
 
 class Running(Tasks):
@@ -132,7 +132,7 @@ class Running(Tasks):
         """Accept the outcome of the current attempt, from its place."""
         replies = [
             self._finish(
-                Place(r.id, r.attempt, 0, r.node, int(r.slot), int(r.inc), 0), r.outcome, r.why, args.retention_s
+                Place(r.id, r.attempt, 0, r.node, (int(r.slot),), int(r.inc), 0), r.outcome, r.why, args.retention_s
             )
             for r in args.rows
         ]
