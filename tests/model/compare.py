@@ -9,7 +9,6 @@ from parsync_redis.store.reference import MemoryStore
 from parsync_redis.store.reference.leases import NodeRecord, amounts_text
 from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Queue, Task
-from parsync_redis.wire.doorbell import Doorbell
 
 State = dict[str, Any]
 _SINCE: Final = re.compile(r"(since|until)=\d+")
@@ -49,11 +48,13 @@ def _value(kind: str, value: Any, ttl: int) -> Any:
         return {**{name.decode(): _field(name.decode(), v) for name, v in value.items()}, "expires": ttl >= 0}
     if kind == "free":
         return value.rstrip(b"\0")
+    if kind == "slots":
+        return {seat.decode(): place.decode() for seat, place in value.items()}
     if isinstance(value, dict):
         return {name.decode(): _SINCE.sub(r"\1=T", v.decode()) for name, v in value.items()}
     if isinstance(value, set):
         return {name.decode() for name in value}
-    return [_doorbell(v) for v in value] if kind.startswith("inbox:") else [v.decode() for v in value]
+    return [v.decode() for v in value]
 
 
 def _field(name: str, value: bytes) -> Any:
@@ -62,11 +63,6 @@ def _field(name: str, value: bytes) -> Any:
     if name == "history":
         return _SINCE.sub(r"\1=T", value.decode())
     return value if name.endswith("message") else value.decode()
-
-
-def _doorbell(message: bytes) -> str:
-    bell = Doorbell.of(message)
-    return f"{bell.task} {bell.attempt} {bell.slots[0]} {bell.inc}"
 
 
 def state_of_reference(reference: MemoryStore) -> State:
@@ -175,9 +171,7 @@ def _partition(partition: Partition) -> State:
     meta = {name: str(count) for name, count in counts.items()} if partition.version else {}
     return {
         "meta": meta | ({"waiters": " ".join(partition.waiters)} if partition.waiters else {}),
-        "slots": {
-            f"{n}/{slot}": _SINCE.sub(r"\1=T", lease.line(slot)) for (n, slot), lease in partition.leases.items()
-        },
+        "slots": {f"{node}/{slot}": place.text for (node, slot), place in partition.leases.items()},
         "free": bytes(partition.bits).rstrip(b"\0"),
         "left": {node.name: amounts_text(node.left) for node in nodes if node.left},
         "nodes": {node.name: _node(node) for node in nodes},
@@ -187,10 +181,7 @@ def _partition(partition: Partition) -> State:
         },
         "lost": partition.lost,
         "notes": {name: note for name, note in partition.notes.items() if note},
-        **{
-            f"inbox:{node.name}": [f"{bell.task} {bell.attempt} {bell.lead} {bell.inc}" for bell in node.inbox]
-            for node in nodes
-        },
+        **{f"inbox:{node.name}": [place.text for place in node.inbox] for node in nodes},
     }
 
 

@@ -21,6 +21,7 @@ from parsync_redis.store import Call, Store
 from parsync_redis.store.calls import ALL
 from parsync_redis.store.reference import MemoryStore
 from parsync_redis.store.reference.cluster import Cluster
+from parsync_redis.store.reference.leases import amounts_text
 from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Queue
 from tests.conftest import FAKE
@@ -61,7 +62,7 @@ DELAYS = st.sampled_from([None, None, None, 0, NEVER_MS])
 EXPIRIES = st.sampled_from([None, None, None, None, 0, NEVER_MS])
 SLOTS = st.sampled_from([(0,), (0,), (1,), (0, 1), (2, 3), (1, 8)])
 SLIPS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
-    [{}] * 4 + [{"slot": 1}, {"node": "n2"}, {"inc": 2}, {"attempt": "2@1"}]
+    [{}] * 4 + [{"slots": (1,)}, {"node": "n2"}, {"inc": 2}, {"attempt": "2@1"}, {"since_ms": 1}]
 )
 
 
@@ -75,8 +76,6 @@ def comparable(answer: Any) -> Any:
             return version, [(v.word, "" if v.won else v.detail) for v in verdicts]
         case Snapshot(bits=bytes() as bits):
             return replace(answer, bits=bits.rstrip(b"\0"), left=dict(answer.left))
-        case (str() as word, list() as leases):
-            return word, [replace(lease, since_ms=0) for lease in leases]
     return answer
 
 
@@ -91,13 +90,15 @@ class SideBySide(RuleBasedStateMachine):
         self.commands = store.commands
         self.attempts: list[tuple[str, str, str]] = []  # scheduler, task, attempt: every take ever, the newest last
         self.places: list[Place] = []  # every place that was ever held, the newest last
+        self.claims: list[Claim] = []  # theirs
         self.copies: dict[str, dict[str, list[str]]] = {"s1": {}, "s2": {}}  # of the index of kinds
         self.since = {"s1": "0", "s2": "0"}
 
     def both(self, call: Call[Any]) -> Any:
         """Run a call on both sides; the answers must be equal, and the states afterwards equal and sound."""
-        self.reference.now_ms += 1
-        expected, answer = self.reference.run(call), self.store.run(call)
+        answer, now_ms = self.store.run(call), self.reference.now_ms + 1
+        self.reference.now_ms = answer.now_ms if isinstance(answer, Judged) else now_ms  # a lease has its time in it
+        expected, self.reference.now_ms = self.reference.run(call), now_ms
         assert comparable(answer) == comparable(expected), call.script.verb
         assert state_of_server(self.store) == state_of_reference(self.reference), call.script.verb
         if self.reference.now_ms % 8 == 0:
@@ -110,7 +111,7 @@ class SideBySide(RuleBasedStateMachine):
 
     def a_place(self, data: st.DataObject) -> Place:
         """Return a place of any time, mostly a late one, perhaps with a slip."""
-        known = self.places or [Place("a", "1@1", 0, "n1", 0, 1, 1)]
+        known = self.places or [Place("a", "1@1", 0, "n1", (0,), 1, 1)]
         place = known[-1 - data.draw(st.integers(0, len(known) - 1), "how late")]
         return replace(place, **data.draw(SLIPS, "slip"))
 
@@ -178,17 +179,23 @@ class SideBySide(RuleBasedStateMachine):
             for node in partition.nodes.values():
                 free = [slot for slot in range(node.span) if partition.is_free(node, slot)]
                 if len(free) >= count:
-                    self.claim(Claim(id, attempt, p, node.name, node.inc, tuple(free[:count]), needs))
+                    self.claim(self.a_claim(id, attempt, p, node.name, tuple(free[:count]), needs))
                     return
+
+    def a_claim(self, id, attempt, p, name, slots, needs, behind=0) -> Claim:
+        """Return a claim as a scheduler makes it that has read the nodes, `behind` changes of them ago."""
+        partition = self.reference.partition(p)
+        node = partition.nodes.get(name)
+        inc, first = (node.inc, node.first) if node else (1, 0)
+        asked = amounts_text(dict(parse_resources(needs).amounts))
+        return Claim(id, attempt, p, name, slots, inc, asked, first, partition.epoch - behind)
 
     def claim(self, claim: Claim, times: int = 1) -> None:
         """Commit a claim, perhaps twice in one call."""
         judged = self.both(self.commands.commit(claim.partition, [claim] * times))
         if judged.verdicts[0].word == "held":
-            since = int(judged.verdicts[0].detail)
-            self.places.append(
-                Place(claim.task, claim.attempt, claim.partition, claim.node, claim.slots[0], claim.inc, since)
-            )
+            self.places.append(claim.won(judged.now_ms))
+            self.claims.append(claim)
 
     # -- the queue of tasks ------------------------------------------------------------------------------------------
 
@@ -316,22 +323,28 @@ class SideBySide(RuleBasedStateMachine):
     def register_node(self, p, node, known, offer):
         self.both(self.commands.register_node(p, node, known, 1.5, offer.text))
 
-    @rule(data=st.data(), p=PARTITIONS, node=NODES, slots=SLOTS, needs=NEEDS, slip=st.sampled_from([0, 0, 0, 1]))
-    def commit(self, data, p, node, slots, needs, slip):
+    @rule(data=st.data(), p=PARTITIONS, node=NODES, slots=SLOTS, needs=NEEDS, behind=st.sampled_from([0, 0, 0, 1]))
+    def commit(self, data, p, node, slots, needs, behind):
+        """Claim any slots; a scheduler that has read the nodes claims slots that there are."""
         _, id, attempt = self.an_attempt(data)
-        inc = self.reference.partition(p).nodes[node].inc if node in self.reference.partition(p).nodes else 1
-        text = Resources.of(len(slots), needs.get("resources"), needs.get("require")).text
-        times = data.draw(st.sampled_from([1, 1, 2]), "times in one call")
-        self.claim(Claim(id, attempt, p, node, inc - slip, slots, text), times)
+        text = Resources.of(len(slots), needs.get("resources")).text
+        claim = self.a_claim(id, attempt, p, node, slots, text, behind)
+        if behind or self.is_there(claim):
+            self.claim(claim, data.draw(st.sampled_from([1, 1, 2]), "times in one call"))
 
-    @rule(data=st.data(), stale=st.booleans())
-    def commit_again(self, data, stale):
-        place = self.a_place(data)
-        lease = self.reference.partition(place.partition).leases.get((place.node, place.slot))
-        slots, amounts = (lease.slots, lease.amounts) if lease else ((place.slot,), ())
-        inc = place.inc - stale
-        needs = Resources.of(len(slots), dict(amounts)).text
-        self.claim(Claim(place.task, place.attempt, place.partition, place.node, inc, slots, needs))
+    @rule(data=st.data(), slots=st.sampled_from([None, None, (0,), (1, 0)]))
+    def commit_again(self, data, slots):
+        """Repeat a claim of any time, whatever has become of the node; or claim other slots by the same old copy."""
+        if self.claims:
+            claim = self.claims[-1 - data.draw(st.integers(0, len(self.claims) - 1), "how late")]
+            other = claim._replace(slots=slots or claim.slots)
+            stale = claim.epoch < self.reference.partition(claim.partition).epoch
+            self.claim(other if stale or self.is_there(other) else claim)
+
+    def is_there(self, claim: Claim) -> bool:
+        """Return whether the node has the slots of a claim."""
+        node = self.reference.partition(claim.partition).nodes.get(claim.node)
+        return node is not None and max(claim.slots) < node.span
 
     @rule(data=st.data(), times=st.sampled_from([1, 1, 2]))
     def release(self, data, times):
@@ -357,7 +370,7 @@ class SideBySide(RuleBasedStateMachine):
         inc, moved = (known.inc, known.moved) if known else (1, 0)
         seen = {"still": moved, "moved": moved + 1, "list": None}[how]
         _, lost = self.both(self.commands.reclaim(p, node, inc, seen, limit))
-        self.places += [Place(lost.task, lost.attempt, p, node, lost.slot, lost.inc, lost.since_ms) for lost in lost]
+        self.places += [lease.place for lease in lost]
 
     @rule(
         p=PARTITIONS,
