@@ -84,15 +84,17 @@ class Ghost:
             if see := getattr(self, f"_{verb}", None):
                 see(process, call, call.script.header.named([text(arg) for arg in call.args]), reply)
             if verb not in ("read_partition", "deal_node", "set_reason", "take"):
-                self._count(verb, reply)
+                self._count(verb, call, reply)
             dirty = dirty or verb not in QUIET
         if dirty:
             self.look()
 
-    def _count(self, verb: str, reply: Any) -> None:
+    def _count(self, verb: str, call: Call[Any], reply: Any) -> None:
         if verb == "commit":
-            self.coverage.update(f"commit {text(word)}" for word in reply[2::2])
-        elif verb in ("submit", "confirm", "give_back", "finish", "requeue", "release"):
+            self.coverage.update(f"commit {verdict.word}" for verdict in call.read(reply).verdicts)
+        elif verb == "release":
+            self.coverage.update(f"release {word}" for word in call.read(reply))
+        elif verb in ("submit", "confirm", "give_back", "finish", "requeue"):
             self.coverage.update(f"{verb} {text(word)}" for word in reply)
         elif verb == "start":
             self.coverage.update(f"start {text(word)}" for word in reply[::2])
@@ -275,11 +277,7 @@ class Ghost:
         for run in process.agent.node.runs.going():
             place = run.place
             lease = state.leases.get((place.node, place.slot))
-            mine = lease is not None and (lease.task, lease.attempt, lease.inc) == (
-                place.task,
-                place.attempt,
-                place.inc,
-            )
+            mine = lease is not None and lease.place == place
             if place.inc == inc and (process.node, inc) not in self.lost:
                 self.history(
                     mine, 2, f"task {place.task} runs on {place.node}/{place.slot}, whose lease is not its own"

@@ -15,7 +15,7 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import ClusterConfig
-from parsync_redis.wire.doorbell import Doorbell
+from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.worker.agent import Agent
 from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.reporter import Reporter
@@ -160,7 +160,7 @@ class AgentProcess:
 
     def answer(self, message: bytes) -> None:
         """Answer a doorbell; the function begins once the start is accepted."""
-        for run, _ in self.agent.starter.answer([Doorbell.of(message)]):
+        for run, _ in self.agent.starter.answer([read_doorbell(message)]):
             run.request = cast(Any, run.place)  # a run that has a request has begun
             self.world.ghost.began(self, run)
 

@@ -6,7 +6,7 @@ A line of JSON a call and one a reply, in a file for each process:
     ["reply", NUMBER, SECONDS, [word, ...]]                     a word an item
 
 A call without a reply is unknown: it may have happened, or not. Seconds are monotonic, those of one machine. The names
-of arguments are those of the script's header.
+of arguments are those of the script's header; the text of a place is told by its parts.
 """
 
 import itertools
@@ -18,13 +18,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Judged
 from parsync_redis.store.calls import Call
 from parsync_redis.store.store import Store
 
 VERBS: Final = ("submit", "cancel", "commit", "start", "finish", "requeue", "release")
 FOLDER: Final = "CHAOS_FOLDER"
-_LEFT_OUT: Final = ("message", "rows")
+_LEFT_OUT: Final = ("message", "rows", "text", "seats", "bits")
 
 
 def items_of(call: Call[Any]) -> list[dict[str, str]]:
@@ -32,7 +33,16 @@ def items_of(call: Call[Any]) -> list[dict[str, str]]:
     args = [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in call.args]
     named = call.script.header.named(args)
     rows = [row._asdict() for row in named.rows] if call.script.header.each else [vars(named)]
-    return [{name: word for name, word in row.items() if name not in _LEFT_OUT} for row in rows]
+    return [{**_parts(row), **{name: word for name, word in row.items() if name not in _LEFT_OUT}} for row in rows]
+
+
+def _parts(row: dict[str, str]) -> dict[str, str]:
+    """Return the parts of the place that a row of commit or release names."""
+    if "text" not in row:
+        return {}
+    place = Place.of(row["text"] if " since=" in row["text"] else f"{row['text']} since=0")
+    slots = ",".join(map(str, place.slots))
+    return {"task": place.task, "attempt": place.attempt, "node": place.node, "slots": slots, "inc": str(place.inc)}
 
 
 def words_of(reply: Any) -> list[str]:
