@@ -19,7 +19,6 @@ from parsync_redis.errors import (
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import parse_resources
-from parsync_redis.model.place import Place
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import join_cluster
@@ -74,8 +73,10 @@ def cluster(client, store):
 def place(store, id, node="n1", slot=0):
     """Takes the pending tasks and commits one to a slot."""
     taken = {task.id: task for task in Driver(store).run(Driver(store).taking()).tasks}
-    claim = Claim(id, taken[id].attempt, OFFERS[node][0], node, 1, (slot,), taken[id].kind.needs)
-    return store.run(store.commands.commit(claim.partition, [claim]))
+    p = OFFERS[node][0]
+    first, epoch = store.nodes(p)[node].first, store.run(store.commands.read_partition(p)).epoch
+    claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, "", first, epoch)
+    return store.run(store.commands.commit(p, [claim]))
 
 
 # -- submit --------------------------------------------------------------------------------------------------------
@@ -211,8 +212,8 @@ def test_a_cancel_says_what_it_did(cluster):
 @pytest.mark.unaudited  # the claim is never confirmed
 def test_a_cancel_of_a_running_task_asks_its_node(cluster, store):
     id = cluster.submit("proj.add")
-    since_ms = int(place(store, id).verdicts[0].detail)
-    ((word, message),) = store.run(store.commands.start([Place(id, "1@1", 0, "n1", 0, 1, since_ms)]))
+    judged = place(store, id)
+    ((word, message),) = store.run(store.commands.start([judged.claims[0].won(judged.now_ms)]))
     assert (word, open_envelope(message)["headers"]["id"]) == ("ok", id)
     assert cluster.cancel(id) == "asked"
     status = cluster.status(id)

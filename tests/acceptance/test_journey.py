@@ -163,8 +163,9 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     run, commands = store.run, store.commands
     client.submit("proj.render", [8], id="b92c", **NEEDS)
     (task,) = run(commands.take("s1", [(KIND, 1)])).tasks
-    (verdict,) = run(commands.commit(0, [Claim(task.id, task.attempt, 0, "n1", 1, (0, 1), task.kind.needs)])).verdicts
-    place = Place(task.id, task.attempt, 0, "n1", 0, 1, int(verdict.detail))
+    claim = Claim(task.id, task.attempt, 0, "n1", (0, 1), 1, "gpu=1", first=0, epoch=1)
+    judged = run(commands.commit(0, [claim]))
+    place = claim.won(judged.now_ms)
     run(commands.confirm([place]))
     run(commands.start([place]))
     here.hop("")
@@ -186,7 +187,7 @@ def collide(store: Store, here: Traveller) -> None:
     """Two schedulers claim the same slot: the first wins, the second learns who has it."""
     judged = store.run(
         store.commands.commit(
-            1, [Claim(task, "1@9", 1, "n2", 1, (slot,), "slots=1") for task, slot in (("c1", 0), ("d1", 0), ("d1", 1))]
+            1, [Claim(task, "1@9", 1, "n2", (slot,), 1, "", 0, 1) for task, slot in (("c1", 0), ("d1", 0), ("d1", 1))]
         )
     )
     told = [
@@ -198,10 +199,10 @@ def collide(store: Store, here: Traveller) -> None:
 
 def show_claim(claim: Claim) -> str:
     """A claim as the document shows it."""
-    slots = ",".join(map(str, claim.slots))
+    slots, bits = (",".join(str(first + slot) for slot in claim.slots) for first in (0, claim.first))
     return (
-        f"task {claim.task}   attempt {claim.attempt}   partition p{claim.partition}   node {claim.node}   "
-        f"incarnation {claim.inc}   slots {slots}\nneeds {claim.needs}\n"
+        f"task {claim.task}   attempt {claim.attempt}   partition p{claim.partition}   epoch {claim.epoch}\n"
+        f"node {claim.node}   incarnation {claim.inc}   slots {slots}   bits {bits}   amounts {claim.asked}\n"
     )
 
 
@@ -236,4 +237,4 @@ def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):
 
 
 def test_a_line_of_the_placed_index_is_a_place():
-    assert parse_place("a81f", "p0 n1/0 inc=1 attempt=1@1") == Place("a81f", "1@1", 0, "n1", 0, 1, 0)
+    assert parse_place("a81f", "p0 n1/0 inc=1 attempt=1@1") == Place("a81f", "1@1", 0, "n1", (0,), 1, 0)

@@ -15,7 +15,7 @@ from parsync_redis import Parsync, ParsyncClient
 from parsync_redis.model.needs import Resources
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
-from parsync_redis.wire.doorbell import Doorbell
+from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.worker import inbox as inbox_module
 from parsync_redis.worker.agent import Agent
 from parsync_redis.worker.delivery import Delivery
@@ -284,7 +284,7 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
     try:
         node.drive.held(away, attempts[away], slots=(0,))
         node.drive.held(well, attempts[well], slots=(1,))
-        bells = [Doorbell.of(data) for data in node.client.lrange(store.keys.inbox(0, "n1"), 0, -1)]
+        bells = [read_doorbell(data) for data in node.client.lrange(store.keys.inbox(0, "n1"), 0, -1)]
         runs = {run.place.task: (run, message) for run, message in node.agent.starter.answer(bells)}
         node.client.execute_command("REPLICAOF", "127.0.0.1", "1")
         delivery.deliver(*runs[away])

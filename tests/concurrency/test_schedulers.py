@@ -14,7 +14,6 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Lease
 from parsync_redis.model.options import TaskOptions
-from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
@@ -112,9 +111,7 @@ class Cluster:
         self.store.client.delete(*(self.store.keys.inbox(p, name) for name, p in self.places.items()), "none")
         commands, finished = self.store.commands, 0
         for lease in self.leases():
-            place = Place(
-                lease.task, lease.attempt, self.places[lease.node], lease.node, lease.slot, lease.inc, lease.since_ms
-            )
+            place = lease.place
             ((word, _),) = self.store.run(commands.start([place]))
             self.history.append((lease.task, lease.attempt, word))
             if word == "ok":
@@ -231,8 +228,7 @@ def test_a_node_that_stands_still_is_down_and_its_tasks_run_elsewhere(cluster: C
     ids = cluster.submit(4)
     cluster.wait(lambda: len(cluster.leases()) == 4)
     for lease in cluster.leases():
-        place = Place(lease.task, lease.attempt, 0, lease.node, lease.slot, lease.inc, lease.since_ms)
-        assert cluster.store.run(cluster.store.commands.start([place]))[0][0] == "ok"
+        assert cluster.store.run(cluster.store.commands.start([lease.place]))[0][0] == "ok"
     died_s = time.monotonic()
     del cluster.places["dies"], cluster.incs["dies"]
     cluster.node(0, "lives", 4)

@@ -61,10 +61,9 @@ class Rig:
         """Starts what is held and was not started yet."""
         begun = []
         for x in self.leases():
-            place = Place(x.task, x.attempt, 0, x.node, x.slot, x.inc, x.since_ms)
-            if self.store.run(self.store.commands.start([place]))[0][0] == "ok":
+            if self.store.run(self.store.commands.start([x.place]))[0][0] == "ok":
                 self.started.append((x.task, x.attempt))
-                begun.append(place)
+                begun.append(x.place)
         return begun
 
     def end(self, places: Sequence[Place]) -> list[str]:
@@ -78,10 +77,9 @@ class Rig:
         try:
             self.renew()
             for lease in self.leases():
-                place = Place(lease.task, lease.attempt, 0, lease.node, lease.slot, lease.inc, lease.since_ms)
-                if self.store.run(self.store.commands.start([place]))[0][0] == "ok":
+                if self.store.run(self.store.commands.start([lease.place]))[0][0] == "ok":
                     self.started.append((lease.task, lease.attempt))
-                self.end([place])
+                self.end([lease.place])
         except ServerUnfit:
             time.sleep(0.02)
 

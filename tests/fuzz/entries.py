@@ -27,7 +27,7 @@ from parsync_redis.security.acl_tables import Role
 from parsync_redis.settings import Settings
 from parsync_redis.store.quarantine import Entry
 from parsync_redis.submission import ITEM_KEYS
-from parsync_redis.wire.doorbell import Doorbell
+from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.wire.message import make_message
 
@@ -198,7 +198,7 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
             lambda x: make_message("a.b", x[0], x[1], "id", **{str(k): y for k, y in x[2].items()}),
         ),
         "open_envelope": Door(lambda r: v.mangled(r, v.MESSAGE), open_envelope),
-        "doorbell": Door(lambda r: v.mangled(r, v.DOORBELL), Doorbell.of, (ValueError,)),
+        "doorbell": Door(lambda r: v.mangled(r, v.DOORBELL), read_doorbell, (ValueError,)),
         "stored lines": Door(lambda r: v.mangled(r, r.choice(LINES)), _lines, ()),
         "settings": Door(
             lambda r: v.mapping(r, tuple(Settings.model_fields)),

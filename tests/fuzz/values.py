@@ -172,7 +172,7 @@ def mangled(rng: Random, data: bytes) -> bytes:
     return bytes(found)
 
 
-DOORBELL = b"a 1@1 0,1 1 1795270000000"
+DOORBELL = b"a 1@1 p0 n1/0,1 inc=1 gpu=1 since=1795270000000"
 MESSAGE = json.dumps(
     {
         "body": base64.b64encode(b"[[], {}, {}]").decode(),
