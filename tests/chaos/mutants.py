@@ -50,11 +50,14 @@ MUTANTS = (
     Mutant(
         "commit does not look at the slot",
         "commit",
-        "slot >= node.span or leases[seat] or redis.call('GETBIT', free, node.first + slot) == 0",
-        "slot >= node.span",
+        "if lease or not bit_at(map, bits[at]) then",
+        "if false then",
     ),
-    Mutant("commit ignores the incarnation", "commit", "if node.inc ~= inc then", "if false then"),
-    Mutant("commit ignores what is left", "commit", "if not amounts_fit(rest, asked) then", "if false then"),
+    Mutant("commit ignores the bit", "commit", "if lease or not bit_at(map, bits[at]) then", "if lease then"),
+    Mutant("commit ignores the epoch", "commit", "if epoch ~= args.epoch then", "if false then"),
+    Mutant(
+        "commit ignores what is left", "lib/ledger", "if not amounts_fit(ledgers[name], asked) then", "if false then"
+    ),
     Mutant(
         "confirm of a task no longer taken",
         "confirm",
@@ -112,12 +115,19 @@ MUTANTS = (
         "queue.count = queue.count - #popped / 2",
         "queue.count = queue.count",
     ),
-    Mutant("release ignores the attempt", "release", "or lease.attempt ~= row.attempt", ""),
+    Mutant(
+        "release ignores the attempt",
+        "release",
+        "if leases[i] ~= text or",
+        "if not leases[i] or string.match(leases[i], '^%S+') ~= string.match(text, '^%S+') or",
+    ),
+    Mutant("release ignores who holds the slot", "release", "if leases[i] ~= text or", "if not leases[i] or"),
+    Mutant("a change of the nodes leaves the epoch", "lib/bits", "redis.call('HINCRBY', meta, 'epoch', 1)", ""),
     Mutant(
         "release frees a slot nobody may use",
-        "release",
-        "if node and usable(node, tonumber(number)) then",
-        "if true then",
+        "lib/node",
+        "'^up inc=%d+ drain=0 first",
+        "'^%l+ inc=%d+ drain=%d first",
     ),
     Mutant(
         "register forgets what leases hold",
@@ -189,8 +199,8 @@ MUTANTS = (
     Mutant(
         "a message of another incarnation",
         f"{_EX}.starter:Starter._entered",
-        "bell.inc == node.inc and not node.leaving",
-        "not node.leaving",
+        "return run if here and not node.leaving",
+        "return run if not node.leaving",
     ),
     Mutant(
         "doorbells are not rung again",

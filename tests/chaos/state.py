@@ -8,7 +8,7 @@ from typing import Any, cast
 import redis
 
 from parsync_redis.inspect.kind_audit import audit_kinds
-from parsync_redis.inspect.partition_audit import Held, PartitionState, audit_partition
+from parsync_redis.inspect.partition_audit import PartitionState, audit_partition
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.wire.keys import Keys
 
@@ -81,11 +81,11 @@ class State:
 
     def _partition(self, number: int, rows: list[Any]) -> None:
         meta, slots, left, nodes, alive, notes = (_hash(row) for row in rows[:6])
-        held: dict[tuple[str, int], Held] = {}
+        held: dict[tuple[str, int], Lease] = {}
         for seat, line in slots.items():
             name, _, slot = seat.rpartition("/")
-            held[name, int(slot)] = Held.of(name, int(slot), line)
-        self.leases.update({seat: of.lease for seat, of in held.items()})
+            held[name, int(slot)] = Lease.of(name, int(slot), line)
+        self.leases.update(held)
         mine = {name: Node.of(name, line) for name, line in nodes.items()}
         self.nodes.update(mine)
         lost = {name.decode() for name in rows[6]}

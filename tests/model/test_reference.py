@@ -21,7 +21,6 @@ from parsync_redis.store import Call, Store
 from parsync_redis.store.calls import ALL
 from parsync_redis.store.reference import MemoryStore
 from parsync_redis.store.reference.cluster import Cluster
-from parsync_redis.store.reference.leases import amounts_text
 from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Queue
 from tests.conftest import FAKE
@@ -187,7 +186,7 @@ class SideBySide(RuleBasedStateMachine):
         partition = self.reference.partition(p)
         node = partition.nodes.get(name)
         inc, first = (node.inc, node.first) if node else (1, 0)
-        asked = amounts_text(dict(parse_resources(needs).amounts))
+        asked = parse_resources(needs).asked
         return Claim(id, attempt, p, name, slots, inc, asked, first, partition.epoch - behind)
 
     def claim(self, claim: Claim, times: int = 1) -> None:

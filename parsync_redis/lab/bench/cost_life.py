@@ -64,7 +64,6 @@ class Life:
     def __init__(self, store: Store, case: CostCase) -> None:
         self.store, self.commands = store, store.commands
         self._options = TaskOptions.of(case.options)
-        self._asked = " ".join(f"{name}={amount}" for name, amount in self._options.needs.amounts)
         self._dice = random.Random(1)
         self._kind, self._since = Kind(TASK, self._options.needs.text), "0"
         self._submissions: list[Submission] = []
@@ -127,7 +126,7 @@ class Life:
 
     def _claim(self, task: Taken, node: str, slot: int) -> Claim:
         inc, first = self._nodes[node]
-        return Claim(task.id, task.attempt, 0, node, (slot,), inc, self._asked, first, self._epoch)
+        return Claim(task.id, task.attempt, 0, node, (slot,), inc, self._options.needs.asked, first, self._epoch)
 
     def _confirm(self, size: int) -> None:
         for some in batches(self._places, size):

@@ -88,10 +88,8 @@ class Simulation:
         core, cluster = one.core, self.cluster
         plan = core.plan(place=False)
         cluster.confirm(one.group, plan.confirm)
-        if plan.read_nodes:
-            for p in plan.read_nodes:
-                core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
-            plan = core.plan(place=False)
+        for p in plan.read_nodes:
+            core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
         one.read, one.read_bytes = plan.read, 0
         for p in plan.read:
             snapshot = cluster.read(p, core.view.partitions[p].version)
