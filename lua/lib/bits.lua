@@ -1,4 +1,5 @@
 -- The free bits of a node: 1 exactly when the slot is usable and has no lease. Needs lib/node.lua and lib/leases.lua.
+--- @include clock
 --- @include node
 --- @include leases
 
@@ -20,8 +21,10 @@ local function bit_at(map, bit)
   return byte and byte / 2 ^ (7 - at % 8) % 2 >= 1
 end
 
--- changed_nodes: count a change of the partition's nodes, so that every view reads them again.
+-- changed_nodes: give the partition a new epoch, so that no claim rests on its nodes as they were. It is the time, in ms, or one
+-- more than the last: a server that lost writes must not count up to the epoch of nodes that it has lost.
 local function changed_nodes(meta)
   redis.call('HINCRBY', meta, 'version', 1)
-  redis.call('HINCRBY', meta, 'epoch', 1)
+  local now = now_ms()
+  if redis.call('HINCRBY', meta, 'epoch', 1) < tonumber(now) then redis.call('HSET', meta, 'epoch', now) end
 end

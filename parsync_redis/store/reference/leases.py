@@ -74,7 +74,7 @@ class Leases:
 
     def _changed_nodes(self) -> None:
         self.version += 1
-        self.epoch += 1
+        self.epoch = max(self.epoch + 1, self.world.now_ms)
         self._with_amounts = [node for node in self.nodes.values() if node.left]
 
     def _write_bits(self, node: NodeRecord) -> None:
