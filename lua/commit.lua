@@ -13,46 +13,30 @@
 -- ATOMICITY: a claim takes all of its slots and amounts and rings its doorbell, or does nothing.
 -- COMPLEXITY: O(slots claimed)
 --- @include batch
---- @include bits
+--- @include bitmap
+--- @include claims
 --- @include clock
 --- @include counts
 --- @include doorbell
 --- @include ledger
-local find, match, byte = string.find, string.match, string.byte
-local seats, bits, first, names, n = {}, {}, {}, {}, 0 -- row i has first[i] to first[i + 1] - 1; names[i]: if it asks amounts
-for i, row in rows() do
-  local seat, text = row.seats, row.text
-  first[i] = n + 1
-  if find(seat, ' ', 1, true) then
-    add_words(seats, seat)
-    add_words(bits, row.bits)
-    n = #seats
-  else
-    n = n + 1
-    seats[n], bits[n] = seat, row.bits
-  end
-  if bits[n + 1] or not bits[n] or not inbox_at(row.inbox) then
-    return redis.error_reply('PSARGS commit: a claim names no inbox, or not one bit for each slot')
-  end
-  names[i] = asks_amounts(text) and match(seat, '^([^ /]*)/')
-end
-first[count + 1] = n + 1
+local wrong, seats, bits, first, names = read_claims()
+if wrong then return wrong end
 local damaged, epoch, version, total = read_counts(meta, 'epoch', 'version', 'free')
 if damaged then return damaged end
-local map, leases, ledgers = redis.call('GET', free) or '', read_list(slots, seats), read_ledgers(left, names, count)
-local held, rung, taken, ops, o = {}, {}, {}, {}, 0 -- held: seat -> its new lease; taken: seats and leases; ops: of BITFIELD
+local leases, ledgers, open = read_list(slots, seats), read_ledgers(left, names, count), read_bits(free, bits)
+local held, rung, taken, ops, t, o = {}, {}, {}, {}, 0, 0 -- held: {seat -> its new lease}; taken: seats and leases
 local reply, same = {0, now_ms()}, epoch == args.epoch
 local since = ' since=' .. reply[2]
 
 -- judge: return nil for a claim that wins, else why not, and the detail.
 local function judge(i, text)
   local lease = leases[first[i]] or held[seats[first[i]]]
-  local before = lease and string.sub(lease, 1, #text) == text and match(lease, '^ since=(%d+)$', #text + 1)
+  local before = lease and string.sub(lease, 1, #text) == text and string.match(lease, '^ since=(%d+)$', #text + 1)
   if before then return 'yours', before end
   if not same then return 'changed', epoch or '0' end
   for at = first[i], first[i + 1] - 1 do
     lease = leases[at] or held[seats[at]]
-    if lease or not bit_at(map, bits[at]) then return 'conflict', match(lease or '', '^%S*') end
+    if lease or open[at] == 0 then return 'conflict', string.match(lease or '', '^%S*') end
   end
   local short = names[i] and spend(ledgers, names[i], text)
   if short then return 'short', short end
@@ -69,9 +53,9 @@ for i, row in rows() do
     if bells then bells[#bells + 1] = lease else rung[inbox] = {lease} end
     for at = first[i], first[i + 1] - 1 do
       local seat = seats[at]
-      held[seat], taken[o / 2 + 1], taken[o / 2 + 2] = lease, seat, lease
+      held[seat], taken[t + 1], taken[t + 2] = lease, seat, lease
       ops[o + 1], ops[o + 2], ops[o + 3], ops[o + 4] = 'SET', 'u1', bits[at], '0'
-      o = o + 4
+      t, o = t + 2, o + 4
     end
   end
 end

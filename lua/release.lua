@@ -10,6 +10,7 @@
 --   'freed PARTITION FREE SLOTS'.
 -- COMPLEXITY: O(slots freed)
 --- @include batch
+--- @include bitmap
 --- @include counts
 --- @include ledger
 --- @include lease
@@ -30,7 +31,7 @@ local freed, seats_freed, ops, reply, o = {}, {}, {}, {}, 0 -- freed: {seat -> t
 
 -- free_slot: note that a slot is free.
 local function free_slot(name, seat, number)
-  local node, slot = records[name], tonumber(number)
+  local node, slot = records[name], number + 0
   freed[seat], seats_freed[#seats_freed + 1] = true, seat
   if node[1] and slot < node[2] then
     ops[o + 1], ops[o + 2], ops[o + 3], ops[o + 4] = 'SET', 'u1', format('%d', node[1] + slot), '1'

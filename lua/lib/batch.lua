@@ -25,20 +25,6 @@ local function write_all(command, any, values)
   return sum
 end
 
--- write_bits_at: set bits of a bitmap: {'SET', 'u1', bit, 0 or 1, ...}.
-local function write_bits_at(free, ops)
-  for at = 1, #ops, 1000 do redis.call('BITFIELD', free, unpack(ops, at, math.min(at + 999, #ops))) end
-end
-
--- add_words: append the words of a text to a list; most texts are one.
-local function add_words(list, text)
-  if not string.find(text, ' ', 1, true) then
-    list[#list + 1] = text
-  else
-    for word in string.gmatch(text, '%S+') do list[#list + 1] = word end
-  end
-end
-
 -- read_list: return the texts of these fields of a hash, in their order; false for those that it has not.
 local function read_list(any, fields)
   if #fields <= 1000 then return #fields > 0 and redis.call('HMGET', any, unpack(fields)) or {} end

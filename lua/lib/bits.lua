@@ -14,13 +14,6 @@ local function write_bits(meta, slots, free, node)
   redis.call('HINCRBY', meta, 'free', change)
 end
 
--- bit_at: return whether a bit of the bitmap is 1; false for a text that is no position in it.
-local function bit_at(map, bit)
-  local at = (bit == '0' or string.find(bit, '^[1-9]%d*$')) and tonumber(bit)
-  local byte = at and string.byte(map, math.floor(at / 8) + 1)
-  return byte and byte / 2 ^ (7 - at % 8) % 2 >= 1
-end
-
 -- changed_nodes: give the partition a new epoch, so that no claim rests on its nodes as they were. It is the time, in ms, or one
 -- more than the last: a server that lost writes must not count up to the epoch of nodes that it has lost.
 local function changed_nodes(meta)

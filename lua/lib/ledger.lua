@@ -21,12 +21,6 @@ end
 local ASKED = {} -- answers in this call: most tasks of a call ask the same
 local CHANGED = {} -- name of a node -> true, of the ledgers that this call has changed
 
--- asks_amounts: return whether the text of a place may have amounts: one that has none has no second '='.
-local function asks_amounts(text)
-  local at = string.find(text, '=', 1, true)
-  return at and string.find(text, '=', at + 1, true)
-end
-
 -- asked_amounts: return {name -> number} of a text of amounts, 'gpu=1 mem=4096'.
 local function asked_amounts(asked)
   if not ASKED[asked] then ASKED[asked] = amounts(asked) end

@@ -40,5 +40,5 @@ end
 -- open_bits: return the first bit and the number of slots of a node that takes claims; nil for any other text.
 local function open_bits(text)
   local first, slots = string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+ score=%S+ slots=(%d+)')
-  if first and #first < 9 and #slots < 6 then return tonumber(first), tonumber(slots) end
+  if first and #first < 9 and #slots < 6 then return first + 0, slots + 0 end
 end

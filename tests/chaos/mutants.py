@@ -50,11 +50,11 @@ MUTANTS = (
     Mutant(
         "commit does not look at the slot",
         "commit",
-        "if lease or not bit_at(map, bits[at]) then",
+        "if lease or open[at] == 0 then",
         "if false then",
     ),
-    Mutant("commit ignores the bit", "commit", "if lease or not bit_at(map, bits[at]) then", "if lease then"),
-    Mutant("commit ignores the epoch", "commit", "if epoch ~= args.epoch then", "if false then"),
+    Mutant("commit ignores the bit", "commit", "if lease or open[at] == 0 then", "if lease then"),
+    Mutant("commit ignores the epoch", "commit", "if not same then", "if false then"),
     Mutant(
         "commit ignores what is left", "lib/ledger", "if not amounts_fit(ledgers[name], asked) then", "if false then"
     ),

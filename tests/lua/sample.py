@@ -11,6 +11,9 @@ from parsync_redis.store.calls import Call, Commands
 HELD = Place("a", "1@1", 0, "n1", (0,), 1, 1, "gpu=1")
 """The place that a task holds there."""
 
+EPOCH = 7
+"""The epoch of the partition there."""
+
 
 def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
     """Return a call of each verb that would change something in the cluster of test_refusals.py."""
@@ -31,7 +34,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "set_reason": commands.set_reason([("work slots=1", "why")]),
         "offer": commands.offer("n2", "slots=1"),
         "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
-        "commit": commands.commit(0, [Claim("taken", "1@2", 0, "n1", (1,), 1, "gpu=1", 0, 1)]),
+        "commit": commands.commit(0, [Claim("taken", "1@2", 0, "n1", (1,), 1, "gpu=1", 0, EPOCH)]),
         "release": commands.release(0, [place]),
         "read_partition": commands.read_partition(0, waiter="s1"),
         "renew": commands.renew(0, "n1", 1),

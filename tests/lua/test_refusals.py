@@ -10,7 +10,7 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.store import Call
 from parsync_redis.store.calls import ALL
 from tests.lua.driver import Driver, dump
-from tests.lua.sample import HELD, sample_calls
+from tests.lua.sample import EPOCH, HELD, sample_calls
 
 
 @pytest.fixture
@@ -25,6 +25,7 @@ def busy_cluster(drive: Driver) -> Driver:
     drive.bring(TaskState.RUNNING, "a")
     drive.held("a", "1@1", needs="slots=1 gpu=1")
     drive.store.client.hset(drive.keys.partition(0, "slots"), HELD.seat, HELD.text)
+    drive.store.client.hset(drive.keys.partition(0, "meta"), "epoch", EPOCH)
     drive.submit("taken")
     drive.take()
     drive.bring(TaskState.DEAD, "dead")

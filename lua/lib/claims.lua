@@ -1,0 +1,35 @@
+-- The claims of a call of commit, in lists. Only commit has such rows.
+
+-- add_words: append the words of a text to a list; most texts are one.
+local function add_words(list, text)
+  if not string.find(text, ' ', 1, true) then
+    list[#list + 1] = text
+  else
+    for word in string.gmatch(text, '%S+') do list[#list + 1] = word end
+  end
+end
+
+-- read_claims: return nil, the seats and the bits of all claims, at which of them each claim begins (and the end), and the nodes
+-- of those that ask amounts; or the error reply for a claim that is not well formed.
+local function read_claims()
+  local find, seats, bits, first, names, n = string.find, {}, {}, {}, {}, 0
+  for i, row in rows() do
+    local seat, text = row.seats, row.text
+    first[i] = n + 1
+    if find(seat, ' ', 1, true) then
+      add_words(seats, seat)
+      add_words(bits, row.bits)
+      n = #seats
+    else
+      n = n + 1
+      seats[n], bits[n] = seat, row.bits
+    end
+    if bits[n + 1] or not bits[n] or not inbox_at(row.inbox) then
+      return redis.error_reply('PSARGS commit: a claim names no inbox, or not one bit for each slot')
+    end
+    local equal = find(text, '=', 1, true) -- that of inc; amounts have more
+    if equal and find(text, '=', equal + 1, true) then names[i] = string.match(seat, '^([^ /]*)/') end
+  end
+  first[count + 1] = n + 1
+  return nil, seats, bits, first, names
+end
