@@ -16,14 +16,17 @@
 --- @include lease
 --- @include node
 local find, match, format = string.find, string.match, string.format
-local seats, names, numbers, records = {}, {}, {}, {}
+local seats, names, numbers, firsts, sizes = {}, {}, {}, {}, {} -- firsts, sizes: of the nodes that take claims
 for i, row in rows() do
   local seat = row.seat
   seats[i], names[i], numbers[i] = seat, match(seat, '^([^/]*)/(%d+)$')
 end
 local leases, ledgers, distinct = read_list(slots, seats), read_ledgers(left, names, count), {}
 for name in pairs(ledgers) do distinct[#distinct + 1] = name end
-for i, record in ipairs(read_list(nodes, distinct)) do records[distinct[i]] = {open_bits(record or '')} end
+for i, record in ipairs(read_list(nodes, distinct)) do
+  local name = distinct[i]
+  firsts[name], sizes[name] = open_bits(record or '')
+end
 local damaged, version, total, declared = read_counts(meta, 'version', 'free', 'slots')
 if damaged then return damaged end
 redis.call('GETBIT', free, 0) -- a key of another type is found before the first write
@@ -31,11 +34,11 @@ local freed, seats_freed, ops, reply, o = {}, {}, {}, {}, 0 -- freed: {seat -> t
 
 -- free_slot: note that a slot is free.
 local function free_slot(name, seat, number)
-  local node, slot = records[name], number + 0
+  local first, slot, list, at = firsts[name], number + 0, ops, o
   freed[seat], seats_freed[#seats_freed + 1] = true, seat
-  if node[1] and slot < node[2] then
-    ops[o + 1], ops[o + 2], ops[o + 3], ops[o + 4] = 'SET', 'u1', format('%d', node[1] + slot), '1'
-    o = o + 4
+  if first and slot < sizes[name] then
+    list[at + 1], list[at + 2], list[at + 3], list[at + 4] = 'SET', 'u1', format('%d', first + slot), '1'
+    o = at + 4
   end
 end
 

@@ -70,16 +70,18 @@ def refused_without_trace(drive: Driver, call: Call[Any], code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "value"), [(4, 2), (2, "n1/1 n1/2"), (3, "1 2")], ids=["no inbox", "no bit", "more bits"]
+    ("at", "value", "code"),
+    [(4, 2, "PSARGS commit"), (2, "n1/1 n1/2", "PSARGS commit"), (3, "1 2", "commit: "), (3, "", "commit: ")],
+    ids=["no inbox", "no bit", "more bits", "an empty bit"],
 )
 def test_a_claim_that_is_not_well_formed_spoils_the_whole_call_before_anything_is_written(
-    drive: Driver, at: int, value: str | int
+    drive: Driver, at: int, value: str | int, code: str
 ):
     drive.node("n1", 3)
     call = drive.commands.commit(0, [drive.claim("a"), drive.claim("b", "1@2", slots=(1,))])
     args = list(call.args)
     args[1 + 4 + at] = value
-    refused_without_trace(drive, replace(call, args=args), "PSARGS commit")
+    refused_without_trace(drive, replace(call, args=args), code)
 
 
 def test_an_unknown_outcome_spoils_the_whole_call_before_anything_is_written(busy: Driver):
