@@ -18,8 +18,8 @@ local function find_damage(meta, slots, left, nodes, alive, notes)
     for _, word in ipairs({key, field, text}) do told[#told + 1] = word end
   end
   local function each(any, visit)
-    local flat = wrong[any] and {} or redis.call('HGETALL', any)
-    for i = 1, #flat, 2 do visit(flat[i], flat[i + 1]) end
+    local words = wrong[any] and {} or redis.call('HGETALL', any)
+    for i = 1, #words, 2 do visit(words[i], words[i + 1]) end
   end
   for at, any in ipairs(KEYS) do
     local bad = bad_key(at, any)

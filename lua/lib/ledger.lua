@@ -27,10 +27,10 @@ local function asked_amounts(asked)
   return ASKED[asked]
 end
 
--- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[count] name; {} for a node without.
-local function read_ledgers(left, names, count)
+-- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[size] name; {} for a node without.
+local function read_ledgers(left, names, size)
   local found, distinct = {}, {}
-  for i = 1, count do
+  for i = 1, size do
     local name = names[i]
     if name and not found[name] then
       found[name] = {}
