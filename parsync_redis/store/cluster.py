@@ -7,7 +7,7 @@ from ..errors import ClusterMismatch, DamagedState
 from ..settings import Settings
 from .store import Store
 
-SCRIPTS: Final = "4"
+SCRIPTS: Final = "5"
 """The version of the keys' and scripts' layout: processes of different layouts must not share a cluster."""
 
 DEFAULT_PARTITIONS: Final = 8

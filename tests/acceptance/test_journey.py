@@ -118,8 +118,9 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
 
     core = Core("s1", 2, Strategy.ADAPTIVE, 1.5, np.random.default_rng(1))
     for p in (0, 1):
-        core.on_nodes(p, store.nodes(p).values(), 1)
-        core.on_snapshot(run(commands.read_partition(p)), 1.0)
+        snapshot = run(commands.read_partition(p))
+        core.on_nodes(p, store.nodes(p).values(), snapshot.epoch)
+        core.on_snapshot(snapshot, 1.0)
     core.on_names(TASKS.digest, TASKS.declared)
     core.on_took(run(commands.take("s1")))
     plan = core.plan()
@@ -163,7 +164,8 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     run, commands = store.run, store.commands
     client.submit("proj.render", [8], id="b92c", **NEEDS)
     (task,) = run(commands.take("s1", [(KIND, 1)])).tasks
-    claim = Claim(task.id, task.attempt, 0, "n1", (0, 1), 1, "gpu=1", first=0, epoch=1)
+    epoch = run(commands.read_partition(0)).epoch
+    claim = Claim(task.id, task.attempt, 0, "n1", (0, 1), 1, "gpu=1", 0, epoch)
     judged = run(commands.commit(0, [claim]))
     place = claim.won(judged.now_ms)
     run(commands.confirm([place]))
@@ -185,11 +187,10 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
 
 def collide(store: Store, here: Traveller) -> None:
     """Two schedulers claim the same slot: the first wins, the second learns who has it."""
-    judged = store.run(
-        store.commands.commit(
-            1, [Claim(task, "1@9", 1, "n2", (slot,), 1, "", 0, 1) for task, slot in (("c1", 0), ("d1", 0), ("d1", 1))]
-        )
-    )
+    epoch = store.run(store.commands.read_partition(1)).epoch
+    wanted = (("c1", 0), ("d1", 0), ("d1", 1))
+    claims = [Claim(task, "1@9", 1, "n2", (slot,), 1, "", 0, epoch) for task, slot in wanted]
+    judged = store.run(store.commands.commit(1, claims))
     told = [
         f"{claim.task} wants {claim.node}/{claim.slots[0]}   {verdict.word.value:<9} {verdict.detail}\n"
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True)

@@ -53,7 +53,6 @@ MUTANTS = (
         "if lease or open[at] == 0 then",
         "if false then",
     ),
-    Mutant("commit ignores the bit", "commit", "if lease or open[at] == 0 then", "if lease then"),
     Mutant("commit ignores the epoch", "commit", "if not same then", "if false then"),
     Mutant(
         "commit ignores what is left", "lib/ledger", "if not amounts_fit(ledgers[name], asked) then", "if false then"
