@@ -61,10 +61,11 @@ if #seats_freed > 0 then
   write_bits_at(free, ops)
   total = (total or 0) + o / 4
   redis.call('HSET', meta, 'version', (version or 0) + 1, 'free', total)
+  local channel = args.channel
   local waiter, others = string.match(o > 0 and redis.call('HGET', meta, 'waiters') or '', '^(%S+) ?(.*)$')
   if waiter then
     if others == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', others) end
-    redis.call('PUBLISH', args.channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, total, declared or 0))
+    redis.call('PUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, total, declared or 0))
   end
 end
 return reply

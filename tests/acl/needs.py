@@ -12,6 +12,7 @@ from parsync_redis.store.scripts import Script
 from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
+_READS = re.compile(r"(?<!function )read_(?:fields|list|counts)\(")
 _CLUSTER = {*CLUSTER_KINDS, "stats"}
 _QUEUE = {*QUEUE_KINDS, "task", "task*", "task:", "pending:"} - {"meta"}
 _REPAIRED = ("slots", "left", "nodes", "alive")
@@ -28,7 +29,7 @@ def uses(script: Script) -> set[tuple[str, str]]:
 
 
 def _uses(script: Script) -> Iterator[tuple[str, str]]:
-    text = re.sub(r"--.*", "", script.text).replace("read_fields(", "redis.call('HMGET', ")
+    text = _READS.sub("redis.call('HMGET', ", re.sub(r"--.*", "", script.text))
     for words, argument in _CALL.findall(text):
         for command in re.findall(r"'(\w+)'", words):
             if argument == "any":

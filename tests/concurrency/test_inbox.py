@@ -233,7 +233,7 @@ def test_a_dead_connection_that_a_child_has_inherited_disturbs_nobody(node: Node
 
 def test_who_is_refused_does_not_keep_those_behind_it_from_its_slots(node: Node) -> None:
     node.place("t0")
-    place = node.drive.place("t0", node.drive.record("t0")["attempt"])
+    place = node.drive.lease()
     node.drive.requeue(place)
     node.drive.release(place)
     node.drive.submit("t1")

@@ -78,8 +78,8 @@ FLAGS = (
 )
 LINES = (
     b"up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100",
-    b"a81f attempt=1@17 inc=3 since=17 slots=3,4 gpu=1",
-    b"a81f attempt=1@17 inc=3 since=17 lead=3",
+    b"a81f 1@17.s1.482913 p0 n1/0,4 inc=3 gpu=1 since=17",
+    b"a81f 1@17 p0 n1/3 inc=3 since=17",
     b"host:1 parsync:{c}:x 3 why\nabc",
     b"slots=2 gpu=1 gpu_model:a100",
     b"proj.render slots=2 gpu=1 gpu_model:a100 latency",

@@ -237,6 +237,10 @@ class Driver:
         """Return a place that need not be held."""
         return Place(task, attempt, 0, node, (slot,), inc, 1)
 
+    def lease(self, seat: str = "n1/0", p: int = 0) -> Place:
+        """Return the place that holds a slot."""
+        return Place.of(self.hash("slots", p)[seat])
+
     def release(self, place: Place) -> str:
         """Release one lease and return its word."""
         return self.word(self.commands.release(place.partition, [place]))
