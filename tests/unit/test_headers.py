@@ -42,6 +42,44 @@ def test_a_header_that_cannot_be_read_is_refused(argv: str):
         header(argv)
 
 
+def reading(reads: str, keys: str) -> str:
+    fields = dict.fromkeys(FIELDS, "x") | {"KEYS": keys, "ARGV": "count (id)*"}
+    text = "-- verb: does it.\n" + "".join(f"-- {name}: {text}\n" for name, text in fields.items())
+    made = Header("verb", text + (f"-- READS: {reads}\n" if reads else ""))
+    return made.before() + made.check(frozenset())
+
+
+@pytest.mark.parametrize(
+    ("keys", "reads", "probes"),
+    [
+        ("meta slots inbox*", "", "bad_keys({1, 2}, 3)"),
+        ("meta slots inbox*", "slots", "bad_keys({1}, 3)"),
+        ("meta slots inbox*", "slots inbox", "bad_keys({1}, #KEYS + 1)"),
+        ("meta slots inbox*", "meta slots inbox", ""),
+        ("meta slots task*", "meta", "bad_keys({2}, #KEYS + 1)"),
+        ("meta slots", "meta", "bad_keys({2}, #KEYS + 1)"),
+        ("meta slots, of any type", "", ""),
+    ],
+)
+def test_keys_that_a_script_reads_itself_are_not_probed(keys: str, reads: str, probes: str):
+    text = reading(reads, keys)
+    assert probes in text
+    assert ("bad_keys" in text) == bool(probes)
+    assert ("TYPES" in text) == (bool(probes) or keys.endswith("type"))
+
+
+def test_a_script_reads_only_what_its_keys_name():
+    with pytest.raises(BrokenContract, match=r"verb.lua reads free, which its KEYS lack"):
+        reading("free slots", "meta slots")
+
+
+def test_the_scripts_of_every_task_probe_no_key_that_they_read():
+    """A look at the type of a key costs as much as reading it."""
+    for verb in ("commit", "release"):
+        (script,) = (script for script in ALL if script.verb == verb)
+        assert "'TYPE'" not in script.text, verb
+
+
 ROW = ("id", "why")
 
 
