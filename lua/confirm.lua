@@ -1,36 +1,30 @@
--- confirm: mark a task whose claim was committed as placed, on the node and slot that it holds.
--- KEYS: taken placed task*
--- ARGV: count (id attempt partition node slot inc since)*
--- RETURNS: a word per task: placed, yours (it has that place already, perhaps it even runs), stale
+-- confirm: mark a task whose claim was committed as placed.
+-- KEYS: taken running
+-- READS: taken running
+-- ARGV: count (id attempt text)*
+--   text: the lease, '1@17... p0 n1/3 inc=1 since=MS' behind the id
+-- RETURNS: (row, word)* of those that were not marked: yours (it has that place already, perhaps it even runs), stale
 -- ERRORS: PSARGS
 -- INVARIANT: only a task that is still taken, by this attempt, gets a place.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count)
---- @include batch
---- @include place
-local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'why') end
-local tasks, damage = read_tasks(read)
-if damage then return damage end
-redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-local confirmed, places, replies = {}, {}, {}
-for i, row, key in rows() do
-  local task, node, slot, inc = tasks[i] or read(key), row.node, row.slot, row.inc
-  if task[2] ~= row.attempt then
-    replies[i] = 'stale'
-  elseif task[1] == 'taken' then
-    redis.call('HSET', key, 'state', 'placed', 'partition', row.partition, 'node', node, 'slot', slot, 'inc', inc,
-      'placed_ms', row.since)
-    if task[6] then redis.call('HDEL', key, 'why') end
-    confirmed[#confirmed + 1] = row.id
-    places[#places + 1] = row.id
-    places[#places + 1] = place_text(row.partition, node, slot, inc, row.attempt)
-    replies[i] = 'placed'
-  elseif (task[1] == 'placed' or task[1] == 'running') and task[3] == node and task[4] == slot and task[5] == inc then
-    replies[i] = 'yours'
+local ids, reply, confirmed, runs, got, w = {}, {}, {}, {}, {}, 0
+for i, row in rows() do ids[i] = row.id end
+if count == 0 then return reply end
+local owners, held = redis.call('HMGET', taken, unpack(ids)), redis.call('HMGET', running, unpack(ids))
+for i, row in rows() do
+  local id, text = ids[i], row.text
+  local run = got[id] or held[i]
+  if not got[id] and owners[i] == row.attempt then
+    w = w + 1
+    confirmed[w], runs[2 * w - 1], runs[2 * w], got[id] = id, id, text, text
   else
-    replies[i] = 'stale'
+    local same = run and (run == text or string.sub(run, 1, #text + 9) == text .. ' started=')
+    reply[#reply + 1], reply[#reply + 2] = i, same and 'yours' or 'stale'
   end
 end
-write_all('HDEL', taken, confirmed)
-write_all('HSET', placed, places)
-return replies
+if w > 0 then
+  redis.call('HDEL', taken, unpack(confirmed)) -- first: a full server allows it, docs/decisions/0015
+  redis.call('HSET', running, unpack(runs))
+end
+return reply

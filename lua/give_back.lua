@@ -1,5 +1,5 @@
 -- give_back: return taken tasks to their kinds, because their scheduler gives them back or was lost.
--- KEYS: meta kinds changed taken pending: task*
+-- KEYS: meta kinds changed tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ARGV: count scheduler (id attempt why)*
 --   attempt: '' for any attempt of that scheduler (it was lost)
 -- RETURNS: a word per task: pending, stale
@@ -7,29 +7,18 @@
 -- INVARIANT: only a task that is taken, by this scheduler and attempt, goes back; a pending task cannot start, which fences it.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count * log pending)
---- @include batch
---- @include clock
 --- @include queue
-local scheduler = args.scheduler
-local function read(key) return redis.pcall('HMGET', key, 'state', 'attempt', 'scheduler') end
-local tasks, damage = read_tasks(read)
-if damage then return damage end
-local homes, back, replies = {}, {}, {}
-for i, row, key in rows() do
-  local state, current, owner = unpack(tasks[i] or read(key))
-  if state == 'taken' and owner == scheduler and (row.attempt == '' or row.attempt == current) then
-    homes[i] = home_of(key)
-    local bad = bad_kind(pending_prefix, homes[i].kind)
-    if bad then return bad end
-  end
-end
-for i, row, key in rows() do
-  local id, why = row.id, row.why
-  if homes[i] and not back[id] then
-    back[id] = true
-    redis.call('HDEL', taken, id)
-    if why ~= '' then redis.call('HSET', key, 'why', why) end
-    to_pending(key, id, homes[i])
+local ids, bad, replies = {}, nil, {}
+for i, row in rows() do ids[i] = row.id end
+local found = load_tasks(ids)
+for _, task in pairs(found) do bad = bad or bad_home(task) end
+if bad then return bad end
+for i, row in rows() do
+  local task, why = found[row.id], row.why
+  local mine = task and task.state == 'taken' and task.line and string.match(task.attempt, '^%d+@%d+%.(.*)%.%w+$') == args.scheduler
+  if mine and (row.attempt == '' or row.attempt == task.attempt) then
+    if why ~= '' then put_extra(task, 'why', why) end
+    to_wait(task)
     replies[i] = 'pending'
   else
     replies[i] = 'stale'

@@ -1,30 +1,29 @@
--- purge: delete the records of tasks that have ended, before they expire.
--- KEYS: dead expires task*
+-- purge: delete what is known of tasks that have ended, before their retention is over.
+-- KEYS: expires tasks messages taken running dead ended ended_1 ended_2 extra:
 -- ARGV: count state id*
 --   state: the final state in which the caller saw each task
--- RETURNS: a word per task: purged, or its present state; gone if it has no record
+-- RETURNS: a word per task: purged, or its present state; gone if nothing is known of it
 -- ERRORS: PSARGS
 -- INVARIANT: a task in another state stays: it was revived meanwhile, or its id has begun a new life.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count)
---- @include batch
---- @include clock
 --- @include queue
-local wanted = args.state
+local wanted, ids, purged, extras, replies = args.state, {}, {}, {}, {}
 if not FINAL[wanted] then return redis.error_reply('PSARGS purge deletes what has ended, not what is ' .. wanted) end
-local function read(key) return redis.pcall('HMGET', key, 'state') end
-local tasks, damage = read_tasks(read)
-if damage then return damage end
-local replies = {}
-for i, row, key in rows() do
-  local state = (tasks[i] or read(key))[1]
-  if state == wanted then
-    redis.call('DEL', key)
-    redis.call('ZREM', dead, row.id)
-    redis.call('ZREM', expires, row.id)
+for i, row in rows() do ids[i] = row.id end
+local found = load_tasks(ids)
+for i, row in rows() do
+  local task = found[row.id]
+  if task and task.state == wanted then
+    found[row.id] = nil
+    purged[#purged + 1], extras[#extras + 1] = row.id, KEY.extra .. row.id
     replies[i] = 'purged'
   else
-    replies[i] = state or 'gone'
+    replies[i] = task and task.state or 'gone'
   end
 end
+for _, any in ipairs({tasks, messages, ended, ended_1, ended_2}) do write_all('HDEL', any, purged) end
+write_all('ZREM', dead, purged)
+write_all('ZREM', expires, purged)
+for _, any in ipairs(extras) do redis.call('DEL', any) end
 return replies

@@ -1,39 +1,30 @@
 -- revive: return dead tasks to pending, with all their starts before them.
--- KEYS: meta kinds changed outbox dead pending: task*
+-- KEYS: meta kinds changed outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ARGV: count channel why id*
--- RETURNS: a word per task: revived, or its present state; gone if it has no record
+-- RETURNS: a word per task: revived, or its present state; gone if nothing is known of it
 -- ERRORS: PSARGS
 -- INVARIANT: only a dead task goes back; its attempts go on counting, so that none is given out twice.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count * log pending)
---- @include batch
---- @include clock
 --- @include queue
-local why = args.why
-local function read(key) return redis.pcall('HMGET', key, 'state') end
-local tasks, damage = read_tasks(read)
-if damage then return damage end
-local homes, replies = {}, {}
-for i, _, key in rows() do
-  if tasks[i] and tasks[i][1] == 'dead' then
-    homes[i] = home_of(key)
-    local bad = bad_kind(pending_prefix, homes[i].kind)
-    if bad then return bad end
-  end
-end
-for i, row, key in rows() do
-  local id = row.id
-  local state = (tasks[i] or read(key))[1]
-  if homes[i] then
-    redis.call('HSET', key, 'starts', 0, 'why', why) -- first: a full server takes no more work in, docs/decisions/0015
-    redis.call('HDEL', key, 'finished_ms')
-    redis.call('PERSIST', key)
-    redis.call('ZREM', dead, id)
-    to_pending(key, id, homes[i])
-    to_outbox(id, 'pending', why)
+local ids, bad, replies = {}, nil, {}
+for i, row in rows() do ids[i] = row.id end
+local found = load_tasks(ids)
+for _, task in pairs(found) do bad = bad or bad_home(task) end
+if bad then return bad end
+for i, row in rows() do
+  local task = found[row.id]
+  if task and task.state == 'dead' and task.line then
+    task.attempt = string.match(task.extra.run or '', '^%S+ (%S+)') -- its number goes on
+    put_extra(task, 'why', args.why) -- first: a full server takes no more work in, docs/decisions/0015
+    redis.call('HDEL', KEY.extra .. task.id, 'run', 'ended_ms')
+    redis.call('ZREM', dead, task.id)
+    set_option(task.line, 'starts', nil)
+    to_wait(task)
+    to_outbox(task.id, 'pending', args.why)
     replies[i] = 'revived'
   else
-    replies[i] = state or 'gone'
+    replies[i] = task and task.state or 'gone'
   end
 end
 write_outbox(outbox)

@@ -1,43 +1,37 @@
 -- start: start the current attempt of a task, at most once and only where it was placed. The reply has the message to run.
--- KEYS: taken placed task*
--- ARGV: count (id attempt partition node slot inc since)*
+-- KEYS: tasks messages taken running dead ended ended_1 ended_2 extra:
+-- READS: tasks messages taken running dead ended ended_1 ended_2
+-- ARGV: count (id attempt text)*
+--   text: the doorbell's, which is the lease's
 -- RETURNS: two values per task: 'ok', message; or 'yours', message (the same place asks again); or 'refused', state of the task
 -- ERRORS: PSARGS
 -- INVARIANT: an attempt starts at most once; only from taken or placed; once `confirm` wrote a place, only there.
 -- ATOMICITY: each task by itself. A start also removes the task from `taken`, so no leader returns a running task to pending.
 -- COMPLEXITY: O(count)
---- @include batch
 --- @include clock
---- @include place
-local function read(key)
-  return redis.pcall('HMGET', key, 'state', 'attempt', 'node', 'slot', 'inc', 'message', 'starts', 'why')
-end
-local tasks, damage = read_tasks(read)
-if damage then return damage end
-redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-local now, begun, places, replies = now_ms(), {}, {}, {}
-
--- started: return the word and the message of one task.
-local function started(task, key, row)
-  local attempt, node, slot, inc = row.attempt, row.node, row.slot, row.inc
-  local state, here = task[1], task[3] == node and task[4] == slot and task[5] == inc
-  if not state then return 'refused', 'gone' end
-  if task[2] ~= attempt then return 'refused', state end
-  if state == 'running' and here then return 'yours', task[6] or '' end
-  if state ~= 'taken' and not (state == 'placed' and here) then return 'refused', state end
-  redis.call('HSET', key, 'state', 'running', 'partition', row.partition, 'node', node, 'slot', slot, 'inc', inc,
-    'placed_ms', row.since, 'started_ms', now, 'starts', (tonumber(task[7]) or 0) + 1)
-  if task[8] then redis.call('HDEL', key, 'why') end
-  if state == 'taken' then
-    begun[#begun + 1], places[#places + 1] = row.id, row.id
-    places[#places + 1] = place_text(row.partition, node, slot, inc, attempt)
+--- @include task
+local ids, reply, begun, runs, got, w = {}, {}, {}, {}, {}, 0
+for i, row in rows() do ids[i] = row.id end
+if count == 0 then return reply end
+local owners, held = redis.call('HMGET', taken, unpack(ids)), redis.call('HMGET', running, unpack(ids))
+local found, mark = redis.call('HMGET', messages, unpack(ids)), ' started=' .. now_ms()
+for i, row in rows() do
+  local id, text = ids[i], row.text
+  local run = got[id] or held[i]
+  if not got[id] and (run and run == text or not run and owners[i] == row.attempt) then
+    w = w + 1
+    run = text .. mark
+    begun[w], runs[2 * w - 1], runs[2 * w], got[id] = id, id, run, run
+    reply[2 * i - 1], reply[2 * i] = 'ok', found[i] or ''
+  elseif run and string.sub(run, 1, #text + 9) == text .. ' started=' then
+    reply[2 * i - 1], reply[2 * i] = 'yours', found[i] or ''
+  else
+    local task = load_tasks({id})[id]
+    reply[2 * i - 1], reply[2 * i] = 'refused', task and task.state or 'gone'
   end
-  return 'ok', task[6] or ''
 end
-
-for i, row, key in rows() do
-  replies[2 * i - 1], replies[2 * i] = started(tasks[i] or read(key), key, row)
+if w > 0 then
+  redis.call('HDEL', taken, unpack(begun)) -- first: a full server allows it, docs/decisions/0015
+  redis.call('HSET', running, unpack(runs))
 end
-write_all('HDEL', taken, begun)
-write_all('HSET', placed, places)
-return replies
+return reply

@@ -1,75 +1,83 @@
 -- submit: create each task once, pending; or say why not.
--- KEYS: meta kinds changed later shapes feasible names expires dead pending: task*
--- ARGV: count channel (id name needs priority strategy max_starts delay_ms expiry_ms wait after publication message)*
---   priority, strategy, max_starts: options that the record keeps, '' for none (lib/options.lua); delay_ms: '' or for how long
---   the task must not be taken; expiry_ms: '' or after how long it expires; wait: '1' lets it wait for capacity that no node
---   has yet; after: '' or the running attempt that submits what the same id does next (Celery's retry and replace);
---   publication: '' for an id that is one task for ever, else it tells one publish of the id from the next: a new publish
---   begins a new life of a task that has ended, and is the successor of one that runs, or has run and waits again.
--- RETURNS: a word per task: submitted, exists, infeasible, unknown (no node knows that name), next, stale
+-- KEYS: meta kinds changed later shapes feasible names expires dead tasks messages taken running ended ended_1 ended_2 pending: extra:
+-- READS: meta kinds tasks taken running ended ended_1 ended_2 later shapes feasible names expires dead messages changed
+-- ARGV: count channel what (id kind options message)*
+--   what: lines 'PRIORITY NAME NEEDS[ STRATEGY]', what tasks of the call share; kind: which of these lines, from 1
+--   options: words NAME=VALUE, or '': delay and expiry, in ms from now, until it can be taken and until it expires; max, its
+--   max_starts; wait=1 lets it wait for capacity that no node has yet; after, the running attempt that submits what the same
+--   id does next (Celery's retry and replace); pub tells one publish of an id from the next: a new publish begins a new life
+--   of a task that has ended, and is the successor of one that runs, or has run and waits again. Without pub an id is one
+--   task for ever.
+-- RETURNS: (row, word)* of those that were not submitted: exists, infeasible, unknown (no node knows that name), next, stale
 -- ERRORS: PSARGS
 -- INVARIANT: a publication is one task however often it is submitted; a pending task is in the queue of its kind or in
 --   `later`, no other task is.
--- ATOMICITY: each task by itself; its record and its place in the order of its kind are written together.
+-- ATOMICITY: each task by itself; its line and its place in the order of its kind are written together.
 -- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the nodes changed.
---- @include batch
---- @include clock
 --- @include feasible
 --- @include queue
 --- @include submission
-local asked = {}
+local what, bad = kinds_of(args.what, pending_prefix)
+bad = bad or bad_counts(meta)
+if bad then return bad end
+local ids, asked, timed = {}, {}, false
 for i, row in rows() do
-  asked[i] = fields_of(row)
-  local task = asked[i]
-  local bad = bad_submission(task)
-  task.kind = kind_text(task.name, task.needs, task.strategy)
-  bad = bad or bad_kind(pending_prefix, task.kind)
-  if bad then return bad end
+  local options, wrong = options_of(row.options)
+  if not what[tonumber(row.kind)] then wrong = redis.error_reply('PSARGS submit: a row names no kind') end
+  wrong = wrong or bad_id(row.id, row.message)
+  if wrong then return wrong end
+  ids[i], asked[i] = row.id, options
+  timed = timed or options.delay or options.expiry
+end
+local known, over, again, reply, now = read_fields(tasks, ids), ended_texts(ids), {}, {}, now_ms()
+for i, id in ipairs(ids) do
+  if (known[id] or over[id]) and asked[i] ~= PLAIN then again[#again + 1] = id end
+end
+redis.call('HEXISTS', messages, '') -- reads each key before the first write
+bad = (timed or #again > 0) and (bad_type(later, 'zset') or bad_type(expires, 'zset') or bad_type(dead, 'zset')) or nil
+for _, id in ipairs(again) do bad = bad or bad_type(extra_prefix .. id, 'hash') end
+if bad then return bad end
+local found = #again > 0 and load_tasks(again)
+local last, lines, texts, delays, expiries, renewed, created = COUNTED.submitted, {}, {}, {}, {}, {}, {}
+
+-- place: let a new task wait.
+local function place(id, kind, options, message)
+  last, created[id] = last + 1, true
+  local due, expires_ms = after_ms(now, options.delay or ''), after_ms(now, options.expiry or '')
+  local order = '' .. (kind.base + last)
+  lines[#lines + 1], texts[#texts + 1] = id, id
+  lines[#lines + 1] = '0@' .. last .. ' ' .. order .. ' ' .. (due or now) .. ' ' .. now .. ' ' ..
+    kept_options(options, expires_ms) .. ' ' .. kind.kind
+  texts[#texts + 1] = message
+  if due then delays[#delays + 1], delays[#delays + 2] = due, id else enter(kind.kind, id, order) end
+  if expires_ms then expiries[#expiries + 1], expiries[#expiries + 2] = expires_ms, id end
 end
 
-local function read(key)
-  return redis.pcall('HMGET', key, 'state', 'attempt', 'publication', 'next_publication', 'started_ms')
-end
-local tasks, damage = read_tasks(read)
-if damage then return damage end
-
-local now, replies = now_ms(), {}
-local last = COUNTED.submitted
-for i, _, key in rows() do
-  local task = asked[i]
-  task.due_ms, task.expires_ms = after_ms(now, task.delay_ms), after_ms(now, task.expiry_ms)
-  local state, attempt, publication, next_publication, started = unpack(tasks[i] or read(key))
-  local anew = task.publication ~= '' and task.publication ~= publication and task.publication ~= next_publication
-  local mine = state == 'running' and task.after == attempt
-  if mine or (state and task.after == '' and anew and started and not FINAL[state]) then
-    if not mine or (next_publication or '') == '' then write_next(key, task) end -- others' successors go before a retry
-    replies[i] = 'next'
-  elseif state and task.after ~= '' then
-    replies[i] = 'stale'
-  elseif state and not (anew and FINAL[state] and not is_revoked(state, task.publication)) then
-    replies[i] = 'exists'
-  else
-    replies[i] = task.wait ~= '1' and misfit(feasible, names, shapes, task.name, task.needs) or 'submitted'
-    if replies[i] == 'submitted' then
-      if state then
-        redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it, docs/decisions/0015
-        redis.call('DEL', key)
-        redis.call('ZREM', dead, task.id)
-      end
-      last = last + 1
-      task.order = string.format('%.0f', (9 - task.priority) * 1e12 + last)
-      write_task(key, task, last, now)
-      if task.due_ms then
-        redis.call('ZADD', later, task.due_ms, task.id)
-      else
-        enter(task.kind, task.id, task.order)
-      end
-    end
+for i, row in rows() do
+  local id, options, kind = ids[i], asked[i], what[tonumber(row.kind)]
+  local word
+  if created[id] then
+    word = options.after and 'stale' or 'exists'
+  elseif known[id] or over[id] then
+    word = options == PLAIN and 'exists' or word_of(found[id], options)
   end
-  if task.expires_ms and (replies[i] == 'submitted' or replies[i] == 'next') then
-    redis.call('ZADD', expires, task.expires_ms, task.id)
+  if word == 'next' then
+    local expires_ms = write_next(found[id], kind, options, row.message, now)
+    if expires_ms then expiries[#expiries + 1], expiries[#expiries + 2] = expires_ms, id end
+  elseif not word then
+    word = options.wait ~= '1' and misfit(feasible, names, shapes, kind.name, kind.needs) or nil
+    if not word and (known[id] or over[id]) then renewed[#renewed + 1] = id end
+    if not word then place(id, kind, options, row.message) end
   end
+  if word then reply[#reply + 1], reply[#reply + 2] = i, word end
 end
-local counts = last > COUNTED.submitted and {'submitted', string.format('%.0f', last)} or {}
-if write_kinds(meta, kinds, changed, counts) then wake(args.channel, meta) end
-return replies
+if #lines > 0 then
+  local began = write_kinds(meta, kinds, changed, {'submitted', string.format('%.0f', last)})
+  write_all('HSET', messages, texts)
+  write_all('HSET', tasks, lines)
+  if began then wake(args.channel, meta) end
+end
+write_all('ZADD', later, delays)
+write_all('ZADD', expires, expiries)
+for _, id in ipairs(renewed) do forget(id) end
+return reply

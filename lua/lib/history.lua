@@ -1,20 +1,30 @@
--- The history of a task: a line for each of its last ten attempts that were lost; and the list of the dead.
+-- The history of a task, a line for each of its last ten attempts that were lost; and the list of the dead.
 
 -- add_history: add a line to the task's history.
-local function add_history(key, line)
+local function add_history(task, line)
   local lines = {}
-  for old in string.gmatch(redis.call('HGET', key, 'history') or '', '[^\n]+') do lines[#lines + 1] = old end
+  for old in string.gmatch(task.extra.history or '', '[^\n]+') do lines[#lines + 1] = old end
   if #lines > 9 then table.remove(lines, 1) end
   lines[#lines + 1] = string.gsub(string.sub(line, 1, 300), '%s', ' ')
-  redis.call('HSET', key, 'history', table.concat(lines, '\n'))
+  task.extra.history = table.concat(lines, '\n')
+  put_extra(task, 'history', task.extra.history)
 end
 
--- bury: list a dead task, whose record stays while it is listed: the newest 10,000.
-local function bury(dead, task_prefix, key, buried, now, retention_s)
-  redis.call('PERSIST', key)
-  redis.call('ZADD', dead, now, buried)
-  for _, id in ipairs(redis.call('ZRANGE', dead, 0, -10001)) do
-    redis.call('ZREM', dead, id)
-    redis.call('EXPIRE', task_prefix .. id, retention_s)
+-- bury: list a dead task, which stays while it is listed: the newest 10,000. The others have ended for good.
+local function bury(task, now, why, retention_s)
+  put_extra(task, 'ended_ms', now, 'run', task.run or '', 'why', why)
+  redis.call('HDEL', KEY.extra .. task.id, 'cancel', 'next', 'next_message')
+  unhold(task)
+  put_line(task)
+  redis.call('ZADD', KEY.dead, now, task.id)
+  local gone = redis.call('ZRANGE', KEY.dead, 0, -10001)
+  for id, old in pairs(load_tasks(gone)) do
+    if old.state == 'dead' then
+      old.run = old.extra.run
+      write_end(old, 'dead', old.extra.ended_ms or now, old.extra.why or '')
+      redis.call('EXPIRE', KEY.extra .. id, retention_s)
+    end
   end
+  write_all('ZREM', KEY.dead, gone)
+  task.state, task.attempt, task.run = 'dead', nil, nil
 end

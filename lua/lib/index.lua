@@ -22,32 +22,38 @@ local function sweep(meta, kinds, changed)
   end
 end
 
+-- read_lines: read the line of each kind that was looked at, before the first write.
+local function read_lines(kinds)
+  local names = {}
+  for kind, queue in pairs(QUEUES) do
+    if queue.before > 0 and not queue.read then names[#names + 1], queue.read = kind, true end
+  end
+  for kind, line in pairs(read_fields(kinds, names)) do QUEUES[kind].known = line end
+end
+
 -- write_kinds: write the queues and lines that changed, each with a version of its own; and `more`, {field, value, ...}, of
 -- meta. Return whether tasks wait of a kind of which none waited before: those who know of no such task are to hear of it.
 local function write_kinds(meta, kinds, changed, more)
-  local counts, known, began, lines, ended, versions = more or {}, {}, false, {}, {}, {}
+  local counts, began, lines, ended, versions = more or {}, false, {}, {}, {}
   local version = COUNTED.version + #TOUCHED
+  read_lines(kinds)
+  for i, kind in ipairs(TOUCHED) do versions[#versions + 1], versions[#versions + 2] = COUNTED.version + i, kind end
+  write_all('ZADD', changed, versions)
   if #TOUCHED > 0 then counts[#counts + 1], counts[#counts + 2] = 'version', version end
   write_all('HSET', meta, counts)
   for _, kind in ipairs(TOUCHED) do
-    fill(QUEUES[kind])
-    if QUEUES[kind].before > 0 and QUEUES[kind].count > 0 then known[#known + 1] = kind end
-  end
-  local before = read_fields(kinds, known)
-  for i, kind in ipairs(TOUCHED) do
     local queue = QUEUES[kind]
+    fill(queue)
     if queue.count == 0 then
       ended[#ended + 1] = kind
     else
-      queue.line = kind_line(queue, before[kind])
+      queue.line = kind_line(queue, queue.known)
       lines[#lines + 1], lines[#lines + 2] = kind, queue.line
       began = began or queue.before == 0
     end
-    versions[#versions + 1], versions[#versions + 2] = COUNTED.version + i, kind
   end
   write_all('HSET', kinds, lines)
   write_all('HDEL', kinds, ended)
-  write_all('ZADD', changed, versions)
   local hundreds = math.floor(version / 100) - math.floor(COUNTED.version / 100)
   COUNTED.version = version
   if hundreds > 0 then sweep(meta, kinds, changed) end

@@ -54,14 +54,19 @@ local function order_at(pending, rank)
   return order and order >= 0 and order < 1e15 and math.floor(order) or 0
 end
 
--- pop: take out the first tasks of a kind; return {id, order, id, order, ...}.
-local function pop(kind, limit)
+-- first_of: return the ids of the first tasks of a kind, once in a call. It writes nothing.
+local function first_of(kind, limit)
   local queue = QUEUES[kind]
+  if queue.count == 0 or tonumber(limit) == 0 or queue.asked then return {} end
+  queue.asked = true
+  return redis.call('ZRANGE', queue.pending, 0, limit - 1)
+end
+
+-- take_out: take the first tasks of a kind out of its queue.
+local function take_out(kind, size)
+  local queue = touch(kind)
+  local pending = queue.pending
+  queue.count = queue.count - redis.call('ZREMRANGEBYRANK', pending, 0, size - 1)
   fill(queue)
-  if queue.count == 0 or tonumber(limit) == 0 then return {} end
-  local pending = touch(kind).pending
-  local popped = redis.call('ZPOPMIN', pending, limit)
-  queue.count = queue.count - #popped / 2
   queue.first = queue.count > 0 and order_at(pending, 0) or nil
-  return popped
 end

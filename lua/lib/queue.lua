@@ -1,45 +1,58 @@
--- Return tasks to pending and end them. Needs lib/clock.lua, lib/index.lua and lib/record.lua.
+-- Let tasks wait again and end them. Scripts that call these have, beside the keys of lib/task.lua, messages and pending:.
 --- @include clock
 --- @include index
---- @include options
---- @include record
+--- @include next
+--- @include task
 --- @include wake
+local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
+local DAMAGED = 'its record is damaged'
 
--- home_of: return where a task waits when it waits, its kind and order, and whether others published its successor.
-local function home_of(key)
-  local name, needs, strategy, order, others =
-    unpack(redis.call('HMGET', key, 'name', 'needs', 'strategy', 'order', 'next_publication'))
-  return {kind = kind_text(name, needs, strategy), order = order_text(order), keep = (others or '') ~= ''}
+-- bad_home: look at the queue of the kind of which a task would wait; return the error reply for a key that is none, or nil.
+local function bad_home(task) return task.line and bad_kind(KEY.pending, task.line.kind) end
+
+-- unhold: take a task from the index of its state.
+local function unhold(task)
+  if task.state == 'taken' then redis.call('HDEL', KEY.taken, task.id) end
+  if task.run then redis.call('HDEL', KEY.running, task.id) end
 end
 
--- to_wait: make a record one of a task that waits. A successor that its attempt submitted is lost with the run: otherwise a
--- later run's success would start it. One that others published stays.
-local function to_wait(key, home, ready)
-  redis.call('HSET', key, 'state', 'pending', 'order', home.order, 'ready_ms', ready)
-  redis.call('HDEL', key, 'partition', 'node', 'slot', 'inc', 'scheduler', unpack(home.keep and {} or NEXT))
-end
-
--- to_pending: let the task wait again, at its old place in the order of its kind.
-local function to_pending(key, id, home)
-  to_wait(key, home, now_ms())
-  enter(home.kind, id, home.order)
-end
-
--- to_later: let the task wait again, but not before `due` (ms).
-local function to_later(key, id, home, later, due)
-  to_wait(key, home, due)
-  redis.call('ZADD', later, due, id)
-end
-
--- to_final: end the task; its record expires after the retention. `clean`: it has no successor and no cancel.
-local function to_final(key, state, now, why, retention_s, clean)
-  if why ~= '' then
-    redis.call('HSET', key, 'state', state, 'finished_ms', now, 'why', why)
-  else
-    redis.call('HSET', key, 'state', state, 'finished_ms', now)
+-- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not before. A successor that its
+-- attempt submitted is lost with the run: otherwise a later run's success would start it. One that others published stays.
+local function to_wait(task, due)
+  local line = task.line
+  unhold(task)
+  if task.attempt then line.takes = tonumber(string.match(task.attempt, '^%d+')) or line.takes end
+  if task.started then set_option(line, 'ran', task.started) end
+  line.ready = due or now_ms()
+  if task.extra.next and not is_others(task.extra.next) then
+    redis.call('HDEL', KEY.extra .. task.id, 'next', 'next_message')
+    task.extra.next = nil
   end
-  if not clean then redis.call('HDEL', key, 'cancel', unpack(NEXT)) end
-  redis.call('EXPIRE', key, retention_s)
+  put_line(task)
+  if due then redis.call('ZADD', KEY.later, due, task.id) else enter(line.kind, task.id, line.order) end
+  task.state, task.attempt, task.run, task.place, task.started = 'pending', nil, nil, nil, nil
+end
+
+-- write_end: write what is known of a task that has ended.
+local function write_end(task, state, now, why)
+  local line = task.line and line_text(task.line) or task.raw or ''
+  redis.call('HSET', KEY.ended, task.id, table.concat({state .. ' ' .. now, line, task.run or '', why}, '\n'))
+  redis.call('HDEL', KEY.tasks, task.id)
+  redis.call('HDEL', KEY.messages, task.id)
+end
+
+-- to_final: end a task that is in no kind's queue. `told`: no worker saw its end, so that its message is kept with it for who
+-- tells the result backend.
+local function to_final(task, state, now, why, retention_s, told)
+  local message = told and task.line and redis.call('HGET', KEY.messages, task.id)
+  if message then put_extra(task, 'message', message) end
+  write_end(task, state, now, why ~= '' and why or task.extra.why or '')
+  unhold(task)
+  if task.line and task.line.mark == '+' then
+    redis.call('HDEL', KEY.extra .. task.id, 'cancel', 'next', 'next_message')
+    redis.call('EXPIRE', KEY.extra .. task.id, retention_s)
+  end
+  task.state, task.attempt, task.run = state, nil, nil
 end
 
 local TOLD = {} -- what goes to the outbox
@@ -54,20 +67,14 @@ local function write_outbox(outbox)
   redis.call('LTRIM', outbox, 0, 9999)
 end
 
+-- end_unseen: end a task where no worker sees it.
+local function end_unseen(task, state, now, why, retention_s)
+  to_final(task, state, now, why, retention_s, true)
+  to_outbox(task.id, state, why)
+end
+
 -- is_past: return whether an expiry (ms, or nil for none) has come.
 local function is_past(due, now)
   local at = due and tonumber(due)
   return at and at <= tonumber(now)
 end
-
--- to_expired: end a task that waited past its expiry and is in no index any more.
-local function to_expired(key, id, now, retention_s)
-  to_final(key, 'cancelled', now, 'expired', retention_s)
-  to_outbox(id, 'cancelled', 'expired')
-end
-
-local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
-local HELD = {taken = true, placed = true, running = true} -- states of tasks that are in no kind's queue
-
--- may_wait: return whether a task in this state can be in the queue of its kind; a damaged state is no reason why not.
-local function may_wait(state) return state and not FINAL[state] and not HELD[state] end

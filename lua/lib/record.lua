@@ -1,14 +1,13 @@
--- Check the fields of a task's record that a run depends on. Needs lib/fits.lua.
+-- Check the fields of a task's line that a run depends on. Needs lib/fits.lua and lib/line.lua.
 --- @include fits
+--- @include line
 
--- flaw: return which of these fields is corrupt, or nil. A task with a flaw cannot run: it ends as failed.
-local function flaw(attempt, needs, name)
-  if not string.find(attempt or '', '^%d%d?%d?%d?%d?%d?%d?%d?%d?@%d%S*$') then return 'attempt' end
+-- flaw: return which part of a line is corrupt, or nil; `line` is nil if it is none at all. A task with a flaw cannot run: it
+-- ends as failed.
+local function flaw(line)
+  if not line then return 'line' end
+  local name, needs, strategy = split_kind(line.kind)
   if not string.find(needs or '', '^slots=%d') or not well_formed(needs) then return 'needs' end
   if not string.find(name or '', '^[!-~]+$') or #name > 255 then return 'name' end
-end
-
--- order_text: return a record's place in the order of its kind; a task with a corrupt one goes first.
-local function order_text(order)
-  return order and string.find(order, '^%d+$') and #order < 16 and order or '0'
+  if strategy ~= '' and not STRATEGY[strategy] then return 'strategy' end
 end

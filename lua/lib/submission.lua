@@ -1,45 +1,92 @@
--- Check and write a submission: a row of submit. Needs lib/arguments.lua. Limits: parsync_redis/model/limits.py.
+-- Check a submission: a row of submit, and the kinds that a call names once. Needs lib/arguments.lua. Limits:
+-- parsync_redis/model/limits.py.
 --- @include clock
---- @include fits
---- @include options
+--- @include kinds
+--- @include line
+--- @include queue
+--- @include record
+local PLAIN = {} -- the options of a row that has none
 
--- bad_submission: return the error reply for a task that is not well formed, or nil; nothing is written before all are.
-local function bad_submission(task)
-  local id, name = task.id, task.name
-  if #id > 3060 or not string.find(id, '^[%w%%][%w%%_.:@+-]*$') or #name > 255 or not string.find(name, '^[!-~]+$') then
-    return redis.error_reply('PSARGS an id is letters, digits, _.:@+- or %XX, a name is printable and has no spaces')
+-- kinds_of: return what each line of a text 'PRIORITY KIND' says; or nil and the error reply.
+local function kinds_of(text, pending_prefix)
+  local found = {}
+  for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
+    local name, needs = split_kind(kind)
+    if not name or #name > 255 or not string.find(name, '^[!-~]+$') then
+      return nil, redis.error_reply('PSARGS the name of a task is printable and has no spaces')
+    end
+    if not string.find(needs, '^slots=%d') or not well_formed(needs) then
+      return nil, redis.error_reply('PSARGS needs are words NAME=N and NAME:VALUE, slots=N first')
+    end
+    local bad = bad_kind(pending_prefix, kind)
+    if bad then return nil, bad end
+    found[#found + 1] = {priority = priority, base = (9 - priority) * 1e12, kind = kind, name = name, needs = needs}
   end
-  if #task.message > 2097152 then return redis.error_reply('PSARGS a message has 2,097,152 bytes at most') end
-  return bad_option(task)
-    or task.delay_ms ~= '' and bad_number('delay_ms', task.delay_ms, 0, 9e14)
-    or not string.find(task.publication, '^%w*$') and redis.error_reply('PSARGS a publication is letters and digits')
-    or task.expiry_ms ~= '' and bad_number('expiry_ms', task.expiry_ms, -9e14, 9e14)
-    or nil
+  return found
 end
 
--- is_revoked: return whether the task was cancelled and a run publishes its id (a chain's next step), which does not count.
-local function is_revoked(state, publication)
-  return state == 'cancelled' and string.sub(publication, 1, 1) == 's'
+-- options_of: return the words NAME=VALUE of a row as a table; or nil and the error reply.
+local function options_of(text)
+  if text == '' then return PLAIN end
+  local found = {}
+  for name, value in string.gmatch(text, '(%l+)=(%S+)') do found[name] = value end
+  local bad = found.max and bad_number('max_starts', found.max, 1, 1000)
+    or found.delay and bad_number('delay_ms', found.delay, 0, 9e14)
+    or found.expiry and bad_number('expiry_ms', found.expiry, -9e14, 9e14)
+    or found.pub and not string.find(found.pub, '^%w+$') and redis.error_reply('PSARGS a publication is letters and digits')
+  return not bad and found, bad
 end
 
--- write_next: store the successor of a running task, for when its run has ended. A successor that the run itself submitted
--- (`after`) is lost with the run; one that others published is not.
-local function write_next(key, task)
-  if task.after ~= '' then task.publication = '' end
-  local fields = {}
-  for _, field in ipairs(NEXT) do
-    fields[#fields + 1], fields[#fields + 2] = field, task[string.sub(field, 6)] or ''
+-- bad_id: return the error reply for an id or a message that is none, or nil.
+local function bad_id(id, message)
+  if #id > 3060 or not string.find(id, '^[%w%%][%w%%_.:@+-]*$') then
+    return redis.error_reply('PSARGS an id is letters, digits, _.:@+- or %XX')
   end
-  redis.call('HDEL', key, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
-  redis.call('HSET', key, unpack(fields))
+  if #message > 2097152 then return redis.error_reply('PSARGS a message has 2,097,152 bytes at most') end
 end
 
--- write_task: write the record of a new task, number `life` of all.
-local function write_task(key, task, life, now)
-  local fields = {'state', 'pending', 'name', task.name, 'needs', task.needs, 'order', task.order, 'attempt', '0@' .. life,
-    'starts', '0', 'submitted_ms', now, 'ready_ms', task.due_ms or now, 'message', task.message}
-  add_options(fields, task)
-  if task.publication ~= '' then fields[#fields + 1], fields[#fields + 2] = 'publication', task.publication end
-  if task.expires_ms then fields[#fields + 1], fields[#fields + 2] = 'expires_ms', task.expires_ms end
-  redis.call('HSET', key, unpack(fields))
+-- kept_options: return what the line of a task keeps of the options, '-' for nothing.
+local function kept_options(options, expires)
+  if options == PLAIN then return '-' end
+  local words = {}
+  if expires then words[1] = 'expires=' .. expires end
+  if options.max then words[#words + 1] = 'max=' .. options.max end
+  if options.pub then words[#words + 1] = 'pub=' .. options.pub end
+  return #words > 0 and table.concat(words, ',') or '-'
+end
+
+-- word_of: return what a submission under the id of a task that exists is: exists, stale or next; nil for a new life of it.
+local function word_of(task, options)
+  local line = task.line or task.text and parse_line(string.match(task.text, '^[^\n]*\n([^\n]*)'))
+  local publication, others = line and option(line, 'pub'), task.extra and parse_next(task.extra.next)
+  local anew = options.pub and options.pub ~= publication and not (others and options.pub == option(others, 'pub'))
+  local mine = task.state == 'running' and options.after == task.attempt
+  local has_run = task.started or (line and not task.text and option(line, 'ran'))
+  if line and (mine or (not options.after and anew and has_run and not FINAL[task.state])) then return 'next' end
+  if options.after then return 'stale' end
+  -- a run that publishes its cancelled id, a chain's next step, begins no new life
+  local revoked = task.state == 'cancelled' and options.pub and string.sub(options.pub, 1, 1) == 's'
+  if not (anew and FINAL[task.state] and not revoked) then return 'exists' end
+end
+
+-- write_next: store the successor of a task, for when its run has ended, and return when it expires. One that the run itself
+-- submitted (`after`) is lost with the run, and does not replace one that others published.
+local function write_next(task, kind, options, message, now)
+  local due, expires_ms = after_ms(now, options.delay or ''), after_ms(now, options.expiry or '')
+  if not (options.after and task.extra.next and is_others(task.extra.next)) then
+    local kept = kept_options({max = options.max, pub = not options.after and options.pub or nil}, expires_ms)
+    task.extra.next = string.format('%s %s %s %s', kind.priority, due or '-', kept, kind.kind)
+    put_extra(task, 'next', task.extra.next, 'next_message', message)
+    put_line(task)
+  end
+  return expires_ms
+end
+
+-- forget: remove what is left of a task that had ended before its new life.
+local function forget(id)
+  redis.call('HDEL', KEY.ended, id)
+  redis.call('HDEL', KEY.ended_1, id)
+  redis.call('HDEL', KEY.ended_2, id)
+  redis.call('ZREM', KEY.dead, id)
+  redis.call('DEL', KEY.extra .. id)
 end

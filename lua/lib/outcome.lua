@@ -1,0 +1,42 @@
+-- Outcomes that need a look at the whole task: those of tasks with rare fields, of runs that want another, and stale ones.
+--- @include queue
+local TASKS = {} -- id -> task
+
+-- bad_outcomes: read the tasks, and look at the queues in which they would wait; return an error reply or nil.
+local function bad_outcomes(rows_asked, pending_prefix)
+  local ids, bad = {}, nil
+  for i, asked in ipairs(rows_asked) do ids[i] = asked.id end
+  TASKS = load_tasks(ids)
+  for _, task in pairs(TASKS) do
+    local successor = task.extra and parse_next(task.extra.next)
+    bad = bad or task.line and bad_kind(pending_prefix, task.line.kind) or nil
+    bad = bad or successor and bad_kind(pending_prefix, successor.kind) or nil
+  end
+  return bad
+end
+
+-- judge_again: return the word for an outcome of a task that does not run it any more.
+local function judge_again(task, text, outcome)
+  local state, _, run = string.match(task and task.text or '', '^(%l+)[^\n]*\n([^\n]*)\n([^\n]*)')
+  return state == outcome and string.sub(run, 1, #text + 9) == text .. ' started=' and 'yours' or 'stale'
+end
+
+-- accept: carry out an outcome; return ok, again, yours or stale. `ended`: the task has ended in this call.
+local function accept(asked, now, retention_s, ended)
+  local task, text = TASKS[asked.id], asked.text
+  local outcome, why = string.match(asked.outcome, '^(%l+) ?(.*)$')
+  if ended then return judge_again(load_tasks({asked.id})[asked.id], text, outcome) end
+  if not task or task.state ~= 'running' or task.place ~= text then return judge_again(task, text, outcome) end
+  local cancelled = task.extra.cancel ~= nil
+  if (outcome == 'again' or task.extra.next) and outcome ~= 'cancelled' and not cancelled and task.line then
+    to_wait(task, become_next(task))
+    return 'again'
+  end
+  if outcome == 'again' then
+    end_unseen(task, 'cancelled', now, why, retention_s)
+  else
+    to_final(task, outcome, now, why, retention_s)
+    task.text = outcome .. '\n\n' .. text .. ' started='
+  end
+  return 'ok'
+end

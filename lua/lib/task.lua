@@ -1,0 +1,68 @@
+-- What is known of a task: which of the hashes has it is its state. A script that calls these has the keys tasks, taken, running,
+-- dead, ended, ended_1 and ended_2, and the prefix extra:. Needs lib/line.lua.
+--- @include batch
+--- @include line
+local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'} -- fields of extra:ID; also next_message and message
+
+-- ended_texts: return {id -> text} of tasks that have ended: 'STATE MS', the line, its last entry of `running`, and why; a line
+-- of the text each.
+local function ended_texts(ids)
+  local found = read_fields(KEY.ended_2, ids)
+  for id, text in pairs(read_fields(KEY.ended_1, ids)) do found[id] = text end
+  for id, text in pairs(read_fields(KEY.ended, ids)) do found[id] = text end
+  return found
+end
+
+-- look_at: complete what was read of a task that has not ended: its state, line (nil if it is damaged), attempt, place and start
+-- (ms) of its run, and `extra`, its rare fields.
+local function look_at(task)
+  local line = parse_line(task.raw)
+  task.line, task.extra = line, {}
+  if line and line.mark == '+' then
+    for i, value in ipairs(redis.call('HMGET', KEY.extra .. task.id, unpack(RARE))) do task.extra[RARE[i]] = value or nil end
+  end
+  if task.run then
+    local place, started = string.match(task.run, '^(.*) started=(%d+)$')
+    task.place, task.started, task.attempt = place or task.run, started, string.match(task.run, '^%S+ (%S+)')
+    task.state = started and 'running' or 'placed'
+  elseif task.attempt then
+    task.state = 'taken'
+  else
+    task.state = redis.call('ZSCORE', KEY.dead, task.id) and 'dead' or 'pending'
+  end
+  return task
+end
+
+-- load_tasks: return {id -> task} of what is known; a task that has ended has its state and its text only.
+local function load_tasks(ids)
+  local lines, owners, runs = read_fields(KEY.tasks, ids), read_fields(KEY.taken, ids), read_fields(KEY.running, ids)
+  local over, found = ended_texts(ids), {}
+  for _, id in ipairs(ids) do
+    local text = over[id]
+    if found[id] then -- the same task again
+    elseif lines[id] or owners[id] or runs[id] then
+      found[id] = look_at({id = id, raw = lines[id], attempt = owners[id], run = runs[id]})
+    elseif text then
+      found[id] = {id = id, state = string.match(text, '^%l+') or 'failed', text = text}
+    end
+  end
+  return found
+end
+
+-- bad_records: return the error reply for a key of another type among those that only some calls need, or nil.
+local function bad_records()
+  local bad
+  for _, name in ipairs({'running', 'taken', 'messages', 'ended', 'ended_1', 'ended_2'}) do
+    bad = bad or bad_type(KEY[name], 'hash')
+  end
+  return bad or bad_type(KEY.dead, 'zset')
+end
+
+-- put_extra: write rare fields of a task.
+local function put_extra(task, ...)
+  redis.call('HSET', KEY.extra .. task.id, ...)
+  task.line.mark = '+'
+end
+
+-- put_line: write the line of a task.
+local function put_line(task) redis.call('HSET', KEY.tasks, task.id, line_text(task.line)) end
