@@ -11,24 +11,18 @@ local function bad_type(any, wanted)
   return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, is, wanted))
 end
 
--- bad_fields: return the error reply for a field that is no number, or nil; keep the numbers in COUNTED.
-local function bad_fields(any, fields)
-  for at, value in ipairs(redis.call('HMGET', any, unpack(fields))) do
-    if value and not (#value < 16 and string.match(value, '^%-?%d+$')) then
-      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, fields[at]))
-    end
-    COUNTED[fields[at]] = value and tonumber(value) or 0
-  end
-end
-
--- bad_counts: the same for the queue's meta.
-local function bad_counts(meta) return bad_fields(meta, {'version', 'submitted', 'floor'}) end
-
 -- bad_key: return the error reply for a key of another type or with a number field that is none, or nil.
 local function bad_key(at, any)
   local i = math.min(at, #TYPES)
   if TYPES[i] == '' then return nil end -- a prefix of keys
-  return bad_type(any, TYPES[i]) or NUMBERS[i] and bad_fields(any, NUMBERS[i]) or nil
+  local bad = bad_type(any, TYPES[i])
+  if bad or not NUMBERS[i] then return bad end
+  for at_field, value in ipairs(redis.call('HMGET', any, unpack(NUMBERS[i]))) do
+    if value and not (#value < 16 and string.match(value, '^%-?%d+$')) then
+      return redis.error_reply(string.format('PSRECORD %s has %s that is no number', any, NUMBERS[i][at_field]))
+    end
+    COUNTED[NUMBERS[i][at_field]] = value and tonumber(value) or 0
+  end
 end
 
 -- refuse_call: return the error reply for a call that has not as many keys and arguments as the header says, or nil.

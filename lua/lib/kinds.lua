@@ -2,6 +2,7 @@
 -- the version at which each line changed last, that of an ended kind as well. A script looks at the kinds that it may change
 -- before its first write (bad_kind), says what enters and leaves, and writes the lines last. parsync_redis/model/kind.py
 --- @include batch
+--- @include counts
 local STRATEGY = {latency = true, quality = true, adaptive = true}
 local QUEUES, TOUCHED = {}, {} -- kind -> its queue as this call found and changes it; the kinds that change, in their turn
 
@@ -9,6 +10,13 @@ local QUEUES, TOUCHED = {}, {} -- kind -> its queue as this call found and chang
 local function kind_text(name, needs, strategy)
   local kind = (name or '') .. ' ' .. (needs or '')
   return STRATEGY[strategy] and kind .. ' ' .. strategy or kind
+end
+
+-- bad_counts: return the error reply for a number of the queue's meta that is none, or nil; COUNTED has them then.
+local function bad_counts(meta)
+  local bad, version, submitted, floor = read_counts(meta, 'version', 'submitted', 'floor')
+  if bad then return bad end
+  COUNTED.version, COUNTED.submitted, COUNTED.floor = tonumber(version or 0), tonumber(submitted or 0), tonumber(floor or 0)
 end
 
 -- bad_kind: look at the queue of a kind; return the error reply for a key that is none, or nil.

@@ -82,6 +82,13 @@ def kind_text(name: str, needs: str, strategy: str) -> str:
     return Kind(name, needs, strategy if strategy in _STRATEGIES else "").text
 
 
+def split_kind(text: str) -> Kind:
+    """Return the name, the needs and the strategy of a kind, damaged ones as they are."""
+    name, _, needs = text.partition(" ")
+    head, _, strategy = needs.rpartition(" ")
+    return Kind(name, head, strategy) if strategy in _STRATEGIES else Kind(name, needs)
+
+
 def read_why(line: str) -> str:
     """Return why tasks of a kind wait by its line; '' if that is not known."""
     try:

@@ -6,32 +6,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .ids import decode_id
-from .kind import kind_text
+from .kind import kind_text, read_why, split_kind
 from .needs import parse_resources
-from .options import DEFAULT_OPTIONS, STORED, TaskOptions
+from .options import DEFAULT_OPTIONS, TaskOptions
+from .record import Record, TaskLine
 from .task import WAITING, TaskState
 
 _STATES: Final = frozenset(TaskState)
-_STEPS: Final = ("submitted", "ready", "taken", "placed", "started", "finished")
+_STEPS: Final = ("submitted", "ready", "placed", "started", "finished")
 
-FIELDS: Final = (
-    "state",
-    "name",
-    "attempt",
-    "starts",
-    "partition",
-    "node",
-    "slot",
-    "scheduler",
-    "needs",
-    "why",
-    "cancel",
-    "expires_ms",
-    "history",
-    *STORED,
-    *(f"{step}_ms" for step in _STEPS),
-)
-"""The fields of a task's record that a status is read from: all but its messages."""
 _SETBACK: Final = re.compile(
     r"^(\S+) (taken|placed|running) (\S+)/(\d+) inc=(\d+) since=(\d+) until=(\d+) (.*)$", re.MULTILINE
 )
@@ -98,43 +81,57 @@ class TaskStatus:
         return kind_text(self.name, self.needs, self.strategy)
 
     @classmethod
-    def of(cls, id: str, record: Mapping[str, str]) -> "TaskStatus":
-        """Read the record of a task by its encoded id; the task of an empty record is gone.
+    def of(cls, record: Record) -> "TaskStatus":
+        """Return the status of a task of which Redis has this record.
 
-        So is one whose state cannot be read; `why` says that. Any other field that cannot be read is None or 0.
+        If its line cannot be read, `why` says so, and what the line tells is missing.
         """
-        id, state = decode_id(id), record.get("state")
-        if not state:
-            return cls(id, TaskState.GONE, times={})
-        if state not in _STATES:
-            return cls(id, TaskState.GONE, record.get("name", ""), why=f"its record is damaged: state={state!r:.80}")
-
-        def number(name: str) -> int | None:
-            try:
-                return int(float(record.get(name, "").partition("@")[0]))
-            except (ValueError, OverflowError):
-                return None
-
+        id, line, place = decode_id(record.id), record.line, record.place
+        if record.state not in _STATES or record.state == TaskState.GONE:
+            why = f"its record is damaged: state={record.state!r:.80}" if record.state != TaskState.GONE else ""
+            return cls(id, TaskState.GONE, why=why, times={})
+        state = TaskState(record.state)
+        if line is None:
+            damaged = f"its record is damaged: {record.text!r:.80}"
+            return cls(id, state, why=record.why or damaged, times=dict.fromkeys(_STEPS))
+        kind = split_kind(line.kind)
+        started_ms = record.started_ms or line.number("ran")
+        runs = record.started_ms is not None and state is not TaskState.DEAD  # a dead task's line counts the last start
+        number = record.attempt.partition("@")[0]
         return cls(
             id,
-            TaskState(state),
-            record.get("name", ""),
-            number("attempt") or 0,
-            number("starts") or 0,
-            number("partition"),
-            record.get("node"),
-            number("slot"),
-            record.get("scheduler"),
-            record.get("needs", ""),
-            number("priority") or 0,
-            record.get("strategy", ""),
-            record.get("why", ""),
-            "cancel" in record,
-            {step: number(f"{step}_ms") for step in _STEPS},
-            number("expires_ms"),
-            tuple(Setback.read(record.get("history", ""))),
-            number("max_starts"),
+            state,
+            kind.name,
+            int(number) if number.isdecimal() else line.takes,
+            (line.number("starts") or 0) + runs,
+            place.partition if place else None,
+            place.node if place else None,
+            place.slot if place else None,
+            record.scheduler,
+            kind.needs,
+            line.priority,
+            kind.strategy,
+            _why(record, state, line),
+            "cancel" in record.extra,
+            {
+                "submitted": line.submitted_ms,
+                "ready": line.ready_ms,
+                "placed": place.since_ms if place else None,
+                "started": started_ms,
+                "finished": record.ended_ms,
+            },
+            line.number("expires"),
+            tuple(Setback.read(record.extra.get("history", ""))),
+            line.number("max"),
         )
+
+
+def _why(record: Record, state: TaskState, line: TaskLine) -> str:
+    """Return why a task that waits has no place, as a scheduler found, else its own last setback; why another ended."""
+    if state is not TaskState.PENDING:
+        return record.why
+    due = line.ready_ms < record.now_ms + 1000
+    return (due and read_why(record.kind_line)) or record.extra.get("why", "")
 
 
 def kept_options(status: TaskStatus) -> TaskOptions:

@@ -78,6 +78,11 @@ class Submission:
     expiry_ms: int | None = None
     publication: str = ""
 
+    @property
+    def kind(self) -> Kind:
+        """Return the kind of the task."""
+        return Kind(self.name, self.options.needs.text, self.options.strategy)
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:

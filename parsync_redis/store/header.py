@@ -9,8 +9,8 @@
 --                                           a wrong type (WRONGTYPE) or number by itself
 
 A trailing star means none or more: `(...)*` are rows, `count` is their number, `task*` has the key of each row.
-Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys: `task:`
-is the local `task_prefix`. "KEYS: ..., of any type" leaves the types to the script.
+Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys: `extra:`
+is the local `extra_prefix`, and KEY.extra in libraries, which name other keys as KEY.ended. "KEYS: ..., of any type" leaves the types to the script.
 
 A row is an offset in ARGV. The loader writes what one would write by hand: numeric loops and ARGV[row + 1].
 """
@@ -134,6 +134,13 @@ class Header:
         elif self.each:
             lines.append(f"local count = math.max(0, math.ceil((#ARGV - {len(self.once)}) / {len(self.each)}))")
         return "\n".join(lines) + "\n"
+
+    def table(self, text: str) -> str:
+        """Return Lua for the table KEY of those keys that libraries name as KEY.ended or, without the colon, KEY.extra."""
+        used = set(re.findall(r"\bKEY\.(\w+)", text)) | ({*self.keys} if "KEY[" in text else set())
+        names = {key.rstrip(":"): at for at, key in enumerate(self.keys[: self._fixed], 1)}
+        found = [f"{name} = KEYS[{at}]" for name, at in names.items() if name in used]
+        return f"local KEY = {{{', '.join(found)}}}\n" if found else ""
 
     def check(self, words: frozenset[str]) -> str:
         """Return Lua that makes locals of the keys that are among `words`, and refuses a malformed call."""

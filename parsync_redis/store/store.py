@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from ..errors import AccessDenied
 from ..model.ids import readable
-from ..model.kind import read_why
+from ..model.limits import MAX_BATCH
 from ..model.node import Lease, Node, read_nodes
-from ..model.status import FIELDS, TaskStatus
+from ..model.record import Record
+from ..model.status import TaskStatus
 from ..model.task import TaskState
 from .calls import Call
 from .losses import read_losses
@@ -35,34 +36,20 @@ class Store(Runner):
         """Return the cluster's settings; {} before its first scheduler."""
         return self.hash(self.keys.shared("config"))
 
+    def records(self, ids: Iterable[str], extras: bool = True) -> list[Record]:
+        """Return what is known of each task, in order; one round trip."""
+        names = list(ids)
+        calls = [self.commands.read_tasks(names[at : at + MAX_BATCH], extras) for at in range(0, len(names), MAX_BATCH)]
+        return [record for some in self.run_all(calls) for record in some]
+
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
-        """Return what is known of each task, in order; one round trip, and one more if any is pending.
+        """Return the status of each task, in order; one round trip, and one more if any is gone.
 
         A task that waits has the reason of its kind, else of its own last setback.
         """
-        names = list(ids)
-        rows = self.pipe([("hmget", self.keys.task(id), FIELDS) for id in names])
-        found = [
-            TaskStatus.of(id, {f: readable(v) for f, v in zip(FIELDS, row, strict=True) if v is not None})
-            for id, row in zip(names, rows, strict=True)
-        ]
-        states = {task.state for task in found}
-        found = self._explain_pending(found) if TaskState.PENDING in states else found
-        return self._explain_gone(found) if TaskState.GONE in states else found
-
-    def _explain_pending(self, found: list[TaskStatus]) -> list[TaskStatus]:
-        """Return the same; those of which a scheduler wrote why their kind waits say so, unless they are not due."""
-        kinds = list(dict.fromkeys(task.kind for task in found if task.state is TaskState.PENDING))
-        lines, (seconds, _) = self.pipe([("hmget", self.keys.queue("kinds"), kinds), ("time",)])
-        whys = {kind: why for kind, line in zip(kinds, lines, strict=True) if (why := read_why(readable(line or b"")))}
-        return [
-            replace(task, why=whys[task.kind])
-            if task.state is TaskState.PENDING
-            and task.kind in whys
-            and (task.times["ready"] or 0) < (int(seconds) + 1) * 1000
-            else task
-            for task in found
-        ]
+        found = [TaskStatus.of(record) for record in self.records(ids)]
+        gone = any(task.state is TaskState.GONE for task in found)
+        return self._explain_gone(found) if gone else found
 
     def _explain_gone(self, found: list[TaskStatus]) -> list[TaskStatus]:
         """Return the same; tasks that are gone say so if the server is known to have lost writes."""
@@ -74,7 +61,7 @@ class Store(Runner):
 
     def states(self, ids: Sequence[str]) -> list[str]:
         """Return the state of each task as text, '' where nothing is known; one round trip."""
-        return [readable(state or b"") for state in self.pipe([("hget", self.keys.task(id), "state") for id in ids])]
+        return ["" if record.state == TaskState.GONE else record.state for record in self.records(ids, extras=False)]
 
     def nodes(self, partition: int) -> dict[str, Node]:
         """Return the nodes of a partition by name; records that cannot be read are left out."""

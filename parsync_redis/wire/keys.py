@@ -10,8 +10,13 @@ QUEUE_KINDS = (
     "kinds",
     "changed",
     "later",
+    "tasks",
+    "messages",
     "taken",
-    "placed",
+    "running",
+    "ended",
+    "ended_1",
+    "ended_2",
     "outbox",
     "dead",
     "expires",
@@ -29,7 +34,12 @@ TYPES = {
     "changed": "zset",
     "later": "zset",
     "taken": "hash",
-    "placed": "hash",
+    "running": "hash",
+    "tasks": "hash",
+    "messages": "hash",
+    "ended": "hash",
+    "ended_1": "hash",
+    "ended_2": "hash",
     "outbox": "list",
     "dead": "zset",
     "expires": "zset",
@@ -51,7 +61,7 @@ TYPES = {
     "quarantine": "zset",
     "losses": "hash",
     "pending": "zset",
-    "task": "hash",
+    "extra": "hash",
     "inbox": "list",
     "stats": "hash",
 }
@@ -73,7 +83,7 @@ def cluster_of(config: str) -> str:
 class Keys:
     """The keys of one cluster.
 
-    queue(kind), partition(p, kind), shared(kind) name the families; task, pending, inbox, stats have one key an id;
+    queue(kind), partition(p, kind), shared(kind) name the families; extra, pending, inbox, stats have one key an id;
     `tick` is the channel on which schedulers hear ticks: it names the database, for channels are the whole server's.
     """
 
@@ -82,7 +92,7 @@ class Keys:
         self._queue = f"parsync:{{{cluster}:q0}}:"
         self._shared = f"parsync:{{{cluster}}}:"
         self.tick = f"{self._shared}tick@{db}"
-        self.task_prefix = f"{self._queue}task:"
+        self.extra_prefix = f"{self._queue}extra:"
         self.pending_prefix = f"{self._queue}pending:"
         self._partitions: dict[tuple[int, str], str] = {}
 
@@ -112,9 +122,9 @@ class Keys:
             raise errors.BrokenContract(f"no shared key {kind}")
         return self._shared + kind
 
-    def task(self, id: str) -> str:
-        """Return the key of a task's record."""
-        return self.task_prefix + id
+    def extra(self, id: str) -> str:
+        """Return the key of a task's rare fields."""
+        return self.extra_prefix + id
 
     def pending(self, kind: str) -> str:
         """Return the key of the tasks of a kind that wait, by their order."""
@@ -128,11 +138,11 @@ class Keys:
         """Return the glob of all keys of a kind, for an ACL: 'q0:later', 'p:slots', ':config'; '*' is every kind."""
         family, _, name = kind.partition(":")
         of = {
-            "q0": (*QUEUE_KINDS, "task:*", "pending:*"),
+            "q0": (*QUEUE_KINDS, "extra:*", "pending:*"),
             "p": (*PARTITION_KINDS, "inbox:*"),
             "": (*CLUSTER_KINDS, "stats:*"),
         }
-        wanted = {"task": "task:*", "pending": "pending:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
+        wanted = {"extra": "extra:*", "pending": "pending:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
         if wanted != "*" and wanted not in of.get(family, ()):
             raise errors.BrokenContract(f"no kind of key {kind}")
         tag = {"q0": f"{self.cluster}:q0", "p": f"{self.cluster}:p*", "": self.cluster}[family]

@@ -34,19 +34,16 @@ class Calls:
         script: Script,
         read: Callable[[Reply], T],
         once: Once,
-        tasks: Iterable[str] = (),
         names: tuple[str, ...] = (),
         values: Sequence[Word] = (),
     ) -> Call[T]:
-        """Return a call on the queue, see Header.arguments; `tasks` are the ids whose records it takes."""
+        """Return a call on the queue, see Header.arguments."""
         keys = self._fixed.get((script.verb, -1))
         if keys is None:
-            prefixes = {"task:": self.keys.task_prefix, "pending:": self.keys.pending_prefix}
-            fixed = [kind for kind in script.keys if kind not in ("task", "task*")]
-            keys = [prefixes.get(kind) or self.keys.queue(kind) for kind in fixed]
+            prefixes = {"extra:": self.keys.extra_prefix, "pending:": self.keys.pending_prefix}
+            keys = [prefixes.get(kind) or self.keys.queue(kind) for kind in script.keys]
             self._fixed[script.verb, -1] = keys
-        prefix = self.keys.task_prefix
-        return Call(script, keys + [prefix + id for id in tasks], script.arguments(once, names, values), read)
+        return Call(script, keys, script.arguments(once, names, values), read)
 
     def _partition(
         self,

@@ -1,30 +1,42 @@
 """Calls on the queue of tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...model.apps import KnownTasks
 from ...model.kind import Kind
 from ...model.limits import MAX_BATCH
-from ...model.options import STORED
 from ...model.place import Loss, Place
+from ...model.record import Record, options_text
 from ...model.replies import Took, Waits
 from ...model.task import Submission, Taken
 from ..header import Once, Word
 from ..scripts import Script
 from .base import Call, Calls, Reply, optional, pairs, text, words
 
-SUBMIT: Final = Script("submit", "meta kinds changed later shapes feasible names expires dead pending: task*")
-TAKE: Final = Script("take", "meta kinds changed later taken outbox pending: task:")
-GIVE_BACK: Final = Script("give_back", "meta kinds changed taken pending: task*")
-CONFIRM: Final = Script("confirm", "taken placed task*")
-START: Final = Script("start", "taken placed task*")
-FINISH: Final = Script("finish", "meta kinds changed later placed outbox pending: task*")
-REQUEUE: Final = Script("requeue", "meta kinds changed later taken placed outbox dead pending: task: task*")
-REVIVE: Final = Script("revive", "meta kinds changed outbox dead pending: task*")
-EXPIRE: Final = Script("expire", "meta kinds changed later taken outbox expires pending: task:")
-PURGE: Final = Script("purge", "dead expires task*")
-CANCEL: Final = Script("cancel", "meta kinds changed later taken placed outbox pending: task*")
+_RECORD: Final = "tasks messages taken running dead ended ended_1 ended_2"
+"""The keys that tell what is known of a task; extra: as well."""
+
+SUBMIT: Final = Script(
+    "submit",
+    "meta kinds changed later shapes feasible names expires dead tasks messages taken running ended ended_1 ended_2 "
+    "pending: extra:",
+)
+TAKE: Final = Script(
+    "take",
+    "meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox pending: extra:",
+)
+GIVE_BACK: Final = Script("give_back", f"meta kinds changed {_RECORD} pending: extra:")
+CONFIRM: Final = Script("confirm", "taken running")
+START: Final = Script("start", f"{_RECORD} extra:")
+FINISH: Final = Script("finish", f"meta kinds changed later outbox {_RECORD} pending: extra:")
+REQUEUE: Final = Script("requeue", f"meta kinds changed later outbox {_RECORD} pending: extra:")
+REVIVE: Final = Script("revive", f"meta kinds changed outbox {_RECORD} pending: extra:")
+EXPIRE: Final = Script("expire", f"meta kinds changed later outbox expires {_RECORD} pending: extra:")
+PURGE: Final = Script("purge", f"expires {_RECORD} extra:")
+CANCEL: Final = Script("cancel", f"meta kinds changed later outbox {_RECORD} pending: extra:")
+ROTATE: Final = Script("rotate", "meta ended ended_1 ended_2")
+READ_TASKS: Final = Script("read_tasks", f"kinds {_RECORD} extra:")
 SET_REASON: Final = Script("set_reason", "kinds")
 OFFER: Final = Script("offer", "shapes feasible names apps")
 ALL: Final = (
@@ -39,25 +51,15 @@ ALL: Final = (
     EXPIRE,
     PURGE,
     CANCEL,
+    ROTATE,
+    READ_TASKS,
     SET_REASON,
     OFFER,
 )
 
-_SUBMISSION: Final = (
-    "id",
-    "name",
-    "needs",
-    *STORED,
-    "delay_ms",
-    "expiry_ms",
-    "wait",
-    "after",
-    "publication",
-    "message",
-)
-_OUTCOME: Final = ("id", "attempt", "node", "slot", "inc", "outcome", "why")
-_LOST: Final = ("id", "attempt", "node", "slot", "inc", "why", "how", "delay_ms")
-_PLACE: Final = ("id", "attempt", "partition", "node", "slot", "inc", "since")
+_SUBMISSION: Final = ("id", "kind", "options", "message")
+_LOST: Final = ("id", "attempt", "text", "why", "how", "delay_ms")
+_PLACE: Final = ("id", "attempt", "text")
 
 
 class QueueCalls(Calls):
@@ -65,21 +67,13 @@ class QueueCalls(Calls):
 
     def submit(self, tasks: Sequence[Submission]) -> Call[list[str]]:
         """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown, next, stale."""
+        kinds: dict[str, int] = {}
         values: list[Word] = []
         for t in tasks:
-            values += (
-                t.id,
-                t.name,
-                t.options.needs.text,
-                *t.options.record(),
-                "" if t.delay_ms is None else t.delay_ms,
-                "" if t.expiry_ms is None else t.expiry_ms,
-                int(t.options.wait_for_capacity),
-                t.after,
-                t.publication,
-                t.message,
-            )
-        return self._queue(SUBMIT, words, {"channel": self.keys.tick}, [t.id for t in tasks], _SUBMISSION, values)
+            kind = kinds.setdefault(f"{t.options.priority} {t.kind.text}", len(kinds) + 1)
+            values += (t.id, kind, options_text(t), t.message)
+        once: Once = {"channel": self.keys.tick, "what": "\n".join(kinds)}
+        return self._queue(SUBMIT, _but("submitted", len(tasks)), once, _SUBMISSION, values)
 
     def take(
         self,
@@ -93,30 +87,30 @@ class QueueCalls(Calls):
         """Take the first tasks of some kinds: (kind, how many at most), MAX_BATCH in all; those that have expired end.
 
         since: what the copy of `kinds` stands at, Took.version of the last reply, "0" if there is none; most: how many
-        changes of it to tell, and how many delayed tasks to let wait that have come due. salt: ends the attempts,
-        '.482913', and is random. waits: "wait" to be woken when the next kind begins to wait; "wake" to wake another.
+        changes of it to tell, and how many delayed tasks to let wait that have come due. salt: '.482913', ends the
+        attempts behind the scheduler's name, and is random. waits: "wait" to be woken when the next kind begins to wait; "wake" to wake another.
         """
         once: Once = {
             "scheduler": scheduler,
             "since": since,
             "most": most,
-            "salt": salt,
+            "salt": f".{scheduler}{salt or '.0'}",
             "retention_s": self.retention_s,
             "channel": self.keys.tick,
             "waits": waits,
         }
         values = [word for row in rows for word in row]
-        return self._queue(TAKE, lambda reply: _took(rows, reply), once, (), ("kind", "limit"), values)
+        return self._queue(TAKE, lambda reply: _took(rows, reply), once, ("kind", "limit"), values)
 
     def give_back(self, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> Call[list[str]]:
         """Return taken tasks to their kinds: (id, attempt or '' for any, why); a word per task: pending, stale."""
         values = [word for task in tasks for word in task]
         names = ("id", "attempt", "why")
-        return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, [id for id, _, _ in tasks], names, values)
+        return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, names, values)
 
     def confirm(self, places: Sequence[Place]) -> Call[list[str]]:
         """Write the places of taken tasks; a word per task: placed, yours, stale."""
-        return self._queue(CONFIRM, words, {}, [p.task for p in places], _PLACE, _places(places))
+        return self._queue(CONFIRM, _but("placed", len(places)), {}, _PLACE, _places(places))
 
     def start(self, places: Sequence[Place]) -> Call[list[tuple[str, bytes]]]:
         """Start attempts; (ok or yours, the message to run) or (refused, the task's state) per task."""
@@ -124,15 +118,15 @@ class QueueCalls(Calls):
         def read(reply: Reply) -> list[tuple[str, bytes]]:
             return [(text(word), message) for word, message in zip(reply[::2], reply[1::2], strict=True)]
 
-        return self._queue(START, read, {}, [p.task for p in places], _PLACE, _places(places))
+        return self._queue(START, read, {}, _PLACE, _places(places))
 
     def finish(self, outcomes: Sequence[tuple[Place, str, str]]) -> Call[list[str]]:
         """Report outcomes: (place, outcome, why); a word per task: ok, again, yours, stale."""
         once: Once = {"channel": self.keys.tick, "retention_s": self.retention_s}
         values: list[Word] = []
         for p, outcome, why in outcomes:
-            values += (p.task, p.attempt, p.node, p.slot, p.inc, outcome, why)
-        return self._queue(FINISH, words, once, [p.task for p, _, _ in outcomes], _OUTCOME, values)
+            values += (p.task, p.text, f"{outcome} {why}" if why else outcome)
+        return self._queue(FINISH, _but("ok", len(outcomes)), once, ("id", "text", "outcome"), values)
 
     def requeue(
         self, lost: Sequence[tuple[Place, str]], how: Loss = "", delays_ms: Sequence[int | None] = ()
@@ -144,12 +138,12 @@ class QueueCalls(Calls):
         once: Once = {"channel": self.keys.tick, "retention_s": self.retention_s, "max_starts": self.max_starts}
         values: list[Word] = []
         for (p, why), delay_ms in zip(lost, delays_ms or [None] * len(lost), strict=True):
-            values += (p.task, p.attempt, p.node, p.slot, p.inc, why, how, optional(delay_ms))
-        return self._queue(REQUEUE, words, once, [p.task for p, _ in lost], _LOST, values)
+            values += (p.task, p.attempt, p.text, why, how, optional(delay_ms))
+        return self._queue(REQUEUE, words, once, _LOST, values)
 
     def revive(self, ids: Sequence[str], why: str) -> Call[list[str]]:
         """Return at most MAX_BATCH dead tasks to pending; a word per task: revived, or its present state."""
-        return self._queue(REVIVE, words, {"channel": self.keys.tick, "why": why}, ids, ("id",), ids)
+        return self._queue(REVIVE, words, {"channel": self.keys.tick, "why": why}, ("id",), ids)
 
     def expire(self, limit: int = MAX_BATCH) -> Call[list[str]]:
         """Cancel tasks that wait past their expiry and return their ids; it checks `limit` expiries that have come."""
@@ -166,16 +160,29 @@ class QueueCalls(Calls):
             return [(text(word), text(state)) for word, state in pairs(reply)]
 
         once: Once = {"retention_s": self.retention_s, "why": why, "how": how}
-        return self._queue(CANCEL, read, once, ids, ("id",), ids)
+        return self._queue(CANCEL, read, once, ("id",), ids)
 
     def purge(self, state: str, ids: Sequence[str]) -> Call[list[str]]:
         """Delete the records of tasks in this final state; a word per task: purged, or its present state."""
-        return self._queue(PURGE, words, {"state": state}, ids, ("id",), ids)
+        return self._queue(PURGE, words, {"state": state}, ("id",), ids)
+
+    def rotate(self) -> Call[int]:
+        """Forget the oldest generation of tasks that have ended, if it is time; 1 if it was."""
+        return self._queue(ROTATE, int, {"retention_s": self.retention_s})
+
+    def read_tasks(self, ids: Sequence[str], extras: bool = True) -> Call[list[Record]]:
+        """Read all that is known of at most MAX_BATCH tasks; extras: their rare fields as well."""
+
+        def read(reply: Reply) -> list[Record]:
+            rows = zip(*[iter(reply[1:])] * 7, strict=True)
+            return [Record.of(id, int(reply[0]), row) for id, row in zip(ids, rows, strict=True)]
+
+        return self._queue(READ_TASKS, read, {"extras": int(extras)}, ("id",), ids)
 
     def set_reason(self, reasons: Sequence[tuple[str, str]]) -> Call[int]:
         """Write why tasks of kinds wait: (kind, why); the number of these kinds of which tasks wait."""
         values = [word for reason in reasons for word in reason]
-        return self._queue(SET_REASON, int, {}, (), ("kind", "why"), values)
+        return self._queue(SET_REASON, int, {}, ("kind", "why"), values)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
         """Tell submit what a node offers ('' forgets it), and which tasks the offer's digest stands for; 1 if new."""
@@ -184,10 +191,19 @@ class QueueCalls(Calls):
 
 
 def _places(places: Sequence[Place]) -> list[Word]:
-    values: list[Word] = []
-    for p in places:
-        values += (p.task, p.attempt, p.partition, p.node, p.slot, p.inc, p.since_ms)
-    return values
+    return [word for p in places for word in (p.task, p.attempt, p.text)]
+
+
+def _but(usual: str, size: int) -> Callable[[Reply], list[str]]:
+    """Return the reader of (row, word)*: the usual word for all rows that are not named."""
+
+    def read(reply: Reply) -> list[str]:
+        found = [usual] * size
+        for row, word in pairs(reply):
+            found[int(row) - 1] = text(word)
+        return found
+
+    return read
 
 
 def _took(asked: Sequence[tuple[str, int]], reply: Reply) -> Took:

@@ -10,7 +10,10 @@ from .base import Call, Calls, Reply, text
 QUARANTINE: Final = Script("quarantine", "quarantine")
 DISCARD: Final = Script("discard", "any")
 REPAIR_PARTITION: Final = Script("repair_partition", "meta slots free left nodes alive lost notes")
-REPAIR_TASK: Final = Script("repair_task", "meta kinds changed later taken placed outbox pending: task")
+REPAIR_TASK: Final = Script(
+    "repair_task",
+    "meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:",
+)
 REPAIR_KIND: Final = Script("repair_kind", "meta kinds changed pending:")
 ALL: Final = (QUARANTINE, DISCARD, REPAIR_PARTITION, REPAIR_TASK, REPAIR_KIND)
 
@@ -41,7 +44,7 @@ class RepairCalls(Calls):
         kind: the kind of which it was seen to wait, if that may not be its record's.
         """
         once: Once = {"id": id, "retention_s": self.retention_s, "why": why, "kind": kind}
-        return self._queue(REPAIR_TASK, text, once, tasks=[id])
+        return self._queue(REPAIR_TASK, text, once)
 
     def repair_kind(self, kind: str | bytes) -> Call[int]:
         """Make the line of a kind what its tasks say; 1 if it changed."""

@@ -1,0 +1,151 @@
+"""What Redis has of a task, as text: its line, its run, its end. lua/lib/line.lua and lua/lib/task.lua are the same.
+
+    line  [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
+    run   PLACE[ started=MS]
+    end   STATE MS[ WHY]
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from .ids import readable
+from .place import Place
+from .task import Submission
+
+_LINE: Final = re.compile(
+    r"(?P<mark>\+?)(?P<takes>\d{1,9})@(?P<life>\d{1,15}) (?P<order>\d{1,15}) (?P<ready>\d{1,15}) (?P<submitted>\d{1,15}) "
+    r"(?P<options>\S+) (?P<kind>\S+ slots=\d.*)",
+    re.ASCII,
+)
+_RUN: Final = re.compile(r"(.*? since=\d{1,15})(?: started=(\d{1,15}))?", re.ASCII)
+_END: Final = re.compile(r"[a-z]+ (\d{1,15})(?: (.*))?", re.ASCII | re.DOTALL)
+_OWNER: Final = re.compile(r"\d{1,9}@\d{1,15}\.(.+)\.\w+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLine:
+    """The line of a task in `tasks`. takes: how often it was taken before it last began to wait; ready, submitted: ms."""
+
+    takes: int
+    life: int
+    order: int
+    ready_ms: int
+    submitted_ms: int
+    options: Mapping[str, str]
+    kind: str
+    marked: bool = False
+
+    @classmethod
+    def of(cls, line: str) -> "TaskLine":
+        """Read a line; ValueError for any other text."""
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise ValueError(f"not the line of a task: {line!r:.80}")
+        words = (word.partition("=") for word in found["options"].split(",") if word != "-")
+        numbers = (int(found[name]) for name in ("takes", "life", "order", "ready", "submitted"))
+        return cls(*numbers, {name: value for name, _, value in words}, found["kind"], bool(found["mark"]))
+
+    @property
+    def priority(self) -> int:
+        """Return the priority, 0 to 9: the order is (9 - priority) * 10^12 + the submission's number."""
+        return 9 - min(self.order // 10**12, 9)
+
+    def number(self, option: str) -> int | None:
+        """Return an option that is a number; None if the line does not have it."""
+        value = self.options.get(option, "")
+        return int(value) if value.isdecimal() and value.isascii() and len(value) < 16 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that is known of a task at one moment; `state` is gone if nothing is.
+
+    now_ms: the server's time then; line: None if there is none or it is damaged; place, started_ms: of its run, the last one of a task that has ended;
+    kind_line: that of its kind if it is pending; extra: its rare fields.
+    """
+
+    id: str
+    state: str
+    now_ms: int = 0
+    text: str = ""
+    line: TaskLine | None = None
+    attempt: str = ""
+    place: Place | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    why: str = ""
+    kind_line: str = ""
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, id: str, now_ms: int, row: Sequence[Any]) -> Self:
+        """Read the seven values that read_tasks returns of a task at this time."""
+        state, line, attempt, run, end, kind_line = (readable(_raw(word)) for word in row[:6])
+        try:
+            known = TaskLine.of(line)
+        except ValueError:
+            known = None
+        place, started_ms = read_run(run)
+        ended = _END.fullmatch(end)
+        words = [readable(_raw(word)) for word in row[6]]
+        extra = dict(zip(words[::2], words[1::2], strict=True))
+        return cls(
+            id,
+            state,
+            now_ms,
+            line,
+            known,
+            attempt or (place.attempt if place else ""),
+            place,
+            started_ms,
+            int(ended[1]) if ended else None,
+            (ended[2] or "") if ended else end,
+            kind_line,
+            extra,
+        )
+
+    @property
+    def scheduler(self) -> str | None:
+        """Return the scheduler that took it last, if it is known."""
+        return owner_of(self.attempt) or None
+
+
+def read_run(text: str) -> tuple[Place | None, int | None]:
+    """Read an entry of `running`: its place, and when it started (ms); None for what is not there or damaged."""
+    found = _RUN.fullmatch(text)
+    if found is None:
+        return None, None
+    try:
+        return Place.of(found[1]), int(found[2]) if found[2] else None
+    except ValueError:
+        return None, None
+
+
+def owner_of(attempt: str) -> str:
+    """Return the scheduler that an attempt names, '' if it names none."""
+    found = _OWNER.fullmatch(attempt)
+    return found[1] if found else ""
+
+
+def options_text(task: Submission) -> str:
+    """Return the options of a row of submit: words NAME=VALUE."""
+    options = task.options
+    if task.delay_ms is None and task.expiry_ms is None and not (
+        task.after or task.publication or options.wait_for_capacity or options.max_starts
+    ):
+        return ""
+    words = (
+        ("delay", task.delay_ms),
+        ("expiry", task.expiry_ms),
+        ("max", options.max_starts),
+        ("wait", 1 if options.wait_for_capacity else None),
+        ("after", task.after or None),
+        ("pub", task.publication or None),
+    )
+    return " ".join(f"{name}={value}" for name, value in words if value is not None)
+
+
+def _raw(word: Any) -> bytes:  # Any: a reply's value
+    return word if isinstance(word, bytes) else str(word).encode()
