@@ -1,4 +1,5 @@
 -- The history of a task, a line for each of its last ten attempts that were lost; and the list of the dead.
+--- @include queue
 
 -- add_history: add a line to the task's history.
 local function add_history(task, line)
