@@ -96,7 +96,7 @@ def compose(header: Header, folder: Path) -> str:
     own = _INCLUDE.sub("", _read(header.verb, folder))
     libraries = expand(header.verb, folder, ["lib/arguments"]).removesuffix(own)
     arguments = expand("lib/arguments", folder, [])
-    text = "\n".join([header.before() + header.table(libraries) + arguments, libraries + header.check(_words(own)), own])
+    text = "\n".join([header.before() + header.table(libraries + own) + arguments, libraries + header.check(_words(own)), own])
     text = header.resolve(text)
     functions = {found[1]: found[0] for found in _FUNCTION.finditer(text)}
     called: set[str] = set()
