@@ -22,7 +22,7 @@ for _, id in ipairs(ids) do
   if not task or FINAL[task.state] then
     redis.call('ZREM', expires, id)
   elseif task.run then -- its line does not have its successor's expiry yet
-    redis.call('ZADD', expires, string.format('%.0f', now + 60000), id)
+    redis.call('ZADD', expires, string.format('%d', now + 60000), id)
   elseif not due or #due > 15 or not string.match(due, '^%d+$') then
     redis.call('ZREM', expires, id)
   elseif not is_past(due, now) then

@@ -36,18 +36,17 @@ for i, row in rows() do
     later_on[#later_on + 1] = {at = i, id = id, text = text, outcome = outcome}
   end
 end
-redis.call('HEXISTS', messages, '') -- reads each key before the first write
-redis.call('HEXISTS', ended, '')
+redis.call('HEXISTS', ended, '') -- reads a key before the first write; `messages` is written first
 if #later_on > 0 then
   bad = bad_counts(meta) or bad_records() or bad_type(kinds, 'hash') or bad_type(changed, 'zset') or bad_type(later, 'zset')
     or bad_type(outbox, 'list') or bad_outcomes(later_on, pending_prefix)
   if bad then return bad end
 end
 if f > 0 then
-  redis.call('HDEL', running, unpack(over)) -- first: a full server allows it, docs/decisions/0015
+  redis.call('HDEL', messages, unpack(over)) -- first: a full server allows it, docs/decisions/0015
   redis.call('HSET', ended, unpack(finals))
+  redis.call('HDEL', running, unpack(over))
   redis.call('HDEL', tasks, unpack(over))
-  redis.call('HDEL', messages, unpack(over))
 end
 for _, asked in ipairs(later_on) do
   local word = accept(asked, now, args.retention_s, seen[asked.id])

@@ -44,7 +44,7 @@ each_lease(slots, old or node, function(slot, lease)
 end)
 
 local inc = tonumber(redis.call('HGET', meta, 'inc') or old and old.inc or 0)
-node.inc = string.format('%.0f', math.max(inc, known_inc) + 1)
+node.inc = string.format('%d', math.max(inc, known_inc) + 1)
 redis.call('HSET', meta, 'inc', node.inc)
 if old then
   local gone = 0

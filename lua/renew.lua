@@ -19,7 +19,7 @@ if node.inc ~= args.inc then -- an incarnation that the server has forgotten reg
   return tonumber(node.inc) > (tonumber(args.inc) or 0) and {'superseded', node.inc} or {'lapsed'}
 end
 if node.state == 'down' then return {'lapsed'} end
-moved = string.format('%.0f', (moved or 0) + 1)
+moved = string.format('%d', (moved or 0) + 1)
 redis.call('HDEL', alive, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 redis.call('HSET', alive, node.name, counter_text(node.inc, moved))
 return {'ok', moved, node.state, node.drain}

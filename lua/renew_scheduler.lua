@@ -35,11 +35,11 @@ if stay and (member or at_most == 0 or redis.call('HLEN', schedulers) < at_most)
   if not member then
     changed = true
     local life = tonumber(redis.call('HGET', leader, 'epoch') or 0) + 1
-    redis.call('HSET', schedulers, me, string.format('%.0f', life * 1e8))
+    redis.call('HSET', schedulers, me, string.format('%d', life * 1e8))
   end
   redis.call('HINCRBY', schedulers, me, 1)
   if not holder or holder == me or (seen ~= '' and seen == text) then
-    text = string.format('%s moved=%.0f', me, holder == me and moved + 1 or 1)
+    text = string.format('%s moved=%d', me, holder == me and moved + 1 or 1)
     redis.call('HSET', leader, 'holder', text)
   end
   local figures = {}

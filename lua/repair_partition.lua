@@ -35,7 +35,7 @@ table.sort(names)
 local now = redis.call('TIME')
 for field, value in pairs({version = now_ms(), epoch = now_ms(), inc = math.max(highest, tonumber(now[1]))}) do
   local count = redis.call('HGET', meta, field) or ''
-  if #count > 15 or not string.find(count, '^%d+$') then redis.call('HSET', meta, field, string.format('%.0f', value)) end
+  if #count > 15 or not string.find(count, '^%d+$') then redis.call('HSET', meta, field, string.format('%d', value)) end
 end
 redis.call('HSET', meta, 'free', 0, 'slots', total)
 redis.call('DEL', free)

@@ -46,7 +46,7 @@ for i, row in rows() do
       local place = string.format('%s/%s inc=%s since=%s until=%s', node or '', slot or '', inc or '', since, now)
       add_history(task, string.format('%s %s %s %s', row.attempt, state, place, why))
     end
-    set_option(line, 'starts', starts > 0 and string.format('%.0f', starts) or nil)
+    set_option(line, 'starts', starts > 0 and string.format('%d', starts) or nil)
     if task.extra.cancel then
       end_unseen(task, 'cancelled', now, why, args.retention_s)
       replies[i] = 'cancelled'

@@ -15,7 +15,7 @@ for _, row in rows() do
   local waiting, first, last = parse_kind(lines[row.kind])
   if waiting then
     local why = row.why == '' and '' or ' ' .. row.why
-    written[#written + 1], written[#written + 2] = row.kind, string.format('%.0f %.0f %.0f%s', waiting, first, last, why)
+    written[#written + 1], written[#written + 2] = row.kind, string.format('%d %d %d%s', waiting, first, last, why)
   end
 end
 redis.call('HDEL', kinds, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015

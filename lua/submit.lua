@@ -72,7 +72,7 @@ for i, row in rows() do
   if word then reply[#reply + 1], reply[#reply + 2] = i, word end
 end
 if #lines > 0 then
-  local began = write_kinds(meta, kinds, changed, {'submitted', string.format('%.0f', last)})
+  local began = write_kinds(meta, kinds, changed, {'submitted', string.format('%d', last)})
   write_all('HSET', messages, texts)
   write_all('HSET', tasks, lines)
   if began then wake(args.channel, meta) end

@@ -29,21 +29,30 @@ for _, row in rows() do
 end
 if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1,000 tasks at most') end
 local now, given, owners, gone, g, w, salt = now_ms(), {}, {}, {}, 0, 0, args.salt
-local due_ids = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, args.most)
-local due, sizes = redis.call('HMGET', tasks, '', unpack(due_ids)), {} -- '' reads a key before the first write, here and below
-redis.call('HEXISTS', taken, '')
+local next_due, due_ids, due, sizes, following = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', {}, {}, {}, {}
+if is_past(next_due ~= '' and next_due or nil, now) then
+  due_ids = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, args.most)
+  due = redis.call('HMGET', tasks, unpack(due_ids))
+  next_due = nil -- another then
+end
+redis.call('HEXISTS', taken, '') -- reads a key before the first write
 for i, id in ipairs(due_ids) do
-  due[i] = parse_line(due[i + 1]) or false
+  due[i] = parse_line(due[i]) or false
   bad = bad or due[i] and bad_kind(pending_prefix, due[i].kind) or nil
 end
 for number, row in rows() do
-  local kind, ids = row.kind, first_of(row.kind, row.limit)
-  local lines = #ids > 0 and redis.call('HMGET', tasks, unpack(ids))
-  sizes[kind] = #ids > 0 and #ids or sizes[kind]
-  for i, id in ipairs(ids) do
-    local takes, life, ready, options, its = string.match(lines[i] or '', '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
+  local kind, ids, behind = row.kind, first_of(row.kind, row.limit)
+  local size = #ids
+  ids[size + 1] = behind
+  local lines = size > 0 and redis.call('HMGET', tasks, unpack(ids))
+  if size > 0 then
+    sizes[kind], following[kind] = size, behind and string.match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
+    touch(kind)
+  end
+  for i = 1, size do
+    local id, takes, life, ready, options, its = ids[i], string.match(lines[i] or '', '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
     if its == kind and (options == '-' or not is_past(string.match(options, 'expires=(%d+)'), now)) then
-      local attempt = (takes + 1) .. '@' .. life .. salt
+      local attempt = (takes == '0' and '1' or string.format('%d', takes + 1)) .. '@' .. life .. salt
       owners[w + 1], owners[w + 2], w = id, attempt, w + 2
       given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = number, id, attempt, ready, g + 4
     else
@@ -58,12 +67,12 @@ if #gone > 0 then
 end
 if bad then return bad end
 read_lines(kinds)
-redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing; a full server refuses it, docs/decisions/0015
-write_all('ZREM', later, due_ids)
 for i, id in ipairs(due_ids) do
   if due[i] then enter(due[i].kind, id, due[i].order) end
 end
-for kind, size in pairs(sizes) do take_out(kind, size) end
+announce(changed)
+write_all('ZREM', later, due_ids)
+for kind, size in pairs(sizes) do take_out(kind, size, following[kind]) end
 write_all('HSET', taken, owners)
 for i = 1, #gone, 2 do
   local why = turn_away(turned[gone[i + 1]], now, args.retention_s)
@@ -74,4 +83,5 @@ write_kinds(meta, kinds, changed)
 local version, anew, more, changes = changes_since(kinds, changed, args.since, args.most)
 if args.waits == 'wake' then wake(args.channel, meta, args.scheduler) end
 if args.waits == 'wait' then wait_in(meta, args.scheduler) end
-return {version, now, redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', anew, more, changes, given}
+next_due = next_due or redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
+return {version, now, next_due, anew, more, changes, given}

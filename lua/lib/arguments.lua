@@ -28,7 +28,7 @@ end
 -- refuse_call: return the error reply for a call that has not as many keys and arguments as the header says, or nil.
 local function refuse_call(verb, keys, argv)
   if #KEYS == keys and #ARGV == argv then return nil end
-  return redis.error_reply(string.format('PSARGS %s takes %.0f keys and %.0f arguments, not %d and %d',
+  return redis.error_reply(string.format('PSARGS %s takes %d keys and %d arguments, not %d and %d',
     verb, keys, argv, #KEYS, #ARGV))
 end
 
@@ -49,7 +49,7 @@ end
 local function bad_number(what, text, low, high)
   local number = #text < 16 and string.find(text, '^%-?%d+$') and tonumber(text)
   if number and number >= low and number <= high then return nil end
-  return redis.error_reply(string.format('PSARGS %s is a whole number from %.0f to %.0f', what, low, high))
+  return redis.error_reply(string.format('PSARGS %s is a whole number from %d to %d', what, low, high))
 end
 
 -- bad_retention: return the error reply for a retention that is not a number of seconds up to a year, or nil.

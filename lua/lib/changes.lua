@@ -20,13 +20,13 @@ local function changes_since(kinds, changed, since, most)
       changes[#changes + 1], changes[#changes + 2] = kind, QUEUES[kind].line or ''
     end
   elseif at < now then
-    local after = string.format('(%.0f', at)
+    local after = string.format('(%d', at)
     local page = redis.call('ZRANGEBYSCORE', changed, after, now, 'WITHSCORES', 'LIMIT', 0, most)
     for i = 1, #page, 2 do names[#names + 1] = page[i] end
     local lines = read_fields(kinds, names)
     for _, kind in ipairs(names) do changes[#changes + 1], changes[#changes + 2] = kind, lines[kind] or '' end
     if #names >= tonumber(most) then last = tonumber(page[#page]) end
   end
-  local version = begun > last and string.format('%.0f/%.0f', last, begun) or string.format('%.0f', last)
+  local version = begun > last and string.format('%d/%d', last, begun) or string.format('%d', last)
   return version, anew and 1 or 0, last < now and 1 or 0, changes
 end

@@ -1,10 +1,10 @@
 -- now_ms: return the server's time in milliseconds, as a decimal string.
 local function now_ms()
   local t = redis.call('TIME')
-  return string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
+  return string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000))
 end
 
 -- after_ms: return the time `delay_ms` later, nil for a delay of ''.
 local function after_ms(now, delay_ms)
-  return delay_ms ~= '' and string.format('%.0f', now + delay_ms) or nil
+  return delay_ms ~= '' and string.format('%d', now + delay_ms) or nil
 end

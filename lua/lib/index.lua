@@ -7,7 +7,7 @@
 -- nothing is looked at twice.
 local function sweep(meta, kinds, changed)
   if redis.call('ZCARD', changed) <= 2 * redis.call('HLEN', kinds) + 10000 then return end
-  local after = string.format('(%.0f', COUNTED.floor)
+  local after = string.format('(%d', COUNTED.floor)
   local oldest = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
   local names, ended = {}, {}
   for i = 1, #oldest, 2 do names[#names + 1] = oldest[i] end
@@ -31,15 +31,24 @@ local function read_lines(kinds)
   for kind, line in pairs(read_fields(kinds, names)) do QUEUES[kind].known = line end
 end
 
+local ANNOUNCED = 0 -- how many of TOUCHED have their version
+
+-- announce: give each kind that changes its version. As a first write it does no harm, and a full server refuses it
+-- (docs/decisions/0015).
+local function announce(changed)
+  local versions = {}
+  for i = ANNOUNCED + 1, #TOUCHED do versions[#versions + 1], versions[#versions + 2] = COUNTED.version + i, TOUCHED[i] end
+  ANNOUNCED = #TOUCHED
+  write_all('ZADD', changed, versions)
+end
+
 -- write_kinds: write the queues and lines that changed, each with a version of its own; and `more`, {field, value, ...}, of
 -- meta. Return whether tasks wait of a kind of which none waited before: those who know of no such task are to hear of it.
 local function write_kinds(meta, kinds, changed, more)
-  local counts, began, lines, ended, versions = more or {}, false, {}, {}, {}
-  local version = COUNTED.version + #TOUCHED
+  local counts, began, lines, ended, version = more or {}, false, {}, {}, COUNTED.version + #TOUCHED
   read_lines(kinds)
-  for i, kind in ipairs(TOUCHED) do versions[#versions + 1], versions[#versions + 2] = COUNTED.version + i, kind end
-  write_all('ZADD', changed, versions)
-  if #TOUCHED > 0 then counts[#counts + 1], counts[#counts + 2] = 'version', version end
+  announce(changed)
+  if #TOUCHED > 0 then counts[#counts + 1], counts[#counts + 2] = 'version', string.format('%d', version) end
   write_all('HSET', meta, counts)
   for _, kind in ipairs(TOUCHED) do
     local queue = QUEUES[kind]

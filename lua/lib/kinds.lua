@@ -62,19 +62,19 @@ local function order_at(pending, rank)
   return order and order >= 0 and order < 1e15 and math.floor(order) or 0
 end
 
--- first_of: return the ids of the first tasks of a kind, once in a call. It writes nothing.
+-- first_of: return the ids of the first tasks of a kind, once in a call, and of the one behind them. It writes nothing.
 local function first_of(kind, limit)
   local queue = QUEUES[kind]
   if queue.count == 0 or tonumber(limit) == 0 or queue.asked then return {} end
   queue.asked = true
-  return redis.call('ZRANGE', queue.pending, 0, limit - 1)
+  local ids = redis.call('ZRANGE', queue.pending, 0, limit)
+  return ids, #ids > tonumber(limit) and table.remove(ids) or nil
 end
 
--- take_out: take the first tasks of a kind out of its queue.
-local function take_out(kind, size)
-  local queue = touch(kind)
+-- take_out: take the first tasks of a kind out of its queue; `following` is the order of the one behind them.
+local function take_out(kind, size, following)
+  local queue = QUEUES[kind]
   local pending = queue.pending
   queue.count = queue.count - redis.call('ZREMRANGEBYRANK', pending, 0, size - 1)
-  fill(queue)
-  queue.first = queue.count > 0 and order_at(pending, 0) or nil
+  queue.first = queue.count == 0 and math.huge or tonumber(following) or order_at(pending, 0)
 end

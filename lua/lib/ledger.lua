@@ -7,7 +7,7 @@ local function ledger_text(left)
   local names, words = {}, {}
   for name in pairs(left) do names[#names + 1] = name end
   table.sort(names)
-  for i, name in ipairs(names) do words[i] = name .. '=' .. string.format('%.0f', left[name]) end
+  for i, name in ipairs(names) do words[i] = name .. '=' .. string.format('%d', left[name]) end
   return table.concat(words, ' ')
 end
 

@@ -14,7 +14,7 @@ end
 
 -- line_text: return the line of these fields.
 local function line_text(line)
-  return string.format('%s%.0f@%s %s %s %s %s %s', line.mark, line.takes, line.life, line.order, line.ready, line.submitted,
+  return string.format('%s%d@%s %s %s %s %s %s', line.mark, line.takes, line.life, line.order, line.ready, line.submitted,
     line.options, line.kind)
 end
 

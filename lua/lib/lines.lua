@@ -14,7 +14,7 @@ end
 local function find_first(pending, low, high)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if redis.call('ZCOUNT', pending, '-inf', string.format('%.0f', middle)) > 0 then high = middle else low = middle + 1 end
+    if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then high = middle else low = middle + 1 end
   end
   return low
 end
@@ -29,6 +29,6 @@ local function kind_line(queue, before)
   elseif not queue.first and queue.left <= first then
     first = find_first(queue.pending, math.min(first, queue.low), math.max(last, queue.high))
   end
-  first = queue.first or math.min(first, queue.low)
-  return string.format('%.0f %.0f %.0f%s', queue.count, first, math.max(first, last, queue.high), why or '')
+  first = math.min(queue.first or first, queue.low)
+  return string.format('%d %d %d%s', queue.count, first, math.max(first, last, queue.high), why or '')
 end

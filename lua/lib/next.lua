@@ -28,6 +28,6 @@ local function become_next(task)
   local publication = option(successor, 'pub') or option(line, 'pub')
   line.kind, line.options = successor.kind, successor.options
   set_option(line, 'pub', publication)
-  if successor.priority then line.order = string.format('%.0f', (9 - successor.priority) * 1e12 + line.order % 1e12) end
+  if successor.priority then line.order = string.format('%d', (9 - successor.priority) * 1e12 + line.order % 1e12) end
   return successor.due
 end
