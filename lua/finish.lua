@@ -19,8 +19,7 @@ for i, row in rows() do
   if not known[outcome] then return redis.error_reply('PSOUTCOME unknown outcome ' .. row.outcome) end
   ids[i] = row.id
 end
-local bad = bad_retention(args.retention_s)
-if bad or count == 0 then return bad or reply end
+if count == 0 then return reply end
 local runs, lines = redis.call('HMGET', running, unpack(ids)), redis.call('HMGET', tasks, unpack(ids))
 for i, row in rows() do
   local id, text, run, line, outcome = ids[i], row.text, runs[i], lines[i], row.outcome
@@ -38,8 +37,7 @@ for i, row in rows() do
 end
 redis.call('HEXISTS', ended, '') -- reads a key before the first write; `messages` is written first
 if #later_on > 0 then
-  bad = bad_counts(meta) or bad_records() or bad_type(kinds, 'hash') or bad_type(changed, 'zset') or bad_type(later, 'zset')
-    or bad_type(outbox, 'list') or bad_outcomes(later_on, pending_prefix)
+  local bad = in_full().bad_outcomes(later_on, args.retention_s)
   if bad then return bad end
 end
 if f > 0 then
@@ -49,11 +47,11 @@ if f > 0 then
   redis.call('HDEL', tasks, unpack(over))
 end
 for _, asked in ipairs(later_on) do
-  local word = accept(asked, now, args.retention_s, seen[asked.id])
+  local word = in_full().accept(asked, now, args.retention_s, seen[asked.id])
   if word ~= 'ok' then reply[#reply + 1], reply[#reply + 2] = asked.at, word end
 end
 if #later_on > 0 then
-  write_outbox(outbox)
-  if write_kinds(meta, kinds, changed) then wake(args.channel, meta) end
+  in_full().write_outbox(outbox)
+  if in_full().write_kinds(meta, kinds, changed) then in_full().wake(args.channel, meta) end
 end
 return reply

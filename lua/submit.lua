@@ -22,7 +22,8 @@ bad = bad or bad_counts(meta)
 if bad then return bad end
 local ids, asked, timed = {}, {}, false
 for i, row in rows() do
-  local options, wrong = options_of(row.options)
+  local options, wrong = PLAIN, nil
+  if row.options ~= '' then options, wrong = in_full().options_of(row.options) end
   if not what[tonumber(row.kind)] then wrong = redis.error_reply('PSARGS submit: a row names no kind') end
   wrong = wrong or bad_id(row.id, row.message)
   if wrong then return wrong end
@@ -34,20 +35,21 @@ for i, id in ipairs(ids) do
   if (known[id] or over[id]) and asked[i] ~= PLAIN then again[#again + 1] = id end
 end
 redis.call('HEXISTS', messages, '') -- reads each key before the first write
-bad = (timed or #again > 0) and (bad_type(later, 'zset') or bad_type(expires, 'zset') or bad_type(dead, 'zset')) or nil
-for _, id in ipairs(again) do bad = bad or bad_type(extra_prefix .. id, 'hash') end
+bad = (timed or #again > 0) and in_full().bad_timed() or nil
+for _, id in ipairs(again) do bad = bad or in_full().bad_type(extra_prefix .. id, 'hash') end
 if bad then return bad end
-local found = #again > 0 and load_tasks(again)
+local found = #again > 0 and in_full().load_tasks(again)
 local last, lines, texts, delays, expiries, renewed, created = COUNTED.submitted, {}, {}, {}, {}, {}, {}
 
 -- place: let a new task wait.
 local function place(id, kind, options, message)
   last, created[id] = last + 1, true
-  local due, expires_ms = after_ms(now, options.delay or ''), after_ms(now, options.expiry or '')
-  local order = '' .. (kind.base + last)
+  local due = options.delay and after_ms(now, options.delay)
+  local expires_ms = options.expiry and after_ms(now, options.expiry)
+  local order = string.format('%d', kind.base + last)
   lines[#lines + 1], texts[#texts + 1] = id, id
   lines[#lines + 1] = '0@' .. last .. ' ' .. order .. ' ' .. (due or now) .. ' ' .. now .. ' ' ..
-    kept_options(options, expires_ms) .. ' ' .. kind.kind
+    (options == PLAIN and '-' or in_full().kept_options(options, expires_ms)) .. ' ' .. kind.kind
   texts[#texts + 1] = message
   if due then delays[#delays + 1], delays[#delays + 2] = due, id else enter(kind.kind, id, order) end
   if expires_ms then expiries[#expiries + 1], expiries[#expiries + 2] = expires_ms, id end
@@ -59,10 +61,10 @@ for i, row in rows() do
   if created[id] then
     word = options.after and 'stale' or 'exists'
   elseif known[id] or over[id] then
-    word = options == PLAIN and 'exists' or word_of(found[id], options)
+    word = options == PLAIN and 'exists' or in_full().word_of(found[id], options)
   end
   if word == 'next' then
-    local expires_ms = write_next(found[id], kind, options, row.message, now)
+    local expires_ms = in_full().write_next(found[id], kind, options, row.message, now)
     if expires_ms then expiries[#expiries + 1], expiries[#expiries + 2] = expires_ms, id end
   elseif not word then
     word = options.wait ~= '1' and misfit(feasible, names, shapes, kind.name, kind.needs) or nil
@@ -75,9 +77,9 @@ if #lines > 0 then
   local began = write_kinds(meta, kinds, changed, {'submitted', string.format('%d', last)})
   write_all('HSET', messages, texts)
   write_all('HSET', tasks, lines)
-  if began then wake(args.channel, meta) end
+  if began then in_full().wake(args.channel, meta) end
 end
 write_all('ZADD', later, delays)
 write_all('ZADD', expires, expiries)
-for _, id in ipairs(renewed) do forget(id) end
+for _, id in ipairs(renewed) do in_full().forget(id) end
 return reply

@@ -20,7 +20,7 @@
 --- @include changes
 --- @include queue
 --- @include turned
-local bad = bad_number('most', args.most, 1, 10000) or bad_retention(args.retention_s) or bad_since(args.since) or bad_counts(meta)
+local bad = bad_number('most', args.most, 1, 10000) or bad_since(args.since) or bad_counts(meta)
 local limit = 0
 for _, row in rows() do
   bad = bad or bad_number('limit', row.limit, 0, 1000) or bad_kind(pending_prefix, row.kind)
@@ -37,7 +37,7 @@ if is_past(next_due ~= '' and next_due or nil, now) then
 end
 redis.call('HEXISTS', taken, '') -- reads a key before the first write
 for i, id in ipairs(due_ids) do
-  due[i] = parse_line(due[i]) or false
+  due[i] = in_full().parse_line(due[i]) or false
   bad = bad or due[i] and bad_kind(pending_prefix, due[i].kind) or nil
 end
 for number, row in rows() do
@@ -62,26 +62,26 @@ for number, row in rows() do
 end
 local turned = {}
 if #gone > 0 then
-  turned, bad = to_be_turned(gone, pending_prefix)
-  bad = bad or bad_type(outbox, 'list')
+  turned, bad = in_full().to_be_turned(gone, args.retention_s)
+  bad = bad or in_full().bad_type(outbox, 'list')
 end
 if bad then return bad end
 read_lines(kinds)
 for i, id in ipairs(due_ids) do
-  if due[i] then enter(due[i].kind, id, due[i].order) end
+  if due[i] then in_full().enter(due[i].kind, id, due[i].order) end
 end
 announce(changed)
 write_all('ZREM', later, due_ids)
 for kind, size in pairs(sizes) do take_out(kind, size, following[kind]) end
 write_all('HSET', taken, owners)
 for i = 1, #gone, 2 do
-  local why = turn_away(turned[gone[i + 1]], now, args.retention_s)
+  local why = in_full().turn_away(turned[gone[i + 1]], now, args.retention_s)
   if why then given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = gone[i], gone[i + 1], '', why, g + 4 end
 end
-write_outbox(outbox)
+if #gone > 0 then in_full().write_outbox(outbox) end
 write_kinds(meta, kinds, changed)
 local version, anew, more, changes = changes_since(kinds, changed, args.since, args.most)
-if args.waits == 'wake' then wake(args.channel, meta, args.scheduler) end
+if args.waits == 'wake' then in_full().wake(args.channel, meta, args.scheduler) end
 if args.waits == 'wait' then wait_in(meta, args.scheduler) end
 next_due = next_due or redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
 return {version, now, next_due, anew, more, changes, given}

@@ -32,6 +32,6 @@ end
 -- misfit: return why no node could ever run a task: infeasible, or unknown (no node knows that name); nil if one could.
 local function misfit(feasible, names, shapes, name, needs)
   local question = name .. ' ' .. needs
-  if FOUND[question] == nil then FOUND[question] = ask(feasible, names, shapes, name, needs, question) or false end
+  if FOUND[question] == nil then FOUND[question] = in_full().ask(feasible, names, shapes, name, needs, question) or false end
   return FOUND[question] or nil
 end

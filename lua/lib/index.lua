@@ -65,6 +65,6 @@ local function write_kinds(meta, kinds, changed, more)
   write_all('HDEL', kinds, ended)
   local hundreds = math.floor(version / 100) - math.floor(COUNTED.version / 100)
   COUNTED.version = version
-  if hundreds > 0 then sweep(meta, kinds, changed) end
+  if hundreds > 0 then in_full().sweep(meta, kinds, changed) end
   return began
 end

@@ -24,7 +24,7 @@ local function bad_kind(pending_prefix, kind)
   if QUEUES[kind] then return nil end
   local pending = pending_prefix .. kind
   local size = redis.pcall('ZCARD', pending)
-  if not tonumber(size) then return bad_type(pending, 'zset') end
+  if not tonumber(size) then return in_full().bad_type(pending, 'zset') end
   QUEUES[kind] = {pending = pending, before = size, count = size, entering = {}, low = math.huge, high = 0, left = math.huge}
 end
 
@@ -76,5 +76,5 @@ local function take_out(kind, size, following)
   local queue = QUEUES[kind]
   local pending = queue.pending
   queue.count = queue.count - redis.call('ZREMRANGEBYRANK', pending, 0, size - 1)
-  queue.first = queue.count == 0 and math.huge or tonumber(following) or order_at(pending, 0)
+  queue.first = queue.count == 0 and math.huge or tonumber(following) or in_full().order_at(pending, 0)
 end

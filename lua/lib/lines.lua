@@ -25,9 +25,9 @@ local function kind_line(queue, before)
   if queue.before == 0 then
     first, last = queue.low, queue.high
   elseif not size then
-    first, last = queue.first or find_first(queue.pending, 0, 999999999999999), queue.last or 999999999999999
+    first, last = queue.first or in_full().find_first(queue.pending, 0, 999999999999999), queue.last or 999999999999999
   elseif not queue.first and queue.left <= first then
-    first = find_first(queue.pending, math.min(first, queue.low), math.max(last, queue.high))
+    first = in_full().find_first(queue.pending, math.min(first, queue.low), math.max(last, queue.high))
   end
   first = math.min(queue.first or first, queue.low)
   return string.format('%d %d %d%s', queue.count, first, math.max(first, last, queue.high), why or '')

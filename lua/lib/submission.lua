@@ -27,7 +27,6 @@ end
 
 -- options_of: return the words NAME=VALUE of a row as a table; or nil and the error reply.
 local function options_of(text)
-  if text == '' then return PLAIN end
   local found = {}
   for name, value in string.gmatch(text, '(%l+)=(%S+)') do found[name] = value end
   local bad = found.max and bad_number('max_starts', found.max, 1, 1000)
@@ -35,6 +34,11 @@ local function options_of(text)
     or found.expiry and bad_number('expiry_ms', found.expiry, -9e14, 9e14)
     or found.pub and not string.find(found.pub, '^%w+$') and redis.error_reply('PSARGS a publication is letters and digits')
   return not bad and found, bad
+end
+
+-- bad_timed: return the error reply for an index of another type that only some submissions need, or nil.
+local function bad_timed()
+  return bad_type(KEY.later, 'zset') or bad_type(KEY.expires, 'zset') or bad_type(KEY.dead, 'zset')
 end
 
 -- bad_id: return the error reply for an id or a message that is none, or nil.
@@ -47,7 +51,6 @@ end
 
 -- kept_options: return what the line of a task keeps of the options, '-' for nothing.
 local function kept_options(options, expires)
-  if options == PLAIN then return '-' end
   local words = {}
   if expires then words[1] = 'expires=' .. expires end
   if options.max then words[#words + 1] = 'max=' .. options.max end

@@ -3,12 +3,12 @@
 --- @include record
 
 -- to_be_turned: return what is known of the tasks of {row, id, ...}, by id; or nil and the error reply.
-local function to_be_turned(gone, pending_prefix)
-  local bad, ids = bad_records(), {}
+local function to_be_turned(gone, retention_s)
+  local bad, ids = bad_retention(retention_s) or bad_records(), {}
   if bad then return nil, bad end
   for i = 2, #gone, 2 do ids[#ids + 1] = gone[i] end
   local found = load_tasks(ids)
-  for _, task in pairs(found) do bad = bad or task.line and bad_kind(pending_prefix, task.line.kind) or nil end
+  for _, task in pairs(found) do bad = bad or task.line and bad_kind(KEY.pending, task.line.kind) or nil end
   return found, bad
 end
 

@@ -65,7 +65,7 @@ class Header:
         reads = _read_by(text)
         if unknown := sorted(reads - {key.rstrip("*") for key in self.keys}):
             raise BrokenContract(f"lua: {verb}.lua reads {' '.join(unknown)}, which its KEYS lack")
-        checked = [] if self._any_type else [at for at, key in enumerate(self.keys, 1) if key.rstrip("*") not in reads]
+        checked = [] if self._any_type else [at for at, key in enumerate(self.keys, 1) if key.rstrip("*") not in reads and key[-1] != ":"]
         self._probed = [at for at in checked if at <= self._fixed]
         self._probed_from = self._fixed + 1 if len(self._probed) < len(checked) and self._star != "task" else 0
         match = _ARGV.fullmatch(fields["ARGV"])

@@ -5,7 +5,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,8 @@ from ..errors import BrokenContract
 from .header import Header, Word
 
 _INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
+_RARE: Final = re.compile(r"\bin_full\(\)\.\w+")
+_HERE: Final = "-- in_full\n"
 _FUNCTION: Final = re.compile(r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE)
 
 
@@ -91,21 +93,38 @@ def _read(name: str, folder: Path, on_the_way: tuple[str, ...] = ()) -> str:
 def compose(header: Header, folder: Path) -> str:
     """Return the text of a script as it is sent.
 
-    Functions of libraries that it does not call are left out, because Lua makes each function anew in each run.
+    Lua makes each function anew in each run, which costs as much as half a command. So functions of libraries that it does
+    not call are left out, and those that it calls as in_full().NAME only are made when they are needed.
     """
     own = _INCLUDE.sub("", _read(header.verb, folder))
     libraries = expand(header.verb, folder, ["lib/arguments"]).removesuffix(own)
     arguments = expand("lib/arguments", folder, [])
-    text = "\n".join([header.before() + header.table(libraries + own) + arguments, libraries + header.check(_words(own)), own])
+    before = header.before() + header.table(libraries + own) + arguments
+    text = "\n".join([before, libraries + _HERE + header.check(_words(own)), own])
     text = header.resolve(text)
-    functions = {found[1]: found[0] for found in _FUNCTION.finditer(text)}
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(text) if found[1] != "refuse_call"}
+    main = _FUNCTION.sub(lambda found: found[0] if found[1] not in functions else "", text)
+    hot = _reached([_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()})
+    rare = [name for name in functions if name in _reached([main], functions) - hot]
+    text = _FUNCTION.sub(lambda found: found[0] if found[1] in hot | {"refuse_call"} else "", text)
+    return f"local in_full\n{text.replace(_HERE, _in_full([functions[name] for name in rare], rare))}" if rare else text
+
+
+def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
+    """Return the names of the functions that these texts call, directly or not."""
     called: set[str] = set()
-    unread = [_FUNCTION.sub("", text)]
-    while unread:
-        names = (_words(unread.pop()) & functions.keys()) - called
+    while texts:
+        names = (_words(texts.pop()) & functions.keys()) - called
         called |= names
-        unread += [functions[name] for name in names]
-    return _FUNCTION.sub(lambda found: found[0] if found[1] in called else "", text)
+        texts += [functions[name] for name in names]
+    return called
+
+
+def _in_full(texts: Sequence[str], names: Sequence[str]) -> str:
+    """Return Lua for in_full(): it makes these functions when it is called first, and returns a table of them."""
+    body = "".join(texts).replace("\n", "\n  ")
+    table = ", ".join(f"{name} = {name}" for name in names)
+    return f"local FULL\nfunction in_full()\n  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\nend\n"
 
 
 @cache
