@@ -51,7 +51,7 @@ for number, row in rows() do
   end
   for i = 1, size do
     local id, takes, life, ready, options, its = ids[i], string.match(lines[i] or '', '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
-    if its == kind and (options == '-' or not is_past(string.match(options, 'expires=(%d+)'), now)) then
+    if its == kind and (options == '-' or not is_past(string.match(options .. ',', 'expires=(%d+),'), now)) then
       local attempt = (takes == '0' and '1' or string.format('%d', takes + 1)) .. '@' .. life .. salt
       owners[w + 1], owners[w + 2], w = id, attempt, w + 2
       given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = number, id, attempt, ready, g + 4

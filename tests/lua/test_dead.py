@@ -61,11 +61,13 @@ def test_beyond_the_limit_the_oldest_leaves_the_list_and_expires(drive: Driver):
     client.zadd(dead, {f"x{i}": 3 for i in range(9_998)})
     die(drive, "c")
     assert client.zcard(dead) == 10_000
-    assert [client.ttl(drive.keys.task(id)) > 0 for id in ("a", "b", "c")] == [True, False, False]
+    assert [client.ttl(drive.keys.extra(id)) > 0 for id in ("a", "b", "c")] == [True, False, False]
+    assert (drive.index("tasks"), drive.index("ended")) == (["b", "c"], ["a"])
     assert (client.zscore(dead, "a"), client.zscore(dead, "b")) == (None, 2.0)
     client.zremrangebyscore(dead, 3, 3)  # which were no tasks
-    assert drive.word(drive.commands.revive(["a"], "again")) == "revived", "it can be requeued as long as it is there"
-    assert client.ttl(drive.keys.task("a")) == -1
+    assert drive.unchanged_by(drive.commands.revive(["a"], "again")) == ["dead"], "its message is gone"
+    status = drive.status()
+    assert (status.state, status.why, status.node, len(status.history)) == (TaskState.DEAD, "its node n1 was lost", "n1", 3)
 
 
 def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes_twice(drive: Driver):
