@@ -35,7 +35,6 @@ if is_past(next_due ~= '' and next_due or nil, now) then
   due = redis.call('HMGET', tasks, unpack(due_ids))
   next_due = nil -- another then
 end
-redis.call('HEXISTS', taken, '') -- reads a key before the first write
 for i, id in ipairs(due_ids) do
   due[i] = in_full().parse_line(due[i]) or false
   bad = bad or due[i] and bad_kind(pending_prefix, due[i].kind) or nil
@@ -44,14 +43,17 @@ for number, row in rows() do
   local kind, ids, behind = row.kind, first_of(row.kind, row.limit)
   local size = #ids
   ids[size + 1] = behind
-  local lines = size > 0 and redis.call('HMGET', tasks, unpack(ids))
+  local lines, owned, held
   if size > 0 then
+    lines = redis.call('HMGET', tasks, unpack(ids))
+    owned, held = redis.call('HMGET', taken, unpack(ids)), redis.call('HMGET', running, unpack(ids))
     sizes[kind], following[kind] = size, behind and string.match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
     touch(kind)
   end
   for i = 1, size do
     local id, takes, life, ready, options, its = ids[i], string.match(lines[i] or '', '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
-    if its == kind and (options == '-' or not is_past(string.match(options .. ',', 'expires=(%d+),'), now)) then
+    local elsewhere = owned[i] or held[i] or string.byte(lines[i] or '') == 43 and redis.call('ZSCORE', dead, id)
+    if its == kind and not elsewhere and (options == '-' or not is_past(string.match(options .. ',', 'expires=(%d+),'), now)) then
       local attempt = (takes == '0' and '1' or string.format('%d', takes + 1)) .. '@' .. life .. salt
       owners[w + 1], owners[w + 2], w = id, attempt, w + 2
       given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = number, id, attempt, ready, g + 4
