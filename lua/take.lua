@@ -11,7 +11,8 @@
 -- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}; version: where the copy stands after these changes; due_ms:
 --   when the next task in `later` is due, '' if there is none; anew: 1 if the copy is to be dropped first; more: 1 if there are
 --   more changes; changes: (kind, line or '')*, in the order of their versions; tasks: (row, id, attempt, ready_ms)*, ready_ms:
---   since when it could be taken; attempt '' marks a task that failed because its record is damaged, and ready_ms says why
+--   since when it could be taken; attempt '' marks a task that failed because its record is damaged, and ready_ms says why;
+--   its row is 0 if it was delayed
 -- ERRORS: PSARGS
 -- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out before; it has not expired by
 --   the server's clock: a promise about lateness, not a lease.
@@ -36,7 +37,9 @@ if is_past(next_due ~= '' and next_due or nil, now) then
   next_due = nil -- another then
 end
 for i, id in ipairs(due_ids) do
-  due[i] = in_full().parse_line(due[i]) or false
+  local text = due[i]
+  due[i] = in_full().parse_line(text) or false
+  if text and not due[i] then gone[#gone + 1], gone[#gone + 2] = 0, id end
   bad = bad or due[i] and bad_kind(pending_prefix, due[i].kind) or nil
 end
 for number, row in rows() do

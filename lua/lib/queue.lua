@@ -51,6 +51,8 @@ local function to_final(task, state, now, why, retention_s, told)
   if task.line and task.line.mark == '+' then
     redis.call('HDEL', KEY.extra .. task.id, 'cancel', 'next', 'next_message')
     redis.call('EXPIRE', KEY.extra .. task.id, retention_s)
+  elseif not task.line then
+    redis.call('DEL', KEY.extra .. task.id)
   end
   task.state, task.attempt, task.run = state, nil, nil
 end

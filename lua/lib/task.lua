@@ -19,7 +19,10 @@ local function look_at(task)
   local line = parse_line(task.raw)
   task.line, task.extra = line, {}
   if line and line.mark == '+' then
-    for i, value in ipairs(redis.call('HMGET', KEY.extra .. task.id, unpack(RARE))) do task.extra[RARE[i]] = value or nil end
+    local key = KEY.extra .. task.id
+    local rare = redis.pcall('HMGET', key, unpack(RARE))
+    if rare.err then error(bad_type(key, 'hash').err, 0) end -- names the key, which is no argument
+    for i, value in ipairs(rare) do task.extra[RARE[i]] = value or nil end
   end
   if task.run then
     local place, started = string.match(task.run, '^(.*) started=(%d+)$')
@@ -28,7 +31,7 @@ local function look_at(task)
   elseif task.attempt then
     task.state = 'taken'
   else
-    task.state = redis.call('ZSCORE', KEY.dead, task.id) and 'dead' or 'pending'
+    task.state = (task.extra.ended_ms or redis.call('ZSCORE', KEY.dead, task.id)) and 'dead' or 'pending'
   end
   return task
 end
