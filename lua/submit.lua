@@ -39,25 +39,9 @@ bad = (timed or #again > 0) and in_full().bad_timed() or nil
 for _, id in ipairs(again) do bad = bad or in_full().bad_type(extra_prefix .. id, 'hash') end
 if bad then return bad end
 local found = #again > 0 and in_full().load_tasks(again)
-local last, lines, texts, delays, expiries, renewed, created = COUNTED.submitted, {}, {}, {}, {}, {}, {}
-
--- place: let a new task wait.
-local function place(id, kind, options, message)
-  last, created[id] = last + 1, true
-  local due = options.delay and after_ms(now, options.delay)
-  local expires_ms = options.expiry and after_ms(now, options.expiry)
-  local order = string.format('%d', kind.base + last)
-  lines[#lines + 1], texts[#texts + 1] = id, id
-  lines[#lines + 1] = '0@' .. last .. ' ' .. order .. ' ' .. (due or now) .. ' ' .. now .. ' ' ..
-    (options == PLAIN and '-' or in_full().kept_options(options, expires_ms)) .. ' ' .. kind.kind
-  texts[#texts + 1] = message
-  if due then delays[#delays + 1], delays[#delays + 2] = due, id else enter(kind.kind, id, order) end
-  if expires_ms then expiries[#expiries + 1], expiries[#expiries + 2] = expires_ms, id end
-end
-
+local last, lines, texts, delays, expiries, renewed, created, n = COUNTED.submitted, {}, {}, {}, {}, {}, {}, 0
 for i, row in rows() do
-  local id, options, kind = ids[i], asked[i], what[tonumber(row.kind)]
-  local word
+  local id, options, kind, word = ids[i], asked[i], what[tonumber(row.kind)], nil
   if created[id] then
     word = options.after and 'stale' or 'exists'
   elseif known[id] or over[id] then
@@ -67,9 +51,19 @@ for i, row in rows() do
     local expires_ms = in_full().write_next(found[id], kind, options, row.message, now)
     if expires_ms then expiries[#expiries + 1], expiries[#expiries + 2] = expires_ms, id end
   elseif not word then
-    word = options.wait ~= '1' and misfit(feasible, names, shapes, kind.name, kind.needs) or nil
-    if not word and (known[id] or over[id]) then renewed[#renewed + 1] = id end
-    if not word then place(id, kind, options, row.message) end
+    if kind.misfit == nil then kind.misfit = misfit(feasible, names, shapes, kind.name, kind.needs) or false end
+    word = options.wait ~= '1' and kind.misfit or nil
+    if not word then
+      local due, expires_ms, kept = nil, nil, '-'
+      if options ~= PLAIN then due, expires_ms, kept = in_full().timing(options, now) end
+      if known[id] or over[id] then renewed[#renewed + 1] = id end
+      last, created[id], n = last + 1, true, n + 2
+      local number, order = string.format('%d', last), string.format('%d', kind.base + last)
+      lines[n - 1], texts[n - 1], texts[n] = id, id, row.message
+      lines[n] = '0@' .. number .. ' ' .. order .. ' ' .. (due or now) .. ' ' .. now .. ' ' .. kept .. ' ' .. kind.kind
+      if due then delays[#delays + 1], delays[#delays + 2] = due, id else enter(kind.kind, id, order) end
+      if expires_ms then expiries[#expiries + 1], expiries[#expiries + 2] = expires_ms, id end
+    end
   end
   if word then reply[#reply + 1], reply[#reply + 2] = i, word end
 end

@@ -39,7 +39,8 @@ local function enter(kind, id, order)
   local queue, at = touch(kind), tonumber(order)
   local entering = queue.entering
   entering[#entering + 1], entering[#entering + 2] = order, id
-  queue.low, queue.high = math.min(queue.low, at), math.max(queue.high, at)
+  if at < queue.low then queue.low = at end
+  if at > queue.high then queue.high = at end
 end
 
 -- fill: write the tasks that enter.

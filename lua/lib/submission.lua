@@ -58,6 +58,13 @@ local function kept_options(options, expires)
   return #words > 0 and table.concat(words, ',') or '-'
 end
 
+-- timing: return when a new task is due and when it expires (ms), nil for what was not asked for, and what its line keeps of the
+-- options.
+local function timing(options, now)
+  local expires_ms = after_ms(now, options.expiry or '')
+  return after_ms(now, options.delay or ''), expires_ms, kept_options(options, expires_ms)
+end
+
 -- word_of: return what a submission under the id of a task that exists is: exists, stale or next; nil for a new life of it.
 local function word_of(task, options)
   local line = task.line or task.text and parse_line(string.match(task.text, '^[^\n]*\n([^\n]*)'))
