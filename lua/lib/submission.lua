@@ -43,7 +43,8 @@ end
 
 -- bad_id: return the error reply for an id or a message that is none, or nil.
 local function bad_id(id, message)
-  if #id > 3060 or not string.find(id, '^[%w%%][%w%%_.:@+-]*$') then
+  local uuid = string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+$') -- the usual case, and cheaper to find
+  if #id > 3060 or not uuid and not string.find(id, '^[%w%%][%w%%_.:@+-]*$') then
     return redis.error_reply('PSARGS an id is letters, digits, _.:@+- or %XX')
   end
   if #message > 2097152 then return redis.error_reply('PSARGS a message has 2,097,152 bytes at most') end
