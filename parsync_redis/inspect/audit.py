@@ -11,46 +11,37 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from ..model.ids import readable
-from ..model.kind import kind_text
 from ..model.node import Lease, Node
-from ..model.options import STORED
-from ..model.task import FINAL, TaskState
 from ..store.server_errors import translate
 from ..store.store import Store
+from ..store.tasks import GENERATIONS
 from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
 from .kind_audit import audit_kinds
 from .partition_audit import PartitionState, audit_partition, number
+from .task_audit import Extra, QueueState, audit_tasks
 
 CHUNK: Final = 500
-_LEFT_OVER: Final = (
-    *(f"next_{name}" for name in ("message", "name", "needs", "due_ms", "expires_ms", "publication", *STORED)),
-    "cancel",
-)
-_FIELDS: Final = (
-    *("state", "attempt", "order", "scheduler", "partition", "node", "slot", "inc", "name", "needs", "strategy"),
-    *_LEFT_OVER,
-)
-_STATES: Final = frozenset(TaskState) - {TaskState.GONE}
-_ATTEMPT: Final = re.compile(r"(\d+)@(\d+)(?:\.\d+)?")
+_RARE: Final = ("cancel", "next", "run", "ended_ms")
 
-Record = Mapping[str, str]
+Found = Mapping[str, tuple[str, str]]
+"""Every key of the cluster -> its family ('q0', 'p3', '' for the whole cluster) and the rest of its name."""
 
 
 def audit(store: Store) -> list[str]:
     """Return what is wrong with the state, a sentence each; [] if all is well. Raises ServerUnreachable."""
     try:
         keys = _keys(store)
-        tasks = _tasks(store, keys)
-        found = [*_leaks(store, keys, tasks), *_queue(store, keys, tasks)]
-        for number in sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")}):
-            found += audit_partition(_partition(store, number, keys))
+        numbers = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")})
+        partitions = [_partition(store, number, keys) for number in numbers]
+        found = [*_leaks(store, keys), *_queue(store, keys, partitions)]
+        for partition in partitions:
+            found += audit_partition(partition)
         return found
     except (RedisError, OSError) as error:
         raise translate(store.address, error) from None
 
 
-def _keys(store: Store) -> dict[str, tuple[str, str]]:
-    """Return every key of the cluster -> its family ('q0', 'p3', '' for the whole cluster) and the rest of its name."""
+def _keys(store: Store) -> Found:
     head = store.keys.tick.partition("}:tick")[0]
     form = re.compile(re.escape(head) + r"(?::(q0|p\d+))?\}:(.*)", re.DOTALL)
     names = [name.decode(errors="replace") for name in store.client.scan_iter(match=head + "*", count=CHUNK)]
@@ -68,110 +59,64 @@ def _pipelined(store: Store, command: str, calls: Iterable[Sequence[Any]]) -> It
             yield from pipe.execute()
 
 
-def _tasks(store: Store, keys: Mapping[str, tuple[str, str]]) -> dict[str, Record]:
-    ids = [rest[5:] for family, rest in keys.values() if family == "q0" and rest.startswith("task:")]
-    rows = _pipelined(store, "HMGET", ((store.keys.task(id), *_FIELDS) for id in ids))
-    return {id: _record(row) for id, row in zip(ids, rows, strict=True)}
-
-
-def _record(row: Sequence[bytes | None]) -> Record:
-    pairs = zip(_FIELDS, row, strict=True)
-    return {field: value.decode(errors="replace") for field, value in pairs if value is not None}
-
-
-def _leaks(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str, Record]) -> Iterator[str]:
-    """Check that only keys of the cluster's structure and of tasks that have not ended never expire."""
-    structure = {"": CLUSTER_KINDS, "q0": QUEUE_KINDS}
-    dead = {readable(id) for id, _ in store.client.zscan_iter(store.keys.queue("dead"), count=CHUNK)}
-    yield from (
-        f"task {id} is listed as dead, but is {tasks.get(id, {}).get('state', 'gone')}"
-        for id in sorted(dead)
-        if tasks.get(id, {}).get("state") != TaskState.DEAD
-    )
+def _leaks(store: Store, keys: Found) -> Iterator[str]:
+    """Check that only keys of the cluster's structure never expire; others look at those of tasks, kinds and nodes."""
+    structure, others = {"": CLUSTER_KINDS, "q0": QUEUE_KINDS}, {"q0": ("extra:", "pending:")}
     ttls = _pipelined(store, "TTL", ((key,) for key in keys))
     for (key, (family, rest)), ttl in zip(keys.items(), ttls, strict=True):
-        if family == "q0" and rest.startswith("task:"):
-            state = tasks[rest[5:]].get("state", "")
-            if rest[5:] in dead:
-                if ttl >= 0:
-                    yield f"task {rest[5:]} is listed as dead, but its record expires"
-            elif state in FINAL and ttl == -1:
-                yield f"task {rest[5:]} is {state}, but its record never expires"
-            elif state not in FINAL and ttl >= 0:
-                yield f"task {rest[5:]} is {state or 'without a state'}, but its record expires"
-        elif rest.startswith({"q0": "pending:"}.get(family, "inbox:")):
-            continue  # of a kind or a node: _queue or audit_partition looks at it
-        elif rest not in structure.get(family, PARTITION_KINDS) and ttl == -1:
+        known = rest.startswith(others.get(family, ("inbox:",))) or rest in structure.get(family, PARTITION_KINDS)
+        if not known and ttl == -1:
             yield f"key {key} is leaked: it is of no known kind and never expires"
 
 
-def _queue(store: Store, keys: Mapping[str, tuple[str, str]], tasks: Mapping[str, Record]) -> Iterator[str]:
-    """Check that the indexes agree with each task's record, and that no field of an attempt outlives it."""
+def _queue(store: Store, keys: Found, partitions: Iterable[PartitionState]) -> Iterator[str]:
+    """Check the tasks and the kinds."""
     client: Any = store.client
 
     def scores(key: str) -> dict[str, float]:
         return {readable(id): score for id, score in client.zscan_iter(key, count=CHUNK)}
 
-    queues = {
-        rest[8:]: scores(key) for key, (family, rest) in keys.items() if family == "q0" and rest.startswith("pending:")
-    }
-    kinds = {id: kind for kind, ids in queues.items() for id in ids}
-    orders = {id: order for ids in queues.values() for id, order in ids.items()}
-    later = scores(store.keys.queue("later"))
-    taken = {readable(i): readable(v) for i, v in client.hscan_iter(store.keys.queue("taken"), count=CHUNK)}
-    placed = {readable(i): readable(v) for i, v in client.hscan_iter(store.keys.queue("placed"), count=CHUNK)}
-    meta = client.hmget(store.keys.queue("meta"), "submitted", "version")
-    submitted, version = (number(readable(value or b"")) for value in meta)
-    lines = {readable(k): readable(v) for k, v in client.hscan_iter(store.keys.queue("kinds"), count=CHUNK)}
-    yield from audit_kinds(queues, lines, scores(store.keys.queue("changed")), version)
-    yield from (
-        f"task {id} waits as two kinds, {kind} and {kinds[id]}"
-        for kind, ids in queues.items()
-        for id in ids
-        if kinds[id] != kind
+    def texts(name: str) -> dict[str, str]:
+        return {readable(k): readable(v) for k, v in client.hscan_iter(store.keys.queue(name), count=CHUNK)}
+
+    mine = [rest for family, rest in keys.values() if family == "q0"]
+    queues = {kind: scores(store.keys.pending(kind)) for kind in _rest(mine, "pending:")}
+    submitted, version = (
+        number(readable(v or b"")) for v in client.hmget(store.keys.queue("meta"), "submitted", "version")
     )
-    indexes: tuple[tuple[str, Iterable[str]], ...] = (
-        ("pending", orders),
-        ("later", later),
-        ("taken", taken),
-        ("placed", placed),
+    yield from audit_kinds(queues, texts("kinds"), scores(store.keys.queue("changed")), version)
+    tasks = texts("tasks")
+    have = _pipelined(store, "HEXISTS", ((store.keys.queue("messages"), id) for id in tasks))
+    yield from audit_tasks(
+        QueueState(
+            tasks,
+            [id for id, there in zip(tasks, have, strict=True) if not there],
+            client.hlen(store.keys.queue("messages")),
+            texts("taken"),
+            texts("running"),
+            queues,
+            scores(store.keys.queue("later")),
+            scores(store.keys.queue("dead")),
+            [texts(name) for name in GENERATIONS],
+            _extras(store, _rest(mine, "extra:")),
+            {lease.place.text for state in partitions for lease in state.leases.values()},
+            submitted,
+        )
     )
-    for index, ids in indexes:
-        yield from (f"task {id} is in {index}, but has no record" for id in ids if id not in tasks)
-    for id, task in tasks.items():
-        state = task.get("state", "")
-        if state not in _STATES:
-            yield f"task {id} has no state that there is: {state!r}"
-            continue
-        home = {"pending": ("pending", "later"), "taken": ("taken",), "placed": ("placed",), "running": ("placed",)}
-        lists = [index for index, ids in indexes if id in ids]
-        if len(lists) != (state in home) or (lists and lists[0] not in home[state]):
-            yield f"task {id} is {state}, but listed in {' and '.join(lists) or 'no index'}"
-        if id in orders and f"{orders[id]:.0f}" != task.get("order"):
-            yield f"task {id} waits at {orders[id]:.0f}, its order is {task.get('order')}"
-        if id in kinds and kinds[id] != (
-            kind := kind_text(*(task.get(field, "") for field in ("name", "needs", "strategy")))
-        ):
-            yield f"task {id} waits as {kinds[id]}, its record says {kind}"
-        if id in taken and taken[id] != task.get("scheduler"):
-            yield f"task {id} is taken by {taken[id]}, its record says {task.get('scheduler')}"
-        there = "p{partition} {node}/{slot} inc={inc} attempt={attempt}"
-        if id in placed and placed[id] != there.format_map({field: task.get(field) for field in _FIELDS}):
-            yield f"task {id} is placed at {placed[id]!r}, its record says otherwise"
-        yield from _attempt(id, state, task, submitted)
 
 
-def _attempt(id: str, state: str, task: Record, submitted: int) -> Iterator[str]:
-    match = _ATTEMPT.fullmatch(task.get("attempt", ""))
-    damaged = not match and state == TaskState.FAILED  # which is why it failed
-    if not damaged and (not match or not 1 <= int(match[2]) <= submitted):
-        yield f"task {id} has an attempt that was never given out: {task.get('attempt')!r} of {submitted} submissions"
-    published = bool(task.get("next_publication")) and state not in FINAL  # by others: that outlives its run
-    left = [field for field in _LEFT_OVER if field in task and (field == "cancel" or not published)]
-    if state != TaskState.RUNNING and left:
-        yield f"task {id} is {state}, but keeps {', '.join(left)} of a run"
-    if state in (TaskState.PENDING, TaskState.TAKEN) and "node" in task:
-        yield f"task {id} is {state}, but has a place"
+def _rest(names: Iterable[str], prefix: str) -> list[str]:
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+
+def _extras(store: Store, ids: Sequence[str]) -> dict[str, Extra]:
+    rows = _pipelined(store, "HMGET", ((store.keys.extra(id), *_RARE) for id in ids))
+    ttls = _pipelined(store, "TTL", ((store.keys.extra(id),) for id in ids))
+    found = {}
+    for id, row, ttl in zip(ids, rows, ttls, strict=True):
+        fields = {name: readable(value) for name, value in zip(_RARE, row, strict=True) if value is not None}
+        found[id] = Extra(fields, ttl >= 0)
+    return found
 
 
 def _partition(store: Store, number: int, keys: Mapping[str, tuple[str, str]]) -> PartitionState:

@@ -93,7 +93,7 @@ def _queue(store: Store) -> Check:
         [
             ("zcard", keys.queue("later")),
             ("hlen", keys.queue("taken")),
-            ("hlen", keys.queue("placed")),
+            ("hlen", keys.queue("running")),
         ],
     )
     later, taken, placed = counts

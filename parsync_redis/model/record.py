@@ -1,8 +1,8 @@
 """What Redis has of a task, as text: its line, its run, its end. lua/lib/line.lua and lua/lib/task.lua are the same.
 
-    line  [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
-    run   PLACE[ started=MS]
-    end   STATE MS[ WHY]
+line  [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
+run   PLACE[ started=MS]
+end   STATE MS[ WHY]
 """
 
 import re
@@ -44,8 +44,10 @@ class TaskLine:
         if found is None:
             raise ValueError(f"not the line of a task: {line!r:.80}")
         words = (word.partition("=") for word in found["options"].split(",") if word != "-")
-        numbers = (int(found[name]) for name in ("takes", "life", "order", "ready", "submitted"))
-        return cls(*numbers, {name: value for name, _, value in words}, found["kind"], bool(found["mark"]))
+        names = ("takes", "life", "order", "ready", "submitted")
+        takes, life, order, ready_ms, submitted_ms = (int(found[name]) for name in names)
+        options = {name: value for name, _, value in words}
+        return cls(takes, life, order, ready_ms, submitted_ms, options, found["kind"], bool(found["mark"]))
 
     @property
     def priority(self) -> int:
@@ -123,6 +125,11 @@ def read_run(text: str) -> tuple[Place | None, int | None]:
         return None, None
 
 
+def place_text(run: str) -> str:
+    """Return the text of the place in an entry of `running`."""
+    return run.partition(" started=")[0]
+
+
 def owner_of(attempt: str) -> str:
     """Return the scheduler that an attempt names, '' if it names none."""
     found = _OWNER.fullmatch(attempt)
@@ -132,8 +139,10 @@ def owner_of(attempt: str) -> str:
 def options_text(task: Submission) -> str:
     """Return the options of a row of submit: words NAME=VALUE."""
     options = task.options
-    if task.delay_ms is None and task.expiry_ms is None and not (
-        task.after or task.publication or options.wait_for_capacity or options.max_starts
+    if (
+        task.delay_ms is None
+        and task.expiry_ms is None
+        and not (task.after or task.publication or options.wait_for_capacity or options.max_starts)
     ):
         return ""
     words = (

@@ -67,7 +67,7 @@ class PlanRunner:
         if took.due_ms is not None:
             self.due_s = now_s + max(MEANWHILE_S, (took.due_ms - took.now_ms) / 1000)
         for task, why in took.failed:
-            quarantine(self._store, self._store.keys.task(task), why, b"")
+            quarantine(self._store, f"{self._store.keys.queue('tasks')} {task}", why, b"")
 
     def _read_nodes(self, partitions: list[int]) -> None:
         """Read each epoch before its nodes, so that the nodes are never older than the epoch says.

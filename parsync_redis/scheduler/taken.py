@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.place import Place
+from ..model.record import owner_of
 from ..store.repair import repair_task
 from ..store.store import Store
 from .core import Core
@@ -30,8 +31,8 @@ class TakenTasks:
         taken = self._store.keys.queue("taken")
         for at in range(0, len(places), MAX_BATCH):
             some = places[at : at + MAX_BATCH]
-            owners = self._store.client.hmget(taken, [place.task for place in some])
-            late = [place for place, owner in zip(some, owners, strict=True) if owner == self._core.name.encode()]
+            attempts = self._store.client.hmget(taken, [place.task for place in some])
+            late = [place for place, attempt in zip(some, attempts, strict=True) if attempt == place.attempt.encode()]
             if late:
                 self._store.run(self._store.commands.confirm(late))
 
@@ -52,7 +53,7 @@ class TakenTasks:
 
     def _mine(self) -> list[str]:
         taken = self._store.client.hscan_iter(self._store.keys.queue("taken"), count=1000)
-        return [readable(task) for task, owner in taken if owner == self._core.name.encode()]
+        return [readable(task) for task, attempt in taken if owner_of(readable(attempt)) == self._core.name]
 
 
 def give_back(store: Store, owner: str, tasks: Sequence[str], why: str) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..errors import InvalidInput
 from ..model.ids import readable, shown
-from ..model.kind import Kind, kind_text
+from ..model.kind import Kind
 from ..model.limits import MAX_BATCH
 from ..model.task import WAITING, TaskState
 from .store import Store
@@ -99,7 +99,7 @@ def _waiting(store: Store, selection: Selection) -> Iterator[list[str]]:
 
 
 def _placed(store: Store, selection: Selection) -> Iterator[list[str]]:
-    for ids in _scan(store, "hscan", [store.keys.queue("placed")]):
+    for ids in _scan(store, "hscan", [store.keys.queue("running")]):
         yield _of_kind(store, selection, ids, selection.state)
 
 
@@ -114,13 +114,11 @@ def _scan(store: Store, command: str, keys: list[str]) -> Iterator[list[str]]:
 
 
 def _of_kind(store: Store, selection: Selection, ids: list[str], state: str = "") -> list[str]:
-    """Return those tasks whose records say that they are of a selected kind, and in this state if it is given."""
+    """Return those of these tasks that are of a selected kind, and in this state if it is given."""
     if not ids or (selection.everything and not state):
         return ids
-    rows = store.pipe([("hmget", store.keys.task(id), ("state", "name", "needs", "strategy")) for id in ids])
-    found: list[str] = []
-    for id, row in zip(ids, rows, strict=True):
-        now, *kind = (readable(value or b"") for value in row)
-        if selection.has_kind(kind_text(*kind)) and state in ("", now):
-            found.append(id)
-    return found
+    return [
+        task.id
+        for task in store.records(ids, extras=False)
+        if state in ("", task.state) and selection.has_kind(task.line.kind if task.line else "")
+    ]

@@ -24,13 +24,17 @@ COMES_BACK: Final[Sequence[str]] = (
     "dealt",
     "expires",
     "dead",
+    "ended",
+    "ended_1",
+    "ended_2",
 )
 """Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
 is a list that other keys hold as well: a task past its expiry ends when it is taken, a dead task can be revived by id,
-and the leader makes `kinds` of `changed` and the queues of the kinds, and `changed` of `kinds`.
+and the leader makes `kinds` of `changed` and the queues of the kinds, and `changed` of `kinds`. Of
+tasks that have ended nothing but what people want to know is lost.
 """
 
-_QUEUE: Final = re.compile("PSRECORD (.+) is a [a-z]+, not a zset")
+_TOLD: Final = re.compile("PSRECORD (.+) is a [a-z]+, not a (?:zset|hash)")
 
 
 def repair_partition(runner: Runner, number: int) -> int:
@@ -56,10 +60,8 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     known |= {runner.keys.queue(name): name for name in COMES_BACK if name in QUEUE_KINDS}
     known |= {runner.keys.shared(name): name for name in COMES_BACK if name in CLUSTER_KINDS}
     known |= {key: "stats" for key in keys if key.startswith(runner.keys.stats(""))}
-    known |= {key: "task" for key in keys if key.startswith(runner.keys.task("")) and key != runner.keys.task("")}
-    known |= {
-        key: "pending" for key in keys if key.startswith(runner.keys.pending("")) and key != runner.keys.pending("")
-    }
+    for name, prefix in (("extra", runner.keys.extra_prefix), ("pending", runner.keys.pending_prefix)):
+        known |= {key: name for key in keys if key.startswith(prefix) and key != prefix}
     mine = [key for key in keys if key in known]
     discarded = runner.run_all([runner.commands.discard(key, known[key]) for key in mine])
     gone = [key for key, is_gone in zip(mine, discarded, strict=True) if is_gone]
@@ -68,20 +70,21 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     return bool(gone)
 
 
-def find_queues(keys: Keys, told: str) -> list[str]:
-    """Return the key of the kind that is no queue, if an error reply tells of one: a call names only the prefix."""
-    match = _QUEUE.search(told)
-    return [match[1]] if match and match[1].startswith(keys.pending("")) else []
+def find_told(keys: Keys, told: str) -> list[str]:
+    """Return the key of a kind or a task of which an error reply tells: a call names only the prefix."""
+    match = _TOLD.search(told)
+    return [match[1]] if match and match[1].startswith((keys.pending_prefix, keys.extra_prefix)) else []
 
 
 def repair_task(runner: Runner, task: str, kind: str | bytes = "") -> None:
-    """Bring a task's indexes to what its record says, if they differ; no script can have brought that about.
+    """Repair a task of which the hashes and indexes say different things; no script can have brought that about.
 
-    kind: that of which it was seen to wait, which may not be its record's.
+    kind: that of which it was seen to wait, which may not be its own.
     """
     word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind))
     if word != "sound":
-        quarantine(runner, runner.keys.task(task), f"its indexes said something else: it is {word} now", b"")
+        where = f"{runner.keys.queue('tasks')} {task}"
+        quarantine(runner, where, f"its indexes said something else: it is {word} now", b"")
 
 
 def _words_of(data: bytes) -> str:

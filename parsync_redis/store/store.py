@@ -13,7 +13,7 @@ from ..model.status import TaskStatus
 from ..model.task import TaskState
 from .calls import Call
 from .losses import read_losses
-from .repair import find_queues, repair_keys
+from .repair import find_told, repair_keys
 from .runner import Runner
 from .server_info import check_info
 
@@ -26,7 +26,7 @@ class Store(Runner):
     def _repair(self, call: Call[Any], told: str) -> bool:
         """Repair the keys of a call that met damage; False if it is a repair itself or this login may not repair."""
         try:
-            return call.script.verb not in _REPAIRS and repair_keys(self, [*call.keys, *find_queues(self.keys, told)])
+            return call.script.verb not in _REPAIRS and repair_keys(self, [*call.keys, *find_told(self.keys, told)])
         except AccessDenied:
             return False
 

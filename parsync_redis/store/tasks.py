@@ -1,20 +1,16 @@
-"""List tasks for people: by their indexes while under way, by a bounded scan of records once they are final."""
+"""List tasks for people, by the keys that have those of a state."""
 
-import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
-from ..errors import AccessDenied
 from ..model.ids import readable
 from ..model.kind import KindLine
 from ..model.limits import MAX_BATCH
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
 from .store import Store
-
-log = logging.getLogger("parsync.store")
 
 _SCAN_STEPS: Final = 2000
 _SCAN_COUNT: Final = 1000
@@ -24,6 +20,9 @@ _PAGE: Final = 10_000
 _KINDS: Final = 100
 """Kinds whose first tasks are read at a time."""
 
+GENERATIONS: Final = ("ended", "ended_1", "ended_2")
+"""Keys of the tasks that have ended, the newest first."""
+
 ANY: Final = frozenset(TaskState)
 WAITING_STATES: Final = frozenset((TaskState.PENDING, TaskState.TAKEN))
 
@@ -31,8 +30,7 @@ WAITING_STATES: Final = frozenset((TaskState.PENDING, TaskState.TAKEN))
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
     """Return up to `limit` tasks in any of these states: running, placed, taken, pending, then final ones.
 
-    The dead are listed, the latest first; other final records are found by SCAN, which stops after 2 million keys of
-    the server. Raises ServerUnreachable.
+    The dead are listed the latest first; of those that have ended, 2 million are looked at. Raises ServerUnreachable.
     """
     found: list[TaskStatus] = []
     seen: set[str] = set()
@@ -48,10 +46,10 @@ def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[
 
 
 def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[list[str]]:
-    """Yield ids in batches, from the indexes that list tasks of those states."""
+    """Yield ids in batches, from the keys that have tasks of those states."""
     keys = store.keys
     if TaskState.RUNNING in states or TaskState.PLACED in states:
-        yield from scan(store, "hscan", keys.queue("placed"))
+        yield from scan(store, "hscan", keys.queue("running"))
     if TaskState.TAKEN in states:
         yield from scan(store, "hscan", keys.queue("taken"))
     if TaskState.PENDING in states:
@@ -59,14 +57,9 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
         yield [id for _, id in _first(store, keys.queue("later"), limit)]
     if TaskState.DEAD in states:  # 10,000 at most
         yield [readable(id) for id in reversed(store.pipe([("zrange", keys.queue("dead"), -limit, -1)])[0])]
-    if (FINAL - {TaskState.DEAD}) & set(states):
-        try:
-            for names in scan(store, "scan", None):
-                yield [name.removeprefix(keys.task_prefix) for name in names]
-        except AccessDenied:
-            if set(states) <= FINAL:
-                raise
-            log.warning("final tasks are not listed: this login may not SCAN (parsync acl --scan)")
+    if FINAL & set(states):
+        for generation in GENERATIONS:
+            yield from scan(store, "hscan", keys.queue(generation))
 
 
 def read_kinds(store: Store) -> dict[str, KindLine]:
@@ -118,15 +111,11 @@ def _first(store: Store, key: str, limit: int) -> list[tuple[float, str]]:
     return _pairs(list(dict.fromkeys(chain.from_iterable(reversed(pages)))))[:limit]
 
 
-def scan(store: Store, command: str, key: str | None) -> Iterator[list[str]]:
-    """Yield in pages the fields or members of a key ("hscan", "zscan"), or the records of tasks ("scan", None)."""
+def scan(store: Store, command: str, key: str) -> Iterator[list[str]]:
+    """Yield in pages the fields or members of a key ("hscan", "zscan")."""
     cursor: Any = 0
     for _ in range(_SCAN_STEPS):
-        if key is None:
-            call: tuple[Any, ...] = (command, cursor, store.keys.task_prefix + "*", _SCAN_COUNT)
-        else:
-            call = (command, key, cursor, None, _SCAN_COUNT)
-        cursor, names = store.pipe([call])[0]
+        cursor, names = store.pipe([(command, key, cursor, None, _SCAN_COUNT)])[0]
         yield [readable(name[0] if isinstance(name, tuple) else name) for name in names]
         if not int(cursor):
             return

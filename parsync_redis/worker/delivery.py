@@ -118,7 +118,7 @@ class Delivery:
         """Fail a task before it ran, because of its message, and store that as its result."""
         run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
         store = self._agent.store
-        quarantine(store, store.keys.task(run.place.task), run.flaw, message)
+        quarantine(store, f"{store.keys.queue('messages')} {run.place.task}", run.flaw, message)
         try:
             id = decode_id(run.place.task)
             self._consumer.app.backend.mark_as_failure(id, InvalidTaskError(str(error)), request=Context(id=id))

@@ -16,8 +16,8 @@ from celery.worker.control import Panel
 from kombu.transport.virtual import Message
 
 from ..model.ids import decode_id, readable
+from ..model.kind import split_kind
 from ..model.task import TaskState
-from ..store.store import Store
 from ..wire.envelope import open_envelope
 from .agent import Agent
 from .received import as_message
@@ -88,24 +88,20 @@ def _requests(
     agent: Agent, hostname: str, keys: Iterable[str], wanted: Callable[[str, str], bool]
 ) -> Iterable[tuple[str, Entry]]:
     """Return the first tasks whose name and state are wanted, by their ids as keys have them, without damaged ones."""
-    found: dict[str, str] = {}
-    for key, (name, state) in _fields(agent.store, list(keys), "name", "state"):
-        if name is not None and state is not None and wanted(readable(name), readable(state)):
-            found[key] = readable(name)
+    store, found = agent.store, dict[str, str]()
+    for task in store.records(keys, extras=False):
+        name = split_kind(task.line.kind).name if task.line else ""
+        if name and wanted(name, task.state):
+            found[task.id] = name
     some = list(found)[:MOST]
     for at in range(0, len(some), _AT_ONCE):
-        for key, (message,) in _fields(agent.store, some[at : at + _AT_ONCE], "message"):
+        few = some[at : at + _AT_ONCE]
+        for key, message in zip(few, store.read("hmget", store.keys.queue("messages"), few), strict=True):
             try:
                 if message is not None:
                     yield key, _request(agent.app, hostname, decode_id(key), found[key], message)
             except Exception as error:  # a client may write any message, and kombu raises what it does
                 log.debug("inspect leaves out task %s: %s", key, error)
-
-
-def _fields(store: Store, keys: list[str], *names: str) -> list[tuple[str, list[bytes | None]]]:
-    """Read these fields of each task's record in one round trip."""
-    rows = store.pipe([("hmget", store.keys.task(key), names) for key in keys])
-    return list(zip(keys, rows, strict=True))
 
 
 def _request(app: Celery, hostname: str, id: str, name: str, message: bytes) -> Entry:

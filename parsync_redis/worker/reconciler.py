@@ -6,11 +6,13 @@ It also ends runs that were cancelled, and keeps the app's tasks known to the se
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from signal import Signals
 
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.node import Lease
+from ..model.record import place_text
 from ..store.repair import repair_partition
 from ..store.server_errors import is_damage
 from ..store.store import Store
@@ -106,20 +108,28 @@ class Reconciler:
     def end_cancelled(self, store: Store) -> None:
         """End runs whose tasks were cancelled, by the signal that the cancel names, or before they begin."""
         runs = self._node.runs.open()
-        if not runs:
-            return
-        with store.client.pipeline(transaction=False) as pipe:
-            for run in runs:
-                pipe.hmget(store.keys.task(run.place.task), "attempt", "cancel")
-            rows = pipe.execute()
-        for run, (attempt, how) in zip(runs, rows, strict=True):
-            if not (attempt and readable(attempt) == run.place.attempt and how):
+        for run, how in zip(runs, self._cancels(store, runs), strict=True):
+            if not how:
                 continue
             if run.request is None:
                 run.unwanted = "cancelled"
-            elif readable(how) not in ("after", run.ending):
-                run.ending = signal if (signal := readable(how)) in Signals.__members__ else "SIGTERM"
+            elif how not in ("after", run.ending):
+                run.ending = how if how in Signals.__members__ else "SIGTERM"
                 self._port.terminate(run.request, run.ending)
+
+    def _cancels(self, store: Store, runs: Sequence[Run]) -> list[str]:
+        """Return how each of these runs is to be ended, '' for those whose tasks are not cancelled or run elsewhere."""
+        if not runs:
+            return []
+        keys, ids = store.keys, [run.place.task for run in runs]
+        lines, places = store.pipe([("hmget", keys.queue("tasks"), ids), ("hmget", keys.queue("running"), ids)])
+        marked = [
+            (line or b"").startswith(b"+") and place_text(readable(place or b"")) == run.place.text
+            for run, line, place in zip(runs, lines, places, strict=True)
+        ]
+        asked = [keys.extra(id) for id, has in zip(ids, marked, strict=True) if has]
+        hows = iter(store.pipe([("hget", key, "cancel") for key in asked]))
+        return [readable(next(hows) or b"") if has else "" for has in marked]
 
     def _keep_known(self, store: Store) -> None:
         """Register the tasks of this worker's app again if the server has lost them.

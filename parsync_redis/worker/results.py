@@ -15,7 +15,8 @@ from celery.backends.base import DisabledBackend
 from kombu.transport.virtual import Message
 from redis.exceptions import OutOfMemoryError
 
-from ..model.ids import decode_id, readable
+from ..model.ids import decode_id
+from ..model.kind import split_kind
 from ..store.quarantine import quarantine
 from ..store.store import Store
 from ..wire.envelope import open_envelope
@@ -56,11 +57,11 @@ def announce_entries(store: Store, app: Celery, entries: Iterable[bytes], send_e
             quarantine(store, key, "not an entry of the outbox", entry)
             continue
         id = entry.decode().partition(" ")[0]
-        name, message, state = client.hmget(store.keys.task(id), "name", "message", "state")
+        name, state, message = _look_up(store, id)
         told = False
         try:
-            if name is None or readable(name) in app.tasks:
-                _tell(app, entry.decode(), message, readable(state or b""), send_event)
+            if not name or name in app.tasks:
+                _tell(app, entry.decode(), message, state, send_event)
                 told = True
                 done += 1
         except Exception as error:
@@ -70,19 +71,27 @@ def announce_entries(store: Store, app: Celery, entries: Iterable[bytes], send_e
     return done
 
 
+def _look_up(store: Store, id: str) -> tuple[str, str, bytes | None]:
+    """Return the name, state and message of a task; '' and None for what is not known any more."""
+    record = store.records([id], extras=False)[0]
+    kept, of_ended = store.pipe([("hget", store.keys.queue("messages"), id), ("hget", store.keys.extra(id), "message")])
+    name = split_kind(record.line.kind).name if record.line else ""
+    return name, record.state, kept or of_ended
+
+
 def can_announce(app: Celery) -> bool:
     """Return True if this app has a result backend; without one it leaves the outbox to others."""
     return not isinstance(app.backend, DisabledBackend)
 
 
 def _tell(app: Celery, entry: str, message: bytes | None, now: str, send_event: SendEvent | None) -> None:
-    """Tell the backend of one entry, unless the task's state `now` is another; '' if its record has expired.
+    """Tell the backend of one entry, unless the task's state `now` is another; gone if its record has expired.
 
     The state is another if an operator has revived the task, or its id was published again.
     """
     key, state, why = (*entry.split(" ", 2), "", "")[:3]
     id = decode_id(key)
-    if state != "pending" and now not in ("", state):
+    if state != "pending" and now not in ("gone", state):
         return
     context = context_of(app, message) if message else Context(id=id)
     if state == "cancelled":

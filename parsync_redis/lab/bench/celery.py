@@ -113,7 +113,7 @@ class Bench:
                 counts: list[Any] = [client.llen(bench.QUEUE)]
             else:
                 counts = [client.hlen(keys.queue("kinds")), client.hlen(keys.queue("taken"))]
-                counts.append(client.hlen(keys.queue("placed")))
+                counts.append(client.hlen(keys.queue("running")))
             return sum(counts)
 
         # Ask only Redis while tasks wait, so that workers are not disturbed; then ask the workers.

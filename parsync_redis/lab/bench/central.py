@@ -7,17 +7,37 @@ import heapq
 import time
 from collections.abc import Callable, Sequence
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
+
+from ...placement.strategy import Floats
 from ...store.connection import connect
 from ...wire.message import make_message
 from .central_scripts import PREFIX, scripts
 from .load import TASK, Submit, task_id
-from .ours import TaskTimes, read_records
+from .ours import CHUNK, TaskTimes
 from .parameters import BenchParameters
 from .processes import Processes
 from .standins import AT_ONCE, NodePlan, batches, poll_every_s, turn_until
 from .wire import Wire, pack
+
+_STAMPS: Final = ("state", "starts", "submitted_ms", "placed_ms", "started_ms", "finished_ms")
+
+
+def read_records(url: str, numbers: Sequence[int]) -> tuple[list[Any], list[Floats]]:
+    """Return (state, starts) of each task, and its four times as arrays."""
+    wire = Wire(url)
+    states: list[Any] = []
+    times: list[Any] = []
+    for at in range(0, len(numbers), CHUNK):
+        some = numbers[at : at + CHUNK]
+        rows = wire.ask(pack([("HMGET", f"{PREFIX}task:{task_id(n)}", *_STAMPS) for n in some]), len(some))
+        states += [(row[0], row[1]) for row in rows]
+        times += [[float(value or "nan") for value in row[2:]] for row in rows]
+    wire.close()
+    found = np.array(times, dtype=float).reshape(len(numbers), 4)
+    return states, [found[:, column] for column in range(4)]
 
 
 class Central:
@@ -110,7 +130,7 @@ class Central:
     def end(self, numbers: Sequence[int]) -> tuple[TaskTimes, dict[str, Any]]:
         """Stop the stand-ins; return the tasks' times and counts."""
         ended = sum(self.processes.finish("agents"))
-        states, times = read_records(self.url, lambda n: f"{PREFIX}task:{task_id(n)}", numbers)
+        states, times = read_records(self.url, numbers)
         if self.asked.kinds == 1:
             free = self.client.zcard(PREFIX + "free")
         else:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...inspect.audit import audit
 from ...model.kind import KindLine
+from ...model.task import TaskState
 from ...placement.strategy import Floats
 from ...scheduler.core import Core
 from ...scheduler.loop import Scheduler
@@ -21,12 +22,11 @@ from .load import TASK, Submit, task_id, through_client
 from .parameters import BenchParameters, System
 from .processes import Member, Processes
 from .standins import stand_in
-from .wire import Wire, pack
 
 CLUSTER: Final = "bench"
 START_S: Final = 120.0
-_STAMPS: Final = ("state", "starts", "submitted_ms", "placed_ms", "started_ms", "finished_ms")
-_CHUNK: Final = 2000
+STEPS: Final = ("submitted", "placed", "started", "finished")
+CHUNK: Final = 2000
 
 
 @dataclass(slots=True)
@@ -40,19 +40,16 @@ class TaskTimes:
     audit: dict[str, Any]
 
 
-def read_records(url: str, key: Callable[[int], str], numbers: Sequence[int]) -> tuple[list[Any], list[Floats]]:
-    """Return (state, starts) of each task, and its four times as arrays."""
-    wire = Wire(url)
-    states: list[Any] = []
-    times: list[Any] = []
-    for at in range(0, len(numbers), _CHUNK):
-        some = numbers[at : at + _CHUNK]
-        rows = wire.ask(pack([("HMGET", key(number), *_STAMPS) for number in some]), len(some))
-        states += [(row[0], row[1]) for row in rows]
-        times += [[float(value or "nan") for value in row[2:]] for row in rows]
-    wire.close()
-    found = np.array(times, dtype=float).reshape(len(numbers), 4)
-    return states, [found[:, column] for column in range(4)]
+def read_times(store: Store, numbers: Sequence[int]) -> tuple[list[tuple[TaskState, int]], list[Floats]]:
+    """Return state and starts of each task, and its four times as arrays."""
+    found = [
+        status
+        for at in range(0, len(numbers), CHUNK)
+        for status in store.statuses(map(task_id, numbers[at : at + CHUNK]))
+    ]
+    stamps = [[float(status.times.get(step) or "nan") for step in STEPS] for status in found]
+    times = np.array(stamps, dtype=float).reshape(len(numbers), len(STEPS))
+    return [(status.state, status.starts) for status in found], [times[:, column] for column in range(len(STEPS))]
 
 
 def settings_of(url: str, asked: BenchParameters) -> Settings:
@@ -140,7 +137,7 @@ class Ours:
             *(KindLine.of(line.decode()).count for line in lines),
             client.zcard(keys.queue("later")),
             client.hlen(keys.queue("taken")),
-            client.hlen(keys.queue("placed")),
+            client.hlen(keys.queue("running")),
         )
         return int(sum(counts))
 
@@ -148,7 +145,7 @@ class Ours:
         """Stop schedulers and stand-ins, and audit the state; return the tasks' times and counts."""
         counters: list[dict[str, int]] = self.processes.finish("schedulers")
         runs = self.processes.finish("agents")
-        states, times = read_records(self.url, lambda n: self.store.keys.task(task_id(n)), numbers)
+        states, times = read_times(self.store, numbers)
         started = [id for ran in runs for id in ran.started]
         facts = audit(self.store)
         keys, partitions = self.store.keys, range(self.asked.partitions)
@@ -157,7 +154,7 @@ class Ours:
         counted = sum(int(client.hget(keys.partition(p, "meta"), "free") or 0) for p in partitions)
         placed = sum(row["placed"] for row in counters)
         said = {
-            "lost": sum(state != (b"succeeded", b"1") for state in states),
+            "lost": sum(state != (TaskState.SUCCEEDED, 1) for state in states),
             "ran_twice": len(started) - len(set(started)),
             "leaked_slots": sum(client.hlen(keys.partition(p, "slots")) for p in partitions),
             "bitmap_mismatches": abs(self.asked.slots - free) + sum("free bit" in fact for fact in facts),

@@ -16,7 +16,7 @@ from ...placement.strategy import Floats
 from ...store.cluster import join_cluster
 from ...store.embedded import EmbeddedServer
 from .load import TASK, task_id
-from .ours import CLUSTER, START_S, named, read_records, scheduler_job, settings_of
+from .ours import CLUSTER, START_S, named, read_times, scheduler_job, settings_of
 from .parameters import BenchParameters
 from .placement import facts_of
 from .processes import Processes, cpu_of
@@ -81,7 +81,7 @@ class Rig:
 
     def times(self, numbers: Sequence[int]) -> list[Floats]:
         """Return when each task was submitted, placed, started and finished: server time in ms, nan for never."""
-        return read_records(self._server.url, lambda number: self.store.keys.task(task_id(number)), numbers)[1]
+        return read_times(self.store, numbers)[1]
 
     def until(self, numbers: Sequence[int], state: TaskState, most_s: float) -> bool:
         """Wait until tasks are in a state; return False if they are not after `most_s` seconds."""

@@ -66,13 +66,9 @@ class KindDuty:
     def _judge_firsts(self, firsts: dict[bytes, str]) -> None:
         """Repair the first task of a kind if it does not wait, or if its kind is none, so that nobody would take it."""
         store = self._store
-        pipe: Any
-        with store.client.pipeline(transaction=False) as pipe:
-            for id in firsts.values():
-                pipe.hget(store.keys.task(id), "state")
-            states = pipe.execute(raise_on_error=False)
+        states = store.states(list(firsts.values()))
         for (kind, id), state in zip(firsts.items(), states, strict=True):
-            if state != TaskState.PENDING.encode() or not _is_kind(kind):
+            if state != TaskState.PENDING or not _is_kind(kind):
                 guarded(store, "repair_task", repair_task, store, id, kind)
 
 

@@ -1,16 +1,15 @@
-"""Compare `placed` with the leases: requeue tasks whose lease is gone, and tasks that do not start."""
+"""Compare `running` with the leases: requeue tasks whose lease is gone, and tasks that do not start."""
 
 import logging
-import re
 from collections.abc import Callable
-from typing import Final, cast
+from typing import cast
 
 from ...model.ids import readable
 from ...model.limits import MAX_BATCH
-from ...model.node import Lease
 from ...model.place import Place
+from ...model.record import read_run
 from ...store.quarantine import quarantine
-from ...store.repair import repair_task
+from ...store.repair import repair_partition, repair_task
 from ...store.server_errors import is_damage
 from ...store.store import Store
 from ..age_tracker import AgeTracker
@@ -19,11 +18,9 @@ from .suspects import Suspects
 
 log = logging.getLogger("parsync.leader")
 
-_PLACE: Final = re.compile(rb"p\d{1,4} [A-Za-z0-9][A-Za-z0-9_.@-]*/\d{1,4} inc=\d{1,15} attempt=[!-~]+")
-
 
 class PlaceDuty:
-    """The entries of `placed`, of which each pass looks at some hundreds."""
+    """The entries of `running`, of which each pass looks at some hundreds."""
 
     def __init__(self, store: Store, lease_s: float) -> None:
         self._store, self._lease_s = store, lease_s
@@ -40,45 +37,40 @@ class PlaceDuty:
         """Look at the next entries."""
         store = self._store
         self._unstarted.begin(clock())
-        cursor, some = store.client.hscan(store.keys.queue("placed"), self._cursor, count=MAX_BATCH)
-        places = []
+        cursor, some = store.client.hscan(store.keys.queue("running"), self._cursor, count=MAX_BATCH)
+        runs: list[tuple[Place, bool]] = []
         for task, text in cast(dict[bytes, bytes], some).items():
-            if _PLACE.fullmatch(text):
-                places.append(parse_place(readable(task), text.decode()))
+            place, started_ms = read_run(readable(text))
+            if place is not None and place.task == readable(task):
+                runs.append((place, started_ms is not None))
             else:
-                quarantine(store, f"{store.keys.queue('placed')} {readable(task)}", "not a place", text)
+                quarantine(store, f"{store.keys.queue('running')} {readable(task)}", "not a place", text)
                 repair_task(store, readable(task))
         self._cursor = int(cursor)
-        for at in range(0, len(places), MAX_BATCH):
-            self._compare(places[at : at + MAX_BATCH], clock)
+        for at in range(0, len(runs), MAX_BATCH):
+            self._compare(runs[at : at + MAX_BATCH], clock)
         if not self._cursor:
             self._unstarted.forget_unseen()
 
-    def _compare(self, places: list[Place], clock: Callable[[], float]) -> None:
+    def _compare(self, runs: list[tuple[Place, bool]], clock: Callable[[], float]) -> None:
         """Requeue those of these tasks whose slot has another lease or none, and those that are late to start."""
         store = self._store
         with store.client.pipeline(transaction=False) as pipe:
-            for place in places:
-                pipe.hget(store.keys.partition(place.partition, "slots"), f"{place.node}/{place.slot}")
-                pipe.hmget(store.keys.task(place.task), "state", "attempt")
-            replies = pipe.execute(raise_on_error=False)
+            for place, _ in runs:
+                pipe.hget(store.keys.partition(place.partition, "slots"), place.seat)
+            leases = pipe.execute(raise_on_error=False)
         now_s, torn, late = clock(), list[Place](), dict[tuple[int, str], list[Place]]()
-        for place, text, task in zip(places, replies[::2], replies[1::2], strict=True):
-            if wrong := [reply for reply in (text, task) if isinstance(reply, Exception)]:
-                if not is_damage(wrong[0]):
-                    raise wrong[0]
-                guarded(store, "repair_task", repair_task, store, place.task)
-                continue
-            state, attempt = task
-            lease = _lease(place, text)
-            if lease is None or (lease.task, lease.attempt, lease.inc) != (place.task, place.attempt, place.inc):
+        for (place, started), lease in zip(runs, leases, strict=True):
+            if isinstance(lease, Exception):
+                if not is_damage(lease):
+                    raise lease
+                guarded(store, "repair_partition", repair_partition, store, place.partition)
+            elif lease != place.text.encode():
                 torn.append(place)
-            elif state == b"running":
+            elif started:
                 self._suspects.started(place)
-            elif (state, attempt) == (b"placed", place.attempt.encode()) and (
-                self._unstarted.age_s(now_s, place) >= self._lease_s
-            ):
-                late.setdefault((place.partition, place.node), []).append(lease.place)
+            elif self._unstarted.age_s(now_s, place) >= self._lease_s:
+                late.setdefault((place.partition, place.node), []).append(place)
         if torn:
             self._requeue_torn(torn)
         for (p, node), waiting in late.items():
@@ -92,18 +84,3 @@ class PlaceDuty:
         for place, word in zip(torn, words, strict=True):
             if word == "none":
                 repair_task(self._store, place.task)
-
-
-def _lease(place: Place, text: bytes | None) -> Lease | None:
-    """Return the lease of a slot; None if there is none that can be read."""
-    try:
-        return Lease.of(place.node, place.slot, readable(text)) if text else None
-    except ValueError:
-        return None
-
-
-def parse_place(task: str, text: str) -> Place:
-    """Read a line of the `placed` index, 'p3 n1/3 inc=3 attempt=1@17'."""
-    partition, slot, inc, attempt = text.split()
-    node, _, number = slot.rpartition("/")
-    return Place(task, attempt[8:], int(partition[1:]), node, (int(number),), int(inc[4:]), 0)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ...model.ids import readable
+from ...model.record import owner_of
 from ...store.store import Store
 from ..lease_watch import LeaseWatch
 from ..taken import give_back
@@ -29,8 +30,8 @@ class SchedulerDuty:
     def work(self, clock: Callable[[], float], members: Mapping[str, int]) -> None:
         """Give back the tasks of members that stood still for a lease, and of owners that are no members."""
         taken: dict[str, list[str]] = {}
-        for task, owner in self._store.client.hscan_iter(self._store.keys.queue("taken"), count=1000):
-            taken.setdefault(readable(owner), []).append(readable(task))
+        for task, attempt in self._store.client.hscan_iter(self._store.keys.queue("taken"), count=1000):
+            taken.setdefault(owner_of(readable(attempt)), []).append(readable(task))
         now_s = clock()
         orphans = {owner: "" for owner in taken if owner not in members}
         for owner in self._owners.look(now_s, cast(dict[Any, Any], orphans)):

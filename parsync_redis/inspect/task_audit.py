@@ -1,0 +1,147 @@
+"""The audit of the tasks: each is in the keys of its state and in no others. It is pure: it judges what was read."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.record import TaskLine, place_text, read_run
+from ..model.task import FINAL
+
+_ENDED: Final = re.compile(rf"(?:{'|'.join(FINAL)}) \d{{1,15}}\n([^\n]*)\n[^\n]*\n.*", re.DOTALL)
+_ATTEMPT: Final = re.compile(r"(\d{1,9})@(\d{1,15})(?:\..*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Rare fields of a task, those that an audit looks at, and whether they expire."""
+
+    fields: Mapping[str, str]
+    expires: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """What was read of the tasks.
+
+    silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the generations. leases: the
+    texts of all leases. submitted: the number of submissions.
+    """
+
+    tasks: Mapping[str, str]
+    silent: Sequence[str]
+    messages: int
+    taken: Mapping[str, str]
+    running: Mapping[str, str]
+    queues: Mapping[str, Mapping[str, float]]
+    later: Mapping[str, float]
+    dead: Mapping[str, float]
+    ended: Sequence[Mapping[str, str]]
+    extras: Mapping[str, Extra]
+    leases: Set[str]
+    submitted: int
+
+
+def audit_tasks(state: QueueState) -> Iterator[str]:
+    """Yield what is wrong with the tasks, a sentence each."""
+    lines: dict[str, TaskLine] = {}
+    for id, text in state.tasks.items():
+        try:
+            lines[id] = TaskLine.of(text)
+        except ValueError as error:
+            yield f"task {id}: {error}"
+    yield from _indexes(state)
+    yield from (f"task {id} has no message" for id in state.silent)
+    if state.messages != len(state.tasks) - len(state.silent):
+        yield f"there are {state.messages} messages, of {len(state.tasks) - len(state.silent)} tasks"
+    yield from _waiting(state, lines)
+    yield from _held(state, lines)
+    yield from _ended(state)
+    yield from _extra(state)
+
+
+def _indexes(state: QueueState) -> Iterator[str]:
+    """Check that each task is in one index, and each entry of one is a task's."""
+    indexes: list[tuple[str, Mapping[str, object]]] = [
+        *(("pending", queue) for queue in state.queues.values()),
+        ("later", state.later),
+        ("taken", state.taken),
+        ("running", state.running),
+        ("dead", state.dead),
+    ]
+    for index, ids in indexes:
+        yield from (f"task {id} is in {index}, but has no line" for id in ids if id not in state.tasks)
+    lists: dict[str, list[str]] = {}
+    for index, ids in indexes:
+        for id in ids:
+            lists.setdefault(id, []).append(index)
+    for id in state.tasks:
+        if len(found := lists.get(id, [])) != 1:
+            yield f"task {id} has not ended, but is in {' and '.join(found) or 'no index'}"
+
+
+def _waiting(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
+    """Check that tasks wait as their kind, in their order."""
+    for kind, queue in state.queues.items():
+        for id, order in queue.items():
+            line = lines.get(id)
+            if line is not None and line.kind != kind:
+                yield f"task {id} waits as {kind}, its line says {line.kind}"
+            if line is not None and line.order != order:
+                yield f"task {id} waits at {order:.0f}, its order is {line.order}"
+
+
+def _held(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
+    """Check that attempts were given out, and that places have their leases."""
+    attempts = dict(state.taken)
+    for id, text in state.running.items():
+        place, _ = read_run(text)
+        if place is None or place.task != id:
+            yield f"task {id} runs at no place: {text!r:.200}"
+            continue
+        attempts[id] = place.attempt
+        if place_text(text) not in state.leases:
+            yield f"task {id} has no lease at its place: {text!r:.200}"
+    for id, line in lines.items():
+        match = _ATTEMPT.fullmatch(attempts.get(id, f"{line.takes + 1}@{line.life}"))
+        given = match is not None and (int(match[1]), int(match[2])) == (line.takes + 1, line.life)
+        if not given or not 1 <= line.life <= state.submitted:
+            attempt = attempts.get(id, f"{line.takes}@{line.life}")
+            yield f"task {id} has an attempt that was never given out: {attempt!r} of {state.submitted} submissions"
+
+
+def _ended(state: QueueState) -> Iterator[str]:
+    """Check that what has ended is one task each, and can be read."""
+    seen: set[str] = set()
+    for generation in state.ended:
+        for id, text in generation.items():
+            if id in state.tasks:
+                yield f"task {id} has ended, and has not ended"
+            if id in seen:
+                yield f"task {id} has ended twice"
+            seen.add(id)
+            if not _ENDED.fullmatch(text):
+                yield f"task {id} has ended in no state that there is: {text!r:.200}"
+
+
+def _extra(state: QueueState) -> Iterator[str]:
+    """Check that rare fields have a line that tells of them, and that none outlives the run that it is of."""
+    ended = {id: match[1] for found in state.ended for id, text in found.items() if (match := _ENDED.fullmatch(text))}
+    for id, extra in state.extras.items():
+        if not (state.tasks.get(id) or ended.get(id, "+")).startswith("+"):
+            yield f"task {id} has rare fields of which its line does not tell"
+        if extra.expires != (id not in state.tasks):
+            yield f"task {id} has {'not ' if extra.expires else ''}ended, but its rare fields " + (
+                "expire" if extra.expires else "never expire"
+            )
+        of_run = [] if id in state.running else ["cancel"]
+        of_run += [] if id in state.running or (id in state.tasks and _is_others(extra.fields)) else ["next"]
+        of_run += [] if id in state.dead else ["run", "ended_ms"]
+        if left := [name for name in of_run if name in extra.fields]:
+            yield f"task {id} keeps {', '.join(left)} of a run that is over"
+
+
+def _is_others(fields: Mapping[str, str]) -> bool:
+    """Return whether others than its run published a task's successor: that outlives the run."""
+    options = "".join(fields.get("next", "").split(" ")[2:3])
+    return any(word.startswith("pub=") for word in options.split(","))
