@@ -22,8 +22,12 @@ for i, row in rows() do
     replies[i] = task and task.state or 'gone'
   end
 end
-for _, any in ipairs({tasks, messages, ended, ended_1, ended_2}) do write_all('HDEL', any, purged) end
+write_all('HDEL', tasks, purged)
+write_all('HDEL', messages, purged)
+write_all('HDEL', ended, purged)
+write_all('HDEL', ended_1, purged)
+write_all('HDEL', ended_2, purged)
 write_all('ZREM', dead, purged)
 write_all('ZREM', expires, purged)
-for _, any in ipairs(extras) do redis.call('DEL', any) end
+for _, key in ipairs(extras) do redis.call('DEL', key) end
 return replies

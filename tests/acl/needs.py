@@ -1,6 +1,7 @@
 """Read from the text of the scripts which command each calls on which kind of key.
 
-It relies on the scripts' house style: a key is called by its kind (`slots`, `pending`), a task's record `key`.
+It relies on the scripts' house style: a key is called by its kind (`slots`, `pending`, `KEY.tasks`), that of a task's rare
+fields `KEY.extra .. id` or `key`.
 """
 
 import re
@@ -14,7 +15,7 @@ from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
 _READS = re.compile(r"(?<!function )read_(?:fields|list|counts)\(")
 _CLUSTER = {*CLUSTER_KINDS, "stats"}
-_QUEUE = {*QUEUE_KINDS, "task", "task*", "task:", "pending:"} - {"meta"}
+_QUEUE = {*QUEUE_KINDS, "extra:", "pending:"} - {"meta"}
 _REPAIRED = ("slots", "left", "nodes", "alive")
 
 
@@ -24,7 +25,7 @@ def family(script: Script) -> str:
 
 
 def uses(script: Script) -> set[tuple[str, str]]:
-    """(command, kind) of each call: ('hset', 'q0:task'), ('publish', 'channel'), ('time', '')."""
+    """(command, kind) of each call: ('hset', 'q0:tasks'), ('publish', 'channel'), ('time', '')."""
     return {(command.lower(), kind) for command, kind in _uses(script)}
 
 
@@ -34,8 +35,12 @@ def _uses(script: Script) -> Iterator[tuple[str, str]]:
         for command in re.findall(r"'(\w+)'", words):
             if argument == "any":
                 yield from ((command, kind) for kind in _any(script, command))
-            else:
-                yield command, _kind(script, argument)
+            elif command == "PUBLISH":
+                yield command, "channel"
+            elif not argument.startswith("KEY.") or argument[4:].split(" ")[0] in {k.rstrip(":") for k in script.keys}:
+                yield command, _kind(script, argument)  # a library's KEY.later is not called where it is none
+    for target in re.findall(r"'RENAME', \w+, (\w+)\)", text):
+        yield "RENAME", _kind(script, target)
 
 
 def _any(script: Script, command: str) -> list[str]:
@@ -46,7 +51,7 @@ def _any(script: Script, command: str) -> list[str]:
     if script.verb == "discard":
         counted = [kind for kind in COMES_BACK if kind in NUMBERS]
         kinds = {"DEL": [*COMES_BACK, "stats"], "HGET": counted}.get(command, [])
-        more = ["q0:task", "q0:pending", "p:inbox"] if command == "DEL" else []
+        more = ["q0:extra", "q0:pending", "p:inbox"] if command == "DEL" else []
         return [f"{'q0' if kind in QUEUE_KINDS else ''}:{kind}" for kind in kinds] + more
     if command == "HMGET":
         return [f"{where}:{key}" for key in script.keys if key in NUMBERS]
@@ -57,17 +62,15 @@ def _kind(script: Script, argument: str) -> str:
     where = family(script)
     if not argument:
         return ""
-    if argument.startswith("channel"):
-        return "channel"
     if argument == "inbox":
         return "p:inbox"
-    if argument in ("key", "task_prefix .. id"):
-        return "q0:task"
+    if argument == "key" or argument.startswith("KEY.extra .."):
+        return "q0:extra"
     if argument.endswith("pending"):  # of a kind: pending, queue.pending
         return "q0:pending"
     if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
         return f"{where}:{script.keys[-1].rstrip('*')}"
-    kind = script.keys[int(argument[5:-1]) - 1] if argument.startswith("KEYS[") else argument
+    kind = script.keys[int(argument[5:-1]) - 1] if argument.startswith("KEYS[") else argument.removeprefix("KEY.")
     assert kind in script.keys, f"{script.verb}.lua calls a command on {argument!r}, which is none of its keys"
     return f"{where}:{kind}"
 
