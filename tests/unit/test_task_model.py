@@ -69,25 +69,17 @@ def test_every_state_can_be_reached_and_left():
     assert {before for before, _ in TRANSITIONS} == set(TaskState)
 
 
+def known(state, line="0@17 9000000000017 17 17 - work slots=1", end="", kind_line="", extra=()):
+    """What read_tasks tells of a task that has no place."""
+    return Record.of("a", 2000, [state, line, "", "", end, kind_line, list(extra)])
+
+
 def test_a_record_reads_as_a_status():
-    status = TaskStatus.of(
-        "a",
-        {
-            "state": "running",
-            "name": "work",
-            "attempt": "3@17",
-            "starts": "2",
-            "partition": "1",
-            "node": "n1",
-            "slot": "0",
-            "scheduler": "s1",
-            "needs": "slots=1",
-            "priority": "5",
-            "cancel": "SIGTERM",
-            "submitted_ms": "17",
-            "started_ms": "1e3",
-        },
-    )
+    line = "+2@17 4000000000017 18 17 starts=1,ran=900,max=4,expires=5000 work slots=1 latency"
+    run = "a 3@17.s1.482913 p1 n1/0 inc=1 since=950 started=1000"
+    extra = ["cancel", "SIGTERM", "why", "its node n2 was lost"]
+    record = Record.of("a", 2000, [b"running", line.encode(), b"3@17.s1.482913", run.encode(), b"", b"", extra])
+    status = TaskStatus.of(record)
     assert (status.state, status.attempt, status.starts, status.partition, status.slot) == (
         TaskState.RUNNING,
         3,
@@ -95,12 +87,13 @@ def test_a_record_reads_as_a_status():
         1,
         0,
     )
+    assert (status.name, status.needs, status.strategy, status.priority) == ("work", "slots=1", "latency", 5)
+    assert (status.scheduler, status.max_starts, status.expires_ms) == ("s1", 4, 5000)
     assert status.cancel_asked
     assert status.times == {
         "submitted": 17,
-        "ready": None,
-        "taken": None,
-        "placed": None,
+        "ready": 18,
+        "placed": 950,
         "started": 1000,
         "finished": None,
     }
@@ -111,13 +104,32 @@ def test_a_history_reads_as_setbacks_and_what_is_none_is_passed_over():
         "1@17 running n1/3 inc=2 since=1000 until=2000 its node n1 was lost\nno setback\n"
         "2@17 placed a/b/0 inc=1 since=3 until=4 "
     )
-    first, second = TaskStatus.of("a", {"state": "dead", "attempt": "2@17", "history": history}).history
+    first, second = TaskStatus.of(known("dead", extra=["history", history])).history
     assert first == Setback("1@17", TaskState.RUNNING, "n1", 3, 2, 1000, 2000, "its node n1 was lost")
     assert (second.state, second.node, second.slot, second.why) == (TaskState.PLACED, "a/b", 0, "")
 
 
+def test_why_a_task_waits_is_the_reason_of_its_kind_once_it_is_due():
+    kind_line, own = "1 17 17 only node n1 fits: it is full", ["why", "its node n2 was lost"]
+    assert TaskStatus.of(known("pending", kind_line=kind_line, extra=own)).why == "only node n1 fits: it is full"
+    assert TaskStatus.of(known("pending", kind_line="1 17 17", extra=own)).why == "its node n2 was lost"
+    late = known("pending", "0@17 9000000000017 90000 17 - work slots=1", kind_line=kind_line)
+    assert TaskStatus.of(late).why == ""
+
+
+def test_the_end_of_a_task_reads_as_when_and_why():
+    status = TaskStatus.of(known("failed", "+0@17 9000000000017 17 17 starts=2 work slots=1", "failed 1900 by hand: no"))
+    assert (status.state, status.why, status.times["finished"], status.starts) == ("failed", "by hand: no", 1900, 2)
+
+
+def test_a_damaged_line_is_said_to_be_damaged():
+    assert TaskStatus.of(known("pending", "x")).why == "its record is damaged: 'x'"
+    assert TaskStatus.of(known("failed", "x", "failed 1900 its record is damaged: line")).why.endswith(": line")
+    assert TaskStatus.of(known("lost")).state == "gone"
+
+
 def test_an_empty_record_is_a_task_that_is_gone():
-    assert TaskStatus.of("a", {}).state == TaskState.GONE
+    assert TaskStatus.of(Record("a", "gone")).state == TaskState.GONE
 
 
 def test_a_node_reads_from_its_line():
