@@ -99,6 +99,7 @@ def _queue(store: Store, keys: Found, partitions: Iterable[PartitionState]) -> I
             scores(store.keys.queue("dead")),
             [texts(name) for name in GENERATIONS],
             _extras(store, _rest(mine, "extra:")),
+            {name for state in partitions for name in state.nodes},
             {lease.place.text for state in partitions for lease in state.leases.values()},
             submitted,
         )

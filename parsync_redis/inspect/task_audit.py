@@ -24,8 +24,8 @@ class Extra:
 class QueueState:
     """What was read of the tasks.
 
-    silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the generations. leases: the
-    texts of all leases. submitted: the number of submissions.
+    silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the generations. nodes: the
+    names of all nodes. leases: the texts of their leases. submitted: the number of submissions.
     """
 
     tasks: Mapping[str, str]
@@ -38,6 +38,7 @@ class QueueState:
     dead: Mapping[str, float]
     ended: Sequence[Mapping[str, str]]
     extras: Mapping[str, Extra]
+    nodes: Set[str]
     leases: Set[str]
     submitted: int
 
@@ -100,7 +101,7 @@ def _held(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
             yield f"task {id} runs at no place: {text!r:.200}"
             continue
         attempts[id] = place.attempt
-        if place_text(text) not in state.leases:
+        if place.node in state.nodes and place_text(text) not in state.leases:
             yield f"task {id} has no lease at its place: {text!r:.200}"
     for id, line in lines.items():
         match = _ATTEMPT.fullmatch(attempts.get(id, f"{line.takes + 1}@{line.life}"))
