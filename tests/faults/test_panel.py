@@ -30,7 +30,7 @@ def test_it_lists_what_is_placed_here_and_what_waits_for_its_time(server: Embedd
         ]
         rig.store.run(rig.store.commands.submit(many))
         for id, message in (("m000%20x", b"{}"), ("m001%20x", b'{"body": 1, "headers": 2, "properties": 3}')):
-            rig.store.client.hset(rig.store.keys.task(id), "message", message)
+            rig.store.client.hset(rig.store.keys.queue("messages"), id, message)
         app = Celery("panel", set_as_current=False)
 
         @app.task(name="job", shared=False)

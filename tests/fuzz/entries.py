@@ -20,6 +20,8 @@ from parsync_redis.model.kind import Kind, KindLine
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import Lease, Node, read_nodes
 from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.place import Place
+from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.scheduler.listener import understand
 from parsync_redis.security.acl import Options, user_line
@@ -114,6 +116,8 @@ def _lines(line: bytes) -> None:
         lambda: parse_resources(shown),
         lambda: Kind.of(shown),
         lambda: KindLine.of(shown),
+        lambda: TaskLine.of(shown),
+        lambda: Place.of(shown),
     )
     for read in reads:
         with contextlib.suppress(ValueError):
@@ -121,8 +125,10 @@ def _lines(line: bytes) -> None:
     read_nodes({b"n1": line, line: line})
     understand(line, 8)
     Entry.of(line, 1.0)
-    for field in ("state", "attempt", "starts", "slot", "started_ms", "history", "priority"):
-        TaskStatus.of("a", {"state": "running", "attempt": "1@1", field: shown})
+    sound = [b"running", b"0@1 9000000000001 17 17 - f slots=1", b"1@1.s1.0", b"", b"", b"", [b"history", b""]]
+    for at in range(6):
+        TaskStatus.of(Record.of("a", 17, [*sound[:at], line, *sound[at + 1 :]]))
+    TaskStatus.of(Record.of("a", 17, [*sound[:6], [b"history", line]]))
 
 
 def _toml(text: bytes) -> None:

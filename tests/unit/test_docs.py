@@ -33,7 +33,12 @@ def test_the_page_of_keys_lists_every_key_and_no_other():
     keys = Keys("C")
     right = {keys.queue(kind) for kind in QUEUE_KINDS} | {keys.shared(kind) for kind in CLUSTER_KINDS}
     right |= {keys.partition(7, kind).replace("p7", "pN") for kind in PARTITION_KINDS}
-    right |= {keys.task("ID"), keys.pending("KIND"), keys.inbox(7, "NODE").replace("p7", "pN"), keys.stats("SCHEDULER")}
+    right |= {
+        keys.extra("ID"),
+        keys.pending("KIND"),
+        keys.inbox(7, "NODE").replace("p7", "pN"),
+        keys.stats("SCHEDULER"),
+    }
     assert sorted(row[0].strip("`") for row in key_rows()) == sorted(right)
     assert f"`{keys.tick.removesuffix('0')}DB`" in Document("docs/keys.md").text
     assert f"`{keys.own_channel('SCHEDULER').replace('@0:', '@DB:')}`" in Document("docs/keys.md").text

@@ -16,7 +16,7 @@ KEYS = Keys("demo")
 def test_keys_are_spelled_as_the_documents_say():
     assert KEYS.queue("later") == "parsync:{demo:q0}:later"
     assert KEYS.pending("a slots=1") == "parsync:{demo:q0}:pending:a slots=1"
-    assert KEYS.task("a") == "parsync:{demo:q0}:task:a"
+    assert KEYS.extra("a") == "parsync:{demo:q0}:extra:a"
     assert KEYS.partition(3, "slots") == "parsync:{demo:p3}:slots"
     assert KEYS.inbox(3, "n1") == "parsync:{demo:p3}:inbox:n1"
     assert KEYS.shared("schedulers") == "parsync:{demo}:schedulers"
@@ -29,7 +29,7 @@ def test_keys_are_spelled_as_the_documents_say():
 def test_no_two_keys_are_spelled_alike():
     every = [KEYS.queue(kind) for kind in QUEUE_KINDS] + [KEYS.shared(kind) for kind in CLUSTER_KINDS]
     every += [KEYS.partition(p, kind) for p in range(12) for kind in PARTITION_KINDS]
-    every += [KEYS.task("a"), KEYS.pending("a slots=1"), KEYS.inbox(0, "n1"), KEYS.stats("s1")]
+    every += [KEYS.extra("a"), KEYS.pending("a slots=1"), KEYS.inbox(0, "n1"), KEYS.stats("s1")]
     assert len(set(every)) == len(every)
 
 

@@ -15,15 +15,14 @@ from parsync_redis.cli.tasks import register
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.apps import KnownTasks
 from parsync_redis.model.options import CLIENT_NAMES, DEFAULT_OPTIONS, OPTIONS, STORED, Option, TaskOptions
-from parsync_redis.model.status import TaskStatus, kept_options
+from parsync_redis.model.status import kept_options
+from parsync_redis.model.task import TaskState
 from parsync_redis.settings import load_rules
-from parsync_redis.store.calls import ALL, Commands
-from parsync_redis.store.scripts import lua_folder
+from parsync_redis.store import Store
 from parsync_redis.submission import ITEM_KEYS, make_submission, with_declared
 from parsync_redis.wire.envelope import open_envelope
-from parsync_redis.wire.keys import Keys
+from tests.lua.driver import Driver
 
-SUBMIT = next(script for script in ALL if script.verb == "submit")
 IN_NEEDS = {"slots", "resources", "require"}
 every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 of_the_client = pytest.mark.parametrize(
@@ -103,27 +102,17 @@ def test_a_message_that_no_worker_knew_carries_an_option(option: Option):
 
 
 @kept
-def test_a_retry_has_the_option_that_the_record_keeps(option: Option):
+def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, option: Option):
     """What `self.retry` of a task from a client without an app submits again is read from the record."""
-    record = dict(zip(STORED, map(str, asked(option).record()), strict=True))
-    status = TaskStatus.of("a", {"state": "running", "needs": "slots=1", **record})
-    assert kept_options(status) == asked(option), f"TaskStatus does not read {option.name}: a retry loses it"
-
-
-@kept
-def test_a_script_is_given_an_option_and_keeps_it(option: Option):
-    assert option.name in SUBMIT.header.each, f"the rows of lua/submit.lua lack {option.name}"
-    task = make_submission({"name": "work", "id": "a", option.name: option.example})
-    row = SUBMIT.header.named(Commands(Keys("c")).submit([task]).args).rows[0]
-    assert getattr(row, option.name) == option.example, f"the binding of submit does not give {option.name}"
-    text = (lua_folder() / "lib" / "options.lua").read_text()
-    assert f"'next_{option.name}'" in text, f"lua/lib/options.lua lacks next_{option.name}: a successor loses it"
-
-
-def test_the_scripts_keep_no_option_that_the_table_lacks():
-    found = re.findall(r"'next_(\w+)'", (lua_folder() / "lib" / "options.lua").read_text())
-    base = {"message", "name", "needs", "due_ms", "expires_ms", "publication"}
-    assert set(found) - base == set(STORED), "lua/lib/options.lua keeps what model/options.py does not have as stored"
+    drive, asks = Driver(fake_store), {option.name: option.example}
+    drive.submit("a", asks)
+    assert kept_options(drive.status("a")) == asked(option), (
+        f"the record of a task lacks {option.name}: a retry loses it"
+    )
+    place = drive.bring(TaskState.RUNNING, "b")
+    assert drive.submit("b", asks, after=place.attempt) == "next"
+    assert drive.finish(place, "again") == "again"
+    assert kept_options(drive.status("b")) == asked(option), f"a successor loses {option.name}"
 
 
 def test_what_is_not_kept_is_said_here():

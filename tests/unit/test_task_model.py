@@ -6,6 +6,7 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.model.options import DEFAULT_OPTIONS, TaskOptions
 from parsync_redis.model.place import Place
+from parsync_redis.model.record import Record
 from parsync_redis.model.status import Setback, TaskStatus
 from parsync_redis.model.task import FINAL, TRANSITIONS, TaskState
 
@@ -118,7 +119,9 @@ def test_why_a_task_waits_is_the_reason_of_its_kind_once_it_is_due():
 
 
 def test_the_end_of_a_task_reads_as_when_and_why():
-    status = TaskStatus.of(known("failed", "+0@17 9000000000017 17 17 starts=2 work slots=1", "failed 1900 by hand: no"))
+    status = TaskStatus.of(
+        known("failed", "+0@17 9000000000017 17 17 starts=2 work slots=1", "failed 1900 by hand: no")
+    )
     assert (status.state, status.why, status.times["finished"], status.starts) == ("failed", "by hand: no", 1900, 2)
 
 
