@@ -50,8 +50,7 @@ def parsync(client):
 
 def begin(drive, id, state):
     """Brings the first task of its kind that waits into a state."""
-    record = drive.record(id)
-    (taken,) = drive.run(drive.commands.take("s1", [(f"{record['name']} {record['needs']}", 1)])).tasks
+    (taken,) = drive.run(drive.commands.take("s1", [(drive.line(id).kind, 1)])).tasks
     assert taken.id == id
     place = drive.place(id, taken.attempt)
     if state == TaskState.PLACED:
@@ -80,7 +79,7 @@ def shapes(drive):
 
 def ended(drive, ids):
     """The ids of the tasks that a cancel has reached."""
-    return {id for id in ids if drive.state(id) == "cancelled" or "cancel" in drive.record(id)}
+    return {id for id in ids if drive.state(id) == "cancelled" or drive.status(id).cancel_asked}
 
 
 # -- by their ids --------------------------------------------------------------------------------------------------

@@ -73,9 +73,10 @@ def cluster(client, store):
 def place(store, id, node="n1", slot=0):
     """Takes the pending tasks and commits one to a slot."""
     taken = {task.id: task for task in Driver(store).run(Driver(store).taking()).tasks}
+    asked = parse_resources(taken[id].kind.needs).asked
     p = OFFERS[node][0]
     first, epoch = store.nodes(p)[node].first, store.run(store.commands.read_partition(p)).epoch
-    claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, "", first, epoch)
+    claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, asked, first, epoch)
     return store.run(store.commands.commit(p, [claim]))
 
 
@@ -461,11 +462,10 @@ def test_purge_asks_first_and_takes_what_was_asked_for(parsync, cluster, store):
         cluster.purge("running")
 
 
-@pytest.mark.unaudited  # the claim is never confirmed
 def test_purge_leaves_alone_what_got_a_place_meanwhile(cluster, store):
     cluster.submit("proj.add", id="t1")
     found = find_purgeable(store)
-    place(store, "t1")
-    store.client.hset(store.keys.task("t1"), "state", "placed")
+    judged = place(store, "t1")
+    store.run(store.commands.confirm([judged.claims[0].won(judged.now_ms)]))
     assert purge_tasks(store, found) == 0
     assert cluster.status("t1").state is TaskState.PLACED

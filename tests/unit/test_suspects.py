@@ -60,8 +60,8 @@ def test_a_task_that_does_not_start_for_a_lease_goes_back_and_its_slot_is_free(r
     assert rounds.drive.state("a") == "placed", "the leader has seen it for less than a lease"
     rounds.go(LEASE_S / 2)
     assert (rounds.drive.state("a"), rounds.drive.bits(4)) == ("pending", "1111")
-    assert rounds.drive.record("a")["why"] == "n1 did not start it for a lease"
-    assert rounds.drive.record("a")["starts"] == "0"
+    assert rounds.drive.status("a").why == "n1 did not start it for a lease"
+    assert rounds.drive.status("a").starts == 0
     assert rounds.state == "up", "once is no habit"
 
 
