@@ -23,6 +23,7 @@ local function bury(task, now, why, retention_s)
     if old.state == 'dead' then
       old.run = old.extra.run
       write_end(old, 'dead', old.extra.ended_ms or now, old.extra.why or '')
+      redis.call('HDEL', KEY.extra .. id, 'run', 'ended_ms')
       redis.call('EXPIRE', KEY.extra .. id, retention_s)
     end
   end
