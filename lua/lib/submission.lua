@@ -28,6 +28,7 @@ end
 -- options_of: return the words NAME=VALUE of a row as a table; or nil and the error reply.
 local function options_of(text)
   local found = {}
+  if #text > 1000 then return nil, redis.error_reply('PSARGS options have 1,000 bytes at most') end
   for name, value in string.gmatch(text, '(%l+)=(%S+)') do found[name] = value end
   local bad = found.max and bad_number('max_starts', found.max, 1, 1000)
     or found.delay and bad_number('delay_ms', found.delay, 0, 9e14)
