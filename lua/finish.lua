@@ -39,6 +39,7 @@ redis.call('HEXISTS', ended, '') -- reads a key before the first write; `message
 if #later_on > 0 then
   local bad = in_full().bad_outcomes(later_on, args.retention_s)
   if bad then return bad end
+  redis.call('HDEL', messages, '') -- changes nothing; as the first write it is as the one below
 end
 if f > 0 then
   redis.call('HDEL', messages, unpack(over)) -- first: a full server allows it, docs/decisions/0015

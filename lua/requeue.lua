@@ -23,6 +23,7 @@ if bad then return bad end
 local found, now = load_tasks(ids), now_ms()
 for _, task in pairs(found) do bad = bad or bad_home(task) end
 if bad then return bad end
+redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 
 -- is_held: return whether a task has this attempt, at this place if it has one; at once, as a row before may have ended it.
 local function is_held(task, row)

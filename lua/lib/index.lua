@@ -22,12 +22,16 @@ local function sweep(meta, kinds, changed)
   end
 end
 
+local LINES_READ = false
+
 -- read_lines: read the line of each kind that was looked at, before the first write.
 local function read_lines(kinds)
   local names = {}
   for kind, queue in pairs(QUEUES) do
     if queue.before > 0 and not queue.read then names[#names + 1], queue.read = kind, true end
   end
+  if #names == 0 and #TOUCHED > 0 and not LINES_READ then redis.call('HEXISTS', kinds, '') end
+  LINES_READ = LINES_READ or #TOUCHED > 0
   for kind, line in pairs(read_fields(kinds, names)) do QUEUES[kind].known = line end
 end
 

@@ -37,9 +37,9 @@ local function options_of(text)
   return not bad and found, bad
 end
 
--- bad_timed: return the error reply for an index of another type that only some submissions need, or nil.
+-- bad_timed: return the error reply for a key of another type that only some submissions need before the others, or nil.
 local function bad_timed()
-  return bad_type(KEY.later, 'zset') or bad_type(KEY.expires, 'zset') or bad_type(KEY.dead, 'zset')
+  return bad_type(KEY.kinds, 'hash') or bad_type(KEY.changed, 'zset') or bad_type(KEY.later, 'zset') or bad_type(KEY.expires, 'zset') or bad_type(KEY.dead, 'zset')
 end
 
 -- bad_id: return the error reply for an id or a message that is none, or nil.
@@ -88,6 +88,7 @@ local function write_next(task, kind, options, message, now)
   if not (options.after and task.extra.next and is_others(task.extra.next)) then
     local kept = kept_options({max = options.max, pub = not options.after and options.pub or nil}, expires_ms)
     task.extra.next = string.format('%s %s %s %s', kind.priority, due or '-', kept, kind.kind)
+    redis.call('HDEL', KEY.extra .. task.id, 'next') -- first: a full server allows it, docs/decisions/0015
     put_extra(task, 'next', task.extra.next, 'next_message', message)
     put_line(task)
   end
