@@ -5,15 +5,21 @@ from typing import Any, cast
 
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim, Verdict
-from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Loss, Place
+from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.replies import Took, Waits
+from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Call, Store
 
 NEVER_MS = 10**9
+
+
+def nth(number: int, life: int = 1, scheduler: str = "s1") -> str:
+    """Return the attempt of a take without a salt of its own: the nth take of a life by a scheduler."""
+    return f"{number}@{life}.{scheduler}.0"
 
 
 def dump(store: Store) -> dict[bytes, Any]:
@@ -41,13 +47,33 @@ class Driver:
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
-    def record(self, id: str) -> dict[str, str]:
-        """Return the record of a task."""
-        return self.store.hash(self.keys.task(id))
+    def record(self, id: str = "a") -> Record:
+        """Return all that is known of a task."""
+        return self.store.records([id])[0]
+
+    def line(self, id: str = "a") -> TaskLine:
+        """Return the line of a task."""
+        return TaskLine.of(self.record(id).text)
+
+    def status(self, id: str = "a") -> TaskStatus:
+        """Return the status of a task."""
+        return self.store.statuses([id])[0]
+
+    def message(self, id: str = "a") -> bytes | None:
+        """Return the message of a task that has not ended."""
+        client: Any = self.store.client
+        return client.hget(self.keys.queue("messages"), id)
 
     def state(self, id: str) -> str:
         """Return the state of a task."""
-        return self.record(id).get("state", TaskState.GONE)
+        return self.record(id).state
+
+    def set_options(self, id: str = "a", **options: object) -> None:
+        """Write options of a task's line as a test likes them."""
+        words = self.record(id).text.split(" ", 5)
+        kept = [word for word in words[4].split(",") if word != "-" and word.partition("=")[0] not in options]
+        words[4] = ",".join([*kept, *(f"{name}={value}" for name, value in options.items())])
+        self.store.client.hset(self.keys.queue("tasks"), id, " ".join(words))
 
     def index(self, kind: str) -> list[str]:
         """Return the tasks in an index of the queue, in order; `pending`: of all kinds."""
@@ -109,8 +135,7 @@ class Driver:
 
     def demand(self, limit: int = 100) -> list[tuple[str, int]]:
         """Return rows of a take that asks for `limit` tasks of each kind that waits, or is due now, by the first."""
-        later = [self.record(id) for id in self.index("later")]
-        due = [Kind(task["name"], task["needs"], task.get("strategy", "")).text for task in later if "name" in task]
+        due = [line.kind for record in self.store.records(self.index("later")) if (line := record.line)]
         lines = sorted(self.kinds().items(), key=lambda pair: int(pair[1].split()[1]))
         return [(kind, limit) for kind in dict.fromkeys([*due, *(kind for kind, _ in lines)])]
 
@@ -150,8 +175,7 @@ class Driver:
 
     def unlist(self, id: str) -> None:
         """Take a pending task out of the queue of its kind, so that a test may make of it what it likes."""
-        task = self.record(id)
-        kind = Kind(task["name"], task["needs"], task.get("strategy", "")).text
+        kind = self.line(id).kind
         self.store.client.zrem(self.keys.pending(kind), id)
         self.run(self.commands.repair_kind(kind))
 
@@ -169,10 +193,10 @@ class Driver:
     def bring(self, state: TaskState, id: str = "a") -> Place:
         """Bring a new task into a state; return its place, which before `placed` is only planned."""
         if state == TaskState.GONE:
-            return self.place(id, "1@1")
+            return self.place(id)
         assert self.submit(id) == "submitted"
         if state == TaskState.PENDING:
-            return self.place(id, f"1@{self.record(id)['attempt'].partition('@')[2]}")
+            return self.place(id, nth(1, self.line(id).life))
         place = self.place(id, self.take()[id])
         if state == TaskState.TAKEN:
             return place
@@ -186,7 +210,7 @@ class Driver:
         if state in (TaskState.SUCCEEDED, TaskState.FAILED):
             assert self.finish(place, state) == "ok"
         if state == TaskState.DEAD:
-            self.store.client.hset(self.keys.task(id), "starts", self.commands.max_starts)
+            self.set_options(id, starts=self.commands.max_starts)
             assert self.requeue(place) == "dead"
         return place
 
@@ -233,7 +257,7 @@ class Driver:
         assert verdict.word == "held", verdict
         return claim.won(int(verdict.detail))
 
-    def place(self, task: str = "a", attempt: str = "1@1", node: str = "n1", slot: int = 0, inc: int = 1) -> Place:
+    def place(self, task: str = "a", attempt: str = nth(1), node: str = "n1", slot: int = 0, inc: int = 1) -> Place:
         """Return a place that need not be held."""
         return Place(task, attempt, 0, node, (slot,), inc, 1)
 

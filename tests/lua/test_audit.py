@@ -45,7 +45,7 @@ BROKEN: dict[str, Break] = {
     "task done is succeeded, but its record never expires": lambda c, q, p: c.persist(q("task:done")),
     "task waits is pending, but its record expires": lambda c, q, p: c.expire(q("task:waits"), 99),
     "is of no known kind and never expires": lambda c, q, p: c.set(q("more"), 1),
-    "task ghost is in placed, but has no record": lambda c, q, p: c.hset(q("placed"), "ghost", "x"),
+    "task ghost is in placed, but has no record": lambda c, q, p: c.hset(q("running"), "ghost", "x"),
     "task waits has no state that there is: 'gone'": lambda c, q, p: c.hset(q("task:waits"), "state", "gone"),
     "task waits is pending, but listed in no index": lambda c, q, p: c.zrem(q("pending:work slots=1"), "waits"),
     "task late is pending, but listed in pending and later": lambda c, q, p: c.zadd(
@@ -54,7 +54,7 @@ BROKEN: dict[str, Break] = {
     "task runs is running, but listed in taken and placed": lambda c, q, p: c.hset(q("taken"), "runs", "s1"),
     "task waits waits at 7": lambda c, q, p: c.zadd(q("pending:work slots=1"), {"waits": 7}),
     "task taken is taken by s2": lambda c, q, p: c.hset(q("taken"), "taken", "s2"),
-    "task runs is placed at 'p0 n1/1": lambda c, q, p: c.hset(q("placed"), "runs", "p0 n1/1 inc=1 attempt=1@1"),
+    "task runs is placed at 'p0 n1/1": lambda c, q, p: c.hset(q("running"), "runs", "p0 n1/1 inc=1 attempt=1@1"),
     "task waits waits as two kinds, other and work slots=1": lambda c, q, p: c.zadd(q("pending:other"), {"waits": 1}),
     "task waits waits as work slots=1, its record says work slots=2": lambda c, q, p: c.hset(
         q("task:waits"), "needs", "slots=2"

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.task import TaskState
-from tests.lua.driver import Driver
+from tests.lua.driver import Driver, nth
 
 
 def test_a_confirmed_task_is_placed_and_not_taken(drive: Driver):
     place = drive.bring(TaskState.TAKEN)
     assert drive.confirm(place) == "placed"
-    assert (drive.index("taken"), drive.index("placed")) == ([], ["a"])
-    record = drive.record("a")
-    assert [record[field] for field in ("state", "partition", "node", "slot", "inc")] == ["placed", "0", "n1", "0", "1"]
+    assert (drive.index("taken"), drive.index("running")) == ([], ["a"])
+    assert (drive.state("a"), drive.record("a").place) == ("placed", place)
 
 
 def test_confirm_asked_again_answers_yours(drive: Driver):
@@ -47,7 +46,7 @@ def test_confirm_needs_taken(drive: Driver, state: TaskState):
     if state == TaskState.PENDING:
         drive.take()
         drive.run(drive.commands.give_back("s1", [("a", "", "")]))
-        assert drive.record("a")["attempt"] == place.attempt
+        assert drive.line().takes == 1
     assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
 
 
@@ -62,9 +61,8 @@ def test_confirm_judges_each_task_by_itself(drive: Driver):
 def test_start_hands_over_the_message(drive: Driver, state: TaskState):
     place = drive.bring(state)
     assert drive.run(drive.commands.start([place])) == [("ok", b"message")]
-    record = drive.record("a")
-    assert (record["state"], record["starts"], record["slot"]) == ("running", "1", "0")
-    assert drive.index("placed") == ["a"]
+    assert (drive.state("a"), drive.status().starts, drive.record("a").place) == ("running", 1, place)
+    assert drive.index("running") == ["a"]
 
 
 def test_start_unlists_taken(drive: Driver):
@@ -84,7 +82,7 @@ def test_start_needs_taken_or_placed(drive: Driver):
     """An attempt that was put back to pending, or has ended, may not start."""
     place = drive.bring(TaskState.TAKEN)
     drive.run(drive.commands.give_back("s1", [("a", place.attempt, "")]))
-    assert drive.record("a")["attempt"] == place.attempt
+    assert drive.line().takes == 1
     assert drive.unchanged_by(drive.commands.start([place])) == [("refused", b"pending")]
 
 
@@ -104,7 +102,7 @@ def test_place_fenced_start(drive: Driver, state: TaskState, other: dict[str, An
 @pytest.mark.parametrize("state", [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING])
 def test_only_the_current_attempt_starts(drive: Driver, state: TaskState):
     place = drive.bring(state)
-    for attempt in ("0@1", "2@1", "1@2", "1"):
+    for attempt in (nth(0), nth(2), nth(1, 2), nth(1, 1, "s2"), "1@1", "1"):
         assert drive.unchanged_by(drive.commands.start([replace(place, attempt=attempt)]))[0][0] == "refused"
 
 
@@ -114,4 +112,4 @@ def test_a_start_before_confirm_fixes_the_place(drive: Driver):
     drive.start(place)
     assert drive.confirm(place) == "yours"
     assert drive.confirm(replace(place, slots=(1,))) == "stale"
-    assert drive.record("a")["slot"] == "0"
+    assert drive.record("a").place == place

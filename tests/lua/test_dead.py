@@ -6,7 +6,7 @@ import pytest
 
 from parsync_redis.model.status import Setback
 from parsync_redis.model.task import TaskState
-from tests.lua.driver import Driver
+from tests.lua.driver import Driver, nth
 
 
 def lose(drive: Driver, id: str = "a", why: str = "its node n1 was lost", state: TaskState = TaskState.RUNNING) -> str:
@@ -32,23 +32,23 @@ def test_each_attempt_that_was_lost_leaves_a_line_of_its_history(drive: Driver):
     lose(drive, why="its node n1 was lost")
     lose(drive, why="two\nlines", state=TaskState.PLACED)
     first, second = history(drive)
-    assert (first.attempt, first.state, first.node, first.slot, first.inc) == ("1@1", TaskState.RUNNING, "n1", 0, 1)
+    assert (first.attempt, first.state, first.node, first.slot, first.inc) == (nth(1), TaskState.RUNNING, "n1", 0, 1)
     assert first.why == "its node n1 was lost"
     assert 0 < first.since_ms <= first.until_ms
-    assert (second.attempt, second.state, second.why) == ("2@1", TaskState.PLACED, "two lines")
+    assert (second.attempt, second.state, second.why) == (nth(2), TaskState.PLACED, "two lines")
 
 
 def test_a_history_keeps_its_last_ten_lines(drive: Driver):
     drive.submit("a")
     for _ in range(12):
         lose(drive, state=TaskState.PLACED)
-    assert [lost.attempt for lost in history(drive)] == [f"{n}@1" for n in range(3, 13)]
+    assert [lost.attempt for lost in history(drive)] == [nth(n) for n in range(3, 13)]
 
 
 def test_a_dead_task_is_listed_and_its_record_does_not_expire(drive: Driver):
     die(drive)
     assert (drive.state("a"), drive.index("dead")) == ("dead", ["a"])
-    assert drive.store.client.ttl(drive.keys.task("a")) == -1
+    assert drive.store.client.ttl(drive.keys.extra("a")) == -1
     assert len(history(drive)) == drive.commands.max_starts
 
 
@@ -73,13 +73,13 @@ def test_beyond_the_limit_the_oldest_leaves_the_list_and_expires(drive: Driver):
 def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes_twice(drive: Driver):
     die(drive)
     assert drive.word(drive.commands.revive(["a"], "by an operator")) == "revived"
-    record = drive.record("a")
-    assert (record["state"], record["starts"], record["why"]) == ("pending", "0", "by an operator")
-    assert "finished_ms" not in record
+    status = drive.status()
+    assert (status.state, status.starts, status.why) == (TaskState.PENDING, 0, "by an operator")
+    assert status.times["finished"] is None
     assert (drive.index("pending"), drive.index("dead")) == (["a"], [])
     assert [lose(drive) for _ in range(drive.commands.max_starts)] == ["pending", "pending", "dead"]
     attempts = [lost.attempt for lost in history(drive)]
-    assert attempts == [f"{n}@1" for n in range(1, 7)]
+    assert attempts == [nth(n) for n in range(1, 7)]
     outbox = drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1)
     assert outbox == [b"a dead its node n1 was lost", b"a pending by an operator", b"a dead its node n1 was lost"]
 
@@ -123,11 +123,11 @@ def test_a_start_that_was_recalled_does_not_count(drive: Driver):
         place = drive.place("a", drive.take()["a"])
         drive.start(place)
         assert drive.requeue(place, "its node is drained", "recalled") == "pending"
-        assert drive.record("a")["starts"] == "0"
+        assert drive.status().starts == 0
     place = drive.place("a", drive.take()["a"])
     drive.confirm(place)
     assert drive.requeue(place, "its node is drained", "recalled") == "pending"
-    assert drive.record("a")["starts"] == "0", "it had not started"
+    assert drive.status().starts == 0, "it had not started"
 
 
 def test_a_task_whose_last_start_was_recalled_is_not_dead(drive: Driver):
@@ -137,7 +137,7 @@ def test_a_task_whose_last_start_was_recalled_is_not_dead(drive: Driver):
     place = drive.place("a", drive.take()["a"])
     drive.start(place)
     assert drive.requeue(place, "its node is drained", "recalled") == "pending"
-    assert drive.record("a")["starts"] == str(drive.commands.max_starts - 1)
+    assert drive.status().starts == drive.commands.max_starts - 1
 
 
 def test_a_recalled_run_whose_cancel_was_asked_for_ends(drive: Driver):

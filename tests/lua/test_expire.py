@@ -3,14 +3,14 @@
 import pytest
 
 from parsync_redis.model.task import TaskState
-from tests.lua.driver import NEVER_MS, Driver
+from tests.lua.driver import NEVER_MS, Driver, nth
 
 EXPIRED = [b"a cancelled expired"]
 
 
 def past(drive: Driver, id: str = "a") -> None:
     """Let the expiry of a task come: both where take checks it and where the leader does."""
-    drive.store.client.hset(drive.keys.task(id), "expires_ms", 1)
+    drive.set_options(id, expires=1)
     drive.store.client.zadd(drive.keys.queue("expires"), {id: 1})
 
 
@@ -21,10 +21,10 @@ def outbox(drive: Driver) -> list[bytes]:
 def test_a_task_that_has_expired_is_not_taken_and_ends(drive: Driver):
     drive.submit("a", expiry_ms=0)
     drive.submit("b", expiry_ms=NEVER_MS)
-    assert drive.take() == {"b": "1@2"}
-    assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "expired")
-    assert drive.record("a")["attempt"] == "0@1"
-    assert drive.store.client.ttl(drive.keys.task("a")) > 0
+    assert drive.take() == {"b": nth(1, 2)}
+    assert (drive.state("a"), drive.record("a").why) == ("cancelled", "expired")
+    assert drive.line().takes == 0
+    assert drive.store.client.ttl(drive.keys.extra("a")) > 0
     assert outbox(drive) == EXPIRED
 
 
@@ -32,7 +32,7 @@ def test_a_task_that_has_expired_is_not_taken_and_ends(drive: Driver):
 def test_the_leader_ends_what_waits_past_its_expiry_though_nobody_takes_it(drive: Driver, delay_ms: int | None):
     drive.submit("a", delay_ms=delay_ms, expiry_ms=0)
     assert drive.run(drive.commands.expire()) == ["a"]
-    assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "expired")
+    assert (drive.state("a"), drive.record("a").why) == ("cancelled", "expired")
     assert [drive.index(kind) for kind in ("pending", "later", "expires")] == [[], [], []]
     assert outbox(drive) == EXPIRED
     assert drive.unchanged_by(drive.commands.expire()) == []
@@ -84,7 +84,7 @@ def test_what_a_run_submits_next_has_its_own_expiry(drive: Driver):
         drive.start(place)
         assert drive.submit("a", after=place.attempt, expiry_ms=expiry_ms) == "next"
         assert drive.finish(place, "again") == "again"
-        assert ("expires_ms" in drive.record("a")) == (expiry_ms is not None)
+        assert ("expires" in drive.line().options) == (expiry_ms is not None)
         drive.take()
         assert drive.state("a") == word
 
@@ -93,11 +93,11 @@ def test_the_successor_of_a_run_that_was_lost_leaves_its_expiry_as_it_was(drive:
     drive.submit("a", expiry_ms=NEVER_MS)
     place = drive.place("a", drive.take()["a"])
     drive.start(place)
-    before = drive.record("a")["expires_ms"]
+    before = drive.line().options["expires"]
     drive.submit("a", after=place.attempt, expiry_ms=0)
     assert drive.run(drive.commands.expire()) == []
     assert drive.requeue(place) == "pending"
-    assert drive.record("a")["expires_ms"] == before
+    assert drive.line().options["expires"] == before
     assert drive.run(drive.commands.expire()) == []
     assert list(drive.take()) == ["a"]
 
@@ -115,10 +115,11 @@ def test_an_expiry_that_is_no_time_is_forgotten_and_keeps_no_other_from_ending(d
     drive.submit("a")
     drive.submit("b", expiry_ms=0)
     past(drive, "a")
-    drive.store.client.hset(drive.keys.task("a"), "expires_ms", due)
+    drive.set_options("a", expires=due)
     assert drive.run(drive.commands.expire()) == ["b"]
     assert (drive.state("a"), drive.index("expires")) == ("pending", [])
-    drive.store.client.hdel(drive.keys.task("a"), "expires_ms")
+    assert set(drive.take()) <= {"a"}
+    assert drive.index("pending") == [], "it does not wait for ever"
 
 
 def test_an_expiry_that_a_retry_asked_for_is_kept_though_it_comes_while_the_run_goes_on(drive: Driver):

@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.task import TaskState
-from tests.lua.driver import NEVER_MS, Driver
+from tests.lua.driver import NEVER_MS, Driver, nth
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled"])
 def test_an_outcome_ends_the_task_and_its_record_expires(drive: Driver, outcome: str):
     place = drive.bring(TaskState.RUNNING)
     assert drive.finish(place, outcome, "because") == "ok"
-    assert (drive.state("a"), drive.record("a")["why"]) == (outcome, "because")
-    assert drive.index("placed") == []
-    assert 0 < drive.store.client.ttl(drive.keys.task("a")) <= drive.commands.retention_s
+    record = drive.record("a")
+    assert (record.state, record.why, record.place) == (outcome, "because", place)
+    assert drive.index("running") == []
+    assert [drive.index(name) for name in ("tasks", "messages", "ended")] == [[], [], ["a"]]
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled"])
@@ -27,7 +28,7 @@ def test_the_same_outcome_again_answers_yours_and_another_is_stale(drive: Driver
         assert word == ["yours" if other == outcome else "stale"]
 
 
-@pytest.mark.parametrize("attempt", ["0@1", "2@1", "1@2"])
+@pytest.mark.parametrize("attempt", [nth(0), nth(2), nth(1, 2), nth(1, 1, "s2")])
 def test_finish_fenced(drive: Driver, attempt: str):
     """The task runs at that very place, but by another attempt."""
     place = drive.bring(TaskState.RUNNING)
@@ -51,9 +52,9 @@ def test_only_a_running_task_finishes(drive: Driver, state: TaskState):
 def test_a_run_that_wants_another_is_pending_anew_with_no_lost_start_counted(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
     assert drive.finish(place, "again") == "again"
-    assert (drive.state("a"), drive.record("a")["starts"], drive.index("pending")) == ("pending", "0", ["a"])
-    assert drive.index("placed") == []
-    assert drive.take() == {"a": "2@1"}
+    assert (drive.state("a"), drive.status().starts, drive.index("pending")) == ("pending", 0, ["a"])
+    assert drive.index("running") == []
+    assert drive.take() == {"a": nth(2)}
 
 
 def test_what_comes_next_may_be_delayed(drive: Driver):
@@ -61,7 +62,8 @@ def test_what_comes_next_may_be_delayed(drive: Driver):
     drive.submit("a", delay_ms=NEVER_MS, message=b"next", after=place.attempt)
     assert drive.finish(place, "failed") == "again"
     assert (drive.index("pending"), drive.index("later")) == ([], ["a"])
-    assert not {"next_message", "next_due_ms", "next_name"} & set(drive.record("a"))
+    assert drive.message() == b"next"
+    assert not drive.store.hash(drive.keys.extra("a"))
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "again", "cancelled"])
@@ -82,7 +84,7 @@ def test_a_killed_run_does_not_run_again(drive: Driver):
 
 def test_finish_judges_each_task_by_itself(drive: Driver):
     a, b = drive.bring(TaskState.RUNNING, "a"), drive.bring(TaskState.RUNNING, "b")
-    outcomes = [(a, "again", ""), (replace(b, attempt="9@9"), "failed", ""), (b, "succeeded", "")]
+    outcomes = [(a, "again", ""), (replace(b, attempt=nth(9, 9)), "failed", ""), (b, "succeeded", "")]
     assert drive.run(drive.commands.finish(outcomes)) == ["again", "stale", "ok"]
     assert (drive.state("a"), drive.state("b")) == ("pending", "succeeded")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.task import TaskState
-from tests.lua.driver import NEVER_MS, Driver
+from tests.lua.driver import NEVER_MS, Driver, nth
 
 HELD = [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING]
 
@@ -15,10 +15,10 @@ HELD = [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING]
 def test_the_task_of_a_lost_lease_waits_again_without_a_place(drive: Driver, state: TaskState):
     place = drive.bring(state)
     assert drive.requeue(place, "n1 was lost") == "pending"
-    record = drive.record("a")
-    assert (record["state"], record["why"]) == ("pending", "n1 was lost")
-    assert not {"node", "slot", "inc", "partition", "scheduler"} & set(record)
-    assert (drive.index("pending"), drive.index("placed")) == (["a"], [])
+    record, status = drive.record("a"), drive.status()
+    assert (record.state, status.why) == ("pending", "n1 was lost")
+    assert (record.place, status.node, status.scheduler) == (None, None, None)
+    assert (drive.index("pending"), drive.index("running")) == (["a"], [])
 
 
 def test_requeue_taken(drive: Driver):
@@ -32,7 +32,7 @@ def test_requeue_taken(drive: Driver):
 @pytest.mark.parametrize("state", HELD)
 def test_requeue_is_fenced_by_the_attempt(drive: Driver, state: TaskState):
     place = drive.bring(state)
-    for attempt in ("0@1", "2@1", "1@2"):
+    for attempt in (nth(0), nth(2), nth(1, 2), nth(1, 1, "s2")):
         assert drive.unchanged_by(drive.commands.requeue([(replace(place, attempt=attempt), "")])) == ["none"]
 
 
@@ -63,11 +63,11 @@ def test_limit_counts_starts(drive: Driver):
     for number in range(1, drive.commands.max_starts + 1):
         place = drive.place("a", drive.take()["a"])
         assert drive.start(place) == "ok"
-        assert drive.record("a")["starts"] == str(number)
+        assert drive.status().starts == number
         word = drive.requeue(place, "lost again")
         assert word == ("dead" if number == drive.commands.max_starts else "pending")
-    assert (drive.state("a"), drive.record("a")["why"]) == ("dead", "lost again")
-    assert drive.store.client.ttl(drive.keys.task("a")) == -1, "it is listed as dead"
+    assert (drive.state("a"), drive.record("a").why) == ("dead", "lost again")
+    assert drive.index("dead") == drive.index("tasks") == ["a"]
     assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == [b"a dead lost again"]
 
 
@@ -77,7 +77,7 @@ def test_a_placed_task_is_not_dead_however_often_it_started_before(drive: Driver
         place = drive.place("a", drive.take()["a"])
         drive.start(place)
         drive.requeue(place)
-    drive.store.client.hset(drive.keys.task("a"), "starts", drive.commands.max_starts)
+    drive.set_options("a", starts=drive.commands.max_starts)
     place = drive.place("a", drive.take()["a"])
     drive.confirm(place)
     assert drive.requeue(place) == "pending"
@@ -88,12 +88,12 @@ def test_cancel_survives_requeue(drive: Driver):
     assert drive.cancel("a", "not wanted") == ("asked", "")
     assert drive.requeue(place) == "cancelled"
     assert (drive.state("a"), drive.index("pending")) == ("cancelled", [])
-    assert drive.store.client.ttl(drive.keys.task("a")) > 0
+    assert drive.store.client.ttl(drive.keys.extra("a")) > 0
 
 
 def test_requeue_judges_each_task_by_itself(drive: Driver):
     a, b = drive.bring(TaskState.RUNNING, "a"), drive.bring(TaskState.PLACED, "b")
-    assert drive.run(drive.commands.requeue([(a, ""), (replace(b, attempt="9@9"), ""), (b, "")])) == [
+    assert drive.run(drive.commands.requeue([(a, ""), (replace(b, attempt=nth(9, 9)), ""), (b, "")])) == [
         "pending",
         "none",
         "pending",
@@ -104,8 +104,8 @@ def test_requeue_judges_each_task_by_itself(drive: Driver):
 def test_a_task_that_does_not_run_is_cancelled_and_never_starts(drive: Driver, state: TaskState):
     place = drive.bring(state)
     assert drive.cancel("a", "not wanted") == ("cancelled", "")
-    assert (drive.state("a"), drive.record("a")["why"]) == ("cancelled", "not wanted")
-    assert [drive.index(kind) for kind in ("pending", "later", "taken", "placed")] == [[], [], [], []]
+    assert (drive.state("a"), drive.record("a").why) == ("cancelled", "not wanted")
+    assert [drive.index(kind) for kind in ("pending", "later", "taken", "running")] == [[], [], [], []]
     assert drive.take() == {}
     assert drive.start(place) == "refused"
     assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == [b"a cancelled not wanted"]
@@ -121,21 +121,21 @@ def test_the_cancel_of_a_running_task_is_noted_once(drive: Driver):
     drive.bring(TaskState.RUNNING)
     assert drive.cancel("a") == ("asked", "")
     assert drive.unchanged_by(drive.commands.cancel(["a"], how="after")) == [("asked", "")]
-    assert (drive.state("a"), drive.record("a")["cancel"]) == ("running", "SIGTERM")
+    assert (drive.state("a"), drive.record("a").extra["cancel"]) == ("running", "SIGTERM")
 
 
 def test_a_cancel_may_be_asked_for_again_with_a_stronger_signal(drive: Driver):
     drive.bring(TaskState.RUNNING)
     assert drive.cancel("a") == ("asked", "")
     assert drive.cancel("a", how="SIGKILL") == ("asked", "")
-    assert drive.record("a")["cancel"] == "SIGKILL"
+    assert drive.record("a").extra["cancel"] == "SIGKILL"
 
 
 def test_a_cancel_that_waits_for_the_end_of_the_run_may_become_one_that_does_not(drive: Driver):
     drive.bring(TaskState.RUNNING)
     for how in ("after", "SIGTERM"):
         assert drive.cancel("a", how=how) == ("asked", "")
-        assert drive.record("a")["cancel"] == how
+        assert drive.record("a").extra["cancel"] == how
 
 
 @pytest.mark.parametrize("state", [s for s in TaskState if s.final or s == TaskState.GONE])
