@@ -9,19 +9,14 @@ from .driver import Driver
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "dead"])
 def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state: str):
-    for id in ("a", "b"):
-        drive.submit(id)
-    key = drive.keys.task("a")
-    drive.unlist("a")
-    drive.store.client.hset(key, "state", state)
-    if state == "dead":
-        drive.store.client.zadd(drive.keys.queue("dead"), {"a": 1})
+    drive.bring(TaskState(state), "a")
+    drive.submit("b")
     other = "failed" if state != "failed" else "dead"
     assert drive.unchanged_by(drive.commands.purge(other, ["a", "b", "c"])) == [state, "pending", "gone"]
     assert drive.run(drive.commands.purge(state, ["a", "b"])) == ["purged", "pending"]
     assert drive.run(drive.commands.purge(state, ["a"])) == ["gone"], "its repeat"
-    assert not drive.store.client.exists(key)
-    assert not drive.store.client.zcard(drive.keys.queue("dead"))
+    assert not drive.store.client.exists(drive.keys.extra("a"))
+    assert [drive.index(name) for name in ("tasks", "messages", "ended", "dead")] == [["b"], ["b"], [], []]
 
 
 def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
@@ -32,7 +27,7 @@ def test_a_cancel_of_what_waits_leaves_alone_what_has_a_place(drive: Driver):
     assert drive.unchanged_by(cancel) == [("none", "running")]
     drive.submit("b")
     assert drive.cancel("b", "purged", "waiting") == ("cancelled", "")
-    assert drive.record("b")["why"] == "purged"
+    assert drive.record("b").why == "purged"
     drive.submit("c")
     drive.take()
     assert drive.cancel("c", "purged", "waiting") == ("cancelled", "")

@@ -1,5 +1,6 @@
 """submit makes each task exist once, or says why it cannot."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,17 +12,17 @@ from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store.views import Directory
 from parsync_redis.submission import explain_refusal
-from tests.lua.driver import NEVER_MS, Driver, dump
+from tests.lua.driver import NEVER_MS, Driver, dump, nth
 
 
 def test_a_submitted_task_is_pending_with_its_message(drive: Driver):
     assert drive.submit("a", {"priority": 3}, message=b"\x00\xff{}") == "submitted"
     assert drive.index("pending") == ["a"]
-    record = drive.record("a")
-    assert record["state"] == "pending"
-    assert record["attempt"] == "0@1"
-    assert record["needs"] == "slots=1"
-    assert drive.store.client.hget(drive.keys.task("a"), "message") == b"\x00\xff{}"
+    record, line = drive.record("a"), drive.line("a")
+    assert (record.state, record.attempt, record.extra) == ("pending", "", {})
+    assert (line.takes, line.life, line.priority, line.options, line.kind) == (0, 1, 3, {}, "work slots=1")
+    assert line.ready_ms == line.submitted_ms == record.now_ms or line.ready_ms <= record.now_ms
+    assert drive.message("a") == b"\x00\xff{}"
 
 
 def test_an_id_is_one_task_however_often_it_is_submitted(drive: Driver):
@@ -103,15 +104,9 @@ def test_an_offer_that_is_known_already_changes_nothing(drive: Driver):
 def test_a_running_attempt_says_what_its_id_does_next(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
     assert drive.submit("a", {"slots": 2}, name="other", message=b"next", after=place.attempt) == "next"
-    assert drive.record("a")["message"] == "message"
+    assert drive.message("a") == b"message"
     assert drive.finish(place) == "again"
-    record = drive.record("a")
-    assert (record["state"], record["name"], record["message"], record["needs"]) == (
-        "pending",
-        "other",
-        "next",
-        "slots=2",
-    )
+    assert (drive.state("a"), drive.line("a").kind, drive.message("a")) == ("pending", "other slots=2", b"next")
 
 
 def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive: Driver):
@@ -119,7 +114,7 @@ def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive
     after = drive.commands.submit([Submission("a", "work", b"next", after=place.attempt)])
     assert drive.unchanged_by(after) == ["stale"]
     drive.start(place)
-    stale = drive.commands.submit([Submission("a", "work", b"next", after="7@1")])
+    stale = drive.commands.submit([Submission("a", "work", b"next", after=nth(7))])
     assert drive.unchanged_by(stale) == ["stale"]
     drive.finish(place)
     assert drive.unchanged_by(after) == ["stale"]
@@ -139,9 +134,9 @@ def test_what_a_lost_run_wanted_next_is_lost_with_it(drive: Driver):
 def test_fence_survives_purge(drive: Driver):
     """An id submitted anew after its record expired starts no attempt that an earlier life had."""
     old = drive.bring(TaskState.SUCCEEDED)
-    drive.store.client.delete(drive.keys.task("a"))
+    assert drive.word(drive.commands.purge("succeeded", ["a"])) == "purged"
     new = drive.place("a", drive.taken("a"))
-    assert (old.attempt, new.attempt) == ("1@1", "1@2")
+    assert (old.attempt, new.attempt) == (nth(1), nth(1, 2))
     before = dump(drive.store)
     assert drive.start(old) == "refused"
     assert drive.confirm(old) == "stale"
@@ -163,25 +158,44 @@ def test_the_first_task_of_a_kind_wakes_one_scheduler(drive: Driver):
     assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1"
 
 
-@pytest.mark.parametrize("needs", ["slots=1\tgpu=1", "slots=1\n", "slots=1 gpu=\x001"])
-def test_needs_that_the_view_could_not_read_are_refused_by_the_script_too(drive: Driver, needs: str):
+def with_argument(drive: Driver, **changed: str) -> Any:
+    """Return a submit of one task with other arguments than a client would send."""
     call = drive.commands.submit([Submission("a", "work", b"{}", TaskOptions.of({}))])
-    args: Any = call.args
-    args[args.index("slots=1")] = needs
+    names = [*call.script.header.once, *call.script.header.each]
+    args = [changed.get(name, value) for name, value in zip(names, call.args, strict=True)]
+    return replace(call, args=args)
+
+
+@pytest.mark.parametrize("needs", ["slots=1\tgpu=1", "slots=1\r", "slots=1 gpu=\x001", "gpu=1 slots=1"])
+def test_needs_that_the_view_could_not_read_are_refused_by_the_script_too(drive: Driver, needs: str):
     with pytest.raises(BrokenContract, match="needs are words"):
-        drive.unchanged_by(call)
+        drive.unchanged_by(with_argument(drive, what=f"0 work {needs}"))
+
+
+@pytest.mark.parametrize("name", ["no\tspaces", "\xe4", "n" * 256])
+def test_a_name_that_no_worker_could_know_is_refused_by_the_script_too(drive: Driver, name: str):
+    with pytest.raises(BrokenContract, match="the name of a task is printable"):
+        drive.unchanged_by(with_argument(drive, what=f"0 {name} slots=1"))
+
+
+@pytest.mark.parametrize("what", ["", "work slots=1", "0 ", "x work slots=1"])
+def test_a_row_of_no_kind_is_refused(drive: Driver, what: str):
+    with pytest.raises(BrokenContract, match="PSARGS"):
+        drive.unchanged_by(with_argument(drive, what=what))
+
+
+@pytest.mark.parametrize("id", ["a b", "", "a" * 3061, "\xe9", "a\n"])
+def test_an_id_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Driver, id: str):
+    with pytest.raises(BrokenContract, match="an id is"):
+        drive.unchanged_by(with_argument(drive, id=id))
 
 
 @pytest.mark.parametrize(
-    ("id", "name"), [("a b", "work"), ("", "work"), ("a" * 3061, "work"), ("é", "work"), ("a", "no spaces"), ("a", "")]
+    "options", ["max=0", "max=x", "max=1001", "delay=-1", "delay=x", "expiry=1.5", "expiry=1e99", "pub=a,b", "pub=a-b"]
 )
-def test_an_id_or_name_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Driver, id: str, name: str):
-    call = drive.commands.submit([Submission("a", "work", b"{}", TaskOptions.of({}))])
-    args: Any = call.args
-    at = args.index("work")
-    args[at - 1 : at + 1] = [id, name]
-    with pytest.raises(BrokenContract, match="an id is"):
-        drive.unchanged_by(call)
+def test_options_that_no_line_could_keep_are_refused(drive: Driver, options: str):
+    with pytest.raises(BrokenContract, match="PSARGS"):
+        drive.unchanged_by(with_argument(drive, options=options))
 
 
 # -- what Celery publishes: an id may be published again ---------------------------------------------------------------
@@ -193,9 +207,11 @@ ENDED = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.D
 def test_another_publish_of_an_id_that_has_ended_begins_a_new_life(drive: Driver, state: TaskState):
     old = drive.bring(state)
     assert drive.submit("a", {"slots": 2}, message=b"anew", publication="c1") == "submitted"
-    record = drive.record("a")
-    assert (record["state"], record["message"], record["attempt"], record["starts"]) == ("pending", "anew", "0@2", "0")
-    assert "finished_ms" not in record
+    line, status = drive.line("a"), drive.status("a")
+    assert (status.state, drive.message("a"), line.takes, line.life) == (TaskState.PENDING, b"anew", 0, 2)
+    assert (status.starts, status.times["finished"], status.history) == (0, None, ())
+    assert [drive.index(name) for name in ("ended", "ended_1", "ended_2")] == [[], [], []]
+    assert not drive.store.client.exists(drive.keys.extra("a"))
     assert drive.index("dead") == []
     assert drive.start(old) == "refused"
     assert drive.finish(old) == "stale"
@@ -220,11 +236,11 @@ def test_a_publish_of_a_running_id_is_what_it_does_next_whether_or_not_its_run_i
     repeat = drive.commands.submit([Submission("a", "work", b"next", publication="c1")])
     assert drive.unchanged_by(repeat) == ["exists"]
     assert drive.requeue(place) == "pending"
-    assert drive.record("a")["message"] == "message"
+    assert drive.message("a") == b"message"
     again = drive.place("a", drive.take()["a"])
     drive.start(again)
     assert drive.finish(again) == "again"
-    assert drive.record("a")["message"] == "next"
+    assert drive.message("a") == b"next"
     assert drive.unchanged_by(repeat) == ["exists"]
     last = drive.place("a", drive.take()["a"])
     drive.start(last)
@@ -257,8 +273,8 @@ def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_ne
     assert drive.start(place) == "ok"
     assert drive.submit("a", message=b"a retry", after=place.attempt) == "next"
     assert drive.finish(place) == "again"
-    assert drive.record("a")["message"] == "last step"
-    assert not [field for field in drive.record("a") if field.startswith("next_")]
+    assert drive.message("a") == b"last step"
+    assert not [field for field in drive.store.hash(drive.keys.extra("a")) if field.startswith("next")]
 
 
 def test_a_chain_does_not_go_on_where_its_last_step_was_cancelled(drive: Driver):
@@ -315,7 +331,7 @@ def test_a_queue_that_nobody_consumes_yet_is_no_reason_to_refuse_a_task(drive: D
     drive.offer("n1", "slots=2", "work")
     task = Submission("a", "work", b"", TaskOptions.of({"slots": 2}, "video"))
     assert drive.run(drive.commands.submit([task])) == ["submitted"]
-    assert drive.record("a")["needs"] == "slots=2 celery.queue:video"
+    assert drive.line("a").kind == "work slots=2 celery.queue:video"
     too_large = Submission("b", "work", b"", TaskOptions.of({"slots": 3}, "video"))
     assert drive.run(drive.commands.submit([too_large])) == ["infeasible"]
 

@@ -31,6 +31,8 @@ VERBS: dict[str, list[Make]] = {
     "revive": [lambda c, p: c.revive([p.task], "why")],
     "expire": [lambda c, p: c.expire()],
     "cancel": [lambda c, p: c.cancel([p.task])],
+    "rotate": [lambda c, p: c.rotate()],
+    "read_tasks": [lambda c, p: c.read_tasks([p.task])],
     "repair_task": [lambda c, p: c.repair_task(p.task, "why")],
     "set_reason": [lambda c, p: c.set_reason([("work slots=1", "why")])],
 }
@@ -43,10 +45,10 @@ def bring(drive: Driver, state: TaskState, variant: str) -> Place:
         drive.run(drive.commands.give_back("s1", [("a", "", "")]))
     if variant == "cancel asked" and state == TaskState.RUNNING:
         drive.cancel("a")
-    if variant == "last start" and state not in (TaskState.GONE, TaskState.PENDING):
-        drive.store.client.hset(drive.keys.task("a"), "starts", drive.commands.max_starts)
-    if variant == "expired" and state != TaskState.GONE:
-        drive.store.client.hset(drive.keys.task("a"), "expires_ms", 1)
+    if variant == "last start" and state != TaskState.PENDING and drive.index("tasks"):
+        drive.set_options("a", starts=drive.commands.max_starts)
+    if variant == "expired" and drive.index("tasks"):
+        drive.set_options("a", expires=1)
         drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1})
     return place
 
