@@ -1,14 +1,14 @@
 """A call of each verb, for tests that are about every one."""
 
-from dataclasses import replace
 from typing import Any
 
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store.calls import Call, Commands
+from tests.lua.driver import nth
 
-HELD = Place("a", "1@1", 0, "n1", (0,), 1, 1, "gpu=1")
+HELD = Place("a", nth(1), 0, "n1", (0,), 1, 1, "gpu=1")
 """The place that a task holds there."""
 
 EPOCH = 7
@@ -18,7 +18,7 @@ EPOCH = 7
 def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
     """Return a call of each verb that would change something in the cluster of test_refusals.py."""
     place = HELD
-    taken = replace(place, task="taken", attempt="1@2")
+    taken = Place("taken", nth(1, 2), 0, "n1", (1,), 1, 1)
     return {
         "submit": commands.submit([Submission("new", "work", b"")]),
         "take": commands.take("s1", [("work slots=1", 1)]),
@@ -31,10 +31,12 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "purge": commands.purge("dead", ["dead"]),
         "expire": commands.expire(),
         "cancel": commands.cancel(["a"]),
+        "rotate": commands.rotate(),
+        "read_tasks": commands.read_tasks(["a", "waits"]),
         "set_reason": commands.set_reason([("work slots=1", "why")]),
         "offer": commands.offer("n2", "slots=1"),
         "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
-        "commit": commands.commit(0, [Claim("taken", "1@2", 0, "n1", (1,), 1, "gpu=1", 0, EPOCH)]),
+        "commit": commands.commit(0, [Claim("taken", nth(1, 2), 0, "n1", (1,), 1, "gpu=1", 0, EPOCH)]),
         "release": commands.release(0, [place]),
         "read_partition": commands.read_partition(0, waiter="s1"),
         "renew": commands.renew(0, "n1", 1),

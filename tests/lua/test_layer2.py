@@ -139,7 +139,7 @@ def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver]
 def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callable[[], Driver], verb: str) -> None:
     for at, key in enumerate(sample_calls(fresh().commands)[verb].keys):
         if key.endswith(":"):
-            continue  # the prefix of the task records is no key
+            continue  # a prefix of keys is no key
         drive = fresh()
         call = sample_calls(drive.commands)[verb]
         name = call.script.keys[min(at, len(call.script.keys) - 1)].rstrip("*")

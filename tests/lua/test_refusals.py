@@ -22,8 +22,9 @@ def busy(drive: Driver) -> Driver:
 def busy_cluster(drive: Driver) -> Driver:
     """Make that cluster."""
     drive.node("n1", 2, {"gpu": 2})
-    drive.bring(TaskState.RUNNING, "a")
-    drive.held("a", "1@1", needs="slots=1 gpu=1")
+    drive.taken("a")
+    assert drive.start(HELD) == "ok"
+    drive.held("a", HELD.attempt, needs="slots=1 gpu=1")
     drive.store.client.hset(drive.keys.partition(0, "slots"), HELD.seat, HELD.text)
     drive.store.client.hset(drive.keys.partition(0, "meta"), "epoch", EPOCH)
     drive.submit("taken")
@@ -52,7 +53,7 @@ def test_a_wrong_number_of_keys_or_arguments_changes_nothing(busy: Driver, verb:
         ("one more argument", call.keys, [*call.args, "1"]),
         ("no arguments", call.keys, []),
         ("one less key", call.keys[:-1], call.args),
-        ("one more key", [*call.keys, busy.keys.task("b")], call.args),
+        ("one more key", [*call.keys, busy.keys.extra("b")], call.args),
     ):
         if (verb, wrong) not in WELL_FORMED:
             refused_without_trace(busy, replace(call, keys=keys, args=args), f"PSARGS {verb}")
