@@ -19,8 +19,8 @@ from ...store.reference.queue import Job, Queue
 from ...store.reference.store import MemoryStore
 from .parameters import NODE_SLOTS, Parameters
 
-JOB: Final = Job("work", ONE_SLOT.text, b"")
-KIND: Final = Kind(JOB.name, JOB.needs)
+KIND: Final = Kind("work", ONE_SLOT.text)
+JOB: Final = Job(KIND.text, b"")
 
 
 class SimCluster:

@@ -1,19 +1,12 @@
 """Scripts of the store in memory that end tasks or return them. A method with `keys` and `args` is a script."""
 
 import heapq
+import re
 from collections.abc import Sequence
 
+from ...model.place import Place
 from ...model.task import TaskState
-from .records import (
-    KEEP_DEAD,
-    LOOK_AGAIN_MS,
-    PLACED,
-    RUNNING,
-    TAKEN,
-    Args,
-    Seat,
-    Task,
-)
+from .records import KEEP_DEAD, LOOK_AGAIN_MS, PLACED, RUNNING, TAKEN, Args, Task
 from .tasks import Tasks
 
 
@@ -24,24 +17,23 @@ class Ending(Tasks):
         """Return tasks whose attempt lost its lease, if they still are at that attempt and place."""
         replies, max_starts = [], int(args.max_starts)
         for r in args.rows:
-            task = self.tasks.get(r.id)
-            seat = Seat(r.node, int(r.slot), int(r.inc))
-            here = task and (task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.seat == seat))
-            wanted = task and here and (r.how != "unstarted" or task.state == PLACED)
-            if task is None or task.attempt != r.attempt or not wanted:
+            task, place = self.tasks.get(r.id), Place.of(r.text)
+            wanted = task and (r.how != "unstarted" or task.state == PLACED)
+            here = task and (task.state == TAKEN or (task.state in (PLACED, RUNNING) and task.place == place))
+            if task is None or task.attempt != r.attempt or not wanted or not here:
                 replies.append("none")
                 continue
             if r.delay_ms == "":
-                self._tell(task, seat, r.why)
+                self._tell(task, place, r.why)
             counts = task.state == RUNNING and r.how != "recalled"
-            if task.cancel is not None or (counts and task.starts >= int(task.job.options["max_starts"] or max_starts)):
-                state = "dead" if task.cancel is None else "cancelled"
-                self._end(r.id, task, state, r.why, args.retention_s, True)
-                if state == "dead":
-                    self._bury(r.id, task, int(args.retention_s))
-                replies.append(state)
+            task.starts += counts
+            if task.cancel is not None:
+                self._end(r.id, task, "cancelled", r.why, True)
+                replies.append("cancelled")
+            elif counts and task.starts >= (task.job.max_starts or max_starts):
+                self._bury(r.id, task, r.why)
+                replies.append("dead")
             else:
-                task.starts -= task.state == RUNNING and not counts
                 task.why = r.why or task.why
                 self._to_pending(r.id, task, self._after(r.delay_ms))
                 replies.append("pending")
@@ -52,13 +44,12 @@ class Ending(Tasks):
         """Return dead tasks to pending, with all their starts before them."""
         replies = []
         for (id,) in args.rows:
-            task = self.tasks.get(id)
-            if task is None or task.state != TaskState.DEAD:
+            task = self.find(id)
+            if task is None or id not in self.dead:
                 replies.append(task.state if task else "gone")
                 continue
-            self.dead.pop(id, None)
-            del task.times["finished"]
-            task.kept_s, task.starts, task.why = None, 0, args.why
+            del self.dead[id]
+            task.ended_ms, task.starts, task.why = None, 0, args.why
             self._to_pending(id, task, None)
             self._to_outbox(id, "pending", args.why)
             replies.append("revived")
@@ -66,15 +57,14 @@ class Ending(Tasks):
         return replies
 
     def purge(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Delete the records of tasks that have ended."""
+        """Delete what is known of tasks that have ended."""
         replies = []
         for (id,) in args.rows:
-            task = self.tasks.get(id)
+            task = self.find(id)
             if task is None or task.state != args.state:
                 replies.append(task.state if task else "gone")
                 continue
-            del self.tasks[id]
-            self.dead.pop(id, None)
+            self.forget(id)
             self.expires.pop(id, None)
             replies.append("purged")
         return replies
@@ -94,7 +84,7 @@ class Ending(Tasks):
             elif not self._expired(task):
                 self.expires[id] = task.expires_ms
             else:
-                self._end(id, task, "cancelled", "expired", args.retention_s, True)
+                self._end(id, task, "cancelled", "expired", True)
                 expired.append(id)
         self.write_kinds()
         return expired
@@ -103,12 +93,12 @@ class Ending(Tasks):
         """Cancel tasks that do not run; record how to end those that run."""
         replies: list[str] = []
         for (id,) in args.rows:
-            replies += self._cancel(id, args.why, args.how, args.retention_s)
+            replies += self._cancel(id, args.why, args.how)
         self.write_kinds()
         return replies
 
-    def _cancel(self, id: str, why: str, how: str, retention_s: str) -> tuple[str, str]:
-        task = self.tasks.get(id)
+    def _cancel(self, id: str, why: str, how: str) -> tuple[str, str]:
+        task = self.find(id)
         if task is None or task.state.final:
             return "none", task.state if task else TaskState.GONE
         further = {"waiting": (PLACED, RUNNING), "placed": (RUNNING,)}
@@ -118,20 +108,33 @@ class Ending(Tasks):
             if task.cancel is None or how != "after":
                 task.cancel = how
             return "asked", ""
-        self._end(id, task, "cancelled", why, retention_s, True)
+        self._end(id, task, "cancelled", why, True)
         return "cancelled", ""
 
-    def _tell(self, task: Task, seat: Seat, why: str) -> None:
-        """Add a line to the task's history, which has ten at most."""
-        since = task.times["started" if task.state == RUNNING else task.state]
-        where = f"{seat.node}/{seat.slot} inc={seat.inc}"
-        line = f"{task.attempt} {task.state} {where} since={since} until={self.world.now_ms} {why}"
-        task.history = [*task.history[-9:], line]
+    def rotate(self, keys: Sequence[str], args: Args) -> int:
+        """Forget the oldest generation of tasks that have ended, and begin a new one, twice in a retention."""
+        now, since = self.world.now_ms, self.rotated_ms
+        if since is not None and since <= now < since + int(args.retention_s) * 500:
+            return 0
+        self.rotated_ms = now
+        if since is None or since > now:
+            return 0
+        self.ended = ({}, *self.ended[:2])
+        return 1
 
-    def _bury(self, id: str, task: Task, retention_s: int) -> None:
-        """List a dead task, whose record stays while it is listed; beyond the limit the oldest leaves."""
-        task.kept_s, self.dead[id] = None, self.world.now_ms
+    def _tell(self, task: Task, place: Place, why: str) -> None:
+        """Add a line to the task's history, which has ten at most."""
+        since = {TAKEN: task.ready_ms, PLACED: place.since_ms}.get(task.state, task.started_ms)
+        line = f"{task.attempt} {task.state} {place.seat} inc={place.inc} since={since} until={self.world.now_ms} {why}"
+        task.history = [*task.history[-9:], re.sub(r"\s", " ", line[:300])]
+
+    def _bury(self, id: str, task: Task, why: str) -> None:
+        """List a dead task, which stays while it is listed; beyond the limit the oldest has ended for good."""
+        task.state, task.cancel, task.next = TaskState.DEAD, None, None
+        task.ended_ms, task.ended_why, task.why = self.world.now_ms, why, why
+        self._to_outbox(id, "dead", why)
+        self.dead[id] = self.world.now_ms
         if len(self.dead) > KEEP_DEAD:
             oldest = min(self.dead, key=lambda id: (self.dead[id], id))
             del self.dead[oldest]
-            self.tasks[oldest].kept_s = retention_s
+            self.ended[0][oldest] = self.tasks.pop(oldest)

@@ -1,6 +1,7 @@
 """The queue of the store in memory: the life of tasks. See lua/ for the contract of each script."""
 
 from .ending import Ending
+from .reading import Reading
 from .records import Job, Task
 from .running import Running
 from .submitting import Submitting
@@ -8,5 +9,5 @@ from .submitting import Submitting
 __all__ = ["Job", "Queue", "Task"]
 
 
-class Queue(Submitting, Running, Ending):
+class Queue(Submitting, Running, Ending, Reading):
     """The tasks of a cluster, and the scripts on them."""

@@ -1,11 +1,9 @@
 """Records of the queue of the store in memory."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from ...model.kind import Kind
-from ...model.options import DEFAULT_OPTIONS, STORED
+from ...model.place import Place
 from ...model.task import TaskState
 
 Args = Any
@@ -13,7 +11,6 @@ PENDING, TAKEN, PLACED, RUNNING = TaskState.PENDING, TaskState.TAKEN, TaskState.
 KEEP_OUTBOX: Final = 10_000
 KEEP_DEAD: Final = 10_000
 LOOK_AGAIN_MS: Final = 60_000
-NO_OPTIONS: Final = {name: str(value) for name, value in zip(STORED, DEFAULT_OPTIONS.record(), strict=True)}
 
 
 class World(Protocol):
@@ -25,56 +22,89 @@ class World(Protocol):
         """Send a text to a channel; return the number of listeners."""
 
 
-class Seat(NamedTuple):
-    """A slot of one process of a node: where an attempt is."""
-
-    node: str
-    slot: int
-    inc: int
-
-
 class Job(NamedTuple):
     """The work of an attempt."""
 
-    name: str
-    needs: str
+    kind: str
     message: bytes
+    priority: int = 0
+    max_starts: int | None = None
     publication: str = ""
-    options: Mapping[str, str] = NO_OPTIONS  # STORED, '' for what was not asked for
+
+    def options(self, **more: int | None) -> str:
+        """Return the options of a line: those of the job and more."""
+        words = {**more, "max": self.max_starts, "pub": self.publication or None}
+        return ",".join(f"{name}={value}" for name, value in words.items() if value is not None) or "-"
+
+
+class Successor(NamedTuple):
+    """What a task does next under the same id, once its running attempt has ended; None: at once, and for ever."""
+
+    job: Job
+    due_ms: int | None
+    expires_ms: int | None
 
     @property
-    def kind(self) -> str:
-        """The kind of the task."""
-        return Kind(self.name, self.needs, self.options["strategy"]).text
+    def text(self) -> str:
+        """The field `next` of its rare fields."""
+        due = "-" if self.due_ms is None else self.due_ms
+        return f"{self.job.priority} {due} {self.job.options(expires=self.expires_ms)} {self.job.kind}"
 
 
 @dataclass(slots=True)
 class Task:
-    """The record of a task."""
+    """What is known of a task."""
 
     job: Job
     order: int
-    life: int  # the number of its submission: with `number` the fence
-    number: int = 0
-    salt: str = ""
+    life: int  # the number of its submission: with the number of the take the fence
+    submitted_ms: int
+    ready_ms: int = 0
+    takes: int = 0  # before it last began to wait
     state: TaskState = PENDING
-    starts: int = 0
-    scheduler: str | None = None
-    partition: int | None = None
-    seat: Seat | None = None
-    why: str | None = None
+    attempt: str = ""  # while it is held, and of a dead task
+    place: Place | None = None  # the last one of a task that has ended
+    started_ms: int | None = None  # at this place
+    ran_ms: int | None = None  # the last start of this life that has gone back
+    starts: int = 0  # accepted starts that were lost
+    expires_ms: int | None = None
+    ended_ms: int | None = None
+    ended_why: str = ""
+    why: str | None = None  # of its last setback, or of its death
     cancel: str | None = None
-    next: tuple[Job, int | None, int | None] | None = None  # what its running attempt wants next; when; until when
-    expires_ms: int | None = None  # when it expires
-    kept_s: int | None = None  # for how long the record is kept; None for good
+    next: Successor | None = None
     history: list[str] = field(default_factory=list)
-    times: dict[str, int] = field(default_factory=dict)
+    told: bool = False  # it ended where no worker saw it: its message is kept for who tells the result backend
 
     @property
-    def attempt(self) -> str:
-        """The attempt as text; it is the fence."""
-        return f"{self.number}@{self.life}{self.salt}"
+    def has_run(self) -> bool:
+        """Whether it has started in this life."""
+        return self.started_ms is not None or self.ran_ms is not None
 
-    def at(self, attempt: str, seat: Seat) -> bool:
-        """Return whether the task is at this attempt and seat."""
-        return self.attempt == attempt and self.seat == seat
+    @property
+    def line(self) -> str:
+        """Its line, without the mark for rare fields."""
+        options = self.job.options(starts=self.starts or None, ran=self.ran_ms, expires=self.expires_ms)
+        return (
+            f"{self.takes}@{self.life} {self.order} {self.ready_ms} {self.submitted_ms} {options} {self.job.kind}"
+        )
+
+    @property
+    def run(self) -> str:
+        """Its entry of `running`, the last one of a task that has ended; '' if it has no place."""
+        started = "" if self.started_ms is None else f" started={self.started_ms}"
+        return f"{self.place.text}{started}" if self.place else ""
+
+    @property
+    def rare(self) -> dict[str, str]:
+        """Its rare fields, without messages."""
+        dead = self.state == TaskState.DEAD
+        fields = {
+            "why": self.why,
+            "history": "\n".join(self.history) or None,
+            "cancel": self.cancel,
+            "next": self.next.text if self.next else None,
+            "ended_ms": str(self.ended_ms) if dead else None,
+            "run": self.run if dead else None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}

@@ -8,21 +8,11 @@ from typing import Any
 
 from ...model.kind import Kind
 from ...model.place import Place
+from ...model.record import owner_of
 from ...model.replies import Took
-from ...model.task import Taken, TaskState
-from .records import (
-    PLACED,
-    RUNNING,
-    TAKEN,
-    Args,
-    Seat,
-    Task,
-)
+from ...model.task import Taken
+from .records import PLACED, RUNNING, TAKEN, Args, Task
 from .tasks import Tasks
-
-
-def _place(row: Any) -> Place:
-    return Place(row.id, row.attempt, int(row.partition), row.node, (int(row.slot),), int(row.inc), int(row.since))
 
 
 class Running(Tasks):
@@ -32,7 +22,7 @@ class Running(Tasks):
         """Give a scheduler the first tasks of some kinds, and the changes of the index of kinds."""
         rows = [(row.kind, int(row.limit)) for row in args.rows]
         numbers = {kind: str(number) for number, (kind, _) in reversed([*enumerate(rows, 1)])}
-        took = self.took(args.scheduler, rows, args.since, int(args.most), args.salt, args.retention_s)
+        took = self.took(args.scheduler, rows, args.since, int(args.most), args.salt)
         if args.waits == "wake":
             self._wake(args.channel, args.scheduler)
         elif args.waits == "wait" and args.scheduler not in self.waiters:
@@ -49,33 +39,31 @@ class Running(Tasks):
         since: str = "0",
         most: int = 1000,
         salt: str = "",
-        retention_s: str = "0",
     ) -> Took:
-        """Take on values; nobody waits."""
-        now = self.world.now_ms
+        """Take on values; nobody waits. salt: ends the attempts, with the scheduler in it."""
+        now, salt = self.world.now_ms, salt or f".{scheduler}.0"
         due = [(at, id) for id, at in self.later.items() if at <= now]
         for _, id in heapq.nsmallest(most, due):
             del self.later[id]
             self.enter(self.tasks[id].job.kind, id, self.tasks[id].order)
         tasks = [
-            Taken(id, self.tasks[id].attempt, Kind.of(kind), self.tasks[id].times["ready"])
+            Taken(id, self.tasks[id].attempt, Kind.of(kind), self.tasks[id].ready_ms)
             for kind, limit in rows
             for id in self.pop(kind, limit)
-            if self._is_taken(id, scheduler, salt, retention_s)
+            if self._is_taken(id, salt)
         ]
         self.write_kinds()
         version, anew, more, changes = self.changes_since(since, most)
         next_due = min(self.later.values()) if self.later else None
         return Took(version, now, next_due, anew, more, changes, tasks)
 
-    def _is_taken(self, id: str, scheduler: str, salt: str, retention_s: str) -> bool:
+    def _is_taken(self, id: str, salt: str) -> bool:
         """Take one task that has left the queue of its kind, unless it has expired; return whether it is taken."""
         task = self.tasks[id]
         if self._expired(task):
-            self._end(id, task, "cancelled", "expired", retention_s, True)
+            self._end(id, task, "cancelled", "expired", True)
             return False
-        task.state, task.number, task.salt, task.scheduler = TAKEN, task.number + 1, salt, scheduler
-        task.times["taken"] = self.world.now_ms
+        task.state, task.attempt = TAKEN, f"{task.takes + 1}@{task.life}{salt}"
         return True
 
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -92,7 +80,8 @@ class Running(Tasks):
 
     def _give_back(self, scheduler: str, id: str, attempt: str, why: str) -> str:
         task = self.tasks.get(id)
-        if not (task and task.state == TAKEN and task.scheduler == scheduler and attempt in ("", task.attempt)):
+        mine = task and task.state == TAKEN and owner_of(task.attempt) == scheduler
+        if task is None or not mine or attempt not in ("", task.attempt):
             return "stale"
         task.why = why or task.why
         self._to_pending(id, task, None)
@@ -100,65 +89,65 @@ class Running(Tasks):
 
     def confirm(self, keys: Sequence[str], args: Args) -> list[str]:
         """Give a place to each task that is still taken, by this attempt."""
-        return [self.confirm_at(_place(row)) for row in args.rows]
+        judged = [(str(number), self.confirm_at(Place.of(row.text))) for number, row in enumerate(args.rows, 1)]
+        return [word for pair in judged if pair[1] != "placed" for word in pair]
 
     def confirm_at(self, place: Place) -> str:
         """Confirm one task and return its word."""
-        task, seat = self.tasks.get(place.task), Seat(place.node, place.slot, place.inc)
+        task = self.tasks.get(place.task)
         if task and task.state == TAKEN and task.attempt == place.attempt:
-            self._seat(task, PLACED, place, seat)
+            task.state, task.place = PLACED, place
             return "placed"
-        return "yours" if task and task.state in (PLACED, RUNNING) and task.at(place.attempt, seat) else "stale"
+        return "yours" if task and task.state in (PLACED, RUNNING) and task.place == place else "stale"
 
     def start(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Start the current attempt, once, at the place that confirm gave it, if it did."""
-        return [word for row in args.rows for word in self.start_at(_place(row))]
+        return [word for row in args.rows for word in self.start_at(Place.of(row.text))]
 
     def start_at(self, place: Place) -> tuple[str, bytes]:
         """Start one task; return the word, and the message or the state that refuses it."""
-        task, attempt, seat = self.tasks.get(place.task), place.attempt, Seat(place.node, place.slot, place.inc)
+        task = self.find(place.task)
         if task is None:
             return "refused", b"gone"
-        if task.state == RUNNING and task.at(attempt, seat):
+        if task.state == RUNNING and task.place == place:
             return "yours", task.job.message
-        if (task.state == TAKEN and task.attempt == attempt) or (task.state == PLACED and task.at(attempt, seat)):
-            self._seat(task, RUNNING, place, seat)
-            task.starts += 1
-            task.times["started"] = self.world.now_ms
+        mine = task.state == TAKEN and task.attempt == place.attempt
+        if mine or (task.state == PLACED and task.place == place):
+            task.state, task.place, task.started_ms = RUNNING, place, self.world.now_ms
             return "ok", task.job.message
         return "refused", task.state.encode()
 
     def finish(self, keys: Sequence[str], args: Args) -> list[str]:
         """Accept the outcome of the current attempt, from its place."""
-        replies = [
-            self._finish(
-                Place(r.id, r.attempt, 0, r.node, (int(r.slot),), int(r.inc), 0), r.outcome, r.why, args.retention_s
-            )
-            for r in args.rows
-        ]
+        replies = []
+        for number, row in enumerate(args.rows, 1):
+            outcome, _, why = row.outcome.partition(" ")
+            word = self._finish(Place.of(row.text), outcome, why)
+            if word != "ok":
+                replies += [str(number), word]
         self._write_kinds(args.channel)
         return replies
 
-    def finish_at(self, place: Place, outcome: str, why: str = "", retention_s: str = "1") -> str:
+    def finish_at(self, place: Place, outcome: str, why: str = "") -> str:
         """Finish one task and return its word."""
-        word = self._finish(place, outcome, why, retention_s)
+        word = self._finish(place, outcome, why)
         self.write_kinds()
         return word
 
-    def _finish(self, place: Place, outcome: str, why: str, retention_s: str) -> str:
-        id, task = place.task, self.tasks.get(place.task)
-        if task is None or not task.at(place.attempt, Seat(place.node, place.slot, place.inc)):
+    def _finish(self, place: Place, outcome: str, why: str) -> str:
+        id, task = place.task, self.find(place.task)
+        if task is None or task.started_ms is None or task.place != place:
             return "stale"
         if task.state != RUNNING:
             return "yours" if task.state == outcome else "stale"
         if (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
             job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
             task.job = job._replace(publication=job.publication or task.job.publication)
-            task.order = (9 - int(job.options["priority"])) * 10**12 + task.order % 10**12
-            task.starts, task.next = 0, None
+            task.order = (9 - job.priority) * 10**12 + task.order % 10**12
+            task.starts, task.next, task.why = 0, None, None
             self._to_pending(id, task, due)
             return "again"
-        self._end(id, task, "cancelled" if outcome == "again" else outcome, why, retention_s, outcome == "again")
+        self._end(id, task, "cancelled" if outcome == "again" else outcome, why, outcome == "again")
         return "ok"
 
     def set_reason(self, keys: Sequence[str], args: Args) -> int:
@@ -167,7 +156,3 @@ class Running(Tasks):
         for queue, why in known:
             queue.why = why
         return len(known)
-
-    def _seat(self, task: Task, state: TaskState, place: Place, seat: Seat) -> None:
-        task.state, task.partition, task.seat, task.why = state, place.partition, seat, None
-        task.times["placed"] = place.since_ms

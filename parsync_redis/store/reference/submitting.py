@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from ...model.apps import KnownTasks, digest_of
+from ...model.kind import split_kind
 from ...model.needs import QUEUE_LABEL, parse_resources
-from ...model.options import STORED
 from ...model.task import TaskState
 from ...placement.fits import fits
-from .records import RUNNING, Args, Job, Task
+from .records import RUNNING, Args, Job, Successor, Task
 from .tasks import Tasks
 
 
@@ -16,11 +16,17 @@ class Submitting(Tasks):
 
     def submit(self, keys: Sequence[str], args: Args) -> list[str]:
         """Create each task once."""
+        kinds = [line.partition(" ") for line in args.what.splitlines()]
         replies = []
-        for r in args.rows:
-            job = Job(r.name, r.needs, r.message, r.publication, {name: getattr(r, name) for name in STORED})
-            due, expiry = self._after(r.delay_ms), self._after(r.expiry_ms)
-            replies.append(self._admit(r.id, job, due, r.wait == "1", r.after, expiry))
+        for number, r in enumerate(args.rows, 1):
+            priority, _, kind = kinds[int(r.kind) - 1]
+            asked = dict(word.split("=", 1) for word in r.options.split())
+            max_starts = int(asked["max"]) if "max" in asked else None
+            job = Job(kind, r.message, int(priority), max_starts, asked.get("pub", ""))
+            due, expiry = self._after(asked.get("delay", "")), self._after(asked.get("expiry", ""))
+            word = self._admit(r.id, job, due, "wait" in asked, asked.get("after", ""), expiry)
+            if word != "submitted":
+                replies += [str(number), word]
         self._write_kinds(args.channel)
         return replies
 
@@ -33,14 +39,14 @@ class Submitting(Tasks):
         return word
 
     def _admit(self, id: str, job: Job, due: int | None, wait: bool, after: str, expiry: int | None) -> str:
-        task = self.tasks.get(id)
-        published = {task.job.publication, task.next[0].publication if task.next else ""} if task else set()
+        task = self.find(id)
+        published = {task.job.publication, task.next.job.publication if task.next else ""} if task else set()
         anew = not after and job.publication not in ("", *published)
         mine = task is not None and task.state == RUNNING and after == task.attempt
-        if task and (mine or (anew and "started" in task.times and not task.state.final)):
-            others = task.next is not None and task.next[0].publication
+        if task and (mine or (anew and task.has_run and not task.state.final)):
+            others = task.next is not None and task.next.job.publication
             if not (mine and others):  # what others published goes before a retry
-                task.next = job._replace(publication="" if after else job.publication), due, expiry
+                task.next = Successor(job._replace(publication="" if after else job.publication), due, expiry)
             if expiry is not None:
                 self.expires[id] = expiry
             return "next"
@@ -51,22 +57,22 @@ class Submitting(Tasks):
             return "exists"
         if not wait and (refusal := self._judge(job)):
             return refusal
-        self.dead.pop(id, None)
+        self.forget(id)
         self.submitted += 1
-        order = (9 - int(job.options["priority"])) * 10**12 + self.submitted
-        task = self.tasks[id] = Task(job, order, self.submitted, expires_ms=expiry)
+        order = (9 - job.priority) * 10**12 + self.submitted
+        task = self.tasks[id] = Task(job, order, self.submitted, self.world.now_ms, expires_ms=expiry)
         if expiry is not None:
             self.expires[id] = expiry
-        task.times["submitted"] = self.world.now_ms
         self._to_pending(id, task, due)
         return "submitted"
 
     def _judge(self, job: Job) -> str:
         offers = [parse_resources(offer) for offer in set(self.shapes.values())]
-        knowing = [offer for offer in offers if self._knows(digest_of(offer), job.name)]
+        kind = split_kind(job.kind)
+        knowing = [offer for offer in offers if self._knows(digest_of(offer), kind.name)]
         if offers and not knowing:
             return "unknown"
-        needs = parse_resources(" ".join(word for word in job.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
+        needs = parse_resources(" ".join(word for word in kind.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
         return "" if not offers or any(fits(offer, needs) for offer in knowing) else "infeasible"
 
     def _knows(self, digest: str, name: str) -> bool:

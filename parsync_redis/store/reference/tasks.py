@@ -2,22 +2,19 @@
 
 from ...model.apps import KnownTasks
 from ...model.task import TaskState
-from .records import (
-    KEEP_OUTBOX,
-    PENDING,
-    Task,
-    World,
-)
+from .records import KEEP_OUTBOX, PENDING, Task, World
 from .waiting import Waiting
 
 
 class Tasks(Waiting):
-    """The tasks of a cluster and their indexes."""
+    """The tasks of a cluster and their indexes. ended: three generations of tasks that have ended, the newest first."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
         self.tasks: dict[str, Task] = {}
+        self.ended: tuple[dict[str, Task], dict[str, Task], dict[str, Task]] = ({}, {}, {})
+        self.rotated_ms: int | None = None
         self.later: dict[str, int] = {}
         self.outbox: list[str] = []
         self.dead: dict[str, int] = {}
@@ -28,11 +25,16 @@ class Tasks(Waiting):
         self.submitted = 0
         self.waiters: list[str] = []
 
+    def find(self, id: str) -> Task | None:
+        """Return what is known of a task."""
+        newest, older, oldest = self.ended
+        return self.tasks.get(id) or newest.get(id) or older.get(id) or oldest.get(id)
+
     def forget(self, id: str) -> None:
-        """Let the record of an ended task expire."""
-        if id in self.tasks and self.tasks[id].state.final:
-            del self.tasks[id]
-            self.dead.pop(id, None)
+        """Forget a task."""
+        for known in (self.tasks, *self.ended):
+            known.pop(id, None)
+        self.dead.pop(id, None)
 
     def _wake(self, channel: str, me: str = "") -> None:
         """Wake the newest waiter but `me`; if nobody hears that, the one before it, and so on, 16 at most."""
@@ -42,9 +44,12 @@ class Tasks(Waiting):
             heard = 0 if name == me else self.world.publish(f"{channel}:{name}", "wake")
 
     def _to_pending(self, id: str, task: Task, due: int | None) -> None:
-        task.state, task.partition, task.seat, task.scheduler = PENDING, None, None, None
-        task.next = task.next if task.next and task.next[0].publication else None
-        task.times["ready"] = self.world.now_ms if due is None else due
+        """Let a task wait. A successor that its run submitted is lost with the run; one that others published stays."""
+        task.takes += bool(task.attempt)
+        task.ran_ms = task.ran_ms if task.started_ms is None else task.started_ms
+        task.state, task.attempt, task.place, task.started_ms = PENDING, "", None, None
+        task.next = task.next if task.next and task.next.job.publication else None
+        task.ready_ms = self.world.now_ms if due is None else due
         if due is None:
             self.enter(task.job.kind, id, task.order)
         else:
@@ -58,13 +63,13 @@ class Tasks(Waiting):
         if self.write_kinds():
             self._wake(channel)
 
-    def _end(self, id: str, task: Task, state: str, why: str, retention_s: str, unseen: bool) -> None:
+    def _end(self, id: str, task: Task, state: str, why: str, unseen: bool) -> None:
         """End a task; if its end is `unseen` by any worker, an agent must tell Celery's result backend."""
         self.leave(task.job.kind, id)
         self.later.pop(id, None)
-        task.state, task.cancel, task.next, task.kept_s = TaskState(state), None, None, int(retention_s)
-        task.why = why or task.why
-        task.times["finished"] = self.world.now_ms
+        task.state, task.cancel, task.next = TaskState(state), None, None
+        task.ended_ms, task.ended_why, task.told = self.world.now_ms, why, unseen
+        self.ended[0][id] = self.tasks.pop(id)
         if unseen:
             self._to_outbox(id, state, why)
 
