@@ -1,9 +1,12 @@
 """The whole state as plain values, of a server and of the reference, without times: equal states are equal values."""
 
 import re
+from dataclasses import replace
 from typing import Any, Final
 
 from parsync_redis.model import text
+from parsync_redis.model.record import Record, TaskLine
+from parsync_redis.model.status import TaskStatus
 from parsync_redis.store import Store
 from parsync_redis.store.reference import MemoryStore
 from parsync_redis.store.reference.leases import NodeRecord, amounts_text
@@ -12,7 +15,8 @@ from parsync_redis.store.reference.queue import Queue, Task
 
 State = dict[str, Any]
 _SINCE: Final = re.compile(r"(since|until)=\d+")
-_STEPS: Final = ("submitted", "ready", "taken", "placed", "started", "finished")
+_STARTED: Final = re.compile(r"started=\d+")
+_TIMES: Final = ("ran", "expires")
 
 
 def state_of_server(store: Store) -> State:
@@ -38,31 +42,94 @@ def state_of_server(store: Store) -> State:
     for key, value, ttl in zip(keys, replies[::2], replies[1::2], strict=True):
         name = key.decode().partition("{" + store.keys.cluster)[2]
         state[name] = _value(name.partition("}:")[2], value, ttl)
+    _check_marks(keys, replies[::2])
     return {name: value for name, value in state.items() if value and not name.endswith(":feasible")}
+
+
+def _check_marks(keys: list[bytes], values: list[Any]) -> None:
+    """Whoever has rare fields has the mark in its line: otherwise nobody reads them."""
+    lines = {
+        id: text
+        for key, value in zip(keys, values, strict=True)
+        if key.rpartition(b":")[2] in (b"tasks", b"ended", b"ended_1", b"ended_2")
+        for id, text in value.items()
+    }
+    for key in keys:
+        if b":extra:" in key:
+            line = lines[key.partition(b":extra:")[2]]
+            assert b"\n+" in b"\n" + line, f"{key!r} of {line!r}"
 
 
 def _value(kind: str, value: Any, ttl: int) -> Any:
     if kind == "dealt":
         return {name.decode(): v.decode().rstrip() for name, v in value.items() if name.startswith(b"node:")}
-    if kind.startswith("task:"):
-        return {**{name.decode(): _field(name.decode(), v) for name, v in value.items()}, "expires": ttl >= 0}
     if kind == "free":
         return value.rstrip(b"\0")
     if kind == "slots":
         return {seat.decode(): place.decode() for seat, place in value.items()}
+    if kind == "messages":
+        return {id.decode(): message for id, message in value.items()}
+    if kind.startswith("extra:"):
+        fields = {name.decode(): v if name.endswith(b"message") else _rare(name.decode(), v.decode()) for name, v in value.items()}
+        return fields | {"expires": ttl >= 0}
     if isinstance(value, dict):
-        return {name.decode(): _SINCE.sub(r"\1=T", v.decode()) for name, v in value.items()}
+        read = _READ.get(kind, lambda v: _SINCE.sub(r"\1=T", v))
+        return {name.decode(): "T" if name == b"rotated_ms" else read(v.decode()) for name, v in value.items()}
     if isinstance(value, set):
         return {name.decode() for name in value}
     return [v.decode() for v in value]
 
 
-def _field(name: str, value: bytes) -> Any:
-    if name.endswith("_ms"):
-        return bool(value)
-    if name == "history":
-        return _SINCE.sub(r"\1=T", value.decode())
-    return value if name.endswith("message") else value.decode()
+def _line(line: str) -> Any:
+    """Return the line of a task without its times."""
+    task = TaskLine.of(line)
+    options = {name: "T" if name in _TIMES else value for name, value in task.options.items()}
+    return task.takes, task.life, task.order, options, task.kind
+
+
+def _run(run: str) -> str:
+    return _STARTED.sub("started=T", run)
+
+
+def _ended(ended: str) -> Any:
+    stamp, line, run, why = ended.split("\n", 3)
+    return stamp.partition(" ")[0], _line(line), _run(run), why
+
+
+def _rare(name: str, value: str) -> str:
+    """Return a rare field without its times."""
+    if name == "next":
+        priority, due, options, kind = value.split(" ", 3)
+        options = ",".join(sorted("expires=T" if word.startswith("expires=") else word for word in options.split(",")))
+        return f"{priority} {'-' if due == '-' else 'T'} {options} {kind}"
+    return {"ended_ms": "T", "run": _run(value), "history": _SINCE.sub(r"\1=T", value)}.get(name, value)
+
+
+_READ: Final = {"tasks": _line, "running": _run, "ended": _ended, "ended_1": _ended, "ended_2": _ended}
+
+
+def told(records: list[Record]) -> list[Any]:
+    """Return what records and their statuses say, without their times."""
+    return [
+        (
+            record.text.lstrip("+") and _line(record.text),
+            record.state,
+            record.attempt,
+            record.place,
+            record.scheduler,
+            record.started_ms is not None,
+            record.why,
+            {name: _rare(name, value) for name, value in record.extra.items()},
+            replace(
+                status,
+                times={step: ms is not None for step, ms in status.times.items()},
+                expires_ms=status.expires_ms is not None,
+                history=tuple(replace(setback, since_ms=0, until_ms=0) for setback in status.history),
+            ),
+        )
+        for record in records
+        for status in [TaskStatus.of(record)]
+    ]
 
 
 def state_of_reference(reference: MemoryStore) -> State:
@@ -88,15 +155,11 @@ def state_of_reference(reference: MemoryStore) -> State:
 
 
 def _queue(queue: Queue) -> State:
-    taken, placed = {}, {}
-    for id, task in queue.tasks.items():
-        if task.state == "taken":
-            taken[id] = task.scheduler
-        if task.seat and task.state in ("placed", "running"):
-            seat = task.seat
-            placed[id] = f"p{task.partition} {seat.node}/{seat.slot} inc={seat.inc} attempt={task.attempt}"
+    tasks = queue.tasks
+    rotated = {} if queue.rotated_ms is None else {"rotated_ms": "T"}
     indexes = {
-        "meta": _numbers({"submitted": queue.submitted, "version": queue.version, "waiters": " ".join(queue.waiters)}),
+        "meta": rotated
+        | _numbers({"submitted": queue.submitted, "version": queue.version, "waiters": " ".join(queue.waiters)}),
         "kinds": {kind: waiting.line() for kind, waiting in queue.kinds.items()},
         "changed": list(queue.changed),
         **{
@@ -106,16 +169,23 @@ def _queue(queue: Queue) -> State:
         "later": sorted(queue.later, key=lambda id: (queue.later[id], id)),
         "dead": sorted(queue.dead, key=lambda id: (queue.dead[id], id)),
         "expires": sorted(queue.expires, key=lambda id: (queue.expires[id], id)),
-        "taken": taken,
-        "placed": placed,
+        "tasks": {id: _line(task.line) for id, task in tasks.items()},
+        "messages": {id: task.job.message for id, task in tasks.items()},
+        "taken": {id: task.attempt for id, task in tasks.items() if task.state == "taken"},
+        "running": {id: _run(task.run) for id, task in tasks.items() if task.state in ("placed", "running")},
+        **{
+            kind: {id: (task.state, _line(task.line), _run(task.run), task.ended_why) for id, task in some.items()}
+            for kind, some in zip(("ended", "ended_1", "ended_2"), queue.ended, strict=True)
+        },
         "outbox": queue.outbox,
         "shapes": queue.shapes,
         "names": {digest: tasks.text for digest, tasks in queue.names.items()},
         "apps": sorted(queue.apps, key=lambda digest: queue.apps[digest]),
     }
+    known = [(id, task, task is not tasks.get(id)) for some in (tasks, *queue.ended) for id, task in some.items()]
     return {
         **{f":q0}}:{kind}": value for kind, value in indexes.items()},
-        **{f":q0}}:task:{id}": _record(task) for id, task in queue.tasks.items()},
+        **{f":q0}}:extra:{id}": _extra(task) | {"expires": over} for id, task, over in known if _extra(task)},
     }
 
 
@@ -123,40 +193,11 @@ def _numbers(values: dict[str, int | str]) -> dict[str, str]:
     return {name: str(value) for name, value in values.items() if value}
 
 
-def _record(task: Task) -> State:
-    record: State = {
-        "state": task.state,
-        "name": task.job.name,
-        "needs": task.job.needs,
-        "message": task.job.message,
-        **{name: value or None for name, value in task.job.options.items()},
-        "publication": task.job.publication or None,
-        "order": str(task.order),
-        "attempt": task.attempt,
-        "starts": str(task.starts),
-        "scheduler": task.scheduler,
-        "why": task.why,
-        "cancel": task.cancel,
-        "expires": task.kept_s is not None,
-        "history": _history(task),
-        "expires_ms": task.expires_ms is not None or None,
-        **{f"{step}_ms": True for step in _STEPS if step in task.times},
-    }
-    if task.seat:
-        record |= {
-            "partition": str(task.partition),
-            **{name: str(value) for name, value in task.seat._asdict().items()},
-        }
-    if task.next:
-        job, due, expiry = task.next
-        fields = {"name": job.name, "needs": job.needs, "message": job.message, "publication": job.publication}
-        record |= {f"next_{field}": value for field, value in {**fields, **job.options}.items()}
-        record |= {"next_due_ms": due is not None, "next_expires_ms": expiry is not None}
-    return {field: value for field, value in record.items() if value is not None}
-
-
-def _history(task: Task) -> str | None:
-    return _SINCE.sub(r"\1=T", "\n".join(task.history)) or None
+def _extra(task: Task) -> State:
+    """Return the rare fields of a task."""
+    messages = {"next_message": task.next.job.message} if task.next else {}
+    messages |= {"message": task.job.message} if task.told else {}
+    return {name: _rare(name, value) for name, value in task.rare.items()} | messages
 
 
 def _partition(partition: Partition) -> State:
