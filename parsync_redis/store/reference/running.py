@@ -42,16 +42,16 @@ class Running(Tasks):
     ) -> Took:
         """Take on values; nobody waits. salt: ends the attempts, with the scheduler in it."""
         now, salt = self.world.now_ms, salt or f".{scheduler}.0"
-        due = [(at, id) for id, at in self.later.items() if at <= now]
-        for _, id in heapq.nsmallest(most, due):
-            del self.later[id]
-            self.enter(self.tasks[id].job.kind, id, self.tasks[id].order)
         tasks = [
             Taken(id, self.tasks[id].attempt, Kind.of(kind), self.tasks[id].ready_ms)
             for kind, limit in rows
             for id in self.pop(kind, limit)
             if self._is_taken(id, salt)
         ]
+        due = [(at, id) for id, at in self.later.items() if at <= now]
+        for _, id in heapq.nsmallest(most, due):
+            del self.later[id]
+            self.enter(self.tasks[id].job.kind, id, self.tasks[id].order)
         self.write_kinds()
         version, anew, more, changes = self.changes_since(since, most)
         next_due = min(self.later.values()) if self.later else None
