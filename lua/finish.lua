@@ -30,8 +30,9 @@ for i, row in rows() do
     f = f + 1
     over[f], finals[2 * f - 1] = id, id
     finals[2 * f] = state .. ' ' .. now .. '\n' .. line .. '\n' .. run .. '\n' .. why
-    seen[id] = true
+    seen[id] = 'over'
   else
+    seen[id] = seen[id] or 'later'
     later_on[#later_on + 1] = {at = i, id = id, text = text, outcome = outcome}
   end
 end
@@ -48,7 +49,7 @@ if f > 0 then
   redis.call('HDEL', tasks, unpack(over))
 end
 for _, asked in ipairs(later_on) do
-  local word = in_full().accept(asked, now, args.retention_s, seen[asked.id])
+  local word = in_full().accept(asked, now, args.retention_s, seen[asked.id] == 'over')
   if word ~= 'ok' then reply[#reply + 1], reply[#reply + 2] = asked.at, word end
 end
 if #later_on > 0 then

@@ -15,7 +15,8 @@ if bad then return bad end
 for i, row in rows() do
   local task = found[row.id]
   if task and task.state == 'dead' and task.line then
-    task.attempt = string.match(task.extra.run or '', '^%S+ (%S+)') -- its number goes on
+    local run = task.extra.run or ''
+    task.attempt, task.started = string.match(run, '^%S+ (%S+)'), string.match(run, ' started=(%d+)$') -- to go on from
     put_extra(task, 'why', args.why) -- first: a full server takes no more work in, docs/decisions/0015
     redis.call('HDEL', KEY.extra .. task.id, 'run', 'ended_ms')
     redis.call('ZREM', dead, task.id)

@@ -26,7 +26,7 @@ for i, row in rows() do
   elseif run and string.sub(run, 1, #text + 9) == text .. ' started=' then
     reply[2 * i - 1], reply[2 * i] = 'yours', found[i] or ''
   else
-    local task = in_full().load_tasks({id})[id]
+    local task = got[id] and {state = 'running'} or in_full().load_tasks({id})[id]
     reply[2 * i - 1], reply[2 * i] = 'refused', task and task.state or 'gone'
   end
 end

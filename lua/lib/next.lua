@@ -15,13 +15,13 @@ local function is_others(text)
   return successor and option(successor, 'pub') ~= nil
 end
 
--- become_next: turn a task into its successor; return when that is due, nil for now. A damaged one, or none, runs the task
--- again as it was.
+-- become_next: turn a task into its successor, without the setbacks of the run before; return when that is due, nil for now. A
+-- damaged one, or none, runs the task again as it was.
 local function become_next(task)
   local line, successor, key = task.line, parse_next(task.extra.next), KEY.extra .. task.id
   set_option(line, 'starts', nil)
   local message = successor and redis.call('HGET', key, 'next_message')
-  if line.mark == '+' then redis.call('HDEL', key, 'next', 'next_message') end
+  if line.mark == '+' then redis.call('HDEL', key, 'next', 'next_message', 'why') end
   task.extra.next = nil
   if not message then return nil end
   redis.call('HSET', KEY.messages, task.id, message)

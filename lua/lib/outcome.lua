@@ -34,11 +34,8 @@ local function accept(asked, now, retention_s, ended)
     to_wait(task, become_next(task))
     return 'again'
   end
-  if outcome == 'again' then
-    end_unseen(task, 'cancelled', now, why, retention_s)
-  else
-    to_final(task, outcome, now, why, retention_s)
-    task.text = outcome .. '\n\n' .. text .. ' started='
-  end
+  local state = outcome == 'again' and 'cancelled' or outcome
+  if outcome == 'again' then end_unseen(task, state, now, why, retention_s) else to_final(task, state, now, why, retention_s) end
+  task.text = state .. '\n\n' .. text .. ' started='
   return 'ok'
 end

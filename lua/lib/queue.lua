@@ -46,7 +46,7 @@ end
 local function to_final(task, state, now, why, retention_s, told)
   local message = told and task.line and redis.call('HGET', KEY.messages, task.id)
   if message then put_extra(task, 'message', message) end
-  write_end(task, state, now, why ~= '' and why or task.extra.why or '')
+  write_end(task, state, now, why)
   unhold(task)
   if task.line and task.line.mark == '+' then
     redis.call('HDEL', KEY.extra .. task.id, 'cancel', 'next', 'next_message')
