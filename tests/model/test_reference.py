@@ -35,6 +35,7 @@ NEVER_MS = 10**9
 IDS, NODES, SCHEDULERS = st.sampled_from("abcd"), st.sampled_from(["n1", "n2"]), st.sampled_from(["s1", "s2"])
 PARTITIONS = st.sampled_from([0] * 7 + [1])
 WHY = st.sampled_from(["", "why"])
+OUTCOMES = st.sampled_from(["succeeded", "failed", "cancelled", "again"])
 KINDS = st.sampled_from(["f slots=1", "f slots=2", "g slots=1"])
 NEEDS = st.sampled_from(
     [
@@ -278,16 +279,16 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def start(self, data):
-        self.both(self.commands.start([self.a_place(data)]))
+        self.both(self.commands.start([self.a_place(data), self.a_place(data)]))
 
-    @rule(data=st.data(), outcome=st.sampled_from(["succeeded", "failed", "cancelled", "again"]), why=WHY)
-    def finish(self, data, outcome, why):
-        self.both(self.commands.finish([(self.a_place(data), outcome, why)]))
+    @rule(data=st.data(), outcomes=st.lists(st.tuples(OUTCOMES, WHY), min_size=1, max_size=3))
+    def finish(self, data, outcomes):
+        self.both(self.commands.finish([(self.a_place(data), outcome, why) for outcome, why in outcomes]))
 
     @rule(data=st.data(), why=WHY, how=st.sampled_from(["", "", "unstarted", "recalled"]))
     def requeue(self, data, why, how):
-        delay_ms = data.draw(DELAYS, "for how long")
-        self.both(self.commands.requeue([(self.a_place(data), why)], how, [delay_ms]))
+        delays_ms = data.draw(st.lists(DELAYS, min_size=1, max_size=2), "for how long")
+        self.both(self.commands.requeue([(self.a_place(data), why) for _ in delays_ms], how, delays_ms))
 
     @rule(ids=st.lists(IDS, min_size=1, max_size=3))
     def revive(self, ids):
