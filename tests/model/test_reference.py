@@ -35,6 +35,7 @@ NEVER_MS = 10**9
 IDS, NODES, SCHEDULERS = st.sampled_from("abcd"), st.sampled_from(["n1", "n2"]), st.sampled_from(["s1", "s2"])
 PARTITIONS = st.sampled_from([0] * 7 + [1])
 WHY = st.sampled_from(["", "why"])
+HOW = st.sampled_from(["", "", "unstarted", "recalled"])
 OUTCOMES = st.sampled_from(["succeeded", "failed", "cancelled", "again"])
 KINDS = st.sampled_from(["f slots=1", "f slots=2", "g slots=1"])
 NEEDS = st.sampled_from(
@@ -182,9 +183,42 @@ class SideBySide(RuleBasedStateMachine):
             self.both(calls[verb])
 
     @rule(id=IDS, data=st.data())
-    def go_on_twice(self, id, data):
-        self.go_on(id, data)
-        self.go_on(id, data)
+    def go_on_until_it_runs(self, id, data):
+        for _ in range(5):
+            task = self.reference.queue.find(id)
+            if task is None or task.state != "running":
+                self.go_on(id, data)
+
+    @rule(id=IDS, data=st.data(), why=WHY, how=HOW, last=st.booleans())
+    def lose(self, id, data, why, how, last):
+        """Requeue the present attempt of a task that has a place, perhaps as its last one."""
+        task = self.reference.queue.find(id)
+        if task and task.place and not task.state.final:
+            if last:
+                self.a_task_is_near_its_end(id)
+            self.both(self.commands.requeue([(task.place, why)], how, [data.draw(DELAYS, "for how long")]))
+            self.both(self.commands.read_tasks([id]))
+
+    @rule(
+        id=IDS,
+        options=NEEDS,
+        delay=DELAYS,
+        expiry=EXPIRIES,
+        publication=st.sampled_from(["", "", "c1", "c2", "s3"]),
+        outcome=OUTCOMES,
+        ends=st.booleans(),
+    )
+    def go_on_as_something_else(self, id, options, delay, expiry, publication, outcome, ends):
+        """Submit what a task that runs does next, as its run does or as others do; and perhaps end the run."""
+        task = self.reference.queue.find(id)
+        if task and task.place and task.state == "running":
+            after = "" if publication else task.attempt
+            asked = TaskOptions.of(options, "q" if publication else "")
+            next = Submission(id, "f", b"next" + publication.encode(), asked, delay, after, expiry, publication)
+            self.both(self.commands.submit([next, next]))
+            if ends:
+                self.both(self.commands.finish([(task.place, outcome, "")]))
+            self.both(self.commands.read_tasks([id]))
 
     def commit_where_it_fits(self, id, attempt, needs):
         """Claim the first free slots, wherever they are."""
@@ -285,7 +319,7 @@ class SideBySide(RuleBasedStateMachine):
     def finish(self, data, outcomes):
         self.both(self.commands.finish([(self.a_place(data), outcome, why) for outcome, why in outcomes]))
 
-    @rule(data=st.data(), why=WHY, how=st.sampled_from(["", "", "unstarted", "recalled"]))
+    @rule(data=st.data(), why=WHY, how=HOW)
     def requeue(self, data, why, how):
         delays_ms = data.draw(st.lists(DELAYS, min_size=1, max_size=2), "for how long")
         self.both(self.commands.requeue([(self.a_place(data), why) for _ in delays_ms], how, delays_ms))
@@ -313,7 +347,7 @@ class SideBySide(RuleBasedStateMachine):
     def expire(self, limit):
         self.both(self.commands.expire(9 if len(self.reference.queue.expires) > 1 else limit))
 
-    @rule(ids=st.lists(IDS, min_size=1, max_size=3), how=st.sampled_from(["waiting", "placed", "SIGTERM", "after"]))
+    @rule(ids=st.lists(IDS, min_size=1, max_size=2), how=st.sampled_from(["waiting", "placed", "SIGTERM", "after"]))
     def cancel(self, ids, how):
         self.both(self.commands.cancel(ids, how=how))
 
