@@ -16,7 +16,8 @@ if bad then return bad end
 redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 for i, row in rows() do
   local task, why = found[row.id], row.why
-  local mine = task and task.state == 'taken' and task.line and string.match(task.attempt, '^%d+@%d+%.(.*)%.%w+$') == args.scheduler
+  local owner = task and task.state == 'taken' and string.match(task.attempt, '^%d+@%d+%.(.*)%.%w+$')
+  local mine = task and task.line and owner == args.scheduler
   if mine and (row.attempt == '' or row.attempt == task.attempt) then
     if why ~= '' then put_extra(task, 'why', why) end
     to_wait(task)

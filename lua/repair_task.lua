@@ -25,7 +25,8 @@ local lists, message = queued + elsewhere + delayed + died + held, redis.call('H
 local over = task.text or not task.raw and held == 0
 local broken = not over and (flaw(task.line) or not message and 'message')
 local readable = not owner or string.find(owner, '^%d+@%d+%.%S+%.%w+$')
-readable = readable and (not run or string.find(run, '^%S+ %d+@%S+ p%d+ %S+/[%d,]+ inc=%d+ .*since=%d+') and string.find(run, id .. ' ', 1, true) == 1)
+local placed = not run or string.find(run, '^%S+ %d+@%S+ p%d+ %S+/[%d,]+ inc=%d+ .*since=%d+')
+readable = readable and placed and (not run or string.find(run, id .. ' ', 1, true) == 1)
 if over and lists == 0 and not message then return 'sound' end
 if not over and not broken and readable and lists == 1 and elsewhere == 0 then return 'sound' end
 leave(home, id, '0') -- its order there may be another: look for the first

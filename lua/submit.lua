@@ -14,6 +14,7 @@
 --   `later`, no other task is.
 -- ATOMICITY: each task by itself; its line and its place in the order of its kind are written together.
 -- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the nodes changed.
+--- @include again
 --- @include feasible
 --- @include queue
 --- @include submission

@@ -32,15 +32,8 @@ if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1
 local now, given, owners, gone, g, w, salt = now_ms(), {}, {}, {}, 0, 0, args.salt
 local next_due, due_ids, due, sizes, following = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', {}, {}, {}, {}
 if is_past(next_due ~= '' and next_due or nil, now) then
-  due_ids = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, args.most)
-  due = redis.call('HMGET', tasks, unpack(due_ids))
+  due_ids, due, bad = in_full().find_due(now, args.most, gone)
   next_due = nil -- another then
-end
-for i, id in ipairs(due_ids) do
-  local text = due[i]
-  due[i] = in_full().parse_line(text) or false
-  if text and not due[i] then gone[#gone + 1], gone[#gone + 2] = 0, id end
-  bad = bad or due[i] and bad_kind(pending_prefix, due[i].kind) or nil
 end
 for number, row in rows() do
   local kind, ids, behind = row.kind, first_of(row.kind, row.limit)
@@ -65,25 +58,19 @@ for number, row in rows() do
     end
   end
 end
-local turned = {}
+local turned, wrong
 if #gone > 0 then
-  turned, bad = in_full().to_be_turned(gone, args.retention_s)
-  bad = bad or in_full().bad_type(outbox, 'list')
+  turned, wrong = in_full().to_be_turned(gone, args.retention_s)
+  bad = bad or wrong
 end
 if bad then return bad end
 read_lines(kinds)
-for i, id in ipairs(due_ids) do
-  if due[i] then in_full().enter(due[i].kind, id, due[i].order) end
-end
+if #due_ids > 0 then in_full().enter_due(due_ids, due) end
 announce(changed)
 write_all('ZREM', later, due_ids)
 for kind, size in pairs(sizes) do take_out(kind, size, following[kind]) end
 write_all('HSET', taken, owners)
-for i = 1, #gone, 2 do
-  local why = in_full().turn_away(turned[gone[i + 1]], now, args.retention_s)
-  if why then given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = gone[i], gone[i + 1], '', why, g + 4 end
-end
-if #gone > 0 then in_full().write_outbox(outbox) end
+if #gone > 0 then in_full().turn_away(gone, turned, given, now, args.retention_s) end
 write_kinds(meta, kinds, changed)
 local version, anew, more, changes = changes_since(kinds, changed, args.since, args.most)
 if args.waits == 'wake' then in_full().wake(args.channel, meta, args.scheduler) end

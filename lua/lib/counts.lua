@@ -9,3 +9,10 @@ local function read_counts(any, ...)
   end
   return nil, unpack(found)
 end
+
+-- bad_counts: return the error reply for a number of the queue's meta that is none, or nil; COUNTED has them then.
+local function bad_counts(meta)
+  local bad, version, submitted, floor = read_counts(meta, 'version', 'submitted', 'floor')
+  if bad then return bad end
+  COUNTED.version, COUNTED.submitted, COUNTED.floor = tonumber(version or 0), tonumber(submitted or 0), tonumber(floor or 0)
+end

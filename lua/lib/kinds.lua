@@ -12,13 +12,6 @@ local function kind_text(name, needs, strategy)
   return STRATEGY[strategy] and kind .. ' ' .. strategy or kind
 end
 
--- bad_counts: return the error reply for a number of the queue's meta that is none, or nil; COUNTED has them then.
-local function bad_counts(meta)
-  local bad, version, submitted, floor = read_counts(meta, 'version', 'submitted', 'floor')
-  if bad then return bad end
-  COUNTED.version, COUNTED.submitted, COUNTED.floor = tonumber(version or 0), tonumber(submitted or 0), tonumber(floor or 0)
-end
-
 -- bad_kind: look at the queue of a kind; return the error reply for a key that is none, or nil.
 local function bad_kind(pending_prefix, kind)
   if QUEUES[kind] then return nil end

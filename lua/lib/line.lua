@@ -1,5 +1,5 @@
 -- The line of a task, what it is until it ends, in the hash `tasks`:
---   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND, for example 0@17 9000000000017 1732161994123 1732161994123 - f slots=1
+--   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND: 0@17 9000000000017 1732161994123 1732161994123 - work slots=1
 -- TAKES: how often it was taken before it last began to wait; '+': extra:ID has rare fields; OPTIONS: '-' or NAME=VALUE with
 -- commas between. parsync_redis/model/record.py
 

@@ -4,8 +4,8 @@ local TASKS = {} -- id -> task
 
 -- bad_outcomes: read the tasks, and look at the queues in which they would wait; return an error reply or nil.
 local function bad_outcomes(rows_asked, retention_s)
-  local ids, bad = {}, bad_retention(retention_s) or bad_counts(KEY.meta) or bad_records() or bad_type(KEY.kinds, 'hash') or bad_type(KEY.changed, 'zset')
-  bad = bad or bad_type(KEY.later, 'zset') or bad_type(KEY.outbox, 'list')
+  local ids, bad = {}, bad_retention(retention_s) or bad_counts(KEY.meta) or bad_records() or bad_type(KEY.kinds, 'hash')
+  bad = bad or bad_type(KEY.changed, 'zset') or bad_type(KEY.later, 'zset') or bad_type(KEY.outbox, 'list')
   if bad then return bad end
   for i, asked in ipairs(rows_asked) do ids[i] = asked.id end
   TASKS = load_tasks(ids)

@@ -2,6 +2,7 @@
 --- @include clock
 --- @include index
 --- @include next
+--- @include outbox
 --- @include task
 --- @include wake
 local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
@@ -55,18 +56,6 @@ local function to_final(task, state, now, why, retention_s, told)
     redis.call('DEL', KEY.extra .. task.id)
   end
   task.state, task.attempt, task.run = state, nil, nil
-end
-
-local TOLD = {} -- what goes to the outbox
-
--- to_outbox: queue the result of a task that ended where no worker saw it, for an agent to tell the result backend.
-local function to_outbox(id, state, why) TOLD[#TOLD + 1] = id .. ' ' .. state .. ' ' .. why end
-
--- write_outbox: write what this call told. Bounded: the newest 10,000.
-local function write_outbox(outbox)
-  if #TOLD == 0 then return end
-  write_all('LPUSH', outbox, TOLD)
-  redis.call('LTRIM', outbox, 0, 9999)
 end
 
 -- end_unseen: end a task where no worker sees it.

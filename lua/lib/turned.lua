@@ -1,10 +1,25 @@
--- Tasks that a take meets and does not give: expired ones, and those that only a hand can have made what they are.
+-- Tasks that a take meets and does not give: those that come due, expired ones, and those that only a hand can have made what
+-- they are.
 --- @include queue
 --- @include record
 
+-- find_due: return the ids of `most` delayed tasks that have come due, the line of each (false without one), and an error reply
+-- or nil. Those with a damaged line are added to `gone`.
+local function find_due(now, most, gone)
+  local ids, bad = redis.call('ZRANGEBYSCORE', KEY.later, '-inf', now, 'LIMIT', 0, most), nil
+  local lines = redis.call('HMGET', KEY.tasks, unpack(ids))
+  for i, id in ipairs(ids) do
+    local line = parse_line(lines[i])
+    if lines[i] and not line then gone[#gone + 1], gone[#gone + 2] = 0, id end
+    bad = bad or line and bad_kind(KEY.pending, line.kind) or nil
+    lines[i] = line or false
+  end
+  return ids, lines, bad
+end
+
 -- to_be_turned: return what is known of the tasks of {row, id, ...}, by id; or nil and the error reply.
 local function to_be_turned(gone, retention_s)
-  local bad, ids = bad_retention(retention_s) or bad_records(), {}
+  local bad, ids = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list'), {}
   if bad then return nil, bad end
   for i = 2, #gone, 2 do ids[#ids + 1] = gone[i] end
   local found = load_tasks(ids)
@@ -12,8 +27,15 @@ local function to_be_turned(gone, retention_s)
   return found, bad
 end
 
--- turn_away: end a task that has expired or is damaged, or put it where it belongs; return why, if it is damaged.
-local function turn_away(task, now, retention_s)
+-- enter_due: let tasks wait that have come due.
+local function enter_due(ids, lines)
+  for i, id in ipairs(ids) do
+    if lines[i] then enter(lines[i].kind, id, lines[i].order) end
+  end
+end
+
+-- turn_one: end a task that has expired or is damaged, or put it where it belongs; return why, if it is damaged.
+local function turn_one(task, now, retention_s)
   if not task or task.state ~= 'pending' then return nil end -- it is in no queue any more
   local why = flaw(task.line)
   if why then
@@ -26,4 +48,13 @@ local function turn_away(task, now, retention_s)
   else
     enter(task.line.kind, task.id, task.line.order)
   end
+end
+
+-- turn_away: turn away all tasks of {row, id, ...}, and add those that are damaged to what the reply tells.
+local function turn_away(gone, turned, given, now, retention_s)
+  for i = 1, #gone, 2 do
+    local why = turn_one(turned[gone[i + 1]], now, retention_s)
+    for _, word in ipairs(why and {gone[i], gone[i + 1], '', why} or {}) do given[#given + 1] = word end
+  end
+  write_outbox(KEY.outbox)
 end

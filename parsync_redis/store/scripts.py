@@ -107,7 +107,9 @@ def compose(header: Header, folder: Path) -> str:
     hot = _reached([_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()})
     rare = [name for name in functions if name in _reached([main], functions) - hot]
     text = _FUNCTION.sub(lambda found: found[0] if found[1] in hot | {"refuse_call"} else "", text)
-    return f"local in_full\n{text.replace(_HERE, _in_full([functions[name] for name in rare], rare))}" if rare else text
+    if not rare:
+        return text.replace(_HERE, "")
+    return "local in_full\n" + text.replace(_HERE, _in_full([functions[name] for name in rare], rare))
 
 
 def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:

@@ -1,0 +1,56 @@
+-- Submissions that have options, and those under the id of a task that exists. Needs lib/submission.lua.
+--- @include queue
+--- @include submission
+
+-- kept_options: return what the line of a task keeps of the options, '-' for nothing.
+local function kept_options(options, expires)
+  local words = {}
+  if expires then words[1] = 'expires=' .. expires end
+  if options.max then words[#words + 1] = 'max=' .. options.max end
+  if options.pub then words[#words + 1] = 'pub=' .. options.pub end
+  return #words > 0 and table.concat(words, ',') or '-'
+end
+
+-- timing: return when a new task is due and when it expires (ms), nil for what was not asked for, and what its line keeps of the
+-- options.
+local function timing(options, now)
+  local expires_ms = after_ms(now, options.expiry or '')
+  return after_ms(now, options.delay or ''), expires_ms, kept_options(options, expires_ms)
+end
+
+-- word_of: return what a submission under the id of a task that exists is: exists, stale or next; nil for a new life of it.
+local function word_of(task, options)
+  local line = task.line or task.text and parse_line(string.match(task.text, '^[^\n]*\n([^\n]*)'))
+  local publication, others = line and option(line, 'pub'), task.extra and parse_next(task.extra.next)
+  local anew = options.pub and options.pub ~= publication and not (others and options.pub == option(others, 'pub'))
+  local mine = task.state == 'running' and options.after == task.attempt
+  local has_run = task.started or (line and not task.text and option(line, 'ran'))
+  if line and (mine or (not options.after and anew and has_run and not FINAL[task.state])) then return 'next' end
+  if options.after then return 'stale' end
+  -- a run that publishes its cancelled id, a chain's next step, begins no new life
+  local revoked = task.state == 'cancelled' and options.pub and string.sub(options.pub, 1, 1) == 's'
+  if not (anew and FINAL[task.state] and not revoked) then return 'exists' end
+end
+
+-- write_next: store the successor of a task, for when its run has ended, and return when it expires. One that the run itself
+-- submitted (`after`) is lost with the run, and does not replace one that others published.
+local function write_next(task, kind, options, message, now)
+  local due, expires_ms = after_ms(now, options.delay or ''), after_ms(now, options.expiry or '')
+  if not (options.after and task.extra.next and is_others(task.extra.next)) then
+    local kept = kept_options({max = options.max, pub = not options.after and options.pub or nil}, expires_ms)
+    task.extra.next = string.format('%s %s %s %s', kind.priority, due or '-', kept, kind.kind)
+    redis.call('HDEL', KEY.extra .. task.id, 'next') -- first: a full server allows it, docs/decisions/0015
+    put_extra(task, 'next', task.extra.next, 'next_message', message)
+    put_line(task)
+  end
+  return expires_ms
+end
+
+-- forget: remove what is left of a task that had ended before its new life.
+local function forget(id)
+  redis.call('HDEL', KEY.ended, id)
+  redis.call('HDEL', KEY.ended_1, id)
+  redis.call('HDEL', KEY.ended_2, id)
+  redis.call('ZREM', KEY.dead, id)
+  redis.call('DEL', KEY.extra .. id)
+end
