@@ -36,8 +36,7 @@ for i, id in ipairs(ids) do
   if (known[id] or over[id]) and asked[i] ~= PLAIN then again[#again + 1] = id end
 end
 redis.call('HEXISTS', messages, '') -- reads each key before the first write
-bad = (timed or #again > 0) and in_full().bad_timed() or nil
-for _, id in ipairs(again) do bad = bad or in_full().bad_type(extra_prefix .. id, 'hash') end
+bad = (timed or #again > 0) and in_full().bad_timed(again) or nil
 if bad then return bad end
 local found = #again > 0 and in_full().load_tasks(again)
 local last, lines, texts, delays, expiries, renewed, created, n = COUNTED.submitted, {}, {}, {}, {}, {}, {}, 0
