@@ -32,8 +32,7 @@ if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1
 local now, given, owners, gone, g, w, salt = now_ms(), {}, {}, {}, 0, 0, args.salt
 local next_due, due_ids, due, sizes, following = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', {}, {}, {}, {}
 if is_past(next_due ~= '' and next_due or nil, now) then
-  due_ids, due, bad = in_full().find_due(now, args.most, gone)
-  next_due = nil -- another then
+  due_ids, due, bad, next_due = in_full().find_due(now, args.most, gone)
 end
 for number, row in rows() do
   local kind, ids, behind = row.kind, first_of(row.kind, row.limit)
@@ -64,9 +63,10 @@ if #gone > 0 then
   bad = bad or wrong
 end
 if bad then return bad end
-read_lines(kinds)
 if #due_ids > 0 then in_full().enter_due(due_ids, due) end
+read_lines(kinds)
 announce(changed)
+if #TOUCHED == 0 then redis.call('ZADD', changed, 'XX', 0, '') end -- changes nothing; a full server refuses it
 write_all('ZREM', later, due_ids)
 for kind, size in pairs(sizes) do take_out(kind, size, following[kind]) end
 write_all('HSET', taken, owners)

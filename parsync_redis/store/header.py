@@ -62,7 +62,7 @@ class Header:
         self._star = self.keys[-1].rstrip("*") if self.keys[-1].endswith("*") else ""
         self._fixed = len(self.keys) - bool(self._star)
         self._any_type = fields["KEYS"].endswith(_ANY_TYPE)
-        reads = _read_by(text)
+        self.reads = reads = _read_by(text)
         if unknown := sorted(reads - {key.rstrip("*") for key in self.keys}):
             raise BrokenContract(f"lua: {verb}.lua reads {' '.join(unknown)}, which its KEYS lack")
         checked = [] if self._any_type else [at for at, key in enumerate(self.keys, 1) if key.rstrip("*") not in reads and key[-1] != ":"]
