@@ -19,9 +19,10 @@ from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.worker.results import announce
 from tests.faults.rig import LEASE_S, Rig
 from tests.lua.driver import Driver, dump
-from tests.lua.sample import sample_calls
+from tests.lua.sample import rare_calls, sample_calls
+from tests.lua.test_refusals import busy_cluster
 
-REFUSED = {"submit", "take", "commit", "register_node", "deal_node", "offer", "configure", "quarantine"}
+REFUSED = {"submit", "take", "commit", "register_node", "deal_node", "offer", "configure", "quarantine", "revive"}
 
 
 @contextmanager
@@ -39,14 +40,7 @@ def full(store: Store) -> Iterator[None]:
 def busy(store: Store) -> Driver:
     """A cluster in which each of `calls` would change something."""
     drive = Driver(store)
-    drive.node("n1", 2, {"gpu": 1})
-    drive.bring(TaskState.RUNNING, "a")
-    drive.held("a", "1@1", needs="slots=1 gpu=1")
-    drive.submit("taken")
-    drive.take()
-    drive.submit("waits")
-    drive.submit("due", delay_ms=0)
-    return drive
+    return busy_cluster(drive)
 
 
 @pytest.mark.unaudited  # each script by itself leaves what its next would repair
@@ -66,8 +60,34 @@ def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) ->
     busy.run(call)
 
 
+@pytest.mark.unaudited
+@pytest.mark.parametrize(("verb", "at"), [(verb, at) for verb in ("submit", "take", "start", "finish") for at in range(4)])
+def test_each_rare_call_is_refused_whole_or_carried_out(busy: Driver, verb: str, at: int) -> None:
+    calls = rare_calls(busy.commands)[verb]
+    if at >= len(calls):
+        return
+    before = dump(busy.store)
+    with full(busy.store):
+        try:
+            busy.run(calls[at])
+        except ServerFull:
+            assert dump(busy.store) == before
+            assert verb in REFUSED
+    busy.run(calls[at])
+
+
+@pytest.mark.unaudited
+def test_old_records_are_forgotten_though_memory_is_full(busy: Driver) -> None:
+    client: Any = busy.store.client
+    client.hset(busy.keys.queue("meta"), "rotated_ms", 1)
+    client.hset(busy.keys.queue("ended_2"), "old", "x")
+    with full(busy.store):
+        assert busy.run(busy.commands.rotate()) == 1
+    assert client.exists(busy.keys.queue("ended_2")) == 0
+
+
 def test_what_a_running_task_does_next_is_let_pass(busy: Driver) -> None:
-    attempt = busy.record("a")["attempt"]
+    attempt = busy.record("a").attempt
     with full(busy.store):
         assert busy.submit("a", after=attempt) == "next"
         assert busy.cancel("a") == ("asked", "")
@@ -106,6 +126,7 @@ def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_ta
         """Never runs."""
 
     app.finalize()
+    busy.store.client.delete(busy.keys.queue("outbox"))
     assert busy.cancel("waits") == ("cancelled", "")
     with full(busy.store):
         assert announce(busy.store, app) == 0

@@ -4,6 +4,7 @@ from typing import Any
 
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.place import Place
+from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
 from parsync_redis.store.calls import Call, Commands
 from tests.lua.driver import nth
@@ -53,4 +54,24 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "repair_partition": commands.repair_partition(0),
         "repair_task": commands.repair_task("a", "why"),
         "repair_kind": commands.repair_kind("work slots=1"),
+    }
+
+
+def rare_calls(commands: Commands) -> dict[str, list[Call[Any]]]:
+    """Return calls of verbs that need more of their keys than the sample, in the cluster of test_refusals.py."""
+    other = Place("waits", nth(1, 4), 0, "n1", (1,), 1, 1)
+    return {
+        "submit": [
+            commands.submit([Submission("new", "new", b"", delay_ms=1, expiry_ms=10**6)]),
+            commands.submit([Submission("new", "work", b"", TaskOptions.of({"slots": 2}))]),
+            commands.submit([Submission("dead", "work", b"", publication="c1")]),
+            commands.submit([Submission("a", "work", b"", after=HELD.attempt)]),
+        ],
+        "take": [commands.take("s1", [("work slots=1", 9)]), commands.take("s1", waits="wait")],
+        "start": [commands.start([other])],
+        "finish": [
+            commands.finish([(HELD, "again", "")]),
+            commands.finish([(HELD, "failed", "why"), (other, "succeeded", "")]),
+        ],
+        "read_tasks": [commands.read_tasks(["dead", "a", "nobody"])],
     }

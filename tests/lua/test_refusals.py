@@ -32,6 +32,8 @@ def busy_cluster(drive: Driver) -> Driver:
     drive.bring(TaskState.DEAD, "dead")
     drive.submit("waits")
     drive.submit("late", expiry_ms=0)
+    drive.submit("due", delay_ms=0)
+    drive.offer("n0", "slots=4", "work", "new")
     return drive
 
 
