@@ -23,9 +23,22 @@ def nth(number: int, life: int = 1, scheduler: str = "s1") -> str:
 
 
 def dump(store: Store) -> dict[bytes, Any]:
-    """Return every key with its serialised value and whether it expires: equal dumps are equal states."""
+    """Return every key with its value and whether it expires: equal dumps are equal states.
+
+    A hash or a set is read as such, because a server may serialise the same fields in another order after a lookup.
+    """
     client: Any = store.client
-    return {key: (client.dump(key), client.ttl(key) >= 0) for key in sorted(client.scan_iter(count=1000))}
+    keys = sorted(client.scan_iter(count=1000))
+    pipe: Any
+    with client.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.type(key)
+            pipe.ttl(key)
+        facts = pipe.execute()
+        for key, kind in zip(keys, facts[::2], strict=True):
+            {b"hash": pipe.hgetall, b"set": pipe.smembers}.get(kind, pipe.dump)(key)
+        values = pipe.execute()
+    return {key: (value, ttl >= 0) for key, value, ttl in zip(keys, values, facts[1::2], strict=True)}
 
 
 class Driver:
