@@ -14,7 +14,7 @@ from ..errors import BrokenContract
 from .header import Header, Word
 
 _INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
-_RARE: Final = re.compile(r"\bin_full\(\)\.\w+")
+_RARE: Final = re.compile(r"\bin_full\(\)\.(\w+)")
 _HERE: Final = "-- in_full\n"
 _FUNCTION: Final = re.compile(r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE)
 
@@ -107,9 +107,10 @@ def compose(header: Header, folder: Path) -> str:
     hot = _reached([_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()})
     rare = [name for name in functions if name in _reached([main], functions) - hot]
     text = _FUNCTION.sub(lambda found: found[0] if found[1] in hot | {"refuse_call"} else "", text)
-    if not rare:
+    named = [*rare, *sorted({*_RARE.findall(text)} & hot)]
+    if not named:
         return text.replace(_HERE, "")
-    return "local in_full\n" + text.replace(_HERE, _in_full([functions[name] for name in rare], rare))
+    return "local in_full\n" + text.replace(_HERE, _in_full([functions[name] for name in rare], named))
 
 
 def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
@@ -123,7 +124,7 @@ def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
 
 
 def _in_full(texts: Sequence[str], names: Sequence[str]) -> str:
-    """Return Lua for in_full(): it makes these functions when it is called first, and returns a table of them."""
+    """Return Lua for in_full(): it makes functions when it is called first; it returns a table of them and others."""
     body = "".join(texts).replace("\n", "\n  ")
     table = ", ".join(f"{name} = {name}" for name in names)
     return f"local FULL\nfunction in_full()\n  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\nend\n"
