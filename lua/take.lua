@@ -48,7 +48,8 @@ for number, row in rows() do
   for i = 1, size do
     local id, takes, life, ready, options, its = ids[i], string.match(lines[i] or '', '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
     local elsewhere = owned[i] or held[i] or string.byte(lines[i] or '') == 43 and redis.call('ZSCORE', dead, id)
-    if its == kind and not elsewhere and (options == '-' or not is_past(string.match(options .. ',', 'expires=(%d+),'), now)) then
+    local sound = its == kind and #takes < 10 and #life < 16 and #ready < 16
+    if sound and not elsewhere and (options == '-' or not is_past(string.match(options .. ',', 'expires=(%d+),'), now)) then
       local attempt = (takes == '0' and '1' or string.format('%d', takes + 1)) .. '@' .. life .. salt
       owners[w + 1], owners[w + 2], w = id, attempt, w + 2
       given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = number, id, attempt, ready, g + 4
