@@ -8,7 +8,7 @@ import pytest
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Store
-from tests.lua.driver import NEVER_MS, Driver
+from tests.lua.driver import NEVER_MS, Driver, nth
 
 
 @pytest.fixture
@@ -16,9 +16,9 @@ def busy(drive: Driver) -> Driver:
     """Return a cluster with something of everything."""
     drive.node("n1", 4, {"gpu": 3}, {"zone": "a"})
     drive.node("n2", 2)
-    drive.bring(TaskState.RUNNING, "runs")
-    drive.held("runs", "1@1", slots=(0, 2), needs="slots=2 gpu=1")
-    drive.held("lost", "1@9", node="n2", inc=2)
+    place = drive.held("runs", drive.taken("runs"), slots=(0, 2), needs="slots=2 gpu=1")
+    assert drive.start(place) == "ok"
+    drive.held("lost", "1@9.s1.0", node="n2", inc=2)
     drive.lose("n2", 2)
     drive.bring(TaskState.SUCCEEDED, "done")
     drive.bring(TaskState.TAKEN, "taken")
@@ -42,22 +42,49 @@ def test_other_clusters_on_the_server_are_not_looked_at(busy: Driver):
 Break = Callable[[Any, Callable[[str], str], Callable[[str], str]], object]
 
 BROKEN: dict[str, Break] = {
-    "task done is succeeded, but its record never expires": lambda c, q, p: c.persist(q("task:done")),
-    "task waits is pending, but its record expires": lambda c, q, p: c.expire(q("task:waits"), 99),
     "is of no known kind and never expires": lambda c, q, p: c.set(q("more"), 1),
-    "task ghost is in placed, but has no record": lambda c, q, p: c.hset(q("running"), "ghost", "x"),
-    "task waits has no state that there is: 'gone'": lambda c, q, p: c.hset(q("task:waits"), "state", "gone"),
-    "task waits is pending, but listed in no index": lambda c, q, p: c.zrem(q("pending:work slots=1"), "waits"),
-    "task late is pending, but listed in pending and later": lambda c, q, p: c.zadd(
-        q("pending:work slots=1"), {"late": float(c.hget(q("task:late"), "order"))}
+    "task waits: not the line of a task: 'x'": lambda c, q, p: c.hset(q("tasks"), "waits", "x"),
+    "task waits is in pending, but has no line": lambda c, q, p: c.hdel(q("tasks"), "waits"),
+    "task late is in later, but has no line": lambda c, q, p: c.hdel(q("tasks"), "late"),
+    "task taken is in taken, but has no line": lambda c, q, p: c.hdel(q("tasks"), "taken"),
+    "task runs is in running, but has no line": lambda c, q, p: c.hdel(q("tasks"), "runs"),
+    "task ghost is in running, but has no line": lambda c, q, p: c.hset(q("running"), "ghost", "x"),
+    "task ghost is in dead, but has no line": lambda c, q, p: c.zadd(q("dead"), {"ghost": 1}),
+    "task waits has no message": lambda c, q, p: c.hdel(q("messages"), "waits"),
+    "there are 5 messages, of 4 tasks": lambda c, q, p: c.hset(q("messages"), "ghost", "m"),
+    "task waits has not ended, but is in no index": lambda c, q, p: c.zrem(q("pending:work slots=1"), "waits"),
+    "task late has not ended, but is in pending and later": lambda c, q, p: c.zadd(
+        q("pending:work slots=1"), {"late": 9 * 10**12 + 4}
     ),
-    "task runs is running, but listed in taken and placed": lambda c, q, p: c.hset(q("taken"), "runs", "s1"),
+    "task runs has not ended, but is in taken and running": lambda c, q, p: c.hset(q("taken"), "runs", nth(1)),
+    "task taken has not ended, but is in taken and dead": lambda c, q, p: c.zadd(q("dead"), {"taken": 1}),
     "task waits waits at 7": lambda c, q, p: c.zadd(q("pending:work slots=1"), {"waits": 7}),
-    "task taken is taken by s2": lambda c, q, p: c.hset(q("taken"), "taken", "s2"),
-    "task runs is placed at 'p0 n1/1": lambda c, q, p: c.hset(q("running"), "runs", "p0 n1/1 inc=1 attempt=1@1"),
-    "task waits waits as two kinds, other and work slots=1": lambda c, q, p: c.zadd(q("pending:other"), {"waits": 1}),
-    "task waits waits as work slots=1, its record says work slots=2": lambda c, q, p: c.hset(
-        q("task:waits"), "needs", "slots=2"
+    "task runs runs at no place: 'p0 n1/1": lambda c, q, p: c.hset(q("running"), "runs", "p0 n1/1 inc=1"),
+    "task runs runs at no place: 'done": lambda c, q, p: c.hset(
+        q("running"), "runs", f"done {nth(1)} p0 n1/0 inc=1 since=1"
+    ),
+    "task runs has no lease at its place": lambda c, q, p: c.hset(
+        q("running"), "runs", f"runs {nth(1)} p0 n1/0 inc=1 since=1"
+    ),
+    "task waits waits as other, its line says work slots=1": lambda c, q, p: c.zadd(q("pending:other"), {"waits": 1}),
+    "task waits has an attempt that was never given out": lambda c, q, p: c.hset(
+        q("tasks"), "waits", c.hget(q("tasks"), "waits").replace(b"0@5", b"0@99")
+    ),
+    "task taken has an attempt that was never given out": lambda c, q, p: c.hset(q("taken"), "taken", nth(2, 3)),
+    "task done has ended, and has not ended": lambda c, q, p: c.hset(q("tasks"), "done", "x"),
+    "task done has ended twice": lambda c, q, p: c.hset(q("ended_2"), "done", c.hget(q("ended"), "done")),
+    "task done has ended in no state that there is: 'x'": lambda c, q, p: c.hset(q("ended_1"), "done", "x"),
+    "task done has ended in no state that there is: 'running 1": lambda c, q, p: c.hset(
+        q("ended"), "done", "running 1\n\n\n"
+    ),
+    "task waits has rare fields of which its line does not tell": lambda c, q, p: c.hset(q("extra:waits"), "why", "x"),
+    "task waits has not ended, but its rare fields expire": lambda c, q, p: (
+        c.hset(q("extra:waits"), "why", "x"),
+        c.expire(q("extra:waits"), 99),
+    ),
+    "task done has ended, but its rare fields never expire": lambda c, q, p: c.hset(q("extra:done"), "why", "x"),
+    "task waits keeps cancel, next, run, ended_ms of a run that is over": lambda c, q, p: c.hset(
+        q("extra:waits"), mapping={"cancel": "SIGTERM", "next": "0 - - work slots=1", "run": "x", "ended_ms": "1"}
     ),
     "kind work slots=1: 1 tasks wait, its line says 2": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "2 1 9"),
     "kind work slots=1: 1 tasks wait, its line says nothing": lambda c, q, p: c.hdel(q("kinds"), "work slots=1"),
@@ -68,11 +95,6 @@ BROKEN: dict[str, Break] = {
     "kind work slots=1: its line changed at version None": lambda c, q, p: c.zrem(q("changed"), "work slots=1"),
     "kind work slots=1: its line changed at version 99.0": lambda c, q, p: c.zadd(q("changed"), {"work slots=1": 99}),
     "two kinds changed at the same version": lambda c, q, p: c.zadd(q("changed"), {"a": 1, "b": 1}),
-    "task waits has an attempt that was never given out": lambda c, q, p: c.hset(q("task:waits"), "attempt", "0@99"),
-    "task waits is pending, but keeps next_message of a run": lambda c, q, p: c.hset(
-        q("task:waits"), "next_message", "m"
-    ),
-    "task taken is taken, but has a place": lambda c, q, p: c.hset(q("task:taken"), "node", "n1"),
     "p0: slot n1/1 has the free bit 0, but is usable and without a lease": lambda c, q, p: c.setbit(p("free"), 1, 0),
     "p0: slot n1/0 has the free bit 1, but is leased to runs": lambda c, q, p: c.setbit(p("free"), 0, 1),
     "p0: slot n2/1 has the free bit 1, but is not usable": lambda c, q, p: c.setbit(p("free"), 5, 1),
@@ -108,7 +130,7 @@ BROKEN: dict[str, Break] = {
 @pytest.mark.unaudited
 @pytest.mark.parametrize("fact", BROKEN)
 def test_a_violated_fact_is_named(busy: Driver, fact: str):
-    queue, partition = busy.keys.task_prefix.removesuffix("task:"), busy.keys.inbox(0, "").removesuffix("inbox:")
+    queue, partition = busy.keys.extra_prefix.removesuffix("extra:"), busy.keys.inbox(0, "").removesuffix("inbox:")
     BROKEN[fact](busy.store.client, lambda kind: queue + kind, lambda kind: partition + kind)
     assert any(fact in found for found in audit(busy.store)), audit(busy.store)
 
@@ -122,8 +144,8 @@ def test_many_tasks_are_read_in_chunks(store: Store):
     assert all(verdict.won for verdict in drive.run(drive.commands.commit(0, claims)).verdicts)
     assert audit(store) == []
     drive.unlist("t1111")
-    assert audit(store) == ["task t1111 is pending, but listed in no index"]
-    store.client.delete(drive.keys.task("t1111"))
+    assert audit(store) == ["task t1111 has not ended, but is in no index"]
+    assert drive.run(drive.commands.repair_task("t1111", "why")) == "pending"
 
 
 def test_what_others_published_may_outlive_a_run_and_nothing_else(drive: Driver):
@@ -131,6 +153,6 @@ def test_what_others_published_may_outlive_a_run_and_nothing_else(drive: Driver)
     drive.submit("a", message=b"next", publication="c1")
     drive.requeue(place)
     assert audit(drive.store) == []
-    drive.store.client.hset(drive.keys.task("a"), "cancel", "SIGTERM")
-    assert audit(drive.store) == ["task a is pending, but keeps cancel of a run"]
-    drive.store.client.hdel(drive.keys.task("a"), "cancel")
+    drive.store.client.hset(drive.keys.extra("a"), "cancel", "SIGTERM")
+    assert audit(drive.store) == ["task a keeps cancel of a run that is over"]
+    drive.store.client.hdel(drive.keys.extra("a"), "cancel")

@@ -135,13 +135,13 @@ def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str
     drive.store.client.flushdb()
     drive.node("n1", 4)
     drive.submit("taken", expiry_ms=0 if verb == "expire" else None)
-    place = drive.place("taken", "1@1")
+    place = drive.place("taken")
     if verb in ("give_back", "finish", "requeue", "revive"):
         place = drive.place("taken", drive.take()["taken"])
     if verb in ("finish", "requeue", "revive"):
         drive.start(place)
     if verb == "revive":
-        drive.store.client.hset(drive.keys.task("taken"), "starts", commands.max_starts)
+        drive.set_options("taken", starts=commands.max_starts)
         assert drive.requeue(place) == "dead"
     drive.submit("b", name="other")
     if verb == "take":
@@ -165,19 +165,15 @@ def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str
     assert len(list(quarantine.entries(drive.store))) == 1, "a login that may repair does it and asks again"
 
 
-@pytest.mark.parametrize("damage", [("needs", "x"), ("needs", ""), ("name", ""), ("name", "a b"), ("attempt", "x")])
-def test_a_task_whose_record_is_damaged_fails_though_nobody_has_a_seat_for_such_a_kind(
-    drive: Driver, damage: tuple[str, str]
-) -> None:
-    attempt = drive.taken("a")
-    drive.store.client.hset(drive.keys.task("a"), *damage)
-    if damage[0] == "attempt":
-        attempt = damage[1]
-    drive.run(drive.commands.give_back("s1", [("a", attempt, "")]))
-    if damage[0] == "attempt":  # its kind is sound: it fails when it is taken
-        assert drive.run(drive.commands.take("s1", [(WORK, 1)])).failed == [("a", "its record is damaged: attempt")]
-    else:
-        lead(drive)
+@pytest.mark.parametrize("kind", ["work x", "work slots=x", "work slots=1 x y", f"{'n' * 256} slots=1", "\xe4 slots=1"])
+def test_a_task_whose_kind_is_damaged_fails_though_nobody_has_a_seat_for_such_a_kind(drive: Driver, kind: str) -> None:
+    drive.submit("a")
+    line = drive.record().text.replace(WORK, kind)
+    drive.store.client.hset(drive.keys.queue("tasks"), "a", line)
+    drive.store.client.zrem(drive.keys.pending(WORK), "a")
+    drive.store.client.zadd(drive.keys.pending(kind), {"a": 1})
+    drive.run(drive.commands.repair_kind(kind))
+    lead(drive)
     assert (drive.state("a"), drive.kinds()) == ("failed", {})
     assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1)
 

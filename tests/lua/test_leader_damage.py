@@ -26,11 +26,13 @@ def running(drive: Driver, id: str, node: str) -> None:
 
 
 @pytest.mark.unaudited
-@pytest.mark.parametrize("kind", ["task", "expires"])
+@pytest.mark.parametrize("kind", ["extra", "expires"])
 def test_a_key_of_another_type_keeps_no_lost_node_from_being_repaired(drive: Driver, kind: str):
     running(drive, "a", "n1")
     running(drive, "b", "n2")
-    key = drive.keys.task("a") if kind == "task" else drive.keys.queue(kind)
+    key = drive.keys.extra("a") if kind == "extra" else drive.keys.queue(kind)
+    if kind == "extra":
+        drive.store.client.hset(drive.keys.queue("tasks"), "a", "+" + drive.record("a").text)
     drive.store.client.delete(key)
     drive.store.client.rpush(key, "damaged")
     passes(Janitor(drive.store, 1, LEASE_S))

@@ -1,5 +1,7 @@
 """Ids that are not their own form in keys ('a b' is `a%20b` there): what people see and throw away."""
 
+from typing import Any
+
 import pytest
 
 from parsync_redis.inspect.waiting import explain_tasks
@@ -26,11 +28,16 @@ def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state
     for id in (*ODD, "A"):
         key = encode_id(id)
         drive.submit(key, name="other" if id == "A" else "odd")
-        if state != "waiting":
-            drive.unlist(key)
-            drive.store.client.hset(drive.keys.task(key), "state", state)
-        if state == "dead":
-            drive.store.client.zadd(drive.keys.queue("dead"), {key: 1})
+        if state == "cancelled":
+            drive.cancel(key)
+        elif state != "waiting":
+            place = drive.place(key, drive.take()[key])
+            drive.start(place)
+            if state == "dead":
+                drive.set_options(key, starts=drive.commands.max_starts)
+                assert drive.requeue(place) == "dead"
+            else:
+                assert drive.finish(place, state) == "ok"
     found = find_purgeable(drive.store, state, "odd")
     assert {task.id for task in found} == set(ODD)
     assert purge_tasks(drive.store, found) == len(ODD)
@@ -40,7 +47,9 @@ def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state
 
 
 def test_a_foreign_key_among_records_keeps_nothing_from_being_purged(drive: Driver):
-    drive.store.client.hset(drive.keys.task("z" * 300), mapping={"state": "failed", "name": "odd"})
+    client: Any = drive.store.client
+    client.hset(drive.keys.queue("ended"), "z" * 300, f"failed 1\n0@1 1 1 1 - odd slots=1\n\n")
+    client.hset(drive.keys.queue("ended"), b"\xff", b"\xff")
     assert find_purgeable(drive.store, "failed") == []
 
 

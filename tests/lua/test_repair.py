@@ -301,14 +301,6 @@ def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: 
     one()
 
 
-def test_a_task_whose_record_has_expired_and_that_is_listed_nowhere_is_sound(drive: Driver) -> None:
-    """A leader may look at a task that ended, and whose record has expired since it was read as placed."""
-    assert drive.unchanged_by(drive.commands.repair_task("a", "why")) == "sound"
-    drive.store.client.hset(drive.keys.queue("running"), "a", "p0 n1/0 inc=1 attempt=1@1")
-    assert drive.run(drive.commands.repair_task("a", "why")) == "gone"
-    assert drive.store.client.hgetall(drive.keys.queue("running")) == {}
-
-
 def test_a_note_by_itself_ends_nothing_that_runs(drive: Driver) -> None:
     inc = drive.node()
     drive.held("a", drive.taken())
@@ -323,11 +315,3 @@ def test_an_incarnation_is_never_given_out_again_though_the_highest_was_lost(dri
         inc = drive.node(known_inc=0)
     drive.store.client.hdel(drive.keys.partition(0, "meta"), "inc")
     assert drive.node(known_inc=0) == inc + 1
-
-
-def test_half_a_next_attempt_holds_up_no_outcome(drive: Driver) -> None:
-    drive.node(slots=2)
-    places = [drive.bring(TaskState.RUNNING, id) for id in ("a", "b")]
-    drive.store.client.hset(drive.keys.task("b"), "next_message", "half of it")
-    assert drive.run(drive.commands.finish([(place, "succeeded", "") for place in places])) == ["ok", "again"]
-    assert drive.index("running") == []

@@ -1,0 +1,238 @@
+"""Damaged tasks: lines, attempts, places, messages and indexes that say something no script writes. Promise 10."""
+
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+
+from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.scheduler.taken import give_back
+from parsync_redis.store import quarantine
+from tests.lua.driver import NEVER_MS, Driver, dump, nth
+
+WORK = "work slots=1"
+LINES = [
+    "",
+    "x",
+    "0@1 1 1 1 - work",
+    "0@1 1 1 1 - slots=1",
+    "0@1 1 1 1 work slots=1",
+    "0@1 1 1 x - work slots=1",
+    "x@1 1 1 1 - work slots=1",
+    "0 1 1 1 - work slots=1",
+    f"{10**9}@1 1 1 1 - work slots=1",
+    f"0@{10**15} 1 1 1 - work slots=1",
+    "-0@1 1 1 1 - work slots=1",
+    " 0@1 1 1 1 - work slots=1",
+    "\xff",
+]
+"""Texts that are no line of a task."""
+
+
+def write(drive: Driver, kind: str, text: str, id: str = "a") -> None:
+    drive.store.client.hset(drive.keys.queue(kind), id, text)
+
+
+def outbox(drive: Driver) -> list[bytes]:
+    client: Any = drive.store.client
+    return list(client.lrange(drive.keys.queue("outbox"), 0, -1))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_task_that_waits_and_has_no_line_fails_when_it_is_taken(drive: Driver, line: str):
+    drive.submit("a")
+    drive.submit("b")
+    write(drive, "tasks", line)
+    took = drive.run(drive.commands.take("s1", [(WORK, 9)]))
+    assert ([task.id for task in took.tasks], took.failed) == (["b"], [("a", "its record is damaged: line")])
+    assert (drive.state("a"), drive.record("a").why) == ("failed", "its record is damaged: line")
+    assert outbox(drive) == [b"a failed its record is damaged: line"]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_delayed_task_that_has_no_line_fails_when_it_is_due(drive: Driver, line: str):
+    drive.submit("a", delay_ms=0)
+    write(drive, "tasks", line)
+    drive.run(drive.commands.take("s1"))
+    assert (drive.state("a"), drive.index("later")) == ("failed", [])
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_taken_task_that_has_no_line_fails_when_it_is_given_back(drive: Driver, line: str):
+    drive.taken("a")
+    write(drive, "tasks", line)
+    give_back(drive.store, "s1", ["a"], "")
+    assert (drive.state("a"), drive.index("taken")) == ("failed", [])
+    assert [entry.where for entry in quarantine.entries(drive.store)] == [f"{drive.keys.queue('tasks')}\\x20a"]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_run_that_has_no_line_ends_as_it_likes(drive: Driver, line: str):
+    for id, outcome in (("a", "succeeded"), ("b", "again"), ("c", "lost"), ("d", "cancelled")):
+        place = drive.bring(TaskState.RUNNING, id)
+        write(drive, "tasks", line, id)
+        if outcome == "lost":
+            assert drive.requeue(place) == "none"
+        elif outcome == "cancelled":
+            assert drive.cancel(id) == ("asked", "")
+            assert drive.finish(place, "cancelled") == "ok"
+        else:
+            assert drive.finish(place, outcome) == "ok"
+    assert [drive.state(id) for id in "abcd"] == ["succeeded", "cancelled", "failed", "cancelled"]
+    assert drive.index("running") == drive.index("tasks") == []
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("state", [state for state in TaskState if state not in (TaskState.GONE, TaskState.SUCCEEDED)])
+def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(drive: Driver, state: TaskState, line: str):
+    drive.bring(state)
+    if state not in (TaskState.FAILED, TaskState.CANCELLED):
+        write(drive, "tasks", line)
+    status = drive.status()
+    assert status.state == state
+    assert drive.submit("a") == "exists"
+    assert drive.submit("a", publication="c1") in ("exists", "submitted")
+    drive.cancel("a")
+    drive.run(drive.commands.repair_task("a", "why", WORK))
+
+
+@pytest.mark.parametrize("attempt", ["", "x", "1", "1@1", "1@1.s1", "@1.s1.0", "x@1.s1.0", "1@x.s1.0"])
+def test_a_taken_task_whose_attempt_is_damaged_waits_again(drive: Driver, attempt: str):
+    drive.taken("a")
+    write(drive, "taken", attempt)
+    give_back(drive.store, "", ["a"], "its scheduler was lost")
+    assert (drive.state("a"), drive.index("taken"), drive.index("pending")) == ("pending", [], ["a"])
+    assert [attempt.split("@")[1] for attempt in drive.take().values()] == ["1.s1.0"]
+
+
+@pytest.mark.parametrize("run", ["", "x", "p0 n1/0 inc=1", f"b {nth(1)} p0 n1/0 inc=1 since=1", "a x p0 n1/0 inc=1 since=1"])
+def test_a_task_whose_place_is_damaged_waits_again(drive: Driver, run: str):
+    place = drive.bring(TaskState.RUNNING)
+    write(drive, "running", run)
+    assert drive.finish(place) == "stale"
+    assert drive.run(drive.commands.repair_task("a", "why")) == "pending"
+    assert (drive.index("running"), drive.index("pending")) == ([], ["a"])
+
+
+def test_a_task_without_a_message_starts_with_none_and_its_worker_says_so(drive: Driver):
+    place = drive.bring(TaskState.TAKEN)
+    drive.store.client.hdel(drive.keys.queue("messages"), "a")
+    assert drive.run(drive.commands.start([place])) == [("ok", b"")]
+    assert drive.finish(place, "failed") == "ok"
+
+
+def test_a_task_without_a_message_fails_when_it_is_repaired(drive: Driver):
+    drive.submit("a")
+    drive.store.client.hdel(drive.keys.queue("messages"), "a")
+    assert drive.run(drive.commands.repair_task("a", "its record is damaged")) == "failed"
+    assert (drive.record("a").why, drive.index("pending")) == ("its record is damaged: message", [])
+
+
+# -- repair_task -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", list(TaskState))
+def test_a_sound_task_is_not_repaired(drive: Driver, state: TaskState):
+    drive.bring(state)
+    assert drive.unchanged_by(drive.commands.repair_task("a", "why")) == "sound"
+
+
+def test_a_delayed_task_is_sound(drive: Driver):
+    drive.submit("a", delay_ms=NEVER_MS)
+    assert drive.unchanged_by(drive.commands.repair_task("a", "why")) == "sound"
+
+
+@pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.PENDING])
+@pytest.mark.parametrize("index", ["pending", "later", "dead"])
+def test_a_task_that_is_listed_once_too_often_stays_what_it_is(drive: Driver, state: TaskState, index: str):
+    if state == TaskState.DEAD == index:
+        return
+    drive.bring(state)
+    drive.store.client.zadd(drive.keys.pending(WORK) if index == "pending" else drive.keys.queue(index), {"a": 1})
+    assert drive.run(drive.commands.repair_task("a", "why", WORK)) == state
+    drive.run(drive.commands.repair_kind(WORK))
+    assert drive.state("a") == state
+    assert drive.index("pending") == drive.index("later") == []
+    assert drive.index("dead") == (["a"] if state == TaskState.DEAD else [])
+
+
+def test_a_task_that_is_listed_nowhere_waits_again(drive: Driver):
+    drive.submit("a")
+    drive.unlist("a")
+    assert drive.run(drive.commands.repair_task("a", "why")) == "pending"
+    assert drive.take() == {"a": nth(1)}
+
+
+def test_of_a_task_that_is_taken_and_runs_the_run_stays(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    write(drive, "taken", nth(7))
+    assert drive.run(drive.commands.repair_task("a", "why")) == "running"
+    assert drive.index("taken") == []
+    assert drive.finish(place) == "ok"
+
+
+def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
+    """A leader may look at a task that ended, and whose record has expired since it was read as placed."""
+    write(drive, "messages", "m")
+    drive.store.client.zadd(drive.keys.queue("later"), {"a": 1})
+    drive.store.client.zadd(drive.keys.queue("dead"), {"a": 1})
+    assert drive.run(drive.commands.repair_task("a", "why")) == "gone"
+    assert [drive.index(name) for name in ("messages", "later", "dead")] == [[], [], []]
+    write(drive, "running", f"a {nth(1)} p0 n1/0 inc=1 since=1")
+    assert drive.run(drive.commands.repair_task("a", "why")) == "failed", "it has no line"
+    assert drive.index("running") == []
+
+
+# -- rare fields -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "word"),
+    [
+        ("next_message", "half of it", "ok"),
+        ("next", f"0 - - {WORK}", "again"),
+        ("next", "x", "again"),
+        ("cancel", "x", "ok"),
+        ("history", "x\ny", "ok"),
+    ],
+)
+def test_half_a_next_attempt_holds_up_no_outcome(drive: Driver, field: str, text: str, word: str) -> None:
+    places = [drive.bring(TaskState.RUNNING, id) for id in ("a", "b")]
+    drive.store.client.hset(drive.keys.extra("b"), field, text)
+    write(drive, "tasks", "+" + drive.record("b").text, "b")
+    outcomes = [(place, "succeeded", "") for place in places]
+    assert drive.run(drive.commands.finish(outcomes)) == ["ok", word]
+    assert drive.index("running") == []
+    if word == "again":
+        assert drive.message("b") == b"message", "it runs again as it was"
+        assert "b" in drive.take()
+
+
+@pytest.mark.unaudited
+@pytest.mark.parametrize("verb", ["submit", "give_back", "finish", "requeue", "cancel", "expire", "revive", "read_tasks"])
+def test_rare_fields_of_another_type_are_named_before_anything_is_written(drive: Driver, verb: str):
+    place = drive.bring({"give_back": TaskState.TAKEN, "revive": TaskState.DEAD}.get(verb, TaskState.RUNNING))
+    drive.submit("b", expiry_ms=0)
+    client: Any = drive.store.client
+    if verb != "revive":
+        write(drive, "tasks", "+" + drive.record("a").text)
+    client.delete(drive.keys.extra("a"))
+    client.lpush(drive.keys.extra("a"), "x")
+    client.zadd(drive.keys.queue("expires"), {"a": 1})
+    commands = drive.commands
+    call: Any = {
+        "submit": commands.submit([Submission("c", "work", b""), Submission("a", "work", b"", after=place.attempt)]),
+        "give_back": commands.give_back("s1", [("a", "", "why")]),
+        "finish": commands.finish([(place, "succeeded", "")]),
+        "requeue": commands.requeue([(place, "why")]),
+        "cancel": commands.cancel(["b", "a"]),
+        "expire": commands.expire(),
+        "revive": commands.revive(["a"], "why"),
+        "read_tasks": commands.read_tasks(["a"]),
+    }[verb]
+    before = dump(drive.store)
+    with pytest.raises(ResponseError, match=f"PSRECORD {drive.keys.extra('a')} is a list, not a hash"):
+        client.eval(call.script.text, len(call.keys), *call.keys, *call.args)
+    assert dump(drive.store) == before
+    drive.run(call)
+    assert [entry.where for entry in quarantine.entries(drive.store)] == [drive.keys.extra("a")]
