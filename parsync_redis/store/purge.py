@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from ..errors import InvalidInput
-from ..model.ids import encode_id, shown
+from ..model.ids import encode_id, is_id, shown
 from ..model.limits import MAX_BATCH
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
@@ -34,7 +34,8 @@ def find_purgeable(
     return [
         task
         for task in found
-        if fnmatchcase(task.name, name)
+        if is_id(task.id)  # what no script has written may be there as well
+        and fnmatchcase(task.name, name)
         and (known is None or task.name in known)
         and (not older_than_s or (task.times.get(step) or 0) <= latest_ms)
     ]
