@@ -46,11 +46,16 @@ def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state
     assert drive.state("A") == {"waiting": "pending"}.get(state, state)
 
 
-def test_a_foreign_key_among_records_keeps_nothing_from_being_purged(drive: Driver):
+def test_a_foreign_field_among_records_keeps_nothing_from_being_purged(drive: Driver):
     client: Any = drive.store.client
-    client.hset(drive.keys.queue("ended"), "z" * 300, f"failed 1\n0@1 1 1 1 - odd slots=1\n\n")
-    client.hset(drive.keys.queue("ended"), b"\xff", b"\xff")
-    assert find_purgeable(drive.store, "failed") == []
+    drive.bring(TaskState.FAILED, "mine")
+    for field in (b"z" * 300, b"\xff", b"a b", b""):
+        client.hset(drive.keys.queue("ended"), field, b"failed 1\n0@1 1 1 1 - odd slots=1\n\n")
+    client.hset(drive.keys.queue("ended"), "garbled", b"\xff")
+    found = find_purgeable(drive.store, "failed")
+    assert {task.id for task in found} >= {"mine"}
+    assert purge_tasks(drive.store, found) >= 1
+    assert drive.state("mine") == TaskState.GONE
 
 
 def test_why_a_task_waits_names_the_holder_by_its_id(drive: Driver):
