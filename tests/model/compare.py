@@ -70,7 +70,10 @@ def _value(kind: str, value: Any, ttl: int) -> Any:
     if kind == "messages":
         return {id.decode(): message for id, message in value.items()}
     if kind.startswith("extra:"):
-        fields = {name.decode(): v if name.endswith(b"message") else _rare(name.decode(), v.decode()) for name, v in value.items()}
+        fields = {
+            name.decode(): v if name.endswith(b"message") else _rare(name.decode(), v.decode())
+            for name, v in value.items()
+        }
         return fields | {"expires": ttl >= 0}
     if isinstance(value, dict):
         read = _READ.get(kind, lambda v: _SINCE.sub(r"\1=T", v))

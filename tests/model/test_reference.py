@@ -337,11 +337,12 @@ class SideBySide(RuleBasedStateMachine):
         """It has lost so many starts that the next one is its last."""
         queue, tasks = self.reference.queue, self.store.keys.queue("tasks")
         if (task := queue.tasks.get(id)) and task.state != "dead":
-            line = readable(self.store.client.hget(tasks, id))
+            client: Any = self.store.client
+            line = readable(client.hget(tasks, id))
             words = [word for word in line.split(" ")[4].split(",") if word[:7] not in ("starts=", "-")]
             task.starts = self.commands.max_starts - 1
             line = line.replace(line.split(" ")[4], ",".join([f"starts={task.starts}", *words]), 1)
-            self.store.client.hset(tasks, id, line)
+            client.hset(tasks, id, line)
 
     @rule(limit=st.sampled_from([1, 9]))
     def expire(self, limit):

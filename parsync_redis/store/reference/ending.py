@@ -137,4 +137,5 @@ class Ending(Tasks):
         if len(self.dead) > KEEP_DEAD:
             oldest = min(self.dead, key=lambda id: (self.dead[id], id))
             del self.dead[oldest]
-            self.ended[0][oldest] = self.tasks.pop(oldest)
+            gone = self.ended[0][oldest] = self.tasks.pop(oldest)
+            gone.why = None

@@ -85,9 +85,7 @@ class Task:
     def line(self) -> str:
         """Its line, without the mark for rare fields."""
         options = self.job.options(starts=self.starts or None, ran=self.ran_ms, expires=self.expires_ms)
-        return (
-            f"{self.takes}@{self.life} {self.order} {self.ready_ms} {self.submitted_ms} {options} {self.job.kind}"
-        )
+        return f"{self.takes}@{self.life} {self.order} {self.ready_ms} {self.submitted_ms} {options} {self.job.kind}"
 
     @property
     def run(self) -> str:

@@ -11,7 +11,7 @@ from ...model.place import Place
 from ...model.record import owner_of
 from ...model.replies import Took
 from ...model.task import Taken
-from .records import PLACED, RUNNING, TAKEN, Args, Task
+from .records import PLACED, RUNNING, TAKEN, Args
 from .tasks import Tasks
 
 
