@@ -137,5 +137,4 @@ class Ending(Tasks):
         if len(self.dead) > KEEP_DEAD:
             oldest = min(self.dead, key=lambda id: (self.dead[id], id))
             del self.dead[oldest]
-            gone = self.ended[0][oldest] = self.tasks.pop(oldest)
-            gone.why = None
+            self.ended[0][oldest] = self.tasks.pop(oldest)
