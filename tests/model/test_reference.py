@@ -3,7 +3,7 @@
 import os
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import settings
@@ -332,17 +332,31 @@ class SideBySide(RuleBasedStateMachine):
     def purge(self, ids, state):
         self.both(self.commands.purge(state, ids))
 
+    def an_option(self, id: str, name: str, value: int) -> None:
+        """Write an option into the line of a task on the server."""
+        tasks, client = self.store.keys.queue("tasks"), cast("Any", self.store.client)
+        line = readable(client.hget(tasks, id))
+        old = line.split(" ")[4]
+        words = [word for word in old.split(",") if word != "-" and word.partition("=")[0] != name]
+        client.hset(tasks, id, line.replace(f" {old} ", f" {','.join([*words, f'{name}={value}'])} ", 1))
+
     @rule(id=IDS)
     def a_task_is_near_its_end(self, id):
         """It has lost so many starts that the next one is its last."""
-        queue, tasks = self.reference.queue, self.store.keys.queue("tasks")
-        if (task := queue.tasks.get(id)) and task.state != "dead":
-            client: Any = self.store.client
-            line = readable(client.hget(tasks, id))
-            words = [word for word in line.split(" ")[4].split(",") if word[:7] not in ("starts=", "-")]
+        task = self.reference.queue.tasks.get(id)
+        if task and task.state != "dead":
             task.starts = self.commands.max_starts - 1
-            line = line.replace(line.split(" ")[4], ",".join([f"starts={task.starts}", *words]), 1)
-            client.hset(tasks, id, line)
+            self.an_option(id, "starts", task.starts)
+
+    @rule(id=IDS, limit=st.sampled_from([1, 9]))
+    def the_expiry_of_a_task_has_come(self, id, limit):
+        task = self.reference.queue.tasks.get(id)
+        if task and task.state != "dead":
+            task.expires_ms = self.reference.queue.expires[id] = 1
+            self.an_option(id, "expires", 1)
+            self.store.client.zadd(self.store.keys.queue("expires"), {id: 1})
+            self.expire(limit)
+            self.both(self.commands.read_tasks([id]))
 
     @rule(limit=st.sampled_from([1, 9]))
     def expire(self, limit):
