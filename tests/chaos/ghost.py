@@ -16,13 +16,13 @@ from parsync_redis.store.calls import Call
 from parsync_redis.worker.runs import Run
 
 from .processes import LEASE_S, AgentProcess
-from .state import State, read_state
+from .state import State, TaskNow, read_state
 from .wire import MAX_STARTS
 
 if TYPE_CHECKING:
     from .world import Process, World
 
-QUIET = frozenset(("renew", "read_partition", "renew_scheduler", "set_reason", "offer", "deal_node", "ring"))
+QUIET = frozenset(("renew", "read_partition", "renew_scheduler", "set_reason", "offer", "deal_node", "ring", "read_tasks"))
 """Verbs that change nothing that a promise speaks of."""
 
 
@@ -43,7 +43,7 @@ class TaskGhost:
     final: str = ""
     cancelled: bool = False
     starts: int = 0
-    started: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    started: dict[str, str] = field(default_factory=dict)
     begun: dict[str, tuple[AgentProcess, int]] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
 
@@ -95,17 +95,17 @@ class Ghost:
         elif verb == "release":
             self.coverage.update(f"release {word}" for word in call.read(reply))
         elif verb in ("submit", "confirm", "give_back", "finish", "requeue"):
-            self.coverage.update(f"{verb} {text(word)}" for word in reply)
+            self.coverage.update(f"{verb} {word}" for word in call.read(reply))
         elif verb == "start":
-            self.coverage.update(f"start {text(word)}" for word in reply[::2])
+            self.coverage.update(f"start {word}" for word, _ in call.read(reply))
         elif verb in ("reclaim", "renew", "cancel"):
             self.coverage[f"{verb} {text(reply[0])}"] += 1
         else:
             self.coverage[f"{verb} {text(reply)}" if isinstance(reply, bytes) else verb] += 1
 
     def _submit(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
-        for row, word in zip(args.rows, reply, strict=True):
-            if text(word) == "submitted":
+        for row, word in zip(args.rows, call.read(reply), strict=True):
+            if word == "submitted":
                 known = row.id in self.tasks
                 self.history(not known, 1, f"task {row.id} was submitted a second time: an id is one task")
                 self.tasks[row.id] = TaskGhost()
@@ -131,30 +131,29 @@ class Ghost:
             self.history(attempt not in task.started, 4, f"attempt {attempt} of task {id} was started twice")
             self.history(not task.cancelled, 4, f"task {id} was started after its cancel was accepted")
             self.history(not task.final, 4, f"task {id} was started when it was {task.final}")
-            task.started[attempt] = (row.node, row.slot, row.inc)
+            task.started[attempt] = row.text
             task.starts += 1
 
     def _finish(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
-        for row, word in zip(args.rows, reply, strict=True):
-            if text(word) not in ("ok", "again"):
+        for row, word in zip(args.rows, call.read(reply), strict=True):
+            if word not in ("ok", "again"):
                 continue
-            task, place = self.of(row.id), (row.node, row.slot, row.inc)
-            mine = row.attempt == task.attempt and task.started.get(row.attempt) == place
-            fact = f"the outcome {row.outcome} of a stale attempt counted: {row.attempt} of {row.id} at {place}"
-            self.history(mine, 4, fact)
-            if text(word) == "again":
+            task = self.of(row.id)
+            mine = bool(task.attempt) and task.started.get(task.attempt) == row.text
+            self.history(mine, 4, f"the outcome {row.outcome} of a stale attempt counted: {row.text}")
+            if word == "again":
                 task.starts = 0
 
     def _requeue(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
-        for row, word in zip(args.rows, reply, strict=True):
+        for row, word in zip(args.rows, call.read(reply), strict=True):
             id, attempt = row.id, row.attempt
             task = self.tasks.get(id)
-            if task is None or text(word) == "none":
+            if task is None or word == "none":
                 continue
             self.history(
                 attempt == task.attempt, 4, f"a stale attempt put task {id} back: {attempt}, not {task.attempt}"
             )
-            if text(word) == "dead":
+            if word == "dead":
                 self.history(task.starts >= MAX_STARTS, 4, f"task {id} is dead after {task.starts} starts")
 
     def _cancel(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
@@ -250,20 +249,20 @@ class Ghost:
         for promise, fact in state.facts(not self.rolled_back):
             self.check(False, promise, fact)
         for id, task in self.tasks.items():
-            self._look_at(id, task, state.tasks.get(id, {}))
+            self._look_at(id, task, state.tasks.get(id))
         for process in self.world.agents:
             self._look_into(process, state)
 
-    def _look_at(self, id: str, task: TaskGhost, record: dict[str, str]) -> None:
-        now = record.get("state", "")
-        self.history(bool(now), 1, f"task {id} has no record any more")
+    def _look_at(self, id: str, task: TaskGhost, known: TaskNow | None) -> None:
+        now = known.state if known else ""
+        self.history(bool(now), 1, f"nothing is known of task {id} any more")
         self.history(task.final in ("", now), 4, f"task {id} was {task.final} and is {now}")
         if now in FINAL and not task.final:
             task.final = now
             self.coverage[f"final {now}"] += 1
-        attempt = record.get("attempt", "0@0")
-        new, old = (int(a.partition("@")[0] or 0) for a in (attempt, task.attempt))
-        self.history(new >= old, 4, f"task {id} went back from attempt {task.attempt} to {attempt}")
+        if known and known.attempt:  # not that of a task that was cancelled before it had a place
+            new, old = (int(a.partition("@")[0] or 0) for a in (known.attempt, task.attempt))
+            self.history(new >= old, 4, f"task {id} went back from attempt {task.attempt} to {known.attempt}")
 
     def _look_into(self, process: Any, state: State) -> None:
         """Check the functions of a node's present process: one per slot, each on a slot of its own lease."""
@@ -282,9 +281,9 @@ class Ghost:
                 self.history(
                     mine, 2, f"task {place.task} runs on {place.node}/{place.slot}, whose lease is not its own"
                 )
-                record = state.tasks.get(place.task, {})
-                torn = (record.get("state"), record.get("attempt")) != ("running", place.attempt)
-                self.history(not torn, 5, f"task {place.task} was taken from its run, but its node is well")
+                known = state.tasks.get(place.task)
+                mine = known is not None and (known.state, known.place) == ("running", place)
+                self.history(mine, 5, f"task {place.task} was taken from its run, but its node is well")
             for slot in self.slots.get((place.task, place.attempt, place.node, place.slot), (place.slot,)):
                 self.check(
                     slot not in seats, 2, f"two functions on {place.node}/{slot}: {place.task}, {seats.get(slot)}"

@@ -9,9 +9,10 @@ from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import drain_terms
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
+from parsync_redis.store.tasks import GENERATIONS
 
 from .processes import LEASE_S, AgentProcess
-from .state import KEYS
+from .state import KEYS, State, read_state
 
 if TYPE_CHECKING:
     from .schedule import Schedule, Step
@@ -129,12 +130,14 @@ class Player:
         self.world.act(self.world.customer, "cancel", lambda: store.run(call))
 
     def purge(self, rng: Random) -> None:
-        """Expire the record of a final task; its id may be submitted again."""
+        """Forget a final task, as its retention does; its id may be submitted again."""
         if final := [id for id, task in self.ghost.tasks.items() if task.final]:
             id = rng.choice(final)
             self.world.trace("purged", id)
-            self.world.client.delete(KEYS.task(id))
+            for kind in ("tasks", "messages", *GENERATIONS):
+                self.world.client.hdel(KEYS.queue(kind), id)
             self.world.client.zrem(KEYS.queue("dead"), id)
+            self.world.client.delete(KEYS.extra(id))
             del self.ghost.tasks[id]
 
     def drain(self, rng: Random) -> None:
@@ -235,7 +238,8 @@ class Player:
             self.ghost.rolled_back = True
             world.restore()
             world.restart_server()
-            for id in [id for id in self.ghost.tasks if not world.client.exists(KEYS.task(id))]:
+            there = read_state(world.client, [], State()).tasks
+            for id in [id for id in self.ghost.tasks if id not in there]:
                 del self.ghost.tasks[id]
             for task in self.ghost.tasks.values():
                 task.final = ""

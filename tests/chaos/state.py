@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import redis
 
 from parsync_redis.inspect.kind_audit import audit_kinds
 from parsync_redis.inspect.partition_audit import PartitionState, audit_partition
+from parsync_redis.inspect.task_audit import Extra, QueueState, audit_tasks
 from parsync_redis.model.node import Lease, Node
+from parsync_redis.model.place import Place
+from parsync_redis.model.record import read_run
+from parsync_redis.store.tasks import GENERATIONS
 from parsync_redis.wire.keys import Keys
 
 from .processes import PARTITIONS
@@ -17,7 +22,8 @@ from .wire import CLUSTER
 
 KEYS = Keys(CLUSTER)
 _KINDS = ("meta", "slots", "left", "nodes", "alive", "notes", "lost", "free")
-_FIELDS = ("state", "attempt", "partition", "node", "slot", "inc", "cancel", "scheduler")
+_HASHES = ("tasks", "messages", "taken", "running", *GENERATIONS, "kinds")
+_SETS = ("later", "dead")
 _READ = """
 local found = {}
 for p = 0, ARGV[1] - 1 do
@@ -28,56 +34,76 @@ for p = 0, ARGV[1] - 1 do
   rows[8] = redis.call('GET', KEYS[at + 8]) or ''
   found[#found + 1] = rows
 end
-local at = ARGV[1] * 8
-found[#found + 1] = {redis.call('ZRANGE', KEYS[at + 1], 0, -1), redis.call('HKEYS', KEYS[at + 2]),
-  redis.call('HKEYS', KEYS[at + 3])}
-local versions, queues = redis.call('ZRANGE', KEYS[at + 5], 0, -1, 'WITHSCORES'), {}
+local at, hashes, sets = ARGV[1] * 8, {}, {}
+for i = 1, 8 do hashes[i] = redis.call('HGETALL', KEYS[at + i]) end
+for i = 1, 2 do sets[i] = redis.call('ZRANGE', KEYS[at + 8 + i], 0, -1, 'WITHSCORES') end
+local versions, queues = redis.call('ZRANGE', KEYS[at + 11], 0, -1, 'WITHSCORES'), {}
 for i = 1, #versions, 2 do
-  queues[(i + 1) / 2] = redis.call('ZRANGE', KEYS[at + 7] .. versions[i], 0, -1, 'WITHSCORES')
+  queues[(i + 1) / 2] = redis.call('ZRANGE', KEYS[at + 13] .. versions[i], 0, -1, 'WITHSCORES')
 end
-local version = redis.call('HGET', KEYS[at + 6], 'version') or '0'
-found[#found + 1] = {redis.call('HGETALL', KEYS[at + 4]), versions, queues, version}
-local tasks = {}
-for i = at + 8, #KEYS do tasks[#tasks + 1] = redis.call('HMGET', KEYS[i], unpack(ARGV, 2)) end
-found[#found + 1] = tasks
+local counts = redis.call('HMGET', KEYS[at + 12], 'version', 'submitted')
+local extras = {}
+for i, id in ipairs({unpack(ARGV, 2)}) do
+  local key = KEYS[at + 14] .. id
+  extras[i] = {redis.call('HGETALL', key), redis.call('PTTL', key)}
+end
+found[#found + 1] = {hashes, sets, versions, queues, {counts[1] or '0', counts[2] or '0'}, extras}
 return found
 """
 _FIXED = [KEYS.partition(p, kind) for p in range(PARTITIONS) for kind in _KINDS]
-_FIXED += [KEYS.queue(kind) for kind in ("later", "taken", "placed", "kinds", "changed", "meta")]
-_FIXED += [KEYS.pending("")]
-_HOME = {"pending": ("pending", "later"), "taken": ("taken",), "placed": ("placed",), "running": ("placed",)}
+_FIXED += [KEYS.queue(kind) for kind in (*_HASHES, *_SETS, "changed", "meta")]
+_FIXED += [KEYS.pending_prefix, KEYS.extra_prefix]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNow:
+    """What is known of a task. attempt: the last that was given out, '' if that is not known any more."""
+
+    state: str
+    attempt: str
+    place: Place | None = None
 
 
 class State:
-    """The state as read: partitions, the indexes of tasks, the records of tasks."""
+    """The state as read: partitions, the indexes of tasks, and what is known of each task."""
 
     def __init__(self, raw: list[Any] | None = None, ids: list[str] | None = None) -> None:
         self.raw, self.ids = raw, ids or []
         self.nodes: dict[str, Node] = {}
         self.leases: dict[tuple[str, int], Lease] = {}
-        self.tasks: dict[str, dict[str, str]] = {}
-        self.indexes: dict[str, list[str]] = {}
-        self.lines: dict[str, str] = {}
-        self.versions: dict[str, float] = {}
-        self.queues: dict[str, dict[str, float]] = {}
-        self.version = 0
+        self.tasks: dict[str, TaskNow] = {}
         self.partitions: list[PartitionState] = []
         if raw is None:
             return
         for number in range(PARTITIONS):
             self._partition(number, raw[number])
-        for kind, names in zip(("later", "taken", "placed"), raw[PARTITIONS], strict=True):
-            self.indexes[kind] = [name.decode() for name in names]
-        lines, versions, queues, version = raw[PARTITIONS + 1]
-        self.lines, self.version = _hash(lines), int(version)
-        self.versions = {kind: float(at) for kind, at in _hash(versions).items()}
-        self.queues = {
-            kind: {id: float(order) for id, order in _hash(queue).items()}
-            for kind, queue in zip(self.versions, queues, strict=True)
+        hashes, sets, versions, queues, (version, submitted), extras = raw[PARTITIONS]
+        self.hashes = {name: _hash(row) for name, row in zip(_HASHES, hashes, strict=True)}
+        self.later, self.dead = map(_scores, sets)
+        self.version, self.submitted, self.versions = int(version), int(submitted), _scores(versions)
+        self.queues = {kind: _scores(queue) for kind, queue in zip(self.versions, queues, strict=True)}
+        self.extras = {
+            id: Extra(_hash(fields), ttl_ms >= 0) for id, (fields, ttl_ms) in zip(self.ids, extras, strict=True) if fields
         }
-        self.indexes["pending"] = [id for queue in self.queues.values() for id in queue]
-        for id, row in zip(self.ids, raw[PARTITIONS + 2], strict=True):
-            self.tasks[id] = {f: v.decode() for f, v in zip(_FIELDS, row, strict=True) if v is not None}
+        for id in {id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]}:
+            self.tasks[id] = self._task(id)
+
+    def _task(self, id: str) -> TaskNow:
+        """Return what the hashes say of a task."""
+        line, owner, run = (self.hashes[name].get(id, "") for name in ("tasks", "taken", "running"))
+        for generation in GENERATIONS:
+            if not line and (end := self.hashes[generation].get(id)):
+                place, _ = read_run(end.split("\n")[2])
+                return TaskNow(end.partition(" ")[0], place.attempt if place else "", place)
+        if run:
+            place, started_ms = read_run(run)
+            return TaskNow("placed" if started_ms is None else "running", place.attempt if place else "", place)
+        if owner:
+            return TaskNow("taken", owner)
+        if id in self.dead:
+            place, _ = read_run(self.extras[id].fields.get("run", "") if id in self.extras else "")
+            return TaskNow("dead", place.attempt if place else "", place)
+        return TaskNow("pending", line.split(" ")[0].lstrip("+"))
 
     def _partition(self, number: int, rows: list[Any]) -> None:
         meta, slots, left, nodes, alive, notes = (_hash(row) for row in rows[:6])
@@ -101,28 +127,45 @@ class State:
                 for name, left in partition.left.items()
                 if "=-" in left and name not in shrunk  # one that came back smaller may, until it is repaired
             )
-        yield from ((1, fact) for fact in audit_kinds(self.queues, self.lines, self.versions, self.version))
-        listed: dict[str, list[str]] = {}
-        for kind, ids in self.indexes.items():
-            for id in ids:
-                listed.setdefault(id, []).append(kind)
+        lines = self.hashes["kinds"]
+        yield from ((1, fact) for fact in audit_kinds(self.queues, lines, self.versions, self.version))
+        yield from ((1, fact) for fact in audit_tasks(self._queue()))
         for id, task in self.tasks.items():
-            state, where = task.get("state", ""), listed.get(id, [])
-            if len(where) != (state in _HOME) or (where and where[0] not in _HOME[state]):
-                yield 1, f"task {id} is {state or 'gone'}, but listed in {' and '.join(where) or 'no index'}"
-            if whole and state in ("placed", "running"):
-                lease = self.leases.get((task["node"], int(task["slot"])))
-                if lease is None or (lease.task, lease.attempt, str(lease.inc)) != (id, task["attempt"], task["inc"]):
-                    yield 2, f"task {id} is {state} on {task['node']}/{task['slot']}, whose lease is not its own"
+            if whole and task.state in ("placed", "running"):
+                lease = task.place and self.leases.get((task.place.node, task.place.slot))
+                if lease is None or lease.place != task.place:
+                    yield 2, f"task {id} is {task.state} at {task.place}, whose lease is not its own"
+
+    def _queue(self) -> QueueState:
+        """Return the tasks for the audit; of their leases, `facts` says what must hold."""
+        of = self.hashes
+        return QueueState(
+            of["tasks"],
+            [id for id in of["tasks"] if id not in of["messages"]],
+            len(of["messages"]),
+            of["taken"],
+            of["running"],
+            self.queues,
+            self.later,
+            self.dead,
+            [of[name] for name in GENERATIONS],
+            self.extras,
+            frozenset(),
+            frozenset(),
+            self.submitted,
+        )
 
 
 def read_state(client: redis.Redis, ids: list[str], before: State) -> State:
     """Return the state now; `before` itself if nothing has changed."""
-    keys = [*_FIXED, *(KEYS.task(id) for id in ids)]
-    raw = cast(list[Any], client.eval(_READ, len(keys), *keys, PARTITIONS, *_FIELDS))
+    raw = cast(list[Any], client.eval(_READ, len(_FIXED), *_FIXED, PARTITIONS, *ids))
     return before if raw == before.raw and ids == before.ids else State(raw, ids)
 
 
 def _hash(row: list[bytes]) -> dict[str, str]:
     words = [word.decode() for word in row]
     return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _scores(row: list[bytes]) -> dict[str, float]:
+    return {member: float(score) for member, score in _hash(row).items()}
