@@ -110,7 +110,7 @@ class Player:
                 id,
                 "work",
                 b"message",
-                TaskOptions.of({**rng.choice(self.schedule.needs), "wait_for_capacity": True}),
+                TaskOptions.of({**rng.choice(self.schedule.needs), "wait_for_capacity": rng.random() < 0.7}),
                 rng.choice((None, None, None, 500, 5000)),
             )
             for id in dict.fromkeys(ids)
