@@ -63,7 +63,7 @@ if o > 0 then
   damaged = ring_all(rung)
   if damaged then return damaged end
   write_all('HSET', slots, taken)
-  write_ledgers(left, ledgers)
+  write_ledgers(left)
   write_bits_at(free, ops)
   version = (version or 0) + 1
   redis.call('HSET', meta, 'version', version, 'free', (total or 0) - o / 4)

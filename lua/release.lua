@@ -19,7 +19,7 @@ local find, match, format = string.find, string.match, string.format
 local seats, names, numbers, firsts, sizes = {}, {}, {}, {}, {} -- firsts, sizes: of the nodes that take claims
 for i, row in rows() do
   local seat = row.seat
-  seats[i], names[i], numbers[i] = seat, match(seat, '^([^/]*)/(%d+)$')
+  seats[i], names[i], numbers[i] = seat, match(seat, '^(.+)/(%d+)$')
 end
 local leases, ledgers, distinct = read_list(slots, seats), read_ledgers(left, names, count), {}
 for name in pairs(ledgers) do distinct[#distinct + 1] = name end
@@ -52,12 +52,12 @@ for i, row in rows() do
     else
       free_slot(name, seat, numbers[i])
     end
-    if next(ledgers[name]) then give_back(ledgers, name, text) end
+    if ledgers[name] then give_back(ledgers, name, text) end
   end
 end
 if #seats_freed > 0 then
   write_all('HDEL', slots, seats_freed)
-  write_ledgers(left, ledgers)
+  write_ledgers(left)
   write_bits_at(free, ops)
   total = (total or 0) + o / 4
   redis.call('HSET', meta, 'version', (version or 0) + 1, 'free', total)

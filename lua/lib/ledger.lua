@@ -19,7 +19,7 @@ local function ledger_add(left, asked, factor)
 end
 
 local ASKED = {} -- answers in this call: most tasks of a call ask the same
-local CHANGED = {} -- name of a node -> true, of the ledgers that this call has changed
+local CHANGED = {} -- name of a node -> its ledger, of those that this call has changed
 
 -- asked_amounts: return {name -> number} of a text of amounts, 'gpu=1 mem=4096'.
 local function asked_amounts(asked)
@@ -27,39 +27,36 @@ local function asked_amounts(asked)
   return ASKED[asked]
 end
 
--- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[size] name; {} for a node without.
+-- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[size] name; false for one without.
 local function read_ledgers(left, names, size)
   local found, distinct = {}, {}
   for i = 1, size do
     local name = names[i]
-    if name and not found[name] then
-      found[name] = {}
-      distinct[#distinct + 1] = name
+    if name and found[name] == nil then
+      found[name], distinct[#distinct + 1] = false, name
     end
   end
-  for i, text in ipairs(read_list(left, distinct)) do found[distinct[i]] = text and amounts(text) or found[distinct[i]] end
+  for i, text in ipairs(read_list(left, distinct)) do found[distinct[i]] = text and amounts(text) end
   return found
 end
 
 -- spend: take the amounts in the text of a claim out of a node's ledger, or return what is left there: it is too little.
 local function spend(ledgers, name, text)
-  local asked = asked_amounts(string.match(text, ' inc=%d+(.*)$') or '')
-  if not amounts_fit(ledgers[name], asked) then return ledger_text(ledgers[name]) end
-  ledger_add(ledgers[name], asked, -1)
-  CHANGED[name] = true
+  local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name] or {}
+  if not amounts_fit(ledger, asked) then return ledger_text(ledger) end
+  ledger_add(ledger, asked, -1)
+  CHANGED[name] = ledgers[name] or nil
 end
 
 -- give_back: put the amounts in the text of a place back into a node's ledger.
 local function give_back(ledgers, name, text)
   ledger_add(ledgers[name], asked_amounts(string.match(text, ' inc=%d+(.*) since=%d+$') or ''), 1)
-  CHANGED[name] = true
+  CHANGED[name] = ledgers[name]
 end
 
 -- write_ledgers: write the ledgers that have changed.
-local function write_ledgers(left, ledgers)
+local function write_ledgers(left)
   local lines = {}
-  for name in pairs(CHANGED) do
-    if next(ledgers[name]) then lines[#lines + 1], lines[#lines + 2] = name, ledger_text(ledgers[name]) end
-  end
+  for name, ledger in pairs(CHANGED) do lines[#lines + 1], lines[#lines + 2] = name, ledger_text(ledger) end
   write_all('HSET', left, lines)
 end

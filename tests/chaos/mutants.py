@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant("commit ignores the epoch", "commit", "if not same then", "if false then"),
     Mutant(
-        "commit ignores what is left", "lib/ledger", "if not amounts_fit(ledgers[name], asked) then", "if false then"
+        "commit ignores what is left", "lib/ledger", "if not amounts_fit(ledger, asked) then", "if false then"
     ),
     Mutant(
         "confirm of a task no longer taken",
