@@ -21,11 +21,11 @@ for i, row in rows() do
   local seat = row.seat
   seats[i], names[i], numbers[i] = seat, match(seat, '^(.+)/(%d+)$')
 end
-local leases, ledgers, distinct = read_list(slots, seats), read_ledgers(left, names, count), {}
-for name in pairs(ledgers) do distinct[#distinct + 1] = name end
-for i, record in ipairs(read_list(nodes, distinct)) do
+local leases, ledgers, distinct = read_list(slots, seats), read_ledgers(left, names, count)
+local records = read_list(nodes, distinct)
+for i = 1, #distinct do
   local name = distinct[i]
-  firsts[name], sizes[name] = open_bits(record or '')
+  firsts[name], sizes[name] = open_bits(records[i] or '')
 end
 local damaged, version, total, declared = read_counts(meta, 'version', 'free', 'slots')
 if damaged then return damaged end

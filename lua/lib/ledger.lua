@@ -27,7 +27,8 @@ local function asked_amounts(asked)
   return ASKED[asked]
 end
 
--- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[size] name; false for one without.
+-- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[size] name, false for one without; and
+-- the list of these nodes.
 local function read_ledgers(left, names, size)
   local found, distinct = {}, {}
   for i = 1, size do
@@ -36,8 +37,9 @@ local function read_ledgers(left, names, size)
       found[name], distinct[#distinct + 1] = false, name
     end
   end
-  for i, text in ipairs(read_list(left, distinct)) do found[distinct[i]] = text and amounts(text) end
-  return found
+  local texts = read_list(left, distinct)
+  for i = 1, #distinct do found[distinct[i]] = texts[i] and amounts(texts[i]) end
+  return found, distinct
 end
 
 -- spend: take the amounts in the text of a claim out of a node's ledger, or return what is left there: it is too little.
