@@ -47,16 +47,18 @@ for i, row in rows() do
       local place = string.format('%s/%s inc=%s since=%s until=%s', node or '', slot or '', inc or '', since, now)
       add_history(task, string.format('%s %s %s %s', row.attempt, state, place, why))
     end
-    set_option(line, 'starts', starts > 0 and string.format('%d', starts) or nil)
+    local counted = starts > 0 and string.format('%d', starts) or nil -- the line of what has ended does not count its last run
     if task.extra.cancel then
       end_unseen(task, 'cancelled', now, why, args.retention_s)
       replies[i] = 'cancelled'
     elseif state == 'running' and how ~= 'recalled' and starts >= (tonumber(option(line, 'max')) or max_starts) then
+      set_option(line, 'starts', counted)
       bury(task, now, why, args.retention_s)
       to_outbox(task.id, 'dead', why)
       replies[i] = 'dead'
     else
       if why ~= '' then put_extra(task, 'why', why) end
+      set_option(line, 'starts', counted)
       to_wait(task, after_ms(now, row.delay_ms))
       replies[i] = 'pending'
     end
