@@ -212,14 +212,14 @@ def blocked(rig: Rig) -> list[Any]:
 def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(rig: Rig) -> None:
     unknown = rig.client.submit("tests.acceptance.app.where", wait_for_capacity=True, require={"kind": "none"})
     rig.until(lambda: rig.status(unknown).state in ("taken", "pending"), "it waits")
-    damaged = []
+    damaged, messages = [], rig.store.keys.queue("messages")
     for field, right in (("headers", {"task": 5}), ("body", "%%%"), ("headers", {"task": "a.stranger", "id": "x"})):
         id = rig.client.submit("tests.acceptance.app.where", countdown=0.5)
-        message = {**open_envelope(rig.redis.hget(rig.store.keys.task(id), "message")), field: right}
-        rig.redis.hset(rig.store.keys.task(id), "message", json.dumps(message))
+        message = {**open_envelope(rig.redis.hget(messages, id)), field: right}
+        rig.redis.hset(messages, id, json.dumps(message))
         damaged.append(id)
     no_json = rig.client.submit("tests.acceptance.app.where", countdown=0.5)
-    rig.redis.hset(rig.store.keys.task(no_json), "message", b"\xff{")
+    rig.redis.hset(messages, no_json, b"\xff{")
     for id in [*damaged, no_json]:
         rig.until_state(id, "failed")
     rig.client.cancel(unknown)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -116,37 +117,43 @@ def test_an_inbox_that_is_no_list_is_deleted_and_its_doorbells_ring_again(rig: R
 @pytest.mark.parametrize("message", [b"", b"\xff{", b"[" * 100_000, MESSAGES["pickle"], MESSAGES["bad args"], b"7"])
 def test_a_task_whose_message_cannot_be_run_fails_and_says_why(rig: Rig, message: bytes) -> None:
     id = rig.client.submit(WHERE, countdown=0.4)
-    rig.redis.hset(rig.store.keys.task(id), "message", message)
+    rig.redis.hset(rig.store.keys.queue("messages"), id, message)
     found = rig.until_state(id, "failed")
     assert "its message cannot be run" in found.why
-    assert f"{rig.store.keys.task(id)} {found.why}" in whys(rig)
+    assert rf"{rig.store.keys.queue('messages')}\x20{id} {found.why}" in whys(rig)
     rig.until_idle()
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("attempt", "x"), ("attempt", b"\xff"), ("needs", "slots=x"), ("needs", "")]
-)
-def test_a_task_whose_record_cannot_be_run_fails_and_says_why(rig: Rig, field: str, value: Any) -> None:
-    id = rig.client.submit(WHERE, countdown=0.4)
-    rig.redis.hset(rig.store.keys.task(id), field, value)
-    assert rig.until_state(id, "failed").why == f"its record is damaged: {field}"
-    rig.until(lambda: any(rig.store.keys.task(id) in why for why in whys(rig)), "it is in quarantine")
+def line_of(rig: Rig, id: str) -> bytes:
+    """The line of a task."""
+    found = rig.redis.hget(rig.store.keys.queue("tasks"), id)
+    assert isinstance(found, bytes)
+    return found
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("old", "new", "flaw"),
     [
-        ("order", "x"),
-        ("starts", "x"),
-        ("priority", "?"),
-        ("strategy", "best"),
-        ("ready_ms", "soon"),
-        ("submitted_ms", b"\xff"),
+        (b".+", b"x", "line"),
+        (b".+", b"\xff", "line"),
+        (b".+", b"", "line"),
+        (b"^0@", b"x@", "line"),
+        (b"slots=1", b"slots=x", "line"),
+        (b"$", b" gpu=x", "needs"),
     ],
 )
-def test_a_field_that_no_run_rests_on_may_be_damaged(rig: Rig, field: str, value: Any) -> None:
+def test_a_task_whose_line_cannot_be_read_fails_and_says_why(rig: Rig, old: bytes, new: bytes, flaw: str) -> None:
     id = rig.client.submit(WHERE, countdown=0.4)
-    rig.redis.hset(rig.store.keys.task(id), field, value)
+    rig.redis.hset(rig.store.keys.queue("tasks"), id, re.sub(old, new, line_of(rig, id), count=1))
+    assert rig.until_state(id, "failed").why == f"its record is damaged: {flaw}"
+    rig.until(lambda: any(rf"{rig.store.keys.queue('tasks')}\x20{id}" in why for why in whys(rig)), "in quarantine")
+
+
+@pytest.mark.parametrize("options", ["x", "starts=x", "ran=soon", "max=many", "pub=?", "expires=never", ",,="])
+def test_an_option_that_no_run_rests_on_may_be_damaged(rig: Rig, options: str) -> None:
+    id = rig.client.submit(WHERE, countdown=0.4)
+    words = line_of(rig, id).split(b" ", 5)
+    rig.redis.hset(rig.store.keys.queue("tasks"), id, b" ".join([*words[:4], options.encode(), words[5]]))
     rig.until_state(id, "succeeded")
 
 
@@ -230,13 +237,13 @@ def test_a_garbled_line_of_the_cluster_is_lived_with(rig: Rig, kind: str, field:
         rig.until(lambda: rig.redis.hget(rig.store.keys.shared(kind), field) != text.encode(), "it is gone")
 
 
-@pytest.mark.parametrize("index", ["taken", "placed"])
+@pytest.mark.parametrize("index", ["taken", "running"])
 @pytest.mark.parametrize("text", [b"x", b"\xff"])
 def test_a_garbled_line_of_an_index_strands_no_task(rig: Rig, index: str, text: bytes) -> None:
     key = rig.store.keys.queue(index)
     result = rig.tasks.gated.apply_async(("line",), **on_n1())
     rig.until(lambda: rig.marks("held", "line"), "it runs")
-    if index == "placed":
+    if index == "running":
         rig.redis.hset(key, str(result), text)
     rig.redis.hset(key, "a-stranger", text)
     rig.until(lambda: rig.redis.hget(key, "a-stranger") is None, "the stranger is gone")
@@ -244,13 +251,13 @@ def test_a_garbled_line_of_an_index_strands_no_task(rig: Rig, index: str, text: 
     rig.until_state(result, "succeeded")
 
 
-@pytest.mark.parametrize("field", ["node", "slot", "inc", "state", "attempt"])
-def test_a_running_task_whose_record_is_garbled_ends_and_its_slot_is_free(rig: Rig, field: str) -> None:
-    result = rig.tasks.gated.apply_async((f"run-{field}",), **on_n1())
-    rig.until(lambda: rig.marks("held", f"run-{field}"), "it runs")
-    rig.redis.hset(rig.store.keys.task(str(result)), field, b"\xff?")
+@pytest.mark.parametrize("key", ["tasks", "messages", "running", "taken"])
+def test_a_running_task_of_which_something_is_garbled_ends_and_its_slot_is_free(rig: Rig, key: str) -> None:
+    result = rig.tasks.gated.apply_async((f"run-{key}",), **on_n1())
+    rig.until(lambda: rig.marks("held", f"run-{key}"), "it runs")
+    rig.redis.hset(rig.store.keys.queue(key), str(result), b"\xff?")
     rig.open()
-    rig.until_state(result, *(["failed"] if field == "attempt" else ["succeeded", "failed"]))
+    rig.until_state(result, *(["succeeded", "failed"] if key == "messages" else ["succeeded"]))
     rig.until_idle()
 
 
