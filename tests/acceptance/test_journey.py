@@ -13,6 +13,8 @@ from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import parse_resources
 from parsync_redis.model.options import Strategy
+from parsync_redis.model.place import Place
+from parsync_redis.model.record import read_run
 from parsync_redis.scheduler.core import Core
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
@@ -23,6 +25,7 @@ PATH = "docs/journey-of-a-task.md"
 NODES = {"n1": (9.5, "slots=4 gpu=2 gpu_model:a100"), "n2": (3.0, "slots=2 gpu_model:t4")}
 NEEDS: dict[str, Any] = {"slots": 2, "resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}
 KIND = "proj.render slots=2 gpu=1 gpu_model:a100"
+SALT = ".482913"
 TASKS = KnownTasks.of({"proj.render": None})
 NAMED = {"extra": "ID", "pending": "KIND", "stats": "SCHEDULER"}
 TIME = re.compile(r"\b1[0-9]{12}\b")
@@ -40,8 +43,7 @@ def read_all(store: Store) -> Keys:
     for name in sorted(client.keys(), key=_rank):
         key, kind = name.decode(), client.type(name).decode()
         if kind == "hash":
-            messages = name == store.keys.queue("messages").encode()
-            rows = {k.decode(): "(the Celery message)" if messages else v.decode() for k, v in client.hgetall(name).items()}
+            rows = {k.decode(): _shown(key, v) for k, v in client.hgetall(name).items()}
         elif kind == "zset":
             rows = {k.decode(): f"{score:.0f}" for k, score in client.zrange(name, 0, -1, withscores=True)}
         elif kind == "set":
@@ -59,6 +61,10 @@ def _rank(name: bytes) -> tuple[bool, bool, bytes]:
     return b"{demo:p" in name, b":q0}" in name, name
 
 
+def _shown(key: str, value: bytes) -> str:
+    return "(the Celery message)" if key.endswith(":messages") else value.decode()
+
+
 def changes(before: Keys, after: Keys) -> str:
     """What differs, as the document shows it: + is set, - is removed."""
     lines = []
@@ -67,16 +73,12 @@ def changes(before: Keys, after: Keys) -> str:
         old = before.get(key, ("", {}))[1]
         changed = {name: value for name, value in sorted(rows.items()) if old.get(name) != value}
         width = max(map(len, changed), default=0) + 2
-        told = [f"  + {name:<{width}}{_lines(value, width + 4)}".rstrip() for name, value in changed.items()]
+        lines_of = {name: value.strip("\n").replace("\n", "\n    " + " " * width) for name, value in changed.items()}
+        told = [f"  + {name:<{width}}{value}".rstrip() for name, value in lines_of.items()]
         told += [f"  - {name}" for name in sorted(old) if name not in rows]
         if told:
             lines += [f"{key}   ({kind})", *told]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _lines(value: str, column: int) -> str:
-    """A value of many lines, from this column on."""
-    return value.replace("\n", "\n" + " " * column)
 
 
 class Traveller:
@@ -125,7 +127,7 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     core.on_took(run(commands.take("s1")))
     plan = core.plan()
     assert plan.take == [(KIND, 1)]
-    core.on_took(run(commands.take("s1", plan.take, plan.since)))
+    core.on_took(run(commands.take("s1", plan.take, plan.since, salt=SALT)))
     here.hop("2. take")
 
     claim = core.plan().commit[0][0]
@@ -162,7 +164,7 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     """A task whose node is lost while it runs."""
     run, commands = store.run, store.commands
     client.submit("proj.render", [8], id="b92c", **NEEDS)
-    (task,) = run(commands.take("s1", [(KIND, 1)])).tasks
+    (task,) = run(commands.take("s1", [(KIND, 1)], salt=SALT)).tasks
     epoch = run(commands.read_partition(0)).epoch
     claim = Claim(task.id, task.attempt, 0, "n1", (0, 1), 1, "gpu=1", first=0, epoch=epoch)
     judged = run(commands.commit(0, [claim]))
@@ -178,7 +180,7 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     assert run(commands.finish([(place, "succeeded", "")])) == ["stale"]
     assert run(commands.release(0, [place])) == ["freed"]
     here.hop("release, by the leader")
-    assert [task.attempt for task in run(commands.take("s1", [(KIND, 1)])).tasks] == ["2@2.s1.0"]
+    assert [task.attempt for task in run(commands.take("s1", [(KIND, 1)], salt=SALT)).tasks] == ["2@2.s1.482913"]
     run(commands.cancel(["b92c"]))
     assert audit(store) == []
     here.hop("")
@@ -188,7 +190,7 @@ def collide(store: Store, here: Traveller) -> None:
     """Two schedulers claim the same slot: the first wins, the second learns who has it."""
     epoch = store.run(store.commands.read_partition(1)).epoch
     wanted = (("c1", 0), ("d1", 0), ("d1", 1))
-    claims = [Claim(task, "1@9.s1.0", 1, "n2", (slot,), 1, "", 0, epoch) for task, slot in wanted]
+    claims = [Claim(task, "1@9", 1, "n2", (slot,), 1, "", 0, epoch) for task, slot in wanted]
     judged = store.run(store.commands.commit(1, claims))
     told = [
         f"{claim.task} wants {claim.node}/{claim.slots[0]}   {verdict.word.value:<9} {verdict.detail}\n"
@@ -234,3 +236,10 @@ def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):
         form = re.sub(r":(extra|pending|stats):.*", lambda m: f":{m[1]}:{NAMED[m[1]]}", form)
         form = re.sub(r":inbox:.*", ":inbox:NODE", form)
         assert said[form] == kind, key
+
+
+def test_an_entry_of_running_is_a_place_and_when_it_started():
+    text = "b92c 1@2.s1.482913 p0 n1/0,1 inc=1 gpu=1 since=1795363901628"
+    place = Place("b92c", "1@2.s1.482913", 0, "n1", (0, 1), 1, 1795363901628, "gpu=1")
+    assert read_run(text) == (place, None)
+    assert read_run(f"{text} started=1795363901640") == (place, 1795363901640)
