@@ -60,8 +60,9 @@ local function bad_records()
   return bad or bad_type(KEY.dead, 'zset')
 end
 
--- put_extra: write rare fields of a task.
+-- put_extra: write rare fields of a task. The first ones begin anew: those of an earlier life may not have expired yet.
 local function put_extra(task, ...)
+  if task.line.mark ~= '+' then redis.call('DEL', KEY.extra .. task.id) end
   redis.call('HSET', KEY.extra .. task.id, ...)
   task.line.mark = '+'
 end
