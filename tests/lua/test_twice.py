@@ -1,0 +1,126 @@
+"""Two rows of one task in one call: a script judges them one after the other, as if they were two calls."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from parsync_redis.model.place import Place
+from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.store import Call
+from parsync_redis.store.calls import Commands
+from tests.lua.driver import Driver, dump
+
+Rows = Callable[[Commands, Place], Call[Any]]
+
+
+def task(place: Place, **options: Any) -> Submission:
+    return Submission(place.task, "work", b"next", **options)
+
+
+def other(place: Place) -> Place:
+    return replace(place, slots=(1,))
+
+
+TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
+    "submit": (
+        TaskState.GONE,
+        lambda c, p: c.submit([task(p), task(p), task(p, publication="c1"), task(p, after=p.attempt)]),
+        ["submitted", "exists", "exists", "stale"],
+        TaskState.PENDING,
+    ),
+    "submit a new life": (
+        TaskState.FAILED,
+        lambda c, p: c.submit([task(p), task(p, publication="c1"), task(p, publication="c1"), task(p)]),
+        ["exists", "submitted", "exists", "exists"],
+        TaskState.PENDING,
+    ),
+    "submit successors": (
+        TaskState.RUNNING,
+        lambda c, p: c.submit([task(p, after=p.attempt), task(p, publication="c1"), task(p, publication="c1")]),
+        ["next", "next", "exists"],
+        TaskState.RUNNING,
+    ),
+    "give_back": (
+        TaskState.TAKEN,
+        lambda c, p: c.give_back("s1", [(p.task, "", "why"), (p.task, p.attempt, "")]),
+        ["pending", "stale"],
+        TaskState.PENDING,
+    ),
+    "confirm": (
+        TaskState.TAKEN,
+        lambda c, p: c.confirm([p, p, other(p)]),
+        ["placed", "yours", "stale"],
+        TaskState.PLACED,
+    ),
+    "start": (
+        TaskState.PLACED,
+        lambda c, p: c.start([other(p), p, p, other(p)]),
+        [("refused", b"placed"), ("ok", b"message"), ("yours", b"message"), ("refused", b"running")],
+        TaskState.RUNNING,
+    ),
+    "finish": (
+        TaskState.RUNNING,
+        lambda c, p: c.finish([(p, "failed", "why"), (p, "failed", ""), (p, "succeeded", ""), (p, "again", "")]),
+        ["ok", "yours", "stale", "stale"],
+        TaskState.FAILED,
+    ),
+    "finish again": (
+        TaskState.RUNNING,
+        lambda c, p: c.finish([(other(p), "failed", ""), (p, "again", ""), (p, "succeeded", "")]),
+        ["stale", "again", "stale"],
+        TaskState.PENDING,
+    ),
+    "requeue": (
+        TaskState.RUNNING,
+        lambda c, p: c.requeue([(other(p), ""), (p, "why"), (p, "why")]),
+        ["none", "pending", "none"],
+        TaskState.PENDING,
+    ),
+    "revive": (TaskState.DEAD, lambda c, p: c.revive([p.task] * 2, "why"), ["revived", "pending"], TaskState.PENDING),
+    "cancel": (
+        TaskState.PLACED,
+        lambda c, p: c.cancel([p.task] * 2),
+        [("cancelled", ""), ("none", "cancelled")],
+        TaskState.CANCELLED,
+    ),
+    "cancel a run": (
+        TaskState.RUNNING,
+        lambda c, p: c.cancel([p.task] * 2),
+        [("asked", ""), ("asked", "")],
+        TaskState.RUNNING,
+    ),
+    "purge": (TaskState.FAILED, lambda c, p: c.purge("failed", [p.task] * 2), ["purged", "gone"], TaskState.GONE),
+    "purge the dead": (TaskState.DEAD, lambda c, p: c.purge("dead", [p.task] * 2), ["purged", "gone"], TaskState.GONE),
+}
+
+
+@pytest.mark.parametrize("what", TWICE)
+def test_two_rows_of_one_task_are_judged_in_turn(drive: Driver, what: str):
+    before, make, answers, after = TWICE[what]
+    place = drive.bring(before)
+    assert drive.run(make(drive.commands, place)) == answers
+    assert drive.state("a") == after
+
+
+@pytest.mark.parametrize("what", TWICE)
+def test_two_rows_leave_what_two_calls_leave(drive: Driver, what: str):
+    """But for times and versions."""
+    before, make, _, _ = TWICE[what]
+    call = make(drive.commands, drive.bring(before))
+    left = []
+    for split in (False, True):
+        drive.store.client.flushall()
+        drive.bring(before)
+        width = len(call.script.header.each)
+        head = len(call.script.header.once)
+        rows = [call.args[at : at + width] for at in range(head, len(call.args), width)]
+        once = list(call.args[:head])
+        for some in rows if split else [[word for row in rows for word in row]]:
+            once[call.script.header.once.index("count")] = len(some) // width
+            drive.run(replace(call, args=[*once, *some], read=lambda reply: reply))
+        left.append({key for key in dump(drive.store)})
+        record = drive.record()
+        left[-1] |= {record.state, record.line and record.line.takes, record.attempt, *record.extra}
+    assert left[0] == left[1]
