@@ -6,7 +6,7 @@
 -- parse_line: return the fields of a line as a table; nil for any other text.
 local function parse_line(text)
   local mark, takes, life, order, ready, submitted, options, kind =
-    string.match(text or '', '^(%+?)(%d+)@(%d+) (%d+) (%d+) (%d+) (%S+) (%S+ slots=%d.*)$')
+    string.match(text or '', '^(%+?)(%d+)@(%d+) (%d+) (%d+) (%d+) (%S+) (%S+ slots=%d[^\n]*)$')
   if not mark or #takes > 9 or #life > 15 or #order > 15 or #ready > 15 or #submitted > 15 then return nil end
   return {mark = mark, takes = tonumber(takes), life = life, order = order, ready = ready, submitted = submitted,
     options = options, kind = kind}
