@@ -36,7 +36,7 @@ def acl(
     results: Annotated[bool, typer.Option(help="Whether the app's result backend is this server.")] = True,
     control: Annotated[bool, typer.Option(help="The client may broadcast remote control: app.control.revoke.")] = False,
     scan: Annotated[
-        bool, typer.Option(help="The viewer may SCAN: lists final tasks, audits; shows all key names of the server.")
+        bool, typer.Option(help="The viewer may SCAN, for `doctor --audit`; shows all key names of the server.")
     ] = False,
     db: Annotated[int, typer.Option(min=0, max=65_535, help="The database: it is part of Celery's channels.")] = 0,
     close_default: Annotated[bool, typer.Option(help="Also print the line that turns the default user off.")] = False,

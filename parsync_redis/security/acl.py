@@ -23,8 +23,8 @@ class Options:
     """Options of a role's rights.
 
     queues: plain Celery queues of the app. results: its result backend is this server. control: a client may broadcast
-    remote control (revoke). scan: the viewer may SCAN, which shows the names of all keys of the server. db: its
-    database.
+    remote control (revoke). scan: the viewer may SCAN, which an audit needs and which shows the names of all keys of
+    the server. db: its database.
     """
 
     queues: Sequence[str] = ("celery",)
