@@ -103,14 +103,14 @@ MUTANTS = (
     Mutant(
         "give_back of any task",
         "give_back",
-        "task.state == 'taken' and task.line and string.match(task.attempt, '^%d+@%d+%.(.*)%.%w+$') == args.scheduler",
-        "not FINAL[task.state] and task.line",
+        "local mine = task and task.line and owner == args.scheduler",
+        "local mine = owner ~= 0 and task and task.line and not FINAL[task.state]",
     ),
     Mutant("take gives the attempt out again", "take", "string.format('%d', takes + 1)", "takes"),
     Mutant("what goes back keeps its count", "lib/queue", "tonumber(string.match(task.attempt, '^%d+')) or", ""),
     Mutant(
         "submit is not idempotent",
-        "lib/submission",
+        "lib/again",
         "not (anew and FINAL[task.state] and not revoked)",
         "FINAL[task.state] and not (anew and not revoked)",
     ),
