@@ -90,6 +90,8 @@ def bring_about(stack, client):
     client.submit("proj.render", [1], id="w1", priority=5, **A100)
     client.submit("proj.render", [1], id="w2", require={"gpu_model": "h100"}, wait_for_capacity=True)
     client.submit("proj.render", [1], id="l1", countdown=3600)
+    client.submit("proj.render", [1], id="e1", countdown=3600)
+    client.cancel("e1")
     wait_until(lambda: all(client.status(id).why for id in ("w1", "w2")))
 
     stack.processes["n3"].send(signal.SIGSTOP)
@@ -138,7 +140,7 @@ def show(reply, indent=""):
     if isinstance(reply, int):
         return f"(integer) {reply}\n"
     if isinstance(reply, bytes):
-        text = reply.decode().replace("\\", "\\\\").replace('"', '\\"')
+        text = reply.decode().replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         return f'"{text}"\n'
     if not reply:
         return "(empty array)\n"
@@ -182,6 +184,6 @@ def test_each_line_answers_as_the_document_shows(cluster):
 
 
 def test_the_shim_shows_replies_as_redis_cli_does():
-    assert show([b'say "a"', 3, None, [], [b"x", [b"y"]]]) == (
-        '1) "say \\"a\\""\n2) (integer) 3\n3) (nil)\n4) (empty array)\n5) 1) "x"\n   2) 1) "y"\n'
+    assert show([b'say\n"a"', 3, None, [], [b"x", [b"y"]]]) == (
+        '1) "say\\n\\"a\\""\n2) (integer) 3\n3) (nil)\n4) (empty array)\n5) 1) "x"\n   2) 1) "y"\n'
     )
