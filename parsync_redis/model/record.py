@@ -15,8 +15,8 @@ from .place import Place
 from .task import Submission
 
 _LINE: Final = re.compile(
-    r"(?P<mark>\+?)(?P<takes>\d{1,9})@(?P<life>\d{1,15}) (?P<order>\d{1,15}) (?P<ready>\d{1,15}) (?P<submitted>\d{1,15}) "
-    r"(?P<options>\S+) (?P<kind>\S+ slots=\d.*)",
+    r"(?P<mark>\+?)(?P<takes>\d{1,9})@(?P<life>\d{1,15}) (?P<order>\d{1,15}) (?P<ready>\d{1,15}) "
+    r"(?P<submitted>\d{1,15}) (?P<options>\S+) (?P<kind>\S+ slots=\d.*)",
     re.ASCII,
 )
 _RUN: Final = re.compile(r"(.*? since=\d{1,15})(?: started=(\d{1,15}))?", re.ASCII)
@@ -26,7 +26,10 @@ _OWNER: Final = re.compile(r"\d{1,9}@\d{1,15}\.(.+)\.\w+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """The line of a task in `tasks`. takes: how often it was taken before it last began to wait; ready, submitted: ms."""
+    """The line of a task in `tasks`. Times are the server's, in ms.
+
+    takes: how often it was taken before it last began to wait; marked: it has rare fields.
+    """
 
     takes: int
     life: int
@@ -64,7 +67,8 @@ class TaskLine:
 class Record:
     """All that is known of a task at one moment; `state` is gone if nothing is.
 
-    now_ms: the server's time then; line: None if there is none or it is damaged; place, started_ms: of its run, the last one of a task that has ended;
+    now_ms: the server's time then; text: the line as it stands; line: None if there is none or it is damaged;
+    place, started_ms: of its run, the last one of a task that has ended; ended_ms and why: of its end;
     kind_line: that of its kind if it is pending; extra: its rare fields.
     """
 

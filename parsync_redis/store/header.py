@@ -10,7 +10,8 @@
 
 A trailing star means none or more: `(...)*` are rows, `count` is their number, `task*` has the key of each row.
 Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys: `extra:`
-is the local `extra_prefix`, and KEY.extra in libraries, which name other keys as KEY.ended. "KEYS: ..., of any type" leaves the types to the script.
+is the local `extra_prefix`, and KEY.extra in libraries, which name other keys as KEY.ended. "KEYS: ..., of any type"
+leaves the types to the script.
 
 A row is an offset in ARGV. The loader writes what one would write by hand: numeric loops and ARGV[row + 1].
 """
@@ -65,7 +66,11 @@ class Header:
         self.reads = reads = _read_by(text)
         if unknown := sorted(reads - {key.rstrip("*") for key in self.keys}):
             raise BrokenContract(f"lua: {verb}.lua reads {' '.join(unknown)}, which its KEYS lack")
-        checked = [] if self._any_type else [at for at, key in enumerate(self.keys, 1) if key.rstrip("*") not in reads and key[-1] != ":"]
+        checked = (
+            []
+            if self._any_type
+            else [at for at, key in enumerate(self.keys, 1) if key.rstrip("*") not in reads and key[-1] != ":"]
+        )
         self._probed = [at for at in checked if at <= self._fixed]
         self._probed_from = self._fixed + 1 if len(self._probed) < len(checked) and self._star != "task" else 0
         match = _ARGV.fullmatch(fields["ARGV"])
@@ -136,7 +141,7 @@ class Header:
         return "\n".join(lines) + "\n"
 
     def table(self, text: str) -> str:
-        """Return Lua for the table KEY of those keys that libraries name as KEY.ended or, without the colon, KEY.extra."""
+        """Return Lua for the table KEY of the keys that libraries name: KEY.ended or, without the colon, KEY.extra."""
         used = set(re.findall(r"\bKEY\.(\w+)", text)) | ({*self.keys} if "KEY[" in text else set())
         names = {key.rstrip(":"): at for at, key in enumerate(self.keys[: self._fixed], 1)}
         found = [f"{name} = KEYS[{at}]" for name, at in names.items() if name in used]

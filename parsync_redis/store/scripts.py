@@ -93,8 +93,8 @@ def _read(name: str, folder: Path, on_the_way: tuple[str, ...] = ()) -> str:
 def compose(header: Header, folder: Path) -> str:
     """Return the text of a script as it is sent.
 
-    Lua makes each function anew in each run, which costs as much as half a command. So functions of libraries that it does
-    not call are left out, and those that it calls as in_full().NAME only are made when they are needed.
+    Lua makes each function anew in each run, which costs as much as half a command. So functions of libraries that it
+    does not call are left out, and those that it calls as in_full().NAME only are made when they are needed.
     """
     own = _INCLUDE.sub("", _read(header.verb, folder))
     libraries = expand(header.verb, folder, ["lib/arguments"]).removesuffix(own)
@@ -127,7 +127,8 @@ def _in_full(texts: Sequence[str], names: Sequence[str]) -> str:
     """Return Lua for in_full(): it makes functions when it is called first; it returns a table of them and others."""
     body = "".join(texts).replace("\n", "\n  ")
     table = ", ".join(f"{name} = {name}" for name in names)
-    return f"local FULL\nfunction in_full()\n  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\nend\n"
+    made = f"  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\n"
+    return f"local FULL\nfunction in_full()\n{made}end\n"
 
 
 @cache

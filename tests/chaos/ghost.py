@@ -22,7 +22,9 @@ from .wire import MAX_STARTS
 if TYPE_CHECKING:
     from .world import Process, World
 
-QUIET = frozenset(("renew", "read_partition", "renew_scheduler", "set_reason", "offer", "deal_node", "ring", "read_tasks"))
+QUIET = frozenset(
+    ("renew", "read_partition", "renew_scheduler", "set_reason", "offer", "deal_node", "ring", "read_tasks")
+)
 """Verbs that change nothing that a promise speaks of."""
 
 

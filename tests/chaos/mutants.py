@@ -54,9 +54,7 @@ MUTANTS = (
         "if false then",
     ),
     Mutant("commit ignores the epoch", "commit", "if not same then", "if false then"),
-    Mutant(
-        "commit ignores what is left", "lib/ledger", "if not amounts_fit(ledger, asked) then", "if false then"
-    ),
+    Mutant("commit ignores what is left", "lib/ledger", "if not amounts_fit(ledger, asked) then", "if false then"),
     Mutant(
         "confirm of a task no longer taken",
         "confirm",

@@ -83,7 +83,9 @@ class State:
         self.version, self.submitted, self.versions = int(version), int(submitted), _scores(versions)
         self.queues = {kind: _scores(queue) for kind, queue in zip(self.versions, queues, strict=True)}
         self.extras = {
-            id: Extra(_hash(fields), ttl_ms >= 0) for id, (fields, ttl_ms) in zip(self.ids, extras, strict=True) if fields
+            id: Extra(_hash(fields), ttl_ms >= 0)
+            for id, (fields, ttl_ms) in zip(self.ids, extras, strict=True)
+            if fields
         }
         for id in {id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]}:
             self.tasks[id] = self._task(id)
@@ -132,7 +134,7 @@ class State:
         yield from ((1, fact) for fact in audit_tasks(self._queue()))
         for id, task in self.tasks.items():
             if whole and task.state in ("placed", "running"):
-                lease = task.place and self.leases.get((task.place.node, task.place.slot))
+                lease = self.leases.get((task.place.node, task.place.slot)) if task.place else None
                 if lease is None or lease.place != task.place:
                     yield 2, f"task {id} is {task.state} at {task.place}, whose lease is not its own"
 

@@ -295,5 +295,5 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
         consumer.hub.close()
     assert ended == [(away, "recalled", 1000), (well, "again", None)]
     assert not node.client.exists(store.keys.shared("quarantine")), "its message is sound"
-    assert node.drive.record(well)["next_needs"] == "slots=2"
-    assert "next_needs" not in node.drive.record(away)
+    assert " slots=2" in node.drive.record(well).extra["next"]
+    assert "next" not in node.drive.record(away).extra

@@ -12,7 +12,7 @@ from celery import Celery
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerFull
 from parsync_redis.inspect.audit import audit
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
 from parsync_redis.store.calls import ALL
 from parsync_redis.store.embedded import EmbeddedServer
@@ -61,7 +61,9 @@ def test_each_script_is_refused_whole_or_carried_out(busy: Driver, verb: str) ->
 
 
 @pytest.mark.unaudited
-@pytest.mark.parametrize(("verb", "at"), [(verb, at) for verb in ("submit", "take", "start", "finish") for at in range(4)])
+@pytest.mark.parametrize(
+    ("verb", "at"), [(verb, at) for verb in ("submit", "take", "start", "finish") for at in range(4)]
+)
 def test_each_rare_call_is_refused_whole_or_carried_out(busy: Driver, verb: str, at: int) -> None:
     calls = rare_calls(busy.commands)[verb]
     if at >= len(calls):

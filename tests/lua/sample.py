@@ -3,8 +3,8 @@
 from typing import Any
 
 from parsync_redis.model.claim import Claim
-from parsync_redis.model.place import Place
 from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store.calls import Call, Commands
 from tests.lua.driver import nth

@@ -67,7 +67,12 @@ def test_beyond_the_limit_the_oldest_leaves_the_list_and_expires(drive: Driver):
     client.zremrangebyscore(dead, 3, 3)  # which were no tasks
     assert drive.unchanged_by(drive.commands.revive(["a"], "again")) == ["dead"], "its message is gone"
     status = drive.status()
-    assert (status.state, status.why, status.node, len(status.history)) == (TaskState.DEAD, "its node n1 was lost", "n1", 3)
+    assert (status.state, status.why, status.node, len(status.history)) == (
+        TaskState.DEAD,
+        "its node n1 was lost",
+        "n1",
+        3,
+    )
 
 
 def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes_twice(drive: Driver):

@@ -1,4 +1,4 @@
-"""Tasks that have ended: three generations that rotate, new lives of an id, and the dead that drop out of their list."""
+"""Tasks that have ended: generations that rotate, new lives of an id, and the dead that drop out of their list."""
 
 from typing import Any
 

@@ -50,7 +50,9 @@ def test_rare_fields_are_read_but_for_messages(drive: Driver):
         assert "secret" not in str(record)
 
 
-@pytest.mark.parametrize("text", ["", "x", "succeeded", "succeeded 1", "succeeded x\n\n\n", "\n\n\n", "\xff", "x" * 9000])
+@pytest.mark.parametrize(
+    "text", ["", "x", "succeeded", "succeeded 1", "succeeded x\n\n\n", "\n\n\n", "\xff", "x" * 9000]
+)
 @pytest.mark.unaudited
 def test_an_end_that_is_damaged_is_one_that_says_so(drive: Driver, text: str):
     drive.store.client.hset(drive.keys.queue("ended"), "a", text)

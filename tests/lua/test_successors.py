@@ -45,7 +45,7 @@ def test_what_others_published_goes_before_what_the_run_submitted(drive: Driver,
     words = []
     for who in ("run", "others") if first == "run" else ("others", "run"):
         options = {"after": place.attempt} if who == "run" else {"publication": "c1"}
-        words.append(drive.submit("a", message=who.encode(), **options))  # type: ignore[arg-type]
+        words.append(drive.submit("a", message=who.encode(), **options))
     assert words == ["next", "next"]
     assert drive.finish(place) == "again"
     assert (drive.message(), drive.line().options["pub"]) == (b"others", "c1")

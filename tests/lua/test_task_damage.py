@@ -105,7 +105,9 @@ def test_a_taken_task_whose_attempt_is_damaged_waits_again(drive: Driver, attemp
     assert [attempt.split("@")[1] for attempt in drive.take().values()] == ["1.s1.0"]
 
 
-@pytest.mark.parametrize("run", ["", "x", "p0 n1/0 inc=1", f"b {nth(1)} p0 n1/0 inc=1 since=1", "a x p0 n1/0 inc=1 since=1"])
+@pytest.mark.parametrize(
+    "run", ["", "x", "p0 n1/0 inc=1", f"b {nth(1)} p0 n1/0 inc=1 since=1", "a x p0 n1/0 inc=1 since=1"]
+)
 def test_a_task_whose_place_is_damaged_waits_again(drive: Driver, run: str):
     place = drive.bring(TaskState.RUNNING)
     write(drive, "running", run)
@@ -209,7 +211,9 @@ def test_half_a_next_attempt_holds_up_no_outcome(drive: Driver, field: str, text
 
 
 @pytest.mark.unaudited
-@pytest.mark.parametrize("verb", ["submit", "give_back", "finish", "requeue", "cancel", "expire", "revive", "read_tasks"])
+@pytest.mark.parametrize(
+    "verb", ["submit", "give_back", "finish", "requeue", "cancel", "expire", "revive", "read_tasks"]
+)
 def test_rare_fields_of_another_type_are_named_before_anything_is_written(drive: Driver, verb: str):
     place = drive.bring({"give_back": TaskState.TAKEN, "revive": TaskState.DEAD}.get(verb, TaskState.RUNNING))
     drive.submit("b", expiry_ms=0)

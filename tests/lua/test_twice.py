@@ -120,7 +120,7 @@ def test_two_rows_leave_what_two_calls_leave(drive: Driver, what: str):
         for some in rows if split else [[word for row in rows for word in row]]:
             once[call.script.header.once.index("count")] = len(some) // width
             drive.run(replace(call, args=[*once, *some], read=lambda reply: reply))
-        left.append({key for key in dump(drive.store)})
         record = drive.record()
-        left[-1] |= {record.state, record.line and record.line.takes, record.attempt, *record.extra}
+        facts = (record.state, record.line and record.line.takes, record.attempt, sorted(record.extra))
+        left.append((sorted(dump(drive.store)), facts))
     assert left[0] == left[1]

@@ -59,7 +59,8 @@ def the_same(client: Any, line: str) -> None:
     code = (
         "local l = parse_line(ARGV[1])\n"
         "if not l then return false end\n"
-        "local found = {l.mark, string.format('%d', l.takes), l.life, l.order, l.ready, l.submitted, l.kind, line_text(l)}\n"
+        "local takes = string.format('%d', l.takes)\n"
+        "local found = {l.mark, takes, l.life, l.order, l.ready, l.submitted, l.kind, line_text(l)}\n"
         "for i = 2, #ARGV do found[#found + 1] = option(l, ARGV[i]) or '' end\n"
         "return found"
     )
@@ -91,13 +92,17 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store) -> None:
 
 @pytest.mark.unaudited
 def test_an_option_is_set_changed_and_taken_out(any_store: Store) -> None:
-    code = "local l = parse_line(ARGV[1])\nset_option(l, ARGV[2], ARGV[3] ~= '' and ARGV[3] or nil)\nreturn {line_text(l)}"
+    code = (
+        "local l = parse_line(ARGV[1])\nset_option(l, ARGV[2], ARGV[3] ~= '' and ARGV[3] or nil)\nreturn {line_text(l)}"
+    )
 
     @given(LINES, st.sampled_from(OPTIONS), st.sampled_from(["", "7"]))
     def one(line: str, name: str, value: str) -> None:
         (changed,) = script("line")(any_store.client, code, [line, name, value])
         before, after = TaskLine.of(line), TaskLine.of(changed)
-        assert after.options == {k: v for k, v in before.options.items() if k != name} | ({name: value} if value else {})
+        assert after.options == {k: v for k, v in before.options.items() if k != name} | (
+            {name: value} if value else {}
+        )
         assert (after.kind, after.order, after.takes) == (before.kind, before.order, before.takes)
 
     one()

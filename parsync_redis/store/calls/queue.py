@@ -88,7 +88,8 @@ class QueueCalls(Calls):
 
         since: what the copy of `kinds` stands at, Took.version of the last reply, "0" if there is none; most: how many
         changes of it to tell, and how many delayed tasks to let wait that have come due. salt: '.482913', ends the
-        attempts behind the scheduler's name, and is random. waits: "wait" to be woken when the next kind begins to wait; "wake" to wake another.
+        attempts behind the scheduler's name, and is random. waits: "wait" to be woken when the next kind begins to
+        wait; "wake" to wake another.
         """
         once: Once = {
             "scheduler": scheduler,
