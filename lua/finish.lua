@@ -15,18 +15,20 @@
 local known = {succeeded = true, failed = true, cancelled = true, again = true}
 local ids, reply, over, finals, later_on, seen, f, now = {}, {}, {}, {}, {}, {}, 0, now_ms()
 for i, row in rows() do
-  local outcome = string.match(row.outcome, '^%l+')
-  if not known[outcome] then return redis.error_reply('PSOUTCOME unknown outcome ' .. row.outcome) end
+  local outcome = row.outcome
+  if outcome ~= 'succeeded' and not known[string.match(outcome, '^%l+')] then
+    return redis.error_reply('PSOUTCOME unknown outcome ' .. outcome)
+  end
   ids[i] = row.id
 end
 if count == 0 then return reply end
 local runs, lines = redis.call('HMGET', running, unpack(ids)), redis.call('HMGET', tasks, unpack(ids))
 for i, row in rows() do
   local id, text, run, line, outcome = ids[i], row.text, runs[i], lines[i], row.outcome
-  local mine = not seen[id] and run and string.sub(run, 1, #text + 9) == text .. ' started='
-  if mine and line and string.byte(line) ~= 43 and string.byte(outcome) ~= 97 then -- no '+', and not again
+  local mine = not seen[id] and run and string.find(run, text, 1, true) == 1 and string.find(run, ' started=', #text + 1, true)
+  if mine == #text + 1 and line and string.byte(line) ~= 43 and string.byte(outcome) ~= 97 then -- no '+', and not again
     local state, why = outcome, ''
-    if #outcome > 9 or string.find(outcome, ' ', 1, true) then state, why = string.match(outcome, '^(%l+) ?(.*)$') end
+    if outcome ~= 'succeeded' then state, why = string.match(outcome, '^(%l+) ?(.*)$') end
     f = f + 1
     over[f], finals[2 * f - 1] = id, id
     finals[2 * f] = state .. ' ' .. now .. '\n' .. line .. '\n' .. run .. '\n' .. why

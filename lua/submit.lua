@@ -25,7 +25,7 @@ local ids, asked, timed = {}, {}, false
 for i, row in rows() do
   local options, wrong = PLAIN, nil
   if row.options ~= '' then options, wrong = in_full().options_of(row.options) end
-  if not what[tonumber(row.kind)] then wrong = redis.error_reply('PSARGS submit: a row names no kind') end
+  if not what[row.kind] then wrong = redis.error_reply('PSARGS submit: a row names no kind') end
   wrong = wrong or bad_id(row.id, row.message)
   if wrong then return wrong end
   ids[i], asked[i] = row.id, options
@@ -41,7 +41,7 @@ if bad then return bad end
 local found = #again > 0 and in_full().load_tasks(again)
 local last, lines, texts, delays, expiries, renewed, created, n = COUNTED.submitted, {}, {}, {}, {}, {}, {}, 0
 for i, row in rows() do
-  local id, options, kind, word = ids[i], asked[i], what[tonumber(row.kind)], nil
+  local id, options, kind, word = ids[i], asked[i], what[row.kind], nil
   if created[id] then
     word = options.after and 'stale' or 'exists'
   elseif known[id] or over[id] then

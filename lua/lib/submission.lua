@@ -6,9 +6,9 @@
 --- @include record
 local PLAIN = {} -- the options of a row that has none
 
--- kinds_of: return what each line of a text 'PRIORITY KIND' says; or nil and the error reply.
+-- kinds_of: return {number as text -> what that line of a text 'PRIORITY KIND' says}; or nil and the error reply.
 local function kinds_of(text, pending_prefix)
-  local found = {}
+  local found, last = {}, 0
   for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
     local name, needs = split_kind(kind)
     if not name or #name > 255 or not string.find(name, '^[!-~]+$') then
@@ -19,7 +19,8 @@ local function kinds_of(text, pending_prefix)
     end
     local bad = bad_kind(pending_prefix, kind)
     if bad then return nil, bad end
-    found[#found + 1] = {priority = priority, base = (9 - priority) * 1e12, kind = kind, name = name, needs = needs}
+    last = last + 1
+    found[string.format('%d', last)] = {priority = priority, base = (9 - priority) * 1e12, kind = kind, name = name, needs = needs}
   end
   return found
 end
