@@ -42,7 +42,9 @@ local function read_fields(any, fields)
   local found = {}
   for from = 0, #fields - 1, 1000 do
     local texts = redis.call('HMGET', any, unpack(fields, from + 1, math.min(from + 1000, #fields)))
-    for i, text in ipairs(texts) do found[fields[from + i]] = text or nil end
+    for i, text in ipairs(texts) do
+      if text then found[fields[from + i]] = text end -- a nil would take a place in the table
+    end
   end
   return found
 end
