@@ -24,9 +24,10 @@ local held = (owner and 1 or 0) + (run and 1 or 0)
 local lists, message = queued + elsewhere + delayed + died + held, redis.call('HEXISTS', messages, id) == 1
 local over = task.text or not task.raw and held == 0
 local broken = not over and (flaw(task.line) or not message and 'message')
-local readable = not owner or string.find(owner, '^%d+@%d+%.%S+%.%w+$')
-local placed = not run or string.find(run, '^%S+ %d+@%S+ p%d+ %S+/[%d,]+ inc=%d+ .*since=%d+')
-readable = readable and placed and (not run or string.find(run, id .. ' ', 1, true) == 1)
+local taker = owner and string.find(owner, '^%d+@%d+%.%S+%.%w+$')
+local place = run and string.find(run, '^%S+ %d+@%S+ p%d+ %S+/[%d,]+ inc=%d+ .*since=%d+')
+place = place and string.find(run, id .. ' ', 1, true) == 1
+local readable = (taker or not owner) and (place or not run)
 if over and lists == 0 and not message then return 'sound' end
 if not over and not broken and readable and lists == 1 and elsewhere == 0 then return 'sound' end
 leave(home, id, '0') -- its order there may be another: look for the first
@@ -35,16 +36,18 @@ redis.call('ZREM', later, id)
 local word = task.state
 if over then
   redis.call('HDEL', messages, id)
+  redis.call('HDEL', taken, id)
+  redis.call('HDEL', running, id)
   redis.call('ZREM', dead, id)
 elseif broken then
   word = 'failed'
   redis.call('ZREM', dead, id)
   end_unseen(task, word, now, why .. ': ' .. broken, args.retention_s)
   redis.call('HDEL', taken, id)
-elseif run and readable then -- the run is what may cost work: it is kept
+elseif place then -- the run is what may cost work: it is kept
   redis.call('HDEL', taken, id)
   redis.call('ZREM', dead, id)
-elseif owner and readable and not run then
+elseif taker and not run then
   redis.call('ZREM', dead, id)
 elseif died == 1 and held == 0 then
   word = 'dead'

@@ -42,7 +42,7 @@ local function load_tasks(ids)
   local over, found = ended_texts(ids), {}
   for _, id in ipairs(ids) do
     local text = over[id]
-    if not found[id] and (lines[id] or owners[id] or runs[id]) then
+    if not found[id] and (lines[id] or not text and (owners[id] or runs[id])) then
       found[id] = look_at({id = id, raw = lines[id], attempt = owners[id], run = runs[id]})
     elseif not found[id] and text then
       found[id] = {id = id, state = string.match(text, '^%l+') or 'failed', text = text}

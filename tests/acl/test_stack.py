@@ -193,7 +193,6 @@ def test_a_login_that_may_list_tasks_and_cancel_them_cancels_all_of_a_kind(site:
         (Role.VIEWER, ("cancel", "t1")),
         (Role.CLIENT, ("cancel", "--name", "tiles.*", "--yes")),
         (Role.VIEWER, ("drain", "n1")),
-        (Role.VIEWER, ("purge", "--yes")),
         (Role.VIEWER, ("doctor", "--audit")),
         (Role.CLIENT, ("tasks", "--state", "failed")),
         (Role.VIEWER, ("dead", "requeue", "t1")),
