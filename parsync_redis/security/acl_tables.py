@@ -92,7 +92,7 @@ CLIENT: Final[Kinds] = {
     "q0:expires": "zadd",
     "q0:extra": "del expire hdel hset",
     "q0:feasible": "del hexists hlen hset",
-    "q0:kinds": "hdel hlen hset",
+    "q0:kinds": "hdel hexists hlen hset",
     "q0:later": "zadd zrem",
     "q0:messages": "hdel hexists hget hset",
     "q0:meta": "hdel hmget hset",
@@ -154,7 +154,7 @@ SCHEDULER: Final[Kinds] = {
     "q0:expires": "del zadd zrangebyscore zrem",
     "q0:extra": "del expire hdel hset",
     "q0:feasible": "del",
-    "q0:kinds": "del hdel hlen hscan hset",
+    "q0:kinds": "del hdel hexists hlen hscan hset",
     "q0:later": "zadd zrange zrangebyscore zrem zscan zscore",
     "q0:messages": "hdel hexists hget",
     "q0:meta": "hdel hget hmget hset",
@@ -163,7 +163,7 @@ SCHEDULER: Final[Kinds] = {
     "q0:pending": "del zadd zcard zcount zrange zrem zremrangebyrank zscan zscore",
     "q0:running": "hdel hget hscan hset",
     "q0:shapes": "del hdel hget hset hvals",
-    "q0:taken": "hdel hexists hget hscan hset",
+    "q0:taken": "hdel hget hscan hset",
     "q0:tasks": "hdel hset",
 }
 
