@@ -135,11 +135,15 @@ class Backoff:
         self._said, self._pause_s = None, 0.0
 
 
+_DENIED: Final = ("NOPERM", "ACL failure in script", "The user executing the script can't")
+"""What servers say of a command that a login may not send, or that a script may not call for it."""
+
+
 def is_denied(error: object) -> bool:
     """Return True if an error reply says that the login may not do this, by itself or inside a script."""
     if isinstance(error, NoPermissionError):
         return True
-    return isinstance(error, ResponseError) and ("NOPERM" in str(error) or "ACL failure in script" in str(error))
+    return isinstance(error, ResponseError) and any(words in str(error) for words in _DENIED)
 
 
 def denied(address: str, what: str, error: object) -> ParsyncError:
