@@ -195,7 +195,7 @@ def test_a_login_that_may_list_tasks_and_cancel_them_cancels_all_of_a_kind(site:
         (Role.VIEWER, ("drain", "n1")),
         (Role.VIEWER, ("doctor", "--audit")),
         (Role.CLIENT, ("tasks", "--state", "failed")),
-        (Role.CLIENT, ("dead", "requeue", "t1")),
+        (Role.CLIENT, ("dead", "list")),
         (Role.CLIENT, ("drain", "n1")),
         (Role.CLIENT, ("scheduler",)),
         (Role.VIEWER, ("scheduler",)),
