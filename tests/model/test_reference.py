@@ -28,6 +28,8 @@ from .partition_rules import IDS, NEEDS, NODES, OFFERS, SCHEDULERS, SLIPS, Parti
 NEVER_MS = 10**9
 WHY = st.sampled_from(["", "why"])
 HOW = st.sampled_from(["", "", "unstarted", "recalled"])
+PUBLICATIONS = st.sampled_from(["", "", "c1", "c2", "s3"])
+CANCELS = st.sampled_from(["waiting", "placed", "SIGTERM", "after"])
 OUTCOMES = st.sampled_from(["succeeded", "failed", "cancelled", "again"])
 KINDS = st.sampled_from(["f slots=1", "f slots=2", "g slots=1"])
 DELAYS = st.sampled_from([None, None, None, 0, NEVER_MS])
@@ -53,7 +55,7 @@ class SideBySide(PartitionRules):
         task = self.reference.queue.find(id)
         held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
         if task is None:
-            self.submit([id], data.draw(NEEDS), None, None, "f")
+            self.publish(id, data.draw(NEEDS), data.draw(PUBLICATIONS), None, None)
         elif task.state == "pending":
             self.take("s1", 10)
             self.take("s1", 10)
@@ -61,7 +63,8 @@ class SideBySide(PartitionRules):
             self.commit_where_it_fits(id, task.attempt, split_kind(task.job.kind).needs)
         elif held and task.state in ("taken", "placed"):
             late = task.state == "taken" and data.draw(st.booleans(), "the message comes late")
-            self.both(self.commands.confirm([held[0]]) if late else self.commands.start([held[0]]))
+            two = [held[0], replace(held[0], **data.draw(SLIPS, "slip"))]
+            self.both(self.commands.confirm(two) if late else self.commands.start(two))
         elif held and task.state == "running":
             outcome = data.draw(st.sampled_from(["succeeded", "failed", "again"]), "outcome")
             self.both(self.commands.finish([(held[0], outcome, "")]))
@@ -103,7 +106,12 @@ class SideBySide(PartitionRules):
         return None
 
     @rule(
-        id=IDS, data=st.data(), why=WHY, how=HOW, last=st.booleans(), then=st.sampled_from(["", "revive", "run", "run"])
+        id=IDS,
+        data=st.data(),
+        why=WHY,
+        how=HOW,
+        last=st.booleans(),
+        then=st.sampled_from(["revive", "publish", "run", "run"]),
     )
     def lose(self, id, data, why, how, last, then):
         """Requeue a task that runs, perhaps as its last attempt; then it may be revived, or run again."""
@@ -111,9 +119,11 @@ class SideBySide(PartitionRules):
             if last:
                 self.a_task_is_near_its_end(id)
             self.both(self.commands.requeue([(place, why)], how, [data.draw(DELAYS, "for how long")]))
-            if then == "revive":
+            if then != "run":
                 self.revive([id])
-            elif then and (place := self.until_it_runs(id, data)):
+            if then == "publish":
+                self.publish(id, {}, "c9", None, None)
+            if then == "run" and (place := self.until_it_runs(id, data)):
                 self.both(self.commands.finish([(place, data.draw(OUTCOMES, "outcome"), "")]))
             self.both(self.commands.read_tasks([id]))
 
@@ -122,7 +132,7 @@ class SideBySide(PartitionRules):
         data=st.data(),
         delay=DELAYS,
         expiry=EXPIRIES,
-        publication=st.sampled_from(["", "", "c1", "c2", "s3"]),
+        publication=PUBLICATIONS,
         before=st.sampled_from(["", "", "requeue", "cancel"]),
     )
     def go_on_as_something_else(self, id, data, delay, expiry, publication, before):
@@ -132,7 +142,8 @@ class SideBySide(PartitionRules):
             if before == "requeue":
                 self.both(self.commands.requeue([(place, "")], "recalled"))
             elif before:
-                self.both(self.commands.cancel([id]))
+                self.both(self.commands.cancel([id], how=data.draw(CANCELS, "how")))
+                self.both(self.commands.cancel([id], how=data.draw(CANCELS, "how again")))
             asked = TaskOptions.of(data.draw(NEEDS, "options"), "q" if publication else "")
             next = Submission(id, "f", b"next" + publication.encode(), asked, delay, after, expiry, publication)
             self.both(self.commands.submit([next, next]))
@@ -166,7 +177,7 @@ class SideBySide(PartitionRules):
         tasks = [Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids]
         self.both(self.commands.submit(tasks))
 
-    @rule(id=IDS, options=NEEDS, publication=st.sampled_from(["c1", "c2", "s3"]), delay=DELAYS, expiry=EXPIRIES)
+    @rule(id=IDS, options=NEEDS, publication=PUBLICATIONS, delay=DELAYS, expiry=EXPIRIES)
     def publish(self, id, options, publication, delay, expiry):
         """Publish as Celery does: an id that has ended begins again."""
         task = Submission(id, "f", publication.encode(), TaskOptions.of(options, "q"), delay, "", expiry, publication)
@@ -269,20 +280,21 @@ class SideBySide(PartitionRules):
     def expire(self, limit):
         self.both(self.commands.expire(9 if len(self.reference.queue.expires) > 1 else limit))
 
-    @rule(ids=st.lists(IDS, min_size=1, max_size=2), how=st.sampled_from(["waiting", "placed", "SIGTERM", "after"]))
+    @rule(ids=st.lists(IDS, min_size=1, max_size=2), how=CANCELS)
     def cancel(self, ids, how):
         self.both(self.commands.cancel(ids, how=how))
 
-    @rule(later=st.booleans(), ids=st.lists(IDS, min_size=1, max_size=3))
-    def rotate(self, later, ids):
-        """Half the retention has passed, or not; rare fields last no longer than the oldest generation."""
+    @rule(times=st.sampled_from([0, 1, 1, 2]), ids=st.lists(IDS, min_size=1, max_size=3))
+    def rotate(self, times, ids):
+        """Half the retention has passed, so many times; rare fields last no longer than the oldest generation."""
         queue = self.reference.queue
-        if later and queue.rotated_ms is not None:
+        for _ in range(times if queue.rotated_ms is not None else 0):
             queue.rotated_ms = self.reference.now_ms - self.commands.retention_s * 500
             self.store.client.hset(self.store.keys.queue("meta"), "rotated_ms", 0)
             for id, task in queue.ended[2].items():
                 task.why, task.history, task.told = None, [], False
                 self.store.client.delete(self.store.keys.extra(id))
+            self.both(self.commands.rotate())
         self.both(self.commands.rotate())
         self.both(self.commands.read_tasks(ids))
 
