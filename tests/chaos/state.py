@@ -87,7 +87,7 @@ class State:
             for id, (fields, ttl_ms) in zip(self.ids, extras, strict=True)
             if fields
         }
-        for id in {id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]}:
+        for id in sorted({id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]}):
             self.tasks[id] = self._task(id)
 
     def _task(self, id: str) -> TaskNow:
