@@ -87,7 +87,8 @@ def test_claim_names_epoch(drive: Driver, change: str):
 def test_claims_of_two_epochs_hold_nothing(drive: Driver):
     """One of them is not the present one, and a call names one."""
     drive.node("n1", 2)
-    claims = [drive.claim("a"), drive.claim("b", "1@2", slots=(1,))._replace(epoch=7)]
+    claims = [drive.claim("a"), drive.claim("b", "1@2", slots=(1,))]
+    claims[1] = claims[1]._replace(epoch=claims[0].epoch + 1)
     judged = drive.unchanged_by(drive.commands.commit(0, claims))
     assert [verdict.word for verdict in judged.verdicts] == ["changed", "changed"]
 

@@ -109,6 +109,39 @@ def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slot
     assert facts(pair) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "six 1@1 p1 n1/3 inc=1 since=1",
+        "six 1@1 p00 n1/3 inc=1 since=1",
+        "six 1@1 p0 n1/3,3 inc=1 since=1",
+        "six 1@1 p0 n1/03 inc=1 since=1",
+        "six 1@1 p0 n1/3, inc=1 since=1",
+        "six 1@1 p0 n2/3 inc=1 since=1",
+        "six 1@1 p0 n1/3 inc=01 since=1",
+        "six 1@1 p0 n1/3 inc=1 since=01",
+        "six 1@1 p0 n1/3 inc=1",
+        "six 1@1 p0 n1/3 inc=1 since=1 started=2",
+        "six 1@1 p0 n1/3 inc=1  gpu=1 since=1",
+        "six 1@1 p0 n1/3 inc=1 gpu=-1 since=1",
+        "six 1@1 p0 n1/3 inc=1 gpu since=1",
+        "six 1@1 p0 n1/3 inc=1 gpu:1 since=1",
+        "six 1 p0 n1/3 inc=1 since=1",
+        "s~x 1@1 p0 n1/3 inc=1 since=1",
+        "six 1234567890@1 p0 n1/3 inc=1 since=1",
+        "six 1@1 p0 n1/3 inc=1 since=1\n",
+    ],
+)
+def test_what_no_reader_takes_for_a_lease_is_repaired(pair: Driver, text: str) -> None:
+    write(pair, "slots", "n1/3", text)
+    damaged: list[str] = []
+    pair.store.leases(0, pair.store.nodes(0).values(), damaged)
+    assert damaged == ["n1/3"]
+    pair.run(pair.commands.set_node(0, "n1", "undrain"))
+    assert sorted(pair.hash("slots")) == ["n1/0", "n1/1", "n1/2"]
+    assert facts(pair) == []
+
+
 # -- keys of another type, and numbers of too many digits --------------------------------------------------------------
 
 
