@@ -9,7 +9,6 @@ README.md has a line for each option, docs/keys.md for each that is stored. test
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from operator import attrgetter
 from typing import Any, Final
 
 from ..errors import InvalidInput
@@ -212,12 +211,7 @@ class TaskOptions:
         """Return what a task's record keeps of its options, `record` having an attribute for each of STORED."""
         return cls(needs, **{name: getattr(record, name) for name in STORED})
 
-    def record(self) -> list[str | int]:
-        """Return the values of STORED as a record has them; '' is one that was not asked for."""
-        return ["" if value is None else value for value in _stored(self)]
 
-
-_stored: Final = attrgetter(*STORED)
 DEFAULT_OPTIONS: Final = TaskOptions()
 
 CELERY_OPTIONS: Final = (
