@@ -86,8 +86,10 @@ class PartitionRules(RuleBasedStateMachine):
         answer, now_ms = self.store.run(call), self.reference.now_ms + 1
         self.reference.now_ms = self.time_of(call, answer) or now_ms
         expected, self.reference.now_ms = self.reference.run(call), now_ms
-        assert comparable(answer) == comparable(expected), call.script.verb
-        assert state_of_server(self.store) == state_of_reference(self.reference), call.script.verb
+        verb, server, reference = call.script.verb, state_of_server(self.store), state_of_reference(self.reference)
+        assert comparable(answer) == comparable(expected), (verb, comparable(answer), comparable(expected))
+        wrong = [name for name in {**server, **reference} if server.get(name) != reference.get(name)]
+        assert not wrong, (verb, [(name, server.get(name), reference.get(name)) for name in wrong])
         if self.reference.now_ms % 8 == 0:
             self.teardown()
         return answer

@@ -47,7 +47,9 @@ class SideBySide(PartitionRules):
         self.register_node(0, "n1", 0, offer)
         self.register_node(0, "n2", 0, other)
         self.register_node(0, "n3", 0, Resources.of(9, {"gpu": 3, "mem": 7}, {"zone": "a"}))
-        self.submit(["a", "b", "c"], {}, None, None, "f")
+        self.submit(["a", "b"], {}, None, None, "f")
+        self.publish("c", {}, "c1", None, None)
+        self.publish("d", {}, "s3", None, None)
 
     @rule(id=IDS, data=st.data())
     def go_on(self, id, data):
@@ -142,8 +144,8 @@ class SideBySide(PartitionRules):
             if before == "requeue":
                 self.both(self.commands.requeue([(place, "")], "recalled"))
             elif before:
-                self.both(self.commands.cancel([id], how=data.draw(CANCELS, "how")))
-                self.both(self.commands.cancel([id], how=data.draw(CANCELS, "how again")))
+                for how in data.draw(st.permutations(["SIGTERM", "after"]), "how"):
+                    self.both(self.commands.cancel([id], how=how))
             asked = TaskOptions.of(data.draw(NEEDS, "options"), "q" if publication else "")
             next = Submission(id, "f", b"next" + publication.encode(), asked, delay, after, expiry, publication)
             self.both(self.commands.submit([next, next]))

@@ -26,11 +26,12 @@ class Ending(Tasks):
             if r.delay_ms == "":
                 self._tell(task, place, r.why)
             counts = task.state == RUNNING and r.how != "recalled"
-            task.starts += counts
             if task.cancel is not None:
                 self._end(r.id, task, "cancelled", r.why, True)
                 replies.append("cancelled")
-            elif counts and task.starts >= (task.job.max_starts or max_starts):
+                continue
+            task.starts += counts
+            if counts and task.starts >= (task.job.max_starts or max_starts):
                 self._bury(r.id, task, r.why)
                 replies.append("dead")
             else:
