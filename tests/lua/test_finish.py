@@ -57,6 +57,15 @@ def test_a_run_that_wants_another_is_pending_anew_with_no_lost_start_counted(dri
     assert drive.take() == {"a": nth(2)}
 
 
+def test_lost_starts_do_not_count_after_a_run_that_wants_another(drive: Driver):
+    drive.requeue(drive.bring(TaskState.RUNNING))
+    place = drive.place("a", drive.take()["a"])
+    drive.start(place)
+    assert drive.status().starts == 2
+    assert drive.finish(place, "again") == "again"
+    assert drive.status().starts == 0
+
+
 def test_what_comes_next_may_be_delayed(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
     drive.submit("a", delay_ms=NEVER_MS, message=b"next", after=place.attempt)

@@ -191,7 +191,19 @@ def test_an_id_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Dri
 
 
 @pytest.mark.parametrize(
-    "options", ["max=0", "max=x", "max=1001", "delay=-1", "delay=x", "expiry=1.5", "expiry=1e99", "pub=a,b", "pub=a-b"]
+    "options",
+    [
+        "max=0",
+        "max=x",
+        "max=1001",
+        "delay=-1",
+        "delay=x",
+        "expiry=1.5",
+        "expiry=1e99",
+        "pub=a,b",
+        "pub=a-b",
+        "a" * 1001,
+    ],
 )
 def test_options_that_no_line_could_keep_are_refused(drive: Driver, options: str):
     with pytest.raises(BrokenContract, match="PSARGS"):

@@ -84,6 +84,11 @@ def test_a_line_is_the_same_for_the_scripts(any_store: Store) -> None:
     @example("0@1 1 1 1 - work slots=1", (24, "\n", 0))
     @example("0@1 1 1 1 - work slots=1", (12, "\n", 1))
     @example("0@1 1 1 1 - work slots=1", (8, "", 3))
+    @example("0@1 1 1 1 - work slots=1", (0, "9" * 9, 0))
+    @example(f"0@{'9' * 15} 1 1 1 - work slots=1", (2, "9", 0))
+    @example(f"0@1 {'9' * 15} 1 1 - work slots=1", (4, "9", 0))
+    @example(f"0@1 1 {'9' * 15} 1 - work slots=1", (6, "9", 0))
+    @example(f"0@1 1 1 {'9' * 15} - work slots=1", (8, "9", 0))
     def one(line: str, damage: tuple[int, str, int] | None) -> None:
         the_same(any_store.client, line if damage is None else damaged(line, *damage))
 
