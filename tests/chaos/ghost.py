@@ -57,6 +57,7 @@ class Ghost:
         self.world = world
         self.tasks: dict[str, TaskGhost] = {}
         self.attempts: set[tuple[str, str]] = set()
+        self.lives: dict[str, TaskGhost] = {}  # by the number of the submission
         self.alive_s: dict[str, float] = {}
         self.restarted_s = float("-inf")
         self.lost: set[tuple[str, int]] = set()  # incarnations that were given up or superseded
@@ -119,7 +120,9 @@ class Ghost:
             self.coverage["take"] += 1
             self.history((id, attempt) not in self.attempts, 4, f"attempt {attempt} of task {id} was given out twice")
             self.attempts.add((id, attempt))
-            self.of(id).attempt = attempt
+            task, life = self.of(id), attempt.partition("@")[2].partition(".")[0]
+            task.attempt = attempt
+            self.history(self.lives.setdefault(life, task) is task, 4, f"task {id} has the life {life} of another one")
 
     def _start(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, (word, _) in zip(args.rows, call.read(reply), strict=True):
