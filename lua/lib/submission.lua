@@ -20,7 +20,8 @@ local function kinds_of(text, pending_prefix)
     local bad = bad_kind(pending_prefix, kind)
     if bad then return nil, bad end
     last = last + 1
-    found[string.format('%d', last)] = {priority = priority, base = (9 - priority) * 1e12, kind = kind, name = name, needs = needs}
+    local number = string.format('%d', last)
+    found[number] = {priority = priority, base = (9 - priority) * 1e12, kind = kind, name = name, needs = needs}
   end
   return found
 end
