@@ -25,8 +25,8 @@ if count == 0 then return reply end
 local runs, lines = redis.call('HMGET', running, unpack(ids)), redis.call('HMGET', tasks, unpack(ids))
 for i, row in rows() do
   local id, text, run, line, outcome = ids[i], row.text, runs[i], lines[i], row.outcome
-  local mine = not seen[id] and run and string.find(run, text, 1, true) == 1 and string.find(run, ' started=', #text + 1, true)
-  if mine == #text + 1 and line and string.byte(line) ~= 43 and string.byte(outcome) ~= 97 then -- no '+', and not again
+  local mine = run and string.find(run, text, 1, true) == 1 and string.find(run, ' started=', #text + 1, true) == #text + 1
+  if mine and not seen[id] and line and string.byte(line) ~= 43 and string.byte(outcome) ~= 97 then -- no '+', and not again
     local state, why = outcome, ''
     if outcome ~= 'succeeded' then state, why = string.match(outcome, '^(%l+) ?(.*)$') end
     f = f + 1

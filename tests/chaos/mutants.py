@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "finish ignores the attempt",
         "finish",
-        "string.sub(run, 1, #text + 9) == text .. ' started='",
+        "string.find(run, text, 1, true) == 1 and string.find(run, ' started=', #text + 1, true) == #text + 1",
         "string.find(run, ' started=', 1, true)",
     ),
     Mutant("finish leaves the run", "finish", "redis.call('HDEL', running, unpack(over))", ""),
