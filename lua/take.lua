@@ -21,7 +21,7 @@
 --- @include changes
 --- @include queue
 --- @include turned
-local limit, bad = 0, bad_number('most', args.most, 1, 1000) or bad_since(args.since) or bad_counts(meta)
+local limit, bad = 0, bad_number('most', args.most, 1, 10000) or bad_since(args.since) or bad_counts(meta)
 for _, row in rows() do
   bad = bad or bad_number('limit', row.limit, 0, 1000) or bad_kind(pending_prefix, row.kind)
   if bad then return bad end

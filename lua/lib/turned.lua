@@ -7,10 +7,10 @@
 -- or nil. Those with a damaged line are added to `gone`.
 local function find_due(now, most, gone)
   local ids, bad = redis.call('ZRANGEBYSCORE', KEY.later, '-inf', now, 'LIMIT', 0, most), nil
-  local lines = redis.call('HMGET', KEY.tasks, unpack(ids))
+  local texts, lines = read_fields(KEY.tasks, ids), {}
   for i, id in ipairs(ids) do
-    local line = parse_line(lines[i])
-    if lines[i] and not line then gone[#gone + 1], gone[#gone + 2] = 0, id end
+    local line = parse_line(texts[id])
+    if texts[id] and not line then gone[#gone + 1], gone[#gone + 2] = 0, id end
     bad = bad or line and bad_kind(KEY.pending, line.kind) or nil
     lines[i] = line or false
   end
