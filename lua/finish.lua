@@ -22,6 +22,7 @@ for i, row in rows() do
   ids[i] = row.id
 end
 if count == 0 then return reply end
+if count > 1000 then return redis.error_reply('PSARGS finish takes 1,000 tasks at most') end
 local runs, lines = redis.call('HMGET', running, unpack(ids)), redis.call('HMGET', tasks, unpack(ids))
 for i, row in rows() do
   local id, text, run, line, outcome = ids[i], row.text, runs[i], lines[i], row.outcome

@@ -9,6 +9,7 @@
 -- ATOMICITY: whole; pending is a fence: a run that still goes on changes nothing.
 -- COMPLEXITY: O(log pending)
 --- @include queue
+--- @include lease
 --- @include record
 local id, why, now = args.id, args.why, now_ms()
 local task = load_tasks({id})[id] or {id = id, state = 'gone', extra = {}}
@@ -24,12 +25,14 @@ local held = (owner and 1 or 0) + (run and 1 or 0)
 local lists, message = queued + elsewhere + delayed + died + held, redis.call('HEXISTS', messages, id) == 1
 local over = task.text or not task.raw and held == 0
 local broken = not over and (flaw(task.line) or not message and 'message')
-local taker = owner and string.find(owner, '^%d+@%d+%.%S+%.%w+$')
-local place = run and string.find(run, '^%S+ %d+@%S+ p%d+ %S+/[%d,]+ inc=%d+ .*since=%d+')
-place = place and string.find(run, id .. ' ', 1, true) == 1
+local takes, life = string.match(owner or '', '^(%d+)@(%d+)%.%S+%.%w+$')
+local taker = takes and #takes < 10 and task.line and life == task.line.life
+local started = run and string.match(run, ' started=(%d+)$')
+local place = run and (not started or #started < 16) and task_at(string.gsub(run, ' started=%d+$', '')) == id
 local readable = (taker or not owner) and (place or not run)
 if over and lists == 0 and not message then return 'sound' end
-if not over and not broken and readable and lists == 1 and elsewhere == 0 then return 'sound' end
+local agrees_with_end = died == 1 or task.state ~= 'dead'
+if not over and not broken and readable and lists == 1 and elsewhere == 0 and agrees_with_end then return 'sound' end
 leave(home, id, '0') -- its order there may be another: look for the first
 leave(seen, id, '0')
 redis.call('ZREM', later, id)
@@ -49,8 +52,9 @@ elseif place then -- the run is what may cost work: it is kept
   redis.call('ZREM', dead, id)
 elseif taker and not run then
   redis.call('ZREM', dead, id)
-elseif died == 1 and held == 0 then
+elseif held == 0 and (died == 1 or task.extra.ended_ms) then
   word = 'dead'
+  if died == 0 then redis.call('ZADD', dead, tonumber(task.extra.ended_ms) or now, id) end
 else
   word = 'pending'
   redis.call('ZREM', dead, id)

@@ -13,6 +13,7 @@
 local ids, reply, begun, runs, got, w = {}, {}, {}, {}, {}, 0
 for i, row in rows() do ids[i] = row.id end
 if count == 0 then return reply end
+if count > 1000 then return redis.error_reply('PSARGS start takes 1,000 tasks at most') end
 local owners, held = redis.call('HMGET', taken, unpack(ids)), redis.call('HMGET', running, unpack(ids))
 local found, mark = redis.call('HMGET', messages, unpack(ids)), ' started=' .. now_ms()
 for i, row in rows() do

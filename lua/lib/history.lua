@@ -19,6 +19,9 @@ local function bury(task, now, why, retention_s)
   put_line(task)
   redis.call('ZADD', KEY.dead, now, task.id)
   local gone = redis.call('ZRANGE', KEY.dead, 0, -10001)
+  for _, id in ipairs(gone) do
+    if bad_type(KEY.extra .. id, 'hash') then redis.call('DEL', KEY.extra .. id) end -- it is too late for an error
+  end
   for id, old in pairs(load_tasks(gone)) do
     if old.state == 'dead' then
       old.run = old.extra.run

@@ -1,5 +1,5 @@
 -- The lease of a slot in the `slots` hash: the text of the place, the same at all slots of a task. The first slot is the lead.
---   a81f 1@17.482913 p0 n1/3,4 inc=3 gpu=1 mem=4096 since=1732161994123
+--   a81f 1@17.s1.482913 p0 n1/3,4 inc=3 gpu=1 mem=4096 since=1732161994123
 
 local function is_count(text, digits) return #text <= digits and string.find(text, '^[1-9]%d*$') or text == '0' end
 
@@ -28,4 +28,11 @@ local function agrees(texts, lease, text)
     seen[number] = true
   end
   return true
+end
+
+-- task_at: return the task that a text of a place names; nil for any other text.
+local function task_at(text)
+  local lease, texts = parse_lease(text), {}
+  for number in string.gmatch(lease and lease.slots or '', '[^,]+') do texts[number] = text end
+  return lease and agrees(texts, lease, text) and lease.task or nil
 end

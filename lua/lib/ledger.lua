@@ -27,8 +27,8 @@ local function asked_amounts(asked)
   return ASKED[asked]
 end
 
--- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[size] name, false for one without; and
--- the list of these nodes.
+-- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[size] name, and the list of these nodes;
+-- false for a node without a ledger, or with a damaged one, which must stay as it is until it is repaired.
 local function read_ledgers(left, names, size)
   local found, distinct = {}, {}
   for i = 1, size do
@@ -38,7 +38,7 @@ local function read_ledgers(left, names, size)
     end
   end
   local texts = read_list(left, distinct)
-  for i = 1, #distinct do found[distinct[i]] = texts[i] and amounts(texts[i]) end
+  for i = 1, #distinct do found[distinct[i]] = texts[i] and well_formed(texts[i]) and amounts(texts[i]) end
   return found, distinct
 end
 
@@ -52,7 +52,9 @@ end
 
 -- give_back: put the amounts in the text of a place back into a node's ledger.
 local function give_back(ledgers, name, text)
-  ledger_add(ledgers[name], asked_amounts(string.match(text, ' inc=%d+(.*) since=%d+$') or ''), 1)
+  local asked = asked_amounts(string.match(text, ' inc=%d+(.*) since=%d+$') or '')
+  if not next(asked) then return end
+  ledger_add(ledgers[name], asked, 1)
   CHANGED[name] = ledgers[name]
 end
 

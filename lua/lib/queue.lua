@@ -5,7 +5,6 @@
 --- @include outbox
 --- @include task
 --- @include wake
-local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
 local DAMAGED = 'its record is damaged'
 
 -- bad_home: look at the queue of the kind of which a task would wait; return the error reply for a key that is none, or nil.
@@ -22,7 +21,8 @@ end
 local function to_wait(task, due)
   local line = task.line
   unhold(task)
-  if task.attempt then line.takes = tonumber(string.match(task.attempt, '^%d+')) or line.takes end
+  local takes = task.attempt and string.match(task.attempt, '^%d+')
+  if takes and #takes < 10 then line.takes = tonumber(takes) end
   if task.started then set_option(line, 'ran', task.started) end
   line.ready = due or now_ms()
   if task.extra.next and not is_others(task.extra.next) then

@@ -40,7 +40,8 @@ end
 
 -- bad_timed: return the error reply for a key of another type that only some submissions need before the others, or nil.
 local function bad_timed(again)
-  local bad = bad_type(KEY.kinds, 'hash')
+  local bad
+  for _, name in ipairs({'kinds', 'shapes', 'feasible', 'names'}) do bad = bad or bad_type(KEY[name], 'hash') end
   for _, name in ipairs({'changed', 'later', 'expires', 'dead'}) do bad = bad or bad_type(KEY[name], 'zset') end
   for _, id in ipairs(again) do bad = bad or bad_type(KEY.extra .. id, 'hash') end
   return bad

@@ -2,6 +2,7 @@
 -- dead, ended, ended_1 and ended_2, and the prefix extra:. Needs lib/line.lua.
 --- @include batch
 --- @include line
+local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
 local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'} -- fields of extra:ID; also next_message and message
 
 -- ended_texts: return {id -> text} of tasks that have ended: 'STATE MS', the line, its last entry of `running`, and why; a line
@@ -45,7 +46,8 @@ local function load_tasks(ids)
     if not found[id] and (lines[id] or not text and (owners[id] or runs[id])) then
       found[id] = look_at({id = id, raw = lines[id], attempt = owners[id], run = runs[id]})
     elseif not found[id] and text then
-      found[id] = {id = id, state = string.match(text, '^%l+') or 'failed', text = text}
+      local state = string.match(text, '^%l+')
+      found[id] = {id = id, state = FINAL[state] and state or 'failed', text = text}
     end
   end
   return found

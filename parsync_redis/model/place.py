@@ -1,6 +1,6 @@
 """A place: where an attempt of a task holds its lease.
 
-    a81f 1@17.482913 p0 n1/3,4 inc=3 gpu=1 mem=4096 since=1732161994123
+    a81f 1@17.s1.482913 p0 n1/3,4 inc=3 gpu=1 mem=4096 since=1732161994123
 
 This text is the lease of each of its slots and its doorbell, and is compared as a whole.
 """

@@ -4,9 +4,8 @@
 -- KEYS: meta pending task*                  each name is a local of the script, and its type is checked
 -- ARGV: count channel (id attempt)*         `args.channel`; `for i, row, key in rows() do ... row.id ... end`;
 --                                           `fields_of(row)` is a table of all of a row's fields
-
--- READS: meta                             may be missing: keys that the script reads before it writes, so that it finds
---                                           a wrong type (WRONGTYPE) or number by itself
+-- READS: meta                               may be missing: keys that the script reads before it writes, so that it
+--                                           finds a wrong type (WRONGTYPE) or number by itself
 
 A trailing star means none or more: `(...)*` are rows, `count` is their number, `task*` has the key of each row.
 Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys: `extra:`

@@ -30,7 +30,8 @@ WAITING_STATES: Final = frozenset((TaskState.PENDING, TaskState.TAKEN))
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
     """Return up to `limit` tasks in any of these states: running, placed, taken, pending, then final ones.
 
-    The dead are listed the latest first; of those that have ended, 2 million are looked at. Raises ServerUnreachable.
+    The dead are listed the latest first; of each generation of those that have ended, 2 million are looked at.
+    Raises ServerUnreachable.
     """
     found: list[TaskStatus] = []
     seen: set[str] = set()

@@ -57,9 +57,9 @@ def announce_entries(store: Store, app: Celery, entries: Iterable[bytes], send_e
             quarantine(store, key, "not an entry of the outbox", entry)
             continue
         id = entry.decode().partition(" ")[0]
-        name, state, message = _look_up(store, id)
         told = False
         try:
+            name, state, message = _look_up(store, id)
             if not name or name in app.tasks:
                 _tell(app, entry.decode(), message, state, send_event)
                 told = True

@@ -105,7 +105,7 @@ MUTANTS = (
         "local mine = owner ~= 0 and task and task.line and not FINAL[task.state]",
     ),
     Mutant("take gives the attempt out again", "take", "string.format('%d', takes + 1)", "takes"),
-    Mutant("what goes back keeps its count", "lib/queue", "tonumber(string.match(task.attempt, '^%d+')) or", ""),
+    Mutant("what goes back keeps its count", "lib/queue", "then line.takes = tonumber(takes) end", "then end"),
     Mutant(
         "submit is not idempotent",
         "lib/again",

@@ -172,9 +172,12 @@ def test_a_full_list_of_the_dead_lets_the_oldest_go_one_by_one(store: Store):
         pipe.execute()
     for place in places:
         drive.set_options(place.task, starts=drive.commands.max_starts)
+    client.delete(drive.keys.extra("x2"))
+    client.lpush(drive.keys.extra("x2"), "of another type, which is found too late for an error")
     assert drive.run(drive.commands.requeue([(place, "lost") for place in places])) == ["dead"] * 4
     assert client.zcard(queue("dead")) == 10_000
     assert sorted(drive.index("ended")) == ["x0", "x1", "x2", "x3"]
+    assert (drive.state("x2"), client.exists(drive.keys.extra("x2"))) == ("dead", 0)
     record = drive.record("x3")
     assert (record.state, record.why, record.ended_ms, record.place and record.place.node) == ("dead", "lost", 4, "n1")
     assert record.extra == {"history": "x"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from parsync_redis.store.repair import repair_partition
 from tests.lua.driver import Driver
 
 
@@ -121,3 +122,18 @@ def test_who_waits_is_not_told_of_a_slot_that_nobody_may_claim(drive: Driver):
     drive.run(drive.commands.set_node(0, "n1", "drain"))
     drive.release(place)
     assert drive.hash("meta")["waiters"] == "s1"
+
+
+@pytest.mark.unaudited
+@pytest.mark.parametrize("needs", ["slots=1", "slots=1 gpu=1"])
+@pytest.mark.parametrize("damaged", ["inc=1 moved=x", "gpu=1 x", "gpu=x"])
+def test_a_damaged_ledger_stays_as_it_is_until_it_is_repaired(drive: Driver, needs: str, damaged: str):
+    """What is written back from what could be read of it would look sound, and be wrong for ever."""
+    drive.node("n1", slots=2, resources={"gpu": 2})
+    held = drive.held("a", slots=(0,), needs=needs)
+    drive.store.client.hset(drive.keys.partition(0, "left"), "n1", damaged)
+    assert drive.release(held) == "freed"
+    assert drive.commit("b", slots=(1,), needs=needs).word == ("held" if needs == "slots=1" else "short")
+    assert drive.hash("left") == {"n1": damaged}
+    assert repair_partition(drive.store, 0) == 1
+    assert drive.hash("left") == {"n1": "gpu=2"}

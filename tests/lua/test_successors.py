@@ -2,8 +2,10 @@
 
 import pytest
 
-from parsync_redis.model.task import TaskState
-from tests.lua.driver import NEVER_MS, Driver, nth
+from parsync_redis.errors import BrokenContract
+from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.store.runner import Runner
+from tests.lua.driver import NEVER_MS, Driver, dump, nth
 
 
 def run(drive: Driver, id: str = "a", **options: object):
@@ -127,3 +129,18 @@ def test_a_damaged_successor_runs_the_task_as_it_was(drive: Driver, damage: str)
         drive.store.client.hset(drive.keys.extra("a"), "next", "x")
     assert drive.finish(place) == "again"
     assert (drive.line().kind, drive.message()) == ("work slots=1", b"message")
+
+
+@pytest.mark.parametrize("kind", ["shapes", "feasible", "names"])
+@pytest.mark.unaudited
+def test_a_submit_that_meets_damage_has_written_no_successor(drive: Driver, kind: str):
+    place = run(drive)
+    drive.store.client.delete(drive.keys.queue(kind))
+    drive.store.client.lpush(drive.keys.queue(kind), "x")
+    successor = Submission("a", "work", b"next", after=place.attempt)
+    before = dump(drive.store)
+    with pytest.raises(BrokenContract):
+        Runner(drive.store.client, drive.keys.cluster).run(
+            drive.commands.submit([successor, Submission("new", "other", b"")])
+        )
+    assert dump(drive.store) == before

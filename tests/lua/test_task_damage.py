@@ -3,11 +3,15 @@
 from typing import Any
 
 import pytest
+from celery import Celery
 from redis.exceptions import ResponseError
 
+from parsync_redis.errors import BrokenContract
+from parsync_redis.model.record import read_run
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.scheduler.taken import give_back
-from parsync_redis.store import quarantine
+from parsync_redis.store import Call, quarantine
+from parsync_redis.worker.results import announce_entries
 from tests.lua.driver import NEVER_MS, Driver, dump, nth
 
 WORK = "work slots=1"
@@ -94,6 +98,62 @@ def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(drive: D
     assert drive.submit("a", publication="c1") in ("exists", "submitted")
     drive.cancel("a")
     drive.run(drive.commands.repair_task("a", "why", WORK))
+
+
+@pytest.mark.parametrize("odd", ["inc=01", "inc=1 GPU=1", "since=0123", "n1/0,0", "n1/00", "started=x", "p00"])
+def test_what_no_reader_takes_for_a_place_is_none_for_the_repair_either(drive: Driver, odd: str):
+    place = drive.bring(TaskState.RUNNING)
+    mend = {"inc": " inc=1", "since": f" since={place.since_ms}", "n1/": " n1/0", "started": "", "p00": " p0"}
+    (part,) = [old for word, old in mend.items() if odd.startswith(word)]
+    run = place.text.replace(part, f" {odd}") if part else f"{place.text} {odd}"
+    write(drive, "running", run)
+    assert read_run(run) == (None, None)
+    assert drive.run(drive.commands.repair_task("a", "why")) == "pending"
+    assert (drive.index("running"), drive.index("pending")) == ([], ["a"])
+
+
+@pytest.mark.parametrize("attempt", [f"{10**9}@1.s1.0", f"1@{10**15}.s1.0", "1@2.s1.0"])
+def test_an_attempt_of_another_life_or_of_too_many_digits_is_repaired(drive: Driver, attempt: str):
+    drive.taken("a")
+    write(drive, "taken", attempt)
+    assert drive.run(drive.commands.repair_task("a", "why")) == "pending"
+    assert (drive.index("taken"), drive.index("pending")) == ([], ["a"])
+
+
+def test_a_dead_task_that_the_list_of_the_dead_has_lost_is_listed_again(drive: Driver):
+    drive.bring(TaskState.DEAD)
+    before = drive.record("a")
+    drive.store.client.delete(drive.keys.queue("dead"))
+    assert drive.run(drive.commands.repair_task("a", "why")) == "dead"
+    assert (drive.record("a").state, drive.record("a").ended_ms) == ("dead", before.ended_ms)
+    assert (drive.index("dead"), drive.index("pending")) == (["a"], [])
+    assert drive.run(drive.commands.repair_task("a", "why")) == "sound"
+
+
+@pytest.mark.unaudited
+@pytest.mark.parametrize("text", ["taken 5\n\n\n", "running 5\n\n\n", "x"])
+def test_an_end_of_no_final_state_is_a_failure_for_every_script(drive: Driver, text: str):
+    drive.taken("a")
+    drive.taken("b")
+    write(drive, "ended", text, "e")
+    rows = [(id, "", "") for id in "aeb"]
+    assert drive.run(drive.commands.give_back("s1", rows)) == ["pending", "stale", "pending"]
+    assert drive.state("e") == "failed"
+
+
+@pytest.mark.parametrize("verb", ["confirm", "start", "finish"])
+def test_a_call_of_more_tasks_than_lua_can_name_is_refused(drive: Driver, verb: str):
+    place = drive.bring(TaskState.TAKEN)
+    rows = [place] * 1001
+    outcomes = [(one, "succeeded", "") for one in rows]
+    calls: dict[str, Call[Any]] = {
+        "confirm": drive.commands.confirm(rows),
+        "start": drive.commands.start(rows),
+        "finish": drive.commands.finish(outcomes),
+    }
+    with pytest.raises(BrokenContract, match=f"{verb} takes 1,000 tasks at most"):
+        drive.unchanged_by(calls[verb])
+    assert drive.state("a") == "taken"
 
 
 @pytest.mark.parametrize("attempt", ["", "x", "1", "1@1", "1@1.s1", "@1.s1.0", "x@1.s1.0", "1@x.s1.0"])
@@ -240,3 +300,13 @@ def test_rare_fields_of_another_type_are_named_before_anything_is_written(drive:
     assert dump(drive.store) == before
     drive.run(call)
     assert [entry.where for entry in quarantine.entries(drive.store)] == [drive.keys.extra("a")]
+
+
+@pytest.mark.unaudited
+def test_an_end_that_cannot_be_looked_up_stays_in_the_outbox(drive: Driver):
+    client: Any = drive.store.client
+    client.lpush(drive.keys.queue("outbox"), "a cancelled why")
+    client.lpush(drive.keys.extra("a"), "of another type")
+    app = Celery("app", backend="cache+memory://", set_as_current=False)
+    assert announce_entries(drive.store, app, outbox(drive)) == 0
+    assert outbox(drive) == [b"a cancelled why"]
