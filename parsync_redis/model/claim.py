@@ -54,4 +54,4 @@ class Verdict(NamedTuple):
     @property
     def won(self) -> bool:
         """True if the task now holds what it claimed."""
-        return self.word in (ClaimOutcome.HELD, ClaimOutcome.YOURS)
+        return self.word is ClaimOutcome.HELD or self.word is ClaimOutcome.YOURS

@@ -9,7 +9,7 @@ of which tasks wait: how many, the order of the first, an upper bound of the ord
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from .ids import shown
 from .needs import is_resources
@@ -19,8 +19,7 @@ from .text import KIND, TASK_NAME
 _STRATEGIES: Final = frozenset(Strategy)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """Name, needs and strategy: tasks with equal ones are equal for placement. strategy: '' is the scheduler's."""
 
     name: str

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from .kind import Kind
 from .options import DEFAULT_OPTIONS, TaskOptions
@@ -84,8 +84,7 @@ class Submission:
         return Kind(self.name, self.options.needs.text, self.options.strategy)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """A task that a scheduler has taken; `attempt` is the fence ('2@17': the second attempt of submission 17).
 
     ready_ms: since when it could be taken (server time): submitted, due, or put back.

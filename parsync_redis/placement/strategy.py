@@ -7,6 +7,7 @@ until the smoothed scheduling delay exceeds tau, then latency-first, and back be
 the smoothing constant and the hysteresis, both are ours.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -56,10 +57,13 @@ class StrategySelector:
         self.delay_s = 0.0
         self.late = False
 
-    def observe(self, delay_s: float) -> None:
-        """Take in the scheduling delay of a placed task, in seconds."""
-        self.delay_s += self.ema * (delay_s - self.delay_s)
-        self.late = self.delay_s > (self.tau_s * HYSTERESIS if self.late else self.tau_s)
+    def observe(self, delays_s: Iterable[float]) -> None:
+        """Take in the scheduling delays of placed tasks, in seconds, in their order."""
+        smoothed, late = self.delay_s, self.late
+        for delay_s in delays_s:
+            smoothed += self.ema * (delay_s - smoothed)
+            late = smoothed > (self.tau_s * HYSTERESIS if late else self.tau_s)
+        self.delay_s, self.late = smoothed, late
 
     def resolve(self, asked: str) -> Strategy:
         """Return LATENCY or QUALITY for a task that asks for a strategy ('' is the scheduler's own)."""

@@ -129,24 +129,28 @@ class Core:
     def on_judged(self, judged: Judged) -> None:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
         partition, freshness = self.view.partitions[judged.partition], self._freshness
-        self._call_size.on_judged(len(judged.claims), sum(not verdict.won for verdict in judged.verdicts))
+        claimed, delays_s = self._placer.unplaced.claimed, list[float]()
+        lost = 0
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
-            task = self._placer.unplaced.claimed.pop(claim.task, None)
-            self.counters.claims += 1
+            task = claimed.pop(claim.task, None)
             if verdict.won:
                 since_ms = int(verdict.detail)
-                self.counters.placed += 1
                 self._to_confirm.append(claim.won(since_ms))
                 if task is not None:
-                    self.selector.observe(max(0, since_ms - task.ready_ms) / 1000)
+                    delays_s.append(max(0, since_ms - task.ready_ms) / 1000)
                 continue
-            self.counters.conflicts += 1
+            lost += 1
             if verdict.word is ClaimOutcome.CHANGED:
                 self._on_changed(partition)
             elif freshness.asks or verdict.word is not ClaimOutcome.CONFLICT:
                 freshness.to_read.add(judged.partition)
             if task is not None:
                 self._placer.unplaced.seatless.append(task)
+        self.selector.observe(delays_s)
+        self._call_size.on_judged(len(judged.claims), lost)
+        self.counters.claims += len(judged.claims)
+        self.counters.placed += len(judged.claims) - lost
+        self.counters.conflicts += lost
         partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
 
     def _on_changed(self, partition: PartitionCopy) -> None:

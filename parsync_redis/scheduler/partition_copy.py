@@ -1,19 +1,23 @@
 """A scheduler's copy of one partition, in numpy arrays: one bit a slot (free or not), each slot's node, amounts left.
 
 `seats` computes where a task of given needs could go. `reserve` takes seats out of the copy for tasks that are still to
-be taken from the queue; each reservation ends as a claim, or goes back.
+be taken from the queue; each reserved seat ends as a claim, or goes back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
+import numpy.typing as npt
 
 from ..model.needs import Resources
 from ..model.node import Node
 from ..placement.reasons import NodeFacts
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
 from .offers import Knowers, Offers
+
+Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -34,31 +38,34 @@ class Seats:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """A seat that the copy keeps for one task, on node number `index`.
-
-    broken: the partition was read since, and the seat was another's already.
-    """
+    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`."""
 
     partition: "PartitionCopy"
-    node: Node
-    index: int
-    slots: tuple[int, ...]
     needs: Resources
-    broken: bool = False
+    owners: list[int]
+    slots: list[tuple[int, ...]]
 
-    @property
-    def bits(self) -> list[int]:
-        """The positions of its slots in the partition's bitmap."""
-        return [self.node.first + slot for slot in self.slots]
+    def __len__(self) -> int:
+        return len(self.owners)
 
-    def claimed(self) -> None:
-        """Turn it into a claim: its slots stay taken in the copy until the partition is read."""
-        self.partition.reserved.pop(self, None)
+    def claim(self, count: int) -> Iterator[tuple[Node, tuple[int, ...]]]:
+        """Return node and slots of the first `count` seats: they stay taken in the copy until the partition is read."""
+        nodes = self.partition.nodes
+        claimed = zip([nodes[owner] for owner in self.owners[:count]], self.slots[:count], strict=True)
+        del self.owners[:count], self.slots[:count]
+        return claimed
 
     def give_back(self) -> None:
-        """Free its slots and amounts in the copy: no task came for it."""
-        if self.partition.reserved.pop(self, self) is None and not self.broken:
+        """Free the seats that are left: no tasks came for them."""
+        self.partition.reserved.pop(self, None)
+        if self:
             self.partition.change(self, -1)
+            self.owners, self.slots = [], []
+
+    def keep(self, which: Bits) -> None:
+        """Forget the other seats: they are others' already."""
+        self.owners = list(compress(self.owners, which))
+        self.slots = list(compress(self.slots, which))
 
 
 class PartitionCopy:
@@ -109,7 +116,7 @@ class PartitionCopy:
         self.version = -1
         self.free, self.free_count = np.zeros(len(self._is_slot), dtype=bool), 0
         for reservation in self.reserved:
-            reservation.broken = True
+            reservation.owners, reservation.slots = [], []
         self.reserved.clear()
         self._forget_seats()
 
@@ -126,9 +133,9 @@ class PartitionCopy:
         self.free_count = int(np.count_nonzero(self.free))
         self.left = self.offers.amounts_of(left)
         self.version = version
-        for reservation in self.reserved:
-            reservation.broken = reservation.broken or not self.free[reservation.bits].all()
-            if not reservation.broken:
+        for reservation in filter(len, self.reserved):
+            reservation.keep(np.asarray(self.free[self._bits(reservation)].all(axis=1)))
+            if reservation:
                 self.change(reservation, 1)
         self._forget_seats()
 
@@ -172,35 +179,29 @@ class PartitionCopy:
         leads = np.flatnonzero(lead)
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
 
-    def reserve(self, seats: Seats, chosen: Ints, needs: Resources) -> list[Reservation]:
-        """Take seats, by their indices, out of this copy. Returns a reservation for each."""
+    def reserve(self, seats: Seats, chosen: Ints, needs: Resources) -> Reservation:
+        """Take seats, by their indices, out of this copy, for tasks that are still to be taken."""
         bits = seats.bits[seats.leads[chosen][:, None] + np.arange(seats.size)]
         owners = seats.nodes[chosen]
-        self._forget_seats()
-        self.free[bits] = False
-        self.free_count -= bits.size
         slots = (bits - self._first_of[owners][:, None]).tolist()
-        found = [
-            Reservation(self, self.nodes[owner], owner, tuple(row), needs)
-            for owner, row in zip(owners.tolist(), slots, strict=True)
-        ]
-        for name, amount in needs.amounts:
-            if name in self.left:
-                np.subtract.at(self.left[name], owners, amount)
-        self.reserved.update(dict.fromkeys(found))
-        return found
+        reservation = Reservation(self, needs, owners.tolist(), [tuple(row) for row in slots])
+        self.change(reservation, 1, bits)
+        self.reserved[reservation] = None
+        return reservation
 
-    def change(self, reservation: Reservation, sign: int) -> None:
-        """Take a reservation's seat out of the copy (sign 1), or put it back (-1)."""
-        self.free[reservation.bits] = sign < 0
-        self.free_count -= sign * len(reservation.slots)
-        self._change_left(reservation, sign)
-        self._forget_seats()
+    def _bits(self, reservation: Reservation) -> Ints:
+        """Return the positions of the seats' slots in the bitmap, a row a seat."""
+        return np.array(reservation.slots, dtype=np.int64) + self._first_of[reservation.owners][:, None]
 
-    def _change_left(self, reservation: Reservation, sign: int) -> None:
+    def change(self, reservation: Reservation, sign: int, bits: Ints | None = None) -> None:
+        """Take the seats of a reservation out of the copy (sign 1), or put them back (-1); bits: their positions."""
+        bits = self._bits(reservation) if bits is None else bits
+        self.free[bits] = sign < 0
+        self.free_count -= sign * bits.size
         for name, amount in reservation.needs.amounts:
             if name in self.left:
-                self.left[name][reservation.index] -= sign * amount
+                np.subtract.at(self.left[name], reservation.owners, sign * amount)
+        self._forget_seats()
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
         """Return the most that any open node has free of each resource, and of `slots`. Cached.

@@ -8,14 +8,14 @@ A task is taken only for a seat that the view has, so none waits here: what find
 """
 
 import heapq
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from ..model.claim import Claim
+from ..model.kind import Kind
 from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
@@ -31,12 +31,12 @@ PORTIONS: Final = 16
 its tasks are older: so kinds that share seats get them in the order of their tasks, nearly."""
 
 
-def claim_of(task: Taken, seat: Reservation) -> Claim:
-    """Return the claim of a task on a seat."""
-    copy, node = seat.partition, seat.node
-    return Claim(
-        task.id, task.attempt, copy.number, node.name, seat.slots, node.inc, seat.needs.asked, node.first, copy.epoch
-    )
+def by_kind(tasks: Iterable[Taken]) -> dict[Kind, list[Taken]]:
+    """Return tasks by their kinds, in their order."""
+    found: dict[Kind, list[Taken]] = {}
+    for task in tasks:
+        found.setdefault(task.kind, []).append(task)
+    return found
 
 
 @dataclass(slots=True)
@@ -64,8 +64,8 @@ class Placer:
         self.unplaced = Unplaced({}, [])
         self.changed: set[int] = set()
         self.left_behind = False
-        self._ready: list[Claim] = []
-        self._reserved: dict[str, deque[Reservation]] = {}
+        self._ready: dict[int, list[Claim]] = {}
+        self._reserved: dict[Kind, list[Reservation]] = {}
 
     def forget(self) -> None:
         """Drop all tasks and reservations."""
@@ -79,31 +79,31 @@ class Placer:
 
     def on_took(self, tasks: Sequence[Taken]) -> None:
         """Claim the reserved seats for the tasks that came, and put the other seats back."""
-        for task in tasks:
-            seats = self._reserved.get(task.kind.text)
-            seat = seats.popleft() if seats else None
-            if seat is not None and not seat.broken:
-                self._claim(task, seat)
-                continue
-            self.unplaced.seatless.append(task)
-            if seat is not None:
-                seat.give_back()
+        for kind, some in by_kind(tasks).items():
+            self.unplaced.seatless += self._claim(some, self._reserved.get(kind, ()))
         for seats in self._reserved.values():
-            for seat in seats:
-                seat.give_back()
-                self.changed.add(seat.partition.number)
+            for reservation in seats:
+                if reservation:
+                    self.changed.add(reservation.partition.number)
+                reservation.give_back()
         self._reserved.clear()
 
-    def _claim(self, task: Taken, seat: Reservation) -> None:
-        seat.claimed()
-        self.unplaced.claimed[task.id] = task
-        self._ready.append(claim_of(task, seat))
+    def _claim(self, tasks: Sequence[Taken], seats: Iterable[Reservation]) -> Sequence[Taken]:
+        """Claim reserved seats for tasks; return the tasks for which there are not enough."""
+        for reservation in seats:
+            some, tasks = tasks[: len(reservation)], tasks[len(reservation) :]
+            copy, asked = reservation.partition, reservation.needs.asked
+            p, epoch = copy.number, copy.epoch
+            self._ready.setdefault(p, []).extend(
+                Claim(task.id, task.attempt, p, node.name, slots, node.inc, asked, node.first, epoch)
+                for task, (node, slots) in zip(some, reservation.claim(len(some)), strict=True)
+            )
+            self.unplaced.claimed.update((task.id, task) for task in some)
+        return tasks
 
     def commit(self, plan: Plan) -> None:
         """Plan to send the claims that are ready."""
-        for claim in self._ready:
-            plan.commit.setdefault(claim.partition, []).append(claim)
-        self._ready = []
+        plan.commit, self._ready = self._ready, {}
 
     def retry(self, plan: Plan) -> None:
         """Claim other seats for tasks without one; plan to give back those for which there is none.
@@ -111,38 +111,36 @@ class Placer:
         While nodes are read they wait: the seats of those partitions are not known yet.
         """
         tasks, self.unplaced.seatless = self.unplaced.seatless, []
-        by_kind: dict[str, list[Taken]] = {}
-        for task in tasks:
-            by_kind.setdefault(task.kind.text, []).append(task)
-        for some in by_kind.values():
-            group = self._queue.group_of(some[0].kind)
-            strategy = self._selector.resolve(some[0].kind.strategy)
-            seats = self._reserve(group, self._seats(group, strategy), len(some))
-            for task, seat in zip(some, seats, strict=False):
-                self._claim(task, seat)
+        for kind, some in by_kind(tasks).items():
+            group = self._queue.group_of(kind)
+            seats = self._reserve(group, self._seats(group, self._selector.resolve(kind.strategy)), len(some))
+            left = self._claim(some, seats)
+            for reservation in seats:
+                reservation.give_back()
             if plan.read_nodes:
-                self.unplaced.seatless += some[len(seats) :]
+                self.unplaced.seatless += left
             else:
-                plan.give_back += [(task.id, task.attempt, "") for task in some[len(seats) :]]
+                plan.give_back += [(task.id, task.attempt, "") for task in left]
 
     # -- seats for what waits ----------------------------------------------------------------------------------------
 
     def reserve(self, plan: Plan, room: int) -> None:
         """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many of each kind."""
-        asked: dict[str, deque[Reservation]] = {}
+        reserved: dict[Kind, list[Reservation]] = {}
+        asked: dict[Kind, int] = {}
         reading: set[KindGroup] = set()
         tried: set[KindGroup] = set()
         heap = self._queue.open_kinds(self.changed, tried)
         while room and (heap or (heap := self._queue.open_kinds(self.changed, tried))):
             _, number, waiting = heapq.heappop(heap)
-            group, text = waiting.group, waiting.kind.text
-            if group.blocked or group in reading or len(asked.get(text, ())) >= waiting.count:
+            group, kind = waiting.group, waiting.kind
+            done = asked.get(kind, 0)
+            left = waiting.count - done
+            if group.blocked or group in reading or left <= 0:
                 tried.add(group)
                 continue
-            strategy = self._selector.resolve(waiting.kind.strategy)
+            strategy = self._selector.resolve(kind.strategy)
             found = self._seats(group, strategy)
-            done = len(asked.get(text, ()))
-            left = waiting.count - done
             total = sum(len(seats.leads) for some in found for seats in some)
             if not total:
                 if self._fetch(group, strategy, left):
@@ -154,15 +152,16 @@ class Placer:
             count = min(left, room, total)
             if heap:
                 count = min(count, max(waiting.before(heap[0][0], done), -(-count // PORTIONS)))
-            asked.setdefault(text, deque()).extend(self._reserve(group, found, count))
+            reserved.setdefault(kind, []).extend(self._reserve(group, found, count))
+            asked[kind] = done + count
             room -= count
             if left > count:
                 heapq.heappush(heap, (waiting.order(done + count), number, waiting))
         if room:
             self.changed.clear()
-        self._reserved = asked
+        self._reserved = reserved
         self.left_behind = not room
-        plan.take = [(text, len(seats)) for text, seats in asked.items()]
+        plan.take = [(kind.text, count) for kind, count in asked.items()]
         self._freshness.passes += 1
 
     def _seats(self, group: KindGroup, strategy: Strategy) -> list[list[Seats]]:
@@ -179,10 +178,9 @@ class Placer:
         """Sample up to `count` of these seats by their score, all of one list before the next."""
         made: list[Reservation] = []
         for seats in found:
-            if len(made) == count:
-                break
-            if seats:
-                made += self._sample(group, seats, count - len(made))
+            if seats and count:
+                made += self._sample(group, seats, count)
+                count -= min(count, sum(len(some.leads) for some in seats))
         return made
 
     def _sample(self, group: KindGroup, seats: Sequence[Seats], count: int) -> list[Reservation]:
@@ -193,7 +191,7 @@ class Placer:
         made: list[Reservation] = []
         for i in sorted(set(which.tolist())):
             found, begin = seats[i], int(ends[i]) - len(seats[i].leads)
-            made += found.partition.reserve(found, chosen[which == i] - begin, group.needs)
+            made.append(found.partition.reserve(found, chosen[which == i] - begin, group.needs))
         return made
 
     def _fetch(self, group: KindGroup, strategy: Strategy, wanted: int) -> bool:

@@ -55,7 +55,7 @@ def comparable(answer: Any) -> Any:
     """Return an answer without its times, which are of two clocks."""
     match answer:
         case Took():
-            tasks = [replace(task, ready_ms=0) for task in answer.tasks]
+            tasks = [task._replace(ready_ms=0) for task in answer.tasks]
             return replace(answer, now_ms=0, due_ms=0 if answer.due_ms else None, tasks=tasks)
         case Judged(version=version, verdicts=verdicts):
             return version, [(v.word, "" if v.won else v.detail) for v in verdicts]

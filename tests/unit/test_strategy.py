@@ -34,19 +34,19 @@ def test_adaptive_goes_to_latency_above_tau_and_back_only_below_the_hysteresis()
     assert selector.resolve("") is Strategy.QUALITY
     while selector.delay_s <= 1.0:
         assert selector.resolve("") is Strategy.QUALITY
-        selector.observe(3.0)
+        selector.observe([3.0])
     assert selector.resolve("") is Strategy.LATENCY
     while selector.delay_s > HYSTERESIS:
         assert selector.resolve("") is Strategy.LATENCY
-        selector.observe(0.0)
+        selector.observe([0.0])
     assert selector.resolve("") is Strategy.QUALITY
 
 
 def test_the_delay_is_smoothed_exponentially() -> None:
     selector = StrategySelector(Strategy.ADAPTIVE, tau_s=1.0)
-    selector.observe(2.0)
+    selector.observe([2.0])
     assert selector.delay_s == pytest.approx(2.0 * EMA_WEIGHT)
-    selector.observe(2.0)
+    selector.observe([2.0])
     assert selector.delay_s == pytest.approx(2.0 * (1 - (1 - EMA_WEIGHT) ** 2))
 
 

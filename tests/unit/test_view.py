@@ -43,7 +43,7 @@ def test_every_free_slot_is_a_seat_for_a_plain_task() -> None:
     view = partition(node("a", 0, 4), node("b", 4, 4), free=(0, 2, 5))
     seats = view.seats(Resources.of(1))
     places = view.reserve(seats, everything(seats), Resources.of(1))
-    assert [(seat.node.name, seat.slots) for seat in places] == [("a", (0,)), ("a", (2,)), ("b", (1,))]
+    assert [(node.name, slots) for node, slots in places.claim(3)] == [("a", (0,)), ("a", (2,)), ("b", (1,))]
     assert view.free_count == 0
 
 
@@ -51,7 +51,7 @@ def test_several_slots_are_of_one_node() -> None:
     view = partition(node("a", 0, 4), node("b", 4, 4), free=(0, 4, 5, 7))
     seats = view.seats(Resources.of(2))
     assert len(seats.leads) == 1
-    assert view.reserve(seats, everything(seats), Resources.of(2))[0].slots == (0, 1)
+    assert view.reserve(seats, everything(seats), Resources.of(2)).slots == [(0, 1)]
 
 
 def test_labels_and_amounts_narrow_the_seats() -> None:
@@ -73,32 +73,29 @@ def test_reserving_takes_slots_and_amounts_away_until_they_are_given_back() -> N
     needs = Resources.of(1, {"gpu": 1})
     view = partition(node("a", 0, 4, gpu=2), free=(0, 1, 2, 3), left={"a": "gpu=2"})
     seats = view.seats(needs)
-    first, second = view.reserve(seats, everything(seats), needs)
+    places = view.reserve(seats, everything(seats), needs)
     assert len(view.seats(needs).leads) == 0
     assert len(view.seats(Resources.of(1)).leads) == 2
-    first.give_back()
-    assert (view.free_count, len(view.seats(needs).leads)) == (3, 1)
-    second.claimed()
-    second.give_back()
+    places.claim(1)
+    places.give_back()
     assert (view.free_count, len(view.seats(needs).leads)) == (3, 1), "a claim is Redis' to judge"
-    first.give_back()
+    places.give_back()
     assert view.free_count == 3, "it was given back before"
 
 
 def test_a_snapshot_does_not_free_what_is_reserved_and_tells_what_is_gone() -> None:
     needs = Resources.of(1, {"gpu": 1})
     view = partition(node("a", 0, 4, gpu=2), free=(0, 1), left={"a": "gpu=2"})
-    first, second = view.reserve(view.seats(needs), np.arange(2), needs)
+    places = view.reserve(view.seats(needs), np.arange(2), needs)
     view.set_free(bits(0, 2), {"a": "gpu=2"}, 2)
-    assert (first.broken, second.broken) == (False, True)
+    assert places.slots == [(0,)]
     assert (view.free_count, len(view.seats(needs).leads)) == (1, 1)
-    second.give_back()
-    first.give_back()
+    places.give_back()
     assert (view.free_count, len(view.seats(needs).leads)) == (2, 2)
-    (seat,) = view.reserve(view.seats(needs), np.arange(1), needs)
+    places = view.reserve(view.seats(needs), np.arange(1), needs)
     view.set_nodes([node("b", 0, 4)], 2)
-    assert seat.broken
-    seat.give_back()
+    assert len(places) == 0
+    places.give_back()
     assert view.free_count == 0
 
 
@@ -159,11 +156,12 @@ def test_seats_hold_whatever_is_put_on_all_of_them(data: st.DataObject) -> None:
     view = partition(*nodes, free=free, left={name: f"gpu={n}" for name, n in left.items()})
     seats = view.seats(needs)
     places = view.reserve(seats, everything(seats), needs)
-    taken = [bit for seat in places for bit in seat.bits]
+    seats_of = list(places.claim(len(places)))
+    taken = [n.first + slot for n, slots in seats_of for slot in slots]
     assert len(taken) == len(set(taken))
     assert set(taken) <= set(free)
     for n in nodes:
-        mine = [seat for seat in places if seat.node is n]
+        mine = [slots for owner, slots in seats_of if owner is n]
         free_here = sum(n.first <= b < n.first + n.offer.slots for b in free)
         limit = free_here // needs.slots
         if amount:

@@ -209,6 +209,7 @@ def _but(usual: str, size: int) -> Callable[[Reply], list[str]]:
 
 def _took(asked: Sequence[tuple[str, int]], reply: Reply) -> Took:
     version, now_ms, due_ms, anew, more, changes, tasks = reply
+    kinds = [Kind.of(kind) for kind, _ in asked]
     rows = list(zip(*[iter(words(tasks))] * 4, strict=True))
     return Took(
         text(version),
@@ -217,6 +218,6 @@ def _took(asked: Sequence[tuple[str, int]], reply: Reply) -> Took:
         bool(int(anew)),
         bool(int(more)),
         list(pairs(words(changes))),
-        [Taken(id, attempt, Kind.of(asked[int(row) - 1][0]), int(ms)) for row, id, attempt, ms in rows if attempt],
+        [Taken(id, attempt, kinds[int(row) - 1], int(ms)) for row, id, attempt, ms in rows if attempt],
         [(id, why) for _, id, attempt, why in rows if not attempt],
     )
