@@ -130,11 +130,13 @@ class Core:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
         partition, freshness = self.view.partitions[judged.partition], self._freshness
         claimed, delays_s = self._placer.unplaced.claimed, list[float]()
-        lost = 0
+        lost, last, won, since_ms = 0, None, False, 0
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.pop(claim.task, None)
-            if verdict.won:
-                since_ms = int(verdict.detail)
+            if verdict is not last:  # most are one object
+                last, won = verdict, verdict.won
+                since_ms = int(verdict.detail) if won else 0
+            if won:
                 self._to_confirm.append(claim.won(since_ms))
                 if task is not None:
                     delays_s.append(max(0, since_ms - task.ready_ms) / 1000)

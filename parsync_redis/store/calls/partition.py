@@ -7,7 +7,7 @@ from ...model.claim import Claim, ClaimOutcome, Verdict
 from ...model.limits import MAX_BATCH
 from ...model.needs import is_resources
 from ...model.node import Lease
-from ...model.place import Place
+from ...model.place import Place, claim_text
 from ...model.replies import Judged, Snapshot
 from ..header import Once, Word
 from ..scripts import Script
@@ -37,9 +37,6 @@ class PartitionCalls(Calls):
 
     def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
         """Judge at most MAX_BATCH claims, all of partition p."""
-        epochs = {claim.epoch for claim in claims}
-        epoch = epochs.pop() if len(epochs) == 1 else -1  # claims of several: no new one is held
-
         def read(reply: Reply) -> Judged:
             verdicts = [Verdict(ClaimOutcome.HELD, text(reply[1]))] * len(claims)
             for row, word, detail in zip(*[iter(reply[2:])] * 3, strict=True):
@@ -47,15 +44,19 @@ class PartitionCalls(Calls):
             return Judged(p, int(reply[0]), int(reply[1]), claims, verdicts)
 
         inboxes: dict[str, int] = {}
+        epochs: set[int] = set()
         values: list[Word] = []
-        for c in claims:
-            inbox = inboxes.setdefault(c.node, len(inboxes) + 1)
-            seats, bits = f"{c.node}/{c.slots[0]}", str(c.first + c.slots[0])
-            if len(c.slots) > 1:
-                seats = " ".join(f"{c.node}/{slot}" for slot in c.slots)
-                bits = " ".join(str(c.first + slot) for slot in c.slots)
-            values += (c.text, seats, bits, inbox)
-        return self._partition(p, COMMIT, read, {"epoch": epoch}, inboxes, ("text", "seats", "bits", "inbox"), values)
+        for task, attempt, _, node, slots, inc, asked, first, epoch in claims:
+            text_of = claim_text(task, attempt, p, node, slots, inc, asked)
+            seats, bits = f"{node}/{slots[0]}", str(first + slots[0])
+            if len(slots) > 1:
+                seats = " ".join(f"{node}/{slot}" for slot in slots)
+                bits = " ".join(str(first + slot) for slot in slots)
+            values += (text_of, seats, bits, inboxes.setdefault(node, len(inboxes) + 1))
+            epochs.add(epoch)
+        # Of claims by copies of several epochs no new one is held.
+        once: Once = {"epoch": epochs.pop() if len(epochs) == 1 else -1}
+        return self._partition(p, COMMIT, read, once, inboxes, ("text", "seats", "bits", "inbox"), values)
 
     def release(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
         """Free the leases of places, all of partition p; a word per place: freed, none."""

@@ -210,7 +210,8 @@ def _but(usual: str, size: int) -> Callable[[Reply], list[str]]:
 def _took(asked: Sequence[tuple[str, int]], reply: Reply) -> Took:
     version, now_ms, due_ms, anew, more, changes, tasks = reply
     kinds = [Kind.of(kind) for kind, _ in asked]
-    rows = list(zip(*[iter(words(tasks))] * 4, strict=True))
+    numbers, ids, attempts, since = tasks[::4], words(tasks[1::4]), words(tasks[2::4]), words(tasks[3::4])
+    rows = list(zip(numbers, ids, attempts, since, strict=True))
     return Took(
         text(version),
         int(now_ms),
@@ -218,6 +219,6 @@ def _took(asked: Sequence[tuple[str, int]], reply: Reply) -> Took:
         bool(int(anew)),
         bool(int(more)),
         list(pairs(words(changes))),
-        [Taken(id, attempt, kinds[int(row) - 1], int(ms)) for row, id, attempt, ms in rows if attempt],
+        [Taken(id, attempt, kinds[int(number) - 1], int(ms)) for number, id, attempt, ms in rows if attempt],
         [(id, why) for _, id, attempt, why in rows if not attempt],
     )
