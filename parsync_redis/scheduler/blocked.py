@@ -35,7 +35,8 @@ class Blocked:
         self.explained: OrderedDict[KindGroup, None] = OrderedDict()
         self._groups: list[KindGroup | None] = []
         self._spare: list[int] = []
-        self._filters: dict[tuple[str, Knowers], tuple[int, Resources]] = {}
+        self._filters: list[tuple[Resources, Knowers]] = []
+        self._filter_numbers: dict[tuple[str, Knowers], int] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -63,7 +64,10 @@ class Blocked:
         for name, amount in needs.amounts:
             self._needs[row, self._columns[name]] = amount
         labels = Resources(1, (), needs.labels, " ".join(("slots=1", *(f"{n}:{v}" for n, v in needs.labels))))
-        self._filter_of[row] = self._filters.setdefault((labels.text, group.knowers), (len(self._filters), labels))[0]
+        number = self._filter_numbers.setdefault((labels.text, group.knowers), len(self._filters))
+        if number == len(self._filters):
+            self._filters.append((labels, group.knowers))
+        self._filter_of[row] = number
         self._used[row] = True
         self.unexplained[group] = None
 
@@ -92,16 +96,17 @@ class Blocked:
     ) -> list[KindGroup]:
         """Return the groups that may have a seat in one of these partitions: of all, or of some."""
         partitions = [partition for partition in partitions if partition.free_count]
-        if not self._rows or not partitions:
+        if not self._rows or not partitions or groups == []:
             return []
+        size = len(self._groups)
+        rows = np.flatnonzero(self._used[:size]) if groups is None else np.array([self._rows[one] for one in groups])
         most = np.zeros((len(self._filters), len(self._columns)), dtype=np.int64)
-        for (_, knowers), (number, labels) in self._filters.items():
+        for number in set(self._filter_of[rows].tolist()):
+            labels, knowers = self._filters[number]
             for partition in partitions:
                 for name, amount in partition.most_free(labels, knowers).items():
                     if (column := self._columns.get(name)) is not None:
                         most[number, column] = max(most[number, column], amount)
-        size = len(self._groups)
-        rows = np.flatnonzero(self._used[:size]) if groups is None else np.array([self._rows[one] for one in groups])
         fit = (self._needs[rows] <= most[self._filter_of[rows]]).all(axis=1)
         return [group for row in rows[fit].tolist() if (group := self._groups[row]) is not None]
 

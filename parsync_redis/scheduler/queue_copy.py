@@ -153,7 +153,10 @@ class QueueCopy:
         partitions = self._view.partitions
         found = self.blocked.fitting([partitions[p] for p in changed])
         if self._fresh:
-            self._fresh = dict.fromkeys(self.blocked.fitting(partitions, list(self._fresh)))
+            likely = max(partitions, key=lambda partition: partition.free_count)
+            some = dict.fromkeys(self.blocked.fitting([likely], list(self._fresh)))
+            rest = [group for group in self._fresh if group not in some]
+            self._fresh = some | dict.fromkeys(self.blocked.fitting(partitions, rest))
             found += self._fresh
         found = [group for group in dict.fromkeys(found) if group not in tried]
         if len(found) > AT_ONCE:

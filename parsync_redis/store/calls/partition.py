@@ -37,6 +37,7 @@ class PartitionCalls(Calls):
 
     def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
         """Judge at most MAX_BATCH claims, all of partition p."""
+
         def read(reply: Reply) -> Judged:
             verdicts = [Verdict(ClaimOutcome.HELD, text(reply[1]))] * len(claims)
             for row, word, detail in zip(*[iter(reply[2:])] * 3, strict=True):
