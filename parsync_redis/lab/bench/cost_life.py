@@ -61,7 +61,7 @@ CASES: Final[Mapping[str, CostCase]] = {
 class Life:
     """Takes tasks of one case through their life, in one partition: `begin`, then a `step` for each verb."""
 
-    def __init__(self, store: Store, case: CostCase) -> None:
+    def __init__(self, store: Store, case: CostCase, nodes: int = NODES) -> None:
         self.store, self.commands = store, store.commands
         self._options = TaskOptions.of(case.options)
         self._dice = random.Random(1)
@@ -70,16 +70,16 @@ class Life:
         self._taken: list[Taken] = []
         self._places: list[Place] = []
         set_up(store, BenchParameters(schedulers=1, partitions=1))
-        self._nodes = self._register(case)
+        self._nodes = self._register(case, nodes)
         self._epoch = store.run(self.commands.read_partition(0)).epoch
         self._seats = [(name, slot) for name in self._nodes for slot in range(NODE_SLOTS)]
         self._dice.shuffle(self._seats)
 
-    def _register(self, case: CostCase) -> dict[str, tuple[int, int]]:
+    def _register(self, case: CostCase, nodes: int) -> dict[str, tuple[int, int]]:
         """Register the nodes; return the incarnation and the first bit of each."""
         known = KnownTasks.of({TASK: None})
         offer = offer_with(Resources.of(NODE_SLOTS, case.resources, case.labels), known).text
-        names = [f"n{number}" for number in range(NODES)]
+        names = [f"n{number}" for number in range(nodes)]
         self.store.run_all([self.commands.offer(name, offer, known) for name in names])
         found = self.store.run_all([self.commands.register_node(0, name, 0, 1.0, offer) for name in names])
         return dict(zip(names, found, strict=True))

@@ -1,4 +1,4 @@
-"""`parsync bench read`, `submit`, `idle`: single costs; `report`: all benches, and the page that is made of them."""
+"""`parsync bench read`, `submit`, `memory`, `idle`: single costs; `report`: all benches, and the page made of them."""
 
 import json
 from pathlib import Path
@@ -43,6 +43,28 @@ def submit(
         return
     rows = [("messages/s", found["apply_async"], found["submit_many"], found["ratio"])]
     print_table(("", "APPLY_ASYNC", "SUBMIT_MANY", "RATIO"), rows, "")
+
+
+def memory(
+    tasks: Annotated[int, typer.Option(min=500, max=1_000_000, help="Tasks at once.")] = 100_000,
+    as_json: Json = False,
+) -> None:
+    """Measure the server's memory for a task that waits, runs, or has ended."""
+    from ..bench.memory import run_memory
+
+    with measuring() as (stop, line):
+        found = run_memory(tasks, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    rows = [
+        (case, state, f"{figure['bytes']:,}", f"{figure['mb']:,}")
+        for case, states in found["memory"].items()
+        for state, figure in states.items()
+    ]
+    print(f"server      {found['facts']['server']}, allocator {found['facts']['allocator']}")
+    print(f"tasks       {tasks:,} of each case, messages of {found['message_bytes']} bytes\n")
+    print_table(("CASE", "STATE", "BYTES A TASK", "MB OF ALL"), rows, "")
 
 
 def idle(
