@@ -4,7 +4,7 @@
 -- ARGV: count channel retention_s (id text outcome)*
 --   text: the lease; outcome: succeeded, failed, cancelled, or again (the run ended well and wants another: retry,
 --   reject+requeue), and behind a space why
--- RETURNS: (row, word)* of those whose outcome does not end the task: again (it is pending again), yours (this outcome was
+-- RETURNS: (row, word)* of outcomes that do not end the task: again (it is pending again), yours (this outcome was
 --   accepted before), stale
 -- ERRORS: PSARGS PSOUTCOME
 -- INVARIANT: a final state never changes; a stale attempt's outcome changes nothing.

@@ -1,8 +1,8 @@
--- purge: delete what is known of tasks that have ended, before their retention is over.
+-- purge: delete the records of tasks that have ended, before their retention is over.
 -- KEYS: expires tasks messages taken running dead ended ended_1 ended_2 extra:
 -- ARGV: count state id*
 --   state: the final state in which the caller saw each task
--- RETURNS: a word per task: purged, or its present state; gone if nothing is known of it
+-- RETURNS: a word per task: purged, or its present state; gone if it has no record
 -- ERRORS: PSARGS
 -- INVARIANT: a task in another state stays: it was revived meanwhile, or its id has begun a new life.
 -- ATOMICITY: each task by itself.

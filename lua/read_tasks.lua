@@ -1,13 +1,13 @@
--- read_tasks: return all that is known of tasks, in one round trip. It writes nothing.
+-- read_tasks: return the records of tasks, in one round trip. It writes nothing.
 -- KEYS: kinds tasks messages taken running dead ended ended_1 ended_2 extra:
 -- READS: kinds tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count extras id*
 --   extras: '1' to read the rare fields as well
--- RETURNS: now_ms, then seven values per task: its state (gone if nothing is known), its line, its attempt, its entry of
+-- RETURNS: now_ms, then seven values per task: its state (gone if it has no record), its line, its attempt, its entry of
 --   `running`, 'STATE MS' and why of its end, the line of its kind if it is pending, and (field, value)* of extra:ID without
 --   messages
 -- ERRORS: PSARGS
--- INVARIANT: what it says of a task is of one moment.
+-- INVARIANT: a record is of one moment.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(count)
 --- @include clock

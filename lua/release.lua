@@ -3,7 +3,7 @@
 -- READS: meta slots free left nodes
 -- ARGV: count channel partition (seat text)*
 --   seat: of the first slot, 'n1/3'; text: the place
--- RETURNS: (row)* of those, from 1, that were not freed
+-- RETURNS: (row)* of places, from 1, that were not freed
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: a bit becomes 1 only if the node is up, not draining, and still has that slot.
 -- ATOMICITY: lease, bits and ledger change together; the scheduler that has waited longest for this partition hears

@@ -1,9 +1,9 @@
--- repair_task: repair a task of which the hashes and indexes say different things, which no script causes.
+-- repair_task: repair a task whose hashes and indexes contradict each other, which no script causes.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ARGV: id retention_s why kind
 --   kind: '' or the kind of which it was seen to wait, which may not be its own
--- RETURNS: sound (they agree: nothing has changed), gone (it was listed and nothing is known of it), pending (it had no
---   readable place), failed (what is known of it is corrupt), or its state, in which it is now in no other index
+-- RETURNS: sound (they agree: nothing has changed), gone (it was listed and has no record), pending (it had no readable
+--   place), failed (its line is corrupt, or it has no message), or its state: it is now in the index of this state only
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: afterwards the task is in the indexes of its state, and in no others.
 -- ATOMICITY: whole; pending is a fence: a run that still goes on changes nothing.

@@ -1,7 +1,7 @@
 -- revive: return dead tasks to pending, with all their starts before them.
 -- KEYS: meta kinds changed outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ARGV: count channel why id*
--- RETURNS: a word per task: revived, or its present state; gone if nothing is known of it
+-- RETURNS: a word per task: revived, or its present state; gone if it has no record
 -- ERRORS: PSARGS
 -- INVARIANT: only a dead task goes back; its attempts go on counting, so that none is given out twice.
 -- ATOMICITY: each task by itself.
@@ -16,7 +16,7 @@ for i, row in rows() do
   local task = found[row.id]
   if task and task.state == 'dead' and task.line then
     local run = task.extra.run or ''
-    task.attempt, task.started = string.match(run, '^%S+ (%S+)'), string.match(run, ' started=(%d+)$') -- to go on from
+    task.attempt, task.started = string.match(run, '^%S+ (%S+)'), string.match(run, ' started=(%d+)$') -- so its takes go on
     put_extra(task, 'why', args.why) -- first: a full server takes no more work in, docs/decisions/0015
     redis.call('HDEL', KEY.extra .. task.id, 'run', 'ended_ms')
     redis.call('ZREM', dead, task.id)

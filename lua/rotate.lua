@@ -3,8 +3,7 @@
 -- ARGV: retention_s
 -- RETURNS: 1 if a generation has begun, else 0
 -- ERRORS: PSARGS
--- INVARIANT: what is known of a task that has ended stays for the retention, and for half of it more at most while a leader
---   works.
+-- INVARIANT: the record of an ended task lives for 1 to 1.5 retentions, and longer only while there is no leader.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(1); the memory of the oldest generation is freed in the background
 --- @include clock

@@ -6,7 +6,7 @@
 -- RETURNS: two values per task: 'ok', message; or 'yours', message (the same place asks again); or 'refused', state of the task
 -- ERRORS: PSARGS
 -- INVARIANT: an attempt starts at most once; only from taken or placed; once `confirm` wrote a place, only there.
--- ATOMICITY: each task by itself. A start also removes the task from `taken`, so no leader returns a running task to pending.
+-- ATOMICITY: each task by itself. A start also removes the task from `taken`, so no leader gives a running task back.
 -- COMPLEXITY: O(count)
 --- @include clock
 --- @include task

@@ -2,13 +2,13 @@
 -- KEYS: meta kinds changed later shapes feasible names expires dead tasks messages taken running ended ended_1 ended_2 pending: extra:
 -- READS: meta kinds tasks taken running ended ended_1 ended_2 later shapes feasible names expires dead messages changed
 -- ARGV: count channel what (id kind options message)*
---   what: lines 'PRIORITY NAME NEEDS[ STRATEGY]', what tasks of the call share; kind: which of these lines, from 1
+--   what: lines 'PRIORITY NAME NEEDS[ STRATEGY]', one for all equal tasks of the call; kind: the number of such a line, from 1
 --   options: words NAME=VALUE, or '': delay and expiry, in ms from now, until it can be taken and until it expires; max, its
---   max_starts; wait=1 lets it wait for capacity that no node has yet; after, the running attempt that submits what the same
---   id does next (Celery's retry and replace); pub tells one publish of an id from the next: a new publish begins a new life
+--   max_starts; wait=1 lets it wait for capacity that no node has yet; after, the running attempt that submits its own
+--   successor (Celery's retry and replace); pub tells one publish of an id from the next: a new publish begins a new life
 --   of a task that has ended, and is the successor of one that runs, or has run and waits again. Without pub an id is one
 --   task for ever.
--- RETURNS: (row, word)* of those that were not submitted: exists, infeasible, unknown (no node knows that name), next, stale
+-- RETURNS: (row, word)* of tasks that were not submitted: exists, infeasible, unknown (no node knows that name), next, stale
 -- ERRORS: PSARGS
 -- INVARIANT: a publication is one task however often it is submitted; a pending task is in the queue of its kind or in
 --   `later`, no other task is.

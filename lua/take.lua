@@ -1,5 +1,5 @@
--- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next attempt; end those that have
--- expired; let delayed tasks wait that have come due; and tell the scheduler which lines of `kinds` have changed.
+-- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next attempt; end tasks that have
+-- expired; move delayed tasks that have come due to their kinds; and tell the scheduler which lines of `kinds` have changed.
 -- KEYS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox pending: extra:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox
 -- ARGV: scheduler since most salt retention_s channel waits (kind limit)*

@@ -1,8 +1,8 @@
--- Submissions that have options, and those under the id of a task that exists. Needs lib/submission.lua.
+-- Submissions with options, and submissions under the id of a task that exists. Needs lib/submission.lua.
 --- @include queue
 --- @include submission
 
--- kept_options: return what the line of a task keeps of the options, '-' for nothing.
+-- kept_options: return the options that the line of a task keeps, '-' for none.
 local function kept_options(options, expires)
   local words = {}
   if expires then words[1] = 'expires=' .. expires end
@@ -11,14 +11,14 @@ local function kept_options(options, expires)
   return #words > 0 and table.concat(words, ',') or '-'
 end
 
--- timing: return when a new task is due and when it expires (ms), nil for what was not asked for, and what its line keeps of the
--- options.
+-- timing: return when a new task is due and when it expires (ms), each nil if it was not asked for, and the options that its line
+-- keeps.
 local function timing(options, now)
   local expires_ms = after_ms(now, options.expiry or '')
   return after_ms(now, options.delay or ''), expires_ms, kept_options(options, expires_ms)
 end
 
--- word_of: return what a submission under the id of a task that exists is: exists, stale or next; nil for a new life of it.
+-- word_of: return the word for a submission under the id of a task that exists: exists, stale or next; nil for a new life.
 local function word_of(task, options)
   local line = task.line or task.text and parse_line(string.match(task.text, '^[^\n]*\n([^\n]*)'))
   local publication, others = line and option(line, 'pub'), task.extra and parse_next(task.extra.next)
@@ -32,8 +32,8 @@ local function word_of(task, options)
   if not (anew and FINAL[task.state] and not revoked) then return 'exists' end
 end
 
--- write_next: store the successor of a task, for when its run has ended, and return when it expires. One that the run itself
--- submitted (`after`) is lost with the run, and does not replace one that others published.
+-- write_next: store the successor of a task, for the end of its run, and return when the successor expires. A successor that the
+-- run itself submitted (`after`) is lost with the run, and does not replace one that others published.
 local function write_next(task, kind, options, message, now)
   local due, expires_ms = after_ms(now, options.delay or ''), after_ms(now, options.expiry or '')
   if not (options.after and task.extra.next and is_others(task.extra.next)) then
@@ -46,7 +46,7 @@ local function write_next(task, kind, options, message, now)
   return expires_ms
 end
 
--- forget: remove what is left of a task that had ended before its new life.
+-- forget: remove the record of a task that had ended before its new life.
 local function forget(id)
   redis.call('HDEL', KEY.ended, id)
   redis.call('HDEL', KEY.ended_1, id)

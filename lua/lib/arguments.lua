@@ -11,7 +11,7 @@ local function bad_type(any, wanted)
   return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, is, wanted))
 end
 
--- bad_key: return the error reply for a key of another type or with a number field that is none, or nil.
+-- bad_key: return the error reply for a key of another type or with a number field that has no number, or nil.
 local function bad_key(at, any)
   local i = math.min(at, #TYPES)
   if TYPES[i] == '' then return nil end -- a prefix of keys
@@ -32,8 +32,8 @@ local function refuse_call(verb, keys, argv)
     verb, keys, argv, #KEYS, #ARGV))
 end
 
--- bad_keys: return the error reply for a damaged key among those at these numbers and from number `from` on, or nil. What is
--- not here the script reads before it writes, which finds the same damage.
+-- bad_keys: return the error reply for a damaged key among those at these numbers and from number `from` on, or nil. The
+-- script reads the other keys before it writes, which finds the same damage.
 local function bad_keys(numbers, from)
   for _, at in ipairs(numbers) do
     local bad = bad_key(at, KEYS[at])

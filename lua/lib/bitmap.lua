@@ -1,6 +1,6 @@
 -- Bits of a bitmap by their positions, many with one command.
 
--- read_bits: return the bits of a bitmap at these positions, in their order; an error for what is no position.
+-- read_bits: return the bits of a bitmap at these positions, in their order; it raises an error for a text that is no position.
 local function read_bits(free, bits)
   local found = {}
   for from = 1, #bits, 500 do

@@ -14,8 +14,8 @@ local function write_bits(meta, slots, free, node)
   redis.call('HINCRBY', meta, 'free', change)
 end
 
--- changed_nodes: give the partition a new epoch, so that no claim rests on its nodes as they were. It is the time, in ms, or one
--- more than the last: a server that lost writes must not count up to the epoch of nodes that it has lost.
+-- changed_nodes: give the partition a new epoch, so that no claim on its earlier nodes wins. The epoch is the time, in ms, or one
+-- more than the last: a server that lost writes must not count up to an epoch that it has lost.
 local function changed_nodes(meta)
   redis.call('HINCRBY', meta, 'version', 1)
   local now = now_ms()

@@ -2,14 +2,14 @@
 -- anew when the queue was at version B. Needs lib/index.lua.
 --- @include index
 
--- bad_since: return the error reply for what is no version of a copy, or nil.
+-- bad_since: return the error reply for a text that is no version of a copy, or nil.
 local function bad_since(since)
   if #since < 31 and (string.find(since, '^%d+$') or string.find(since, '^%d+/%d+$')) then return nil end
   return redis.error_reply('PSARGS since is V or V/B')
 end
 
--- changes_since: return what makes a copy the present one, `most` changes at most: the version that it stands at then, 1 if it
--- is to be dropped first, 1 if there are more changes, and {kind, line or '', ...}.
+-- changes_since: return the changes that a copy lacks, `most` at most: the version at which the copy then stands, 1 if it must be
+-- dropped first, 1 if there are more changes, and {kind, line or '', ...}.
 local function changes_since(kinds, changed, since, most)
   local now, at, begun = COUNTED.version, string.match(since, '^(%d+)/?(%d*)$')
   at, begun = tonumber(at), tonumber(begun) or tonumber(at)

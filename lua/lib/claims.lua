@@ -1,4 +1,4 @@
--- The claims of a call of commit, in lists. Only commit has such rows.
+-- Read the rows of commit into lists.
 
 -- add_words: append the words of a text to a list; most texts are one.
 local function add_words(list, text)

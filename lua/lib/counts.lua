@@ -1,5 +1,5 @@
--- read_counts: return nil and these number fields of a hash as text, or the error reply for one that is no number. It is for
--- scripts that read them themselves; for others the check of the keys does (lib/arguments.lua).
+-- read_counts: return nil and these number fields of a hash as text, or the error reply for one that is no number. Scripts whose
+-- header READS the hash call it; for the others the check of the keys looks at the numbers (lib/arguments.lua).
 local function read_counts(any, ...)
   local found, fields = redis.call('HMGET', any, ...), {...}
   for i, value in ipairs(found) do
@@ -10,7 +10,7 @@ local function read_counts(any, ...)
   return nil, unpack(found)
 end
 
--- bad_counts: return the error reply for a number of the queue's meta that is none, or nil; COUNTED has them then.
+-- bad_counts: put the numbers of the queue's meta into COUNTED; return the error reply for a field that is no number, or nil.
 local function bad_counts(meta)
   local bad, version, submitted, floor = read_counts(meta, 'version', 'submitted', 'floor')
   if bad then return bad end

@@ -1,5 +1,5 @@
--- ring_all: put the doorbells of {number of the inbox -> list} into the inboxes. Nothing has read those before: if one is of
--- another type or the server is full, it undoes the others and returns the error reply; so it is the first write of a script.
+-- ring_all: put the doorbells of {number of the inbox -> list} into the inboxes, as the first write of a script. Nothing has read
+-- the inboxes before: if one is of another type or the server is full, it undoes the others and returns the error reply.
 local function ring_all(rung)
   local done = {}
   for at, bells in pairs(rung) do

@@ -3,8 +3,8 @@
 --- @include lines
 
 -- sweep: forget ended kinds, the oldest first, when there are more than others that are worth their memory. A reader whose
--- copy is older than `floor` reads everything anew. What is below `floor` and not forgotten has not changed since, so that
--- nothing is looked at twice.
+-- copy is older than `floor` reads everything anew. A kind below `floor` that is not forgotten has not changed since, so no kind
+-- is looked at twice.
 local function sweep(meta, kinds, changed)
   if redis.call('ZCARD', changed) <= 2 * redis.call('HLEN', kinds) + 10000 then return end
   local after = string.format('(%d', COUNTED.floor)
@@ -47,7 +47,7 @@ local function announce(changed)
 end
 
 -- write_kinds: write the queues and lines that changed, each with a version of its own; and `more`, {field, value, ...}, of
--- meta. Return whether tasks wait of a kind of which none waited before: those who know of no such task are to hear of it.
+-- meta. Return whether tasks wait of a kind of which none waited before: then a scheduler is to be woken.
 local function write_kinds(meta, kinds, changed, more)
   local counts, began, lines, ended, version = more or {}, false, {}, {}, COUNTED.version + #TOUCHED
   read_lines(kinds)

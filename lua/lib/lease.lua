@@ -30,7 +30,7 @@ local function agrees(texts, lease, text)
   return true
 end
 
--- task_at: return the task that a text of a place names; nil for any other text.
+-- task_at: return the task that the text of a place names; nil for any other text.
 local function task_at(text)
   local lease, texts = parse_lease(text), {}
   for number in string.gmatch(lease and lease.slots or '', '[^,]+') do texts[number] = text end

@@ -15,7 +15,7 @@ local function each_lease(slots, node, visit)
   end
 end
 
--- names_seat: return whether a lease is of this slot of this node, in the partition of the key `slots`.
+-- names_seat: return whether a lease names this slot of this node, in the partition of the key `slots`.
 local function names_seat(lease, slots, name, slot)
   if lease.name ~= name or string.sub(slots, -#lease.partition - 8) ~= 'p' .. lease.partition .. '}:slots' then return false end
   return string.find(',' .. lease.slots .. ',', ',' .. slot .. ',', 1, true) ~= nil

@@ -27,8 +27,8 @@ local function asked_amounts(asked)
   return ASKED[asked]
 end
 
--- read_ledgers: return {name -> what is left there} of the nodes that names[1] to names[size] name, and the list of these nodes;
--- false for a node without a ledger, or with a damaged one, which must stay as it is until it is repaired.
+-- read_ledgers: return {name -> {amount -> number left}} of the nodes in names[1] to names[size], and the list of these nodes. A
+-- node without a ledger has false, and so has one with a damaged ledger, which stays as it is until it is repaired.
 local function read_ledgers(left, names, size)
   local found, distinct = {}, {}
   for i = 1, size do
@@ -42,7 +42,7 @@ local function read_ledgers(left, names, size)
   return found, distinct
 end
 
--- spend: take the amounts in the text of a claim out of a node's ledger, or return what is left there: it is too little.
+-- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left.
 local function spend(ledgers, name, text)
   local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name] or {}
   if not amounts_fit(ledger, asked) then return ledger_text(ledger) end

@@ -1,4 +1,4 @@
--- The line of a task, what it is until it ends, in the hash `tasks`:
+-- The line of a task in the hash `tasks` says what the task is, until it ends:
 --   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND: 0@17 9000000000017 1732161994123 1732161994123 - work slots=1
 -- TAKES: how often it was taken before it last began to wait; '+': extra:ID has rare fields; OPTIONS: '-' or NAME=VALUE with
 -- commas between. parsync_redis/model/record.py

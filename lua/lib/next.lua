@@ -1,5 +1,5 @@
--- The successor of a task, what it does next under the same id once its running attempt has ended. extra:ID has it as `next`,
--- 'PRIORITY DUE_MS OPTIONS KIND' with '-' for what was not asked for, and `next_message`. Needs lib/line.lua.
+-- The successor of a task: the work that follows under the same id once its running attempt has ended. extra:ID has it as
+-- `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and `next_message`. Needs lib/line.lua.
 --- @include line
 
 -- parse_next: return the fields of a successor as a table; nil for any other text.
@@ -15,8 +15,8 @@ local function is_others(text)
   return successor and option(successor, 'pub') ~= nil
 end
 
--- become_next: turn a task into its successor, without the setbacks of the run before; return when that is due, nil for now. A
--- damaged one, or none, runs the task again as it was.
+-- become_next: turn a task into its successor, without the setbacks of the earlier run. Return when the successor is due, nil for
+-- now. If there is no successor, or a damaged one, the task runs again as it was.
 local function become_next(task)
   local line, successor, key = task.line, parse_next(task.extra.next), KEY.extra .. task.id
   set_option(line, 'starts', nil)

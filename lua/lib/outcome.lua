@@ -1,4 +1,4 @@
--- Outcomes that need a look at the whole task: those of tasks with rare fields, of runs that want another, and stale ones.
+-- Outcomes that need the whole record: of tasks with rare fields, of runs that want another run, and stale ones.
 --- @include queue
 local TASKS = {} -- id -> task
 
@@ -17,7 +17,7 @@ local function bad_outcomes(rows_asked, retention_s)
   return bad
 end
 
--- judge_again: return the word for an outcome of a task that does not run it any more.
+-- judge_again: return the word for an outcome of a run that is over: yours for a repeated one, else stale.
 local function judge_again(task, text, outcome)
   local state, _, run = string.match(task and task.text or '', '^(%l+)[^\n]*\n([^\n]*)\n([^\n]*)')
   return state == outcome and string.sub(run, 1, #text + 9) == text .. ' started=' and 'yours' or 'stale'

@@ -17,7 +17,7 @@ local function unhold(task)
 end
 
 -- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not before. A successor that its
--- attempt submitted is lost with the run: otherwise a later run's success would start it. One that others published stays.
+-- attempt submitted is lost with the run: otherwise a later run's success would start it. A successor of others stays.
 local function to_wait(task, due)
   local line = task.line
   unhold(task)
@@ -34,7 +34,7 @@ local function to_wait(task, due)
   task.state, task.attempt, task.run, task.place, task.started = 'pending', nil, nil, nil, nil
 end
 
--- write_end: write what is known of a task that has ended.
+-- write_end: move the record of a task to `ended`.
 local function write_end(task, state, now, why)
   local line = task.line and line_text(task.line) or task.raw or ''
   redis.call('HSET', KEY.ended, task.id, table.concat({state .. ' ' .. now, line, task.run or '', why}, '\n'))
@@ -42,7 +42,7 @@ local function write_end(task, state, now, why)
   redis.call('HDEL', KEY.messages, task.id)
 end
 
--- to_final: end a task that is in no kind's queue. `told`: no worker saw its end, so that its message is kept with it for who
+-- to_final: end a task that is in no kind's queue. `told`: no worker saw its end, so its message is kept for the process that
 -- tells the result backend.
 local function to_final(task, state, now, why, retention_s, told)
   local message = told and task.line and redis.call('HGET', KEY.messages, task.id)

@@ -2,7 +2,7 @@
 --- @include fits
 --- @include line
 
--- flaw: return which part of a line is corrupt, or nil; `line` is nil if it is none at all. A task with a flaw cannot run: it
+-- flaw: return which part of a line is corrupt, or nil; `line` is nil if the text is no line. A task with a flaw cannot run: it
 -- ends as failed.
 local function flaw(line)
   if not line then return 'line' end

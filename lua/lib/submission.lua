@@ -1,4 +1,4 @@
--- Check a submission: a row of submit, and the kinds that a call names once. Needs lib/arguments.lua. Limits:
+-- Check submissions: the rows of submit, and the kinds that a call names once. Needs lib/arguments.lua. Limits:
 -- parsync_redis/model/limits.py.
 --- @include clock
 --- @include kinds
@@ -6,7 +6,7 @@
 --- @include record
 local PLAIN = {} -- the options of a row that has none
 
--- kinds_of: return {number as text -> what that line of a text 'PRIORITY KIND' says}; or nil and the error reply.
+-- kinds_of: read lines 'PRIORITY KIND'; return {number of the line, as text -> its fields}, or nil and the error reply.
 local function kinds_of(text, pending_prefix)
   local found, last = {}, 0
   for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
@@ -38,7 +38,7 @@ local function options_of(text)
   return not bad and found, bad
 end
 
--- bad_timed: return the error reply for a key of another type that only some submissions need before the others, or nil.
+-- bad_timed: return the error reply for a key of another type that only submissions with times, or of these ids, need; or nil.
 local function bad_timed(again)
   local bad
   for _, name in ipairs({'kinds', 'shapes', 'feasible', 'names'}) do bad = bad or bad_type(KEY[name], 'hash') end
@@ -47,7 +47,7 @@ local function bad_timed(again)
   return bad
 end
 
--- bad_id: return the error reply for an id or a message that is none, or nil.
+-- bad_id: return the error reply for an id or a message that is not valid, or nil.
 local function bad_id(id, message)
   local uuid = string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+$') -- the usual case, and cheaper to find
   if #id > 3060 or not uuid and not string.find(id, '^[%w%%][%w%%_.:@+-]*$') then

@@ -1,12 +1,12 @@
--- What is known of a task: which of the hashes has it is its state. A script that calls these has the keys tasks, taken, running,
--- dead, ended, ended_1 and ended_2, and the prefix extra:. Needs lib/line.lua.
+-- Read the record of a task. The hash that has the task tells its state. A script that calls these functions has the keys tasks,
+-- taken, running, dead, ended, ended_1 and ended_2, and the prefix extra:. Needs lib/line.lua.
 --- @include batch
 --- @include line
 local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
 local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'} -- fields of extra:ID; also next_message and message
 
--- ended_texts: return {id -> text} of tasks that have ended: 'STATE MS', the line, its last entry of `running`, and why; a line
--- of the text each.
+-- ended_texts: return {id -> text} of tasks that have ended. The text has a line for each of 'STATE MS', the task's line, its
+-- last entry of `running`, and why it ended.
 local function ended_texts(ids)
   local found = read_fields(KEY.ended_2, ids)
   for id, text in pairs(read_fields(KEY.ended_1, ids)) do found[id] = text end
@@ -14,8 +14,8 @@ local function ended_texts(ids)
   return found
 end
 
--- look_at: complete what was read of a task that has not ended: its state, line (nil if it is damaged), attempt, place and start
--- (ms) of its run, and `extra`, its rare fields.
+-- look_at: complete the record of a task that has not ended: state, line (nil if it is damaged), attempt, the place and the
+-- start (ms) of its run, and its rare fields in `extra`.
 local function look_at(task)
   local line = parse_line(task.raw)
   task.line, task.extra = line, {}
@@ -37,7 +37,7 @@ local function look_at(task)
   return task
 end
 
--- load_tasks: return {id -> task} of what is known; a task that has ended has its state and its text only.
+-- load_tasks: return {id -> record} of the tasks that there are; an ended task has its state and its text only.
 local function load_tasks(ids)
   local lines, owners, runs = read_fields(KEY.tasks, ids), read_fields(KEY.taken, ids), read_fields(KEY.running, ids)
   local over, found = ended_texts(ids), {}
@@ -53,7 +53,7 @@ local function load_tasks(ids)
   return found
 end
 
--- bad_records: return the error reply for a key of another type among those that only some calls need, or nil.
+-- bad_records: return the error reply for a key of another type that only some calls need, or nil.
 local function bad_records()
   local bad
   for _, name in ipairs({'running', 'taken', 'messages', 'ended', 'ended_1', 'ended_2'}) do

@@ -1,5 +1,4 @@
--- Tasks that a take meets and does not give: those that come due, expired ones, and those that only a hand can have made what
--- they are.
+-- Tasks that a take meets and does not give to its scheduler: tasks that come due, expired tasks, and damaged tasks.
 --- @include queue
 --- @include record
 
@@ -17,7 +16,7 @@ local function find_due(now, most, gone)
   return ids, lines, bad
 end
 
--- to_be_turned: return what is known of the tasks of {row, id, ...}, by id; or nil and the error reply.
+-- to_be_turned: return the records of the tasks of {row, id, ...}, by id; or nil and the error reply.
 local function to_be_turned(gone, retention_s)
   local bad, ids = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list'), {}
   if bad then return nil, bad end
