@@ -87,7 +87,7 @@ def status(
 
 
 def print_status(task: TaskStatus) -> None:
-    """Print what is known of a task, one fact a line, and its history."""
+    """Print the record of a task, one fact a line, and its history."""
     if task.state is TaskState.GONE:
         why = task.why or "it was never submitted, or its record has expired"
         print(f"task {task.id}: nothing is known of it; {why}")

@@ -11,7 +11,7 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding: what was looked at, how it is, and the fix if it is not well."""
+    """One finding: its subject, its condition, and the fix if the condition is bad."""
 
     name: str
     level: Level

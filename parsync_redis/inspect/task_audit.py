@@ -14,7 +14,7 @@ _ATTEMPT: Final = re.compile(r"(\d{1,9})@(\d{1,15})(?:\..*)?")
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Rare fields of a task, those that an audit looks at, and whether they expire."""
+    """The rare fields of a task that an audit reads, and whether they expire."""
 
     fields: Mapping[str, str]
     expires: bool
@@ -22,7 +22,7 @@ class Extra:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """What was read of the tasks.
+    """The tasks as they were read.
 
     silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the generations. nodes: the
     names of all nodes. leases: the texts of their leases. submitted: the number of submissions.
@@ -62,7 +62,7 @@ def audit_tasks(state: QueueState) -> Iterator[str]:
 
 
 def _indexes(state: QueueState) -> Iterator[str]:
-    """Check that each task is in one index, and each entry of one is a task's."""
+    """Check that each task is in one index, and that each entry of an index has a task."""
     indexes: list[tuple[str, Mapping[str, object]]] = [
         *(("pending", queue) for queue in state.queues.values()),
         ("later", state.later),
@@ -112,7 +112,7 @@ def _held(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
 
 
 def _ended(state: QueueState) -> Iterator[str]:
-    """Check that what has ended is one task each, and can be read."""
+    """Check that each ended task has one readable entry, and that it is in no other index."""
     seen: set[str] = set()
     for generation in state.ended:
         for id, text in generation.items():
@@ -126,7 +126,7 @@ def _ended(state: QueueState) -> Iterator[str]:
 
 
 def _extra(state: QueueState) -> Iterator[str]:
-    """Check that rare fields have a line that tells of them, and that none outlives the run that it is of."""
+    """Check that the line of a task with rare fields has the mark, and that no rare field outlives its run."""
     ended = {id: match[1] for found in state.ended for id, text in found.items() if (match := _ENDED.fullmatch(text))}
     for id, extra in state.extras.items():
         if not (state.tasks.get(id) or ended.get(id, "+")).startswith("+"):
@@ -143,6 +143,6 @@ def _extra(state: QueueState) -> Iterator[str]:
 
 
 def _is_others(fields: Mapping[str, str]) -> bool:
-    """Return whether others than its run published a task's successor: that outlives the run."""
+    """Return whether others than the run published a successor: such a successor outlives the run."""
     options = "".join(fields.get("next", "").split(" ")[2:3])
     return any(word.startswith("pub=") for word in options.split(","))

@@ -80,7 +80,7 @@ class Resources:
 
     @property
     def asked(self) -> str:
-        """The amounts as the text of a place has them: 'gpu=1 mem=4096'."""
+        """Return the amounts as the text of a place has them: 'gpu=1 mem=4096'."""
         return " ".join(f"{name}={amount}" for name, amount in self.amounts)
 
     @classmethod

@@ -11,7 +11,7 @@ from .place import Place
 from .text import NODE, TERMS
 
 STANDS_STILL: Final = "its event loop stands still"
-"""How a node's agent begins the reason for which the node is suspect; the agent itself ends that."""
+"""The beginning of the reason for which a node is suspect by its own agent, which also ends the suspicion."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What Redis has of a task, as text: its line, its run, its end. lua/lib/line.lua and lua/lib/task.lua are the same.
+"""The record of a task, read from its texts: line, run and end. lua/lib/line.lua and lua/lib/task.lua read the same.
 
 line  [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
 run   PLACE[ started=MS]
@@ -65,11 +65,11 @@ class TaskLine:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that is known of a task at one moment; `state` is gone if nothing is.
+    """The record of a task, of one moment; `state` is gone if there is none.
 
     now_ms: the server's time then; text: the line as it stands; line: None if there is none or it is damaged;
-    place, started_ms: of its run, the last one of a task that has ended; ended_ms and why: of its end;
-    kind_line: that of its kind if it is pending; extra: its rare fields.
+    place, started_ms: of its run, the last run of an ended task; ended_ms, why: of its end;
+    kind_line: the line of its kind if it is pending; extra: its rare fields.
     """
 
     id: str
@@ -119,7 +119,7 @@ class Record:
 
 
 def read_run(text: str) -> tuple[Place | None, int | None]:
-    """Read an entry of `running`: its place, and when it started (ms); None for what is not there or damaged."""
+    """Read an entry of `running`: its place, and when it started (ms); each None if it is missing or damaged."""
     found = _RUN.fullmatch(text)
     if found is None:
         return None, None

@@ -127,7 +127,7 @@ class TaskStatus:
 
 
 def _why(record: Record, state: TaskState, line: TaskLine) -> str:
-    """Return why a task that waits has no place, as a scheduler found, else its own last setback; why another ended."""
+    """Return why a pending task has no place, by its kind or else its last setback; why any other task ended."""
     if state is not TaskState.PENDING:
         return record.why
     due = line.ready_ms < record.now_ms + 1000

@@ -1,10 +1,10 @@
-"""What fits, for the view. lua/lib/fits.lua says the same for scripts; a property test holds the two together."""
+"""Judge whether a node fits a task, for the view. lua/lib/fits.lua does so for scripts; a test compares them."""
 
 from ..model.needs import Resources
 
 
 def fits(offer: Resources, needs: Resources) -> bool:
-    """Whether a node that offers `offer` can hold a task that needs `needs`: slots, every amount, every label."""
+    """Return whether a node that offers `offer` can hold a task that needs `needs`: slots, amounts and labels."""
     if offer.slots < needs.slots:
         return False
     if needs.amounts:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 
 
 class AgeTracker:
-    """When each thing was seen first. All times are seconds of one monotonic clock."""
+    """The time at which each thing was seen first. All times are seconds of one monotonic clock."""
 
     def __init__(self, pause_s: float) -> None:
         self.pause_s = pause_s

@@ -156,7 +156,7 @@ class Core:
         partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
 
     def _on_changed(self, partition: PartitionCopy) -> None:
-        """Read the nodes of a partition, and what is free of them, with the next plan."""
+        """Read the nodes of a partition and its free slots with the next plan."""
         self._freshness.nodes_due.add(partition.number)
         partition.close()
 

@@ -47,7 +47,7 @@ ORDERS: Final[Mapping[Strategy, Order]] = {Strategy.QUALITY: all_at_once, Strate
 
 
 class Freshness:
-    """The partitions to read next, after their nodes if these are due, and those that are stale for latency-first.
+    """The partitions to read next, whose nodes are read first if these are due, and those stale for latency-first.
 
     Fetched partitions are read out of turn, to place something there. Asked ones will tell this scheduler of a freed
     slot; each is asked anew when it is due. passes: how often claims were made, or could have been.
@@ -89,8 +89,8 @@ class Freshness:
     def is_stale(self, partition: PartitionCopy, strategy: Strategy) -> bool:
         """Return True if latency-first must re-read this partition before it claims there.
 
-        Another scheduler's turn has come since, and it places there now. What was fetched since the last pass is never
-        stale, however many ticks came meanwhile: passes may be slower than ticks.
+        Another scheduler's turn has come since, and it places there now. A copy that was fetched since the last pass is
+        never stale, however many ticks came meanwhile: passes may be slower than ticks.
         """
         latency = self.asks and strategy is Strategy.LATENCY
         late = self._counters.ticks - partition.turn > FRESH_TICKS

@@ -1,7 +1,7 @@
 """The leader's work: repair what dead processes left. Two leaders at once are harmless: scripts judge every step.
 
 A task is requeued before its slot is freed. Being pending is a fence: whatever the lost process still does with the
-task changes nothing. What a pass looks at is bounded; the next pass does the rest.
+task changes nothing. The work of a pass is bounded; the next pass does the rest.
 """
 
 from collections.abc import Callable, Mapping

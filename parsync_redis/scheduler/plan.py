@@ -11,10 +11,10 @@ from ..model.replies import Waits
 class Plan:
     """The steps of one round trip, in this order; the replies of commits, reads and the look come back as events.
 
-    read_nodes: before all else. reasons: (kind, why its tasks wait). give_back: (task, attempt, why). commit and read:
-    by partition. ask: those of `read` that are to tell this scheduler of the next slot that is freed in them. look:
-    look at the queue, whose copy stands at version `since`, and take so many tasks of these kinds (`take`). waits: as
-    in lua/take.lua.
+    read_nodes: partitions whose nodes are read before all else. reasons: (kind, why its tasks wait). give_back: (task,
+    attempt, why). commit and read: by partition. ask: those of `read` that are to tell this scheduler of the next slot
+    that is freed in them. look: look at the queue, whose copy stands at version `since`, and take so many tasks of
+    these kinds (`take`). waits: as in lua/take.lua.
     """
 
     confirm: list[Place] = field(default_factory=list)

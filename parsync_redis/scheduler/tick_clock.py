@@ -1,4 +1,4 @@
-"""When the next tick is due: the leader's ticks, and a scheduler's own while it hears none."""
+"""Decide when the next tick is due: the leader's ticks, and a scheduler's own while it hears none."""
 
 from typing import Final
 

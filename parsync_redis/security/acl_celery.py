@@ -1,4 +1,4 @@
-"""What Celery and kombu themselves do on a Redis broker and result backend, for the roles that speak with them.
+"""The commands of Celery and kombu themselves on a Redis broker and result backend, for the roles that use these.
 
 Seen on Celery and kombu 5.7 by running under these rights and reading ACL LOG; none of these keys has the cluster's
 prefix, so two apps on one server share them. Each row: commands, keys (globs), channels (globs, or literal names for

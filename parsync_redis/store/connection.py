@@ -1,7 +1,7 @@
 """Connections to a server: open one from an address, copy one for another thread, say which server it is.
 
-redis-py retries by itself; here it must not. Whether a request whose reply was lost was executed is for the caller to
-find out: every script answers "yours" if it is repeated (docs/journey-of-a-task.md).
+redis-py retries by itself; here it must not. If a reply is lost, the caller finds out whether the request was
+executed: every script answers "yours" if it is repeated (docs/journey-of-a-task.md).
 """
 
 from typing import Any

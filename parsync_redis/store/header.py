@@ -140,7 +140,7 @@ class Header:
         return "\n".join(lines) + "\n"
 
     def table(self, text: str) -> str:
-        """Return Lua for the table KEY of the keys that libraries name: KEY.ended or, without the colon, KEY.extra."""
+        """Return Lua for the table KEY of keys that libraries name: KEY.ended; KEY.extra for the prefix `extra:`."""
         used = set(re.findall(r"\bKEY\.(\w+)", text)) | ({*self.keys} if "KEY[" in text else set())
         names = {key.rstrip(":"): at for at, key in enumerate(self.keys[: self._fixed], 1)}
         found = [f"{name} = KEYS[{at}]" for name, at in names.items() if name in used]

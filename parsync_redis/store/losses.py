@@ -15,7 +15,7 @@ KEEP_S: Final = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """When it was seen (ms, server time), by which scheduler, and what went back: 'submitted 150 -> 120', ..."""
+    """A loss of writes: when it was seen (ms, server time), by which scheduler, and the numbers that decreased."""
 
     at_ms: int
     seen_by: str

@@ -30,8 +30,8 @@ COMES_BACK: Final[Sequence[str]] = (
 )
 """Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
 is a list that other keys hold as well: a task past its expiry ends when it is taken, a dead task can be revived by id,
-and the leader makes `kinds` of `changed` and the queues of the kinds, and `changed` of `kinds`. Of
-tasks that have ended nothing but what people want to know is lost.
+and the leader makes `kinds` of `changed` and the queues of the kinds, and `changed` of `kinds`. The records of ended
+tasks are lost; only people read them.
 """
 
 _TOLD: Final = re.compile("PSRECORD (.+) is a [a-z]+, not a (?:zset|hash)")
@@ -71,15 +71,15 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
 
 
 def find_told(keys: Keys, told: str) -> list[str]:
-    """Return the key of a kind or a task of which an error reply tells: a call names only the prefix."""
+    """Return the key of a kind or a task that an error reply names; a call has only its prefix."""
     match = _TOLD.search(told)
     return [match[1]] if match and match[1].startswith((keys.pending_prefix, keys.extra_prefix)) else []
 
 
 def repair_task(runner: Runner, task: str, kind: str | bytes = "") -> None:
-    """Repair a task of which the hashes and indexes say different things; no script can have brought that about.
+    """Repair a task whose hashes and indexes contradict each other, which no script causes.
 
-    kind: that of which it was seen to wait, which may not be its own.
+    kind: the kind of which it was seen to wait, which may not be its own.
     """
     word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind))
     if word != "sound":

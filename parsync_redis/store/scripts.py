@@ -124,7 +124,7 @@ def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
 
 
 def _in_full(texts: Sequence[str], names: Sequence[str]) -> str:
-    """Return Lua for in_full(): it makes functions when it is called first; it returns a table of them and others."""
+    """Return Lua for in_full(): the first call makes these functions; each call returns a table of them and others."""
     body = "".join(texts).replace("\n", "\n  ")
     table = ", ".join(f"{name} = {name}" for name in names)
     made = f"  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\n"

@@ -75,7 +75,7 @@ def _no_primary(address: str, told: str) -> ParsyncError:
 
 
 _IN_PIPELINE: Final = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
-"""What redis-py puts before the server's own words."""
+"""The words that redis-py puts before the server's own."""
 
 
 def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError | None:
@@ -136,7 +136,7 @@ class Backoff:
 
 
 _DENIED: Final = ("NOPERM", "ACL failure in script", "The user executing the script can't")
-"""What servers say of a command that a login may not send, or that a script may not call for it."""
+"""Errors for a command that a login may not send, or that a script may not call for it."""
 
 
 def is_denied(error: object) -> bool:

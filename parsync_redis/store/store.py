@@ -37,7 +37,7 @@ class Store(Runner):
         return self.hash(self.keys.shared("config"))
 
     def records(self, ids: Iterable[str], extras: bool = True) -> list[Record]:
-        """Return what is known of each task, in order; one round trip."""
+        """Return the record of each task, in order; one round trip."""
         names = list(ids)
         calls = [self.commands.read_tasks(names[at : at + MAX_BATCH], extras) for at in range(0, len(names), MAX_BATCH)]
         return [record for some in self.run_all(calls) for record in some]
@@ -45,7 +45,7 @@ class Store(Runner):
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
         """Return the status of each task, in order; one round trip, and one more if any is gone.
 
-        A task that waits has the reason of its kind, else of its own last setback.
+        The reason of a task that waits is that of its kind, else of its own last setback.
         """
         found = [TaskStatus.of(record) for record in self.records(ids)]
         gone = any(task.state is TaskState.GONE for task in found)
@@ -60,7 +60,7 @@ class Store(Runner):
         return [replace(task, why=why) if task.state is TaskState.GONE and not task.why else task for task in found]
 
     def states(self, ids: Sequence[str]) -> list[str]:
-        """Return the state of each task as text, '' where nothing is known; one round trip."""
+        """Return the state of each task as text, '' for a task without a record; one round trip."""
         return ["" if record.state == TaskState.GONE else record.state for record in self.records(ids, extras=False)]
 
     def nodes(self, partition: int) -> dict[str, Node]:

@@ -1,4 +1,4 @@
-"""List tasks for people, by the keys that have those of a state."""
+"""List tasks for people, from the keys of their states."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -47,7 +47,7 @@ def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[
 
 
 def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[list[str]]:
-    """Yield ids in batches, from the keys that have tasks of those states."""
+    """Yield ids in batches, from the keys of these states."""
     keys = store.keys
     if TaskState.RUNNING in states or TaskState.PLACED in states:
         yield from scan(store, "hscan", keys.queue("running"))

@@ -9,7 +9,7 @@ from ..model.place import Place
 
 
 def read_doorbell(data: bytes) -> Place:
-    """Return the place whose lease a worker is to look at; raises ValueError that says what else it is."""
+    """Return the place whose lease a worker is to look at; raises ValueError that says what the entry is instead."""
     try:
         return Place.of(readable(data))
     except ValueError:

@@ -118,7 +118,7 @@ class Reconciler:
                 self._port.terminate(run.request, run.ending)
 
     def _cancels(self, store: Store, runs: Sequence[Run]) -> list[str]:
-        """Return how each of these runs is to be ended, '' for those whose tasks are not cancelled or run elsewhere."""
+        """Return the signal that ends each of these runs; '' if its task is not cancelled, or runs elsewhere."""
         if not runs:
             return []
         keys, ids = store.keys, [run.place.task for run in runs]

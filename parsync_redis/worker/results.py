@@ -72,7 +72,7 @@ def announce_entries(store: Store, app: Celery, entries: Iterable[bytes], send_e
 
 
 def _look_up(store: Store, id: str) -> tuple[str, str, bytes | None]:
-    """Return the name, state and message of a task; '' and None for what is not known any more."""
+    """Return the name, state and message of a task; '' and None where they are gone."""
     record = store.records([id], extras=False)[0]
     kept, of_ended = store.pipe([("hget", store.keys.queue("messages"), id), ("hget", store.keys.extra(id), "message")])
     name = split_kind(record.line.kind).name if record.line else ""

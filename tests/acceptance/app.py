@@ -1,6 +1,6 @@
 """The Celery app of the acceptance tests: its tasks leave marks on a list in Redis, so that tests can wait for facts.
 
-A mark is 'event key pid time'; the tests read them with `marks`. What a task does is in its name.
+A mark is 'event key pid time'; the tests read them with `marks`. The name of a task says what it does.
 """
 
 import asyncio

@@ -75,7 +75,7 @@ class Rig:
         return found[0] if found else NodeView(name, -1, "", False, 0, 0.0, 0, 0, 0, {}, {}, {})
 
     def lines(self, process: str) -> str:
-        """What a process has printed."""
+        """Return the output of a process."""
         path = self.logs / f"{process}.log"
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
@@ -101,7 +101,7 @@ class Rig:
         return found
 
     def status(self, id: Any) -> TaskStatus:
-        """What is known of a task, or of an AsyncResult's."""
+        """Return the status of a task, or of an AsyncResult's task."""
         return self.client.status(str(id))
 
     def until_state(self, id: Any, *states: str) -> TaskStatus:

@@ -118,7 +118,7 @@ def sees(kind):
 
 
 def redis_cli(url, words):
-    """What redis-cli prints on a terminal, or None where there is no redis-cli."""
+    """Return the output of redis-cli on a terminal, or None where there is no redis-cli."""
     program = shutil.which("redis-cli") or shutil.which("valkey-cli")
     if program is None:
         return None

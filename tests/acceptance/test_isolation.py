@@ -343,7 +343,7 @@ def test_a_run_is_dead_before_the_lease_of_its_worker_is_over_that_cannot_reach_
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs: one that was killed and waited for by nobody does not."""
+    """Return whether a process runs: a killed one for which nobody waited does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except FileNotFoundError:

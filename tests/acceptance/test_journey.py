@@ -66,7 +66,7 @@ def _shown(key: str, value: bytes) -> str:
 
 
 def changes(before: Keys, after: Keys) -> str:
-    """What differs, as the document shows it: + is set, - is removed."""
+    """Return the difference as the document shows it: + is set, - is removed."""
     lines = []
     for key in sorted({*before, *after}, key=lambda key: _rank(key.encode())):
         kind, rows = after.get(key) or (before[key][0], {})

@@ -1,6 +1,6 @@
 """A worker, a scheduler or the leader that is killed costs no task: the others take over within two leases.
 
-Each is killed with SIGKILL while tasks run and wait. What is asserted are facts and their order; the time that it took
+Each is killed with SIGKILL while tasks run and wait. The tests assert facts and their order; the time that it took
 is printed and kept as a property of the test.
 """
 

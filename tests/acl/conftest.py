@@ -38,7 +38,7 @@ class Guarded:
         return f"redis://{CLUSTER}-{role}:pw-{role}@127.0.0.1:{self.server.port}/0"
 
     def denials(self) -> list[tuple[str, str]]:
-        """Who was denied what, but for CLIENT SETINFO: redis-py tells its name where it may, and Redis 7.0 has none."""
+        """The denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis 7.0 does not have it."""
         found = self.admin.execute_command("ACL", "LOG", 1000)
         pairs = {(entry[b"username"].decode(), entry[b"object"].decode()) for entry in found}
         return sorted((who, what) for who, what in pairs if what != "client|setinfo")

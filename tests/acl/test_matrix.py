@@ -123,7 +123,7 @@ def every_command(guarded):
 
 
 def may(guarded, role, command):
-    """What the role may use the command on, by KINDS and CHANNELS; 'yes' where it names no key, '-' for nothing."""
+    """Return the kinds of keys on which the role may use the command; 'yes' where it names no key, '-' for none."""
     arity, _ = facts(guarded, command)
     words = command.split("|")
     channel = command.endswith(("publish", "subscribe"))

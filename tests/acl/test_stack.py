@@ -42,7 +42,7 @@ class Site:
         self.outputs: list[str] = []
 
     def env(self, role: str) -> dict[str, str]:
-        """What a process of this role is told."""
+        """The settings of a process of this role."""
         return {
             "PARSYNC_URL": f"redis://{CLUSTER}-{role}@127.0.0.1:{self.guarded.server.port}/0",
             "PARSYNC_PASSWORD_FILE": str(self.secrets / role),

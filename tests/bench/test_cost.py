@@ -1,4 +1,4 @@
-"""What each verb costs the server, next to the golden file cost.json: thousand instructions for one task, by callgrind.
+"""The server's cost of each verb, compared with the golden file cost.json: thousand instructions a task, by callgrind.
 
 Counts are the same on a busy machine, but not on another server. So the file has figures by server, version, allocator
 and machine, and other servers are not compared. PARSYNC_TEST_WRITE_DOCS=1 writes the figures of this machine's server

@@ -204,7 +204,7 @@ class Ghost:
         )
 
     def of(self, id: str) -> TaskGhost:
-        """Return what is known of a task's present life."""
+        """Return the record of a task's present life."""
         if self.rolled_back:
             return self.tasks.get(id, TaskGhost())
         self.check(id in self.tasks, 1, f"task {id} is there, but was never submitted or is long purged")

@@ -32,7 +32,7 @@ SETTINGS = Settings(url="redis://127.0.0.1:1/0", cluster=CLUSTER, max_starts=MAX
 
 
 class Listener:
-    """What a scheduler heard; the world puts it there, or does not."""
+    """The messages that a scheduler heard; the world delivers or loses them."""
 
     def __init__(self, world: World) -> None:
         self.world, self.heard = world, list[list[str]]()

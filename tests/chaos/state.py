@@ -57,7 +57,7 @@ _FIXED += [KEYS.pending_prefix, KEYS.extra_prefix]
 
 @dataclass(frozen=True, slots=True)
 class TaskNow:
-    """What is known of a task. attempt: the last that was given out, '' if that is not known any more."""
+    """The record of a task. attempt: the last one that was given out, '' if the record has none any more."""
 
     state: str
     attempt: str
@@ -65,7 +65,7 @@ class TaskNow:
 
 
 class State:
-    """The state as read: partitions, the indexes of tasks, and what is known of each task."""
+    """The state as read: partitions, the indexes of tasks, and the record of each task."""
 
     def __init__(self, raw: list[Any] | None = None, ids: list[str] | None = None) -> None:
         self.raw, self.ids = raw, ids or []

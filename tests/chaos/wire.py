@@ -208,7 +208,7 @@ class WireStore(Store):
 
     @property
     def address(self) -> str:
-        """What errors call the server."""
+        """The server's name in errors."""
         return "chaos"
 
     def load_scripts(self) -> None:

@@ -38,7 +38,7 @@ class Crash(BaseException):
 
 
 class Dice(Protocol):
-    """What of a schedule's plan the world needs: how often what goes wrong, and steps to nest."""
+    """The part of a schedule's plan that the world needs: how often each fault happens, and steps to nest."""
 
     odds: dict[str, float]
 

@@ -53,7 +53,7 @@ class Rig:
         return words
 
     def leases(self) -> list[Lease]:
-        """What is held, by the present incarnations."""
+        """The leases of the present incarnations."""
         nodes = [node for node in self.store.nodes(0).values() if node.name in self.incs]
         return [lease for lease in self.store.leases(0, nodes) if lease.inc == self.incs[lease.node]]
 
@@ -104,7 +104,7 @@ class Rig:
             time.sleep(0.01)
 
     def done(self, ids: Sequence[str]) -> bool:
-        """Whether all have succeeded."""
+        """True if all have succeeded."""
         return set(self.store.states(ids)) == {"succeeded"}
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""F16: the primary dies and its replica takes over. What had not reached the replica is lost, and that is said."""
+"""F16: the primary dies and its replica takes over. Writes that it lacks are lost and reported."""
 
 import time
 from collections.abc import Iterator

@@ -96,7 +96,7 @@ class Watched:
         return redis.Redis(port=self.servers[at].port, password=self.pw or None)
 
     def info(self, at: int) -> dict[str, Any]:
-        """What a server says of replication."""
+        """The section `replication` of a server's INFO."""
         with self.client(at) as client:
             return dict(client.info("replication"))
 

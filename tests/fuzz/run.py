@@ -33,7 +33,7 @@ class Result:
 
 
 def judge(entry: Door, case: Any) -> tuple[str, bool]:
-    """What is wrong with how a case was answered, '' if nothing; and whether it was refused."""
+    """Return the fault in the answer to a case, '' for none; and whether the case was refused."""
     try:
         entry.feed(case)
     except TimeoutError:
@@ -111,7 +111,7 @@ def run(
 
 
 def look(client: ParsyncClient) -> str:
-    """What is wrong with the state, '' if nothing; then all of it is deleted."""
+    """Return the fault in the state, '' for none; then delete the state."""
     store: Any = client.store
     prefix = f"parsync:{{{client.settings.cluster}"
     foreign = [key for key in store.client.scan_iter(count=1000) if not key.decode(errors="replace").startswith(prefix)]

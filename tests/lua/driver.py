@@ -61,7 +61,7 @@ class Driver:
     # -- facts -------------------------------------------------------------------------------------------------------
 
     def record(self, id: str = "a") -> Record:
-        """Return all that is known of a task."""
+        """Return the record of a task."""
         return self.store.records([id])[0]
 
     def line(self, id: str = "a") -> TaskLine:

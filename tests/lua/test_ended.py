@@ -132,7 +132,7 @@ def test_rare_fields_of_an_earlier_life_that_have_not_expired_are_no_later_ones(
     assert drive.store.client.ttl(drive.keys.extra("a")) == -1
 
 
-# -- what is known of the end ------------------------------------------------------------------------------------------
+# -- the record of an ended task ---------------------------------------------------------------------------------------
 
 
 def test_an_end_tells_where_the_task_ran_and_why_it_ended(drive: Driver):
@@ -151,7 +151,7 @@ def test_a_task_that_never_ran_ended_nowhere(drive: Driver):
     drive.cancel("a", "not wanted")
     status = drive.status()
     assert (status.state, status.why, status.node, status.starts) == (TaskState.CANCELLED, "not wanted", None, 0)
-    assert drive.store.client.hget(drive.keys.extra("a"), "message") == b"message", "for who tells the result backend"
+    assert drive.store.client.hget(drive.keys.extra("a"), "message") == b"message", "the result backend needs it"
 
 
 # -- the dead ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""read_tasks: all that is known of many tasks, of one moment. It changes nothing."""
+"""read_tasks: the records of many tasks, of one moment. It changes nothing."""
 
 from typing import Any
 

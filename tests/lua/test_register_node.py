@@ -56,7 +56,7 @@ def test_incarnation(drive: Driver):
 
 
 def test_ledger_from_leases(drive: Driver):
-    """What is left of a node that registers again is what it declares now less what leases still hold."""
+    """The ledger of a node that registers again is its new offer minus the amounts that leases still hold."""
     drive.node("n1", 2, {"gpu": 2})
     place = drive.held("a", "1@1", needs="slots=1 gpu=2")
     drive.node("n1", 2, {"gpu": 3})

@@ -128,7 +128,7 @@ def test_who_waits_is_not_told_of_a_slot_that_nobody_may_claim(drive: Driver):
 @pytest.mark.parametrize("needs", ["slots=1", "slots=1 gpu=1"])
 @pytest.mark.parametrize("damaged", ["inc=1 moved=x", "gpu=1 x", "gpu=x"])
 def test_a_damaged_ledger_stays_as_it_is_until_it_is_repaired(drive: Driver, needs: str, damaged: str):
-    """What is written back from what could be read of it would look sound, and be wrong for ever."""
+    """A ledger written back from its readable part would look sound, and stay wrong for ever."""
     drive.node("n1", slots=2, resources={"gpu": 2})
     held = drive.held("a", slots=(0,), needs=needs)
     drive.store.client.hset(drive.keys.partition(0, "left"), "n1", damaged)

@@ -1,4 +1,4 @@
-"""What a task does next under the same id: submitted by its run, or published by others."""
+"""Successors: work that follows under the same id, submitted by its run or published by others."""
 
 import pytest
 

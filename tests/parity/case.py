@@ -43,7 +43,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """What a test shows."""
+        """The result that a test shows."""
         return f"{self.calls}: {self.shows}"
 
 

@@ -1,4 +1,4 @@
-"""Which cases run, and whether an answer is right: the same as plain Celery's, or declared to differ and different."""
+"""Choose the cases that run, and judge answers: the same as plain Celery's, or declared to differ and different."""
 
 import os
 from collections.abc import Iterable, Mapping

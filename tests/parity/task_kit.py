@@ -1,4 +1,4 @@
-"""What the tasks of the parity suite use: marks and gates that their cases see, their table, classes of errors."""
+"""Tools of the parity suite's tasks: marks and gates that their cases see, their table, classes of errors."""
 
 import os
 import time
@@ -80,7 +80,7 @@ class Hooked(Task):
 
 
 class Numbers(BaseModel):
-    """What the pydantic tasks take and return."""
+    """The argument and the result of the pydantic tasks."""
 
     a: int
     b: int = 2

@@ -70,7 +70,7 @@ class TlsServer:
 
 
 def has_tls(program: str) -> bool:
-    """Whether a server program knows the option; one built without TLS refuses it when it starts."""
+    """Return whether a server program knows the option; a program without TLS refuses it when it starts."""
     words = [program, "--port", "0", "--tls-port", "1", "--save", ""]
     done = subprocess.run(words, capture_output=True, text=True, timeout=10, cwd="/")
     return "No tls-cert-file configured" in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What cannot be simulated is one clear line, before anything is simulated or written."""
+"""An impossible simulation is refused with one clear line, before anything is simulated or written."""
 
 import json
 import sys

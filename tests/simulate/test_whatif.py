@@ -1,4 +1,4 @@
-"""What whatif predicts, which alternative it would take, what it refuses; and when a queue grows."""
+"""whatif: its prediction, the alternative that it chooses, its refusals; and when a queue grows."""
 
 import json
 

@@ -35,7 +35,7 @@ def see(core: Core, p: int, nodes: list[Node], free: int, now_s: float = 0.0, ve
 
 
 class Queue:
-    """What waits, for one core: kinds with the orders of their tasks, as the script `take` would tell and give them."""
+    """The queue of one core: kinds with the orders of their tasks, as the script `take` would tell and give them."""
 
     def __init__(self, core: Core) -> None:
         self.core = core

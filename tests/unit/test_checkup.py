@@ -1,4 +1,4 @@
-"""What the doctor thinks of each finding."""
+"""The doctor's judgement of each finding."""
 
 import pytest
 

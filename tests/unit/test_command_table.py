@@ -17,7 +17,7 @@ from tests.lua.driver import Driver
 NEVER = {"celery", "kombu", "numpy", "matplotlib"} | {
     f"parsync_redis.{part}" for part in ("scheduler", "worker", "integration", "demo", "lab")
 }
-"""What a command that looks at a cluster does not need."""
+"""Modules that a command which reads a cluster does not need."""
 
 HELP_NEVER = NEVER | {"redis", "pydantic", "pydantic_settings", "parsync_redis.settings", "parsync_redis.store"}
 

@@ -1,4 +1,4 @@
-"""Which groups a gap looks at: those with a kind without a reason, some others by turns, and no more."""
+"""The explainer looks in each gap at groups that have a kind without a reason, and at some others by turns."""
 
 from parsync_redis.model.kind import KindLine
 from parsync_redis.model.needs import Resources

@@ -1,4 +1,4 @@
-"""Which partitions the core reads when, and where latency-first claims: no server, no clock, dice with a seed."""
+"""The partitions that the core reads, and those where latency-first claims: no server, no clock, dice with a seed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a pool process was handed is kept when Celery throws away what waits in the pool, as its consumer closes."""
+"""A task that a pool process has got is kept when Celery drops the pool's waiting tasks, as its consumer closes."""
 
 from types import SimpleNamespace
 from weakref import ref

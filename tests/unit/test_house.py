@@ -1,6 +1,6 @@
 """The house: which part may import which, how large a file may be, and that every error has a public name.
 
-What breaks a rule today is listed, with the reason or the size. The lists only shrink.
+Files that break a rule today are listed, with the reason or the size. The lists only shrink.
 """
 
 import ast
@@ -34,7 +34,7 @@ LAYERS = {
     "lab": "errors model wire placement store settings inspect client scheduler integration demo cli",
     "__init__": "errors model settings client integration",
 }
-"""What each part may import, besides itself."""
+"""The parts that each part may import, besides itself."""
 
 TO_REPAIR: set[tuple[str, str]] = set()
 """Arrows that the table does not have."""

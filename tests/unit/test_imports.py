@@ -1,4 +1,4 @@
-"""What an import loads: the core has no Redis, and Lua files are read at first use."""
+"""Imports load little: the core has no Redis, and Lua files are read at first use."""
 
 import subprocess
 import sys

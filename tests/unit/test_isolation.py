@@ -232,7 +232,7 @@ def begun(lock_file: Path | str) -> Path:
 
 
 def spin(own: RunIsolation) -> Callable[[], None]:
-    """What a pool process does with a task that never ends and lets no other thread of its process run."""
+    """Run as a pool process a task that never ends and lets no other thread of its process run."""
 
     def work() -> None:
         sys.setswitchinterval(3600)
@@ -357,7 +357,7 @@ def called(*args: Any) -> tuple[int, Any, float]:
 
 
 def failure_of(isolation: RunIsolation | None, trace: Callable[..., object], *args: object) -> tuple[int, Any, float]:
-    """What a pool gets of a run that failed."""
+    """The value that a pool gets for a failed run."""
     found: Any = run_isolated(isolation, trace, *args)
     return found
 

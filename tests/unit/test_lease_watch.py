@@ -1,4 +1,4 @@
-"""Who may be judged dead: only whom the observer itself has watched stand still for one lease."""
+"""An observer judges a process dead only if it has itself seen the counter stand still for one lease."""
 
 from parsync_redis.scheduler.lease_watch import LeaseWatch
 

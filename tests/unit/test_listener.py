@@ -1,4 +1,4 @@
-"""What a scheduler hears is understood or passed over: every client may publish on its channel."""
+"""A scheduler understands a message or ignores it: every client may publish on its channel."""
 
 import ssl
 import time

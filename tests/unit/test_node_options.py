@@ -1,4 +1,4 @@
-"""What a worker offers as a node: by its flags, by its environment, and what of these is refused."""
+"""The offer of a worker as a node, by its flags and its environment; wrong ones are refused."""
 
 from types import SimpleNamespace
 from typing import Any

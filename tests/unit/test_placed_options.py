@@ -1,4 +1,4 @@
-"""Which tasks parsync places, and with which options."""
+"""The tasks that parsync places, and their options."""
 
 from pathlib import Path
 from typing import Any

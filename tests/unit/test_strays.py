@@ -1,4 +1,4 @@
-"""What the chaos harness found in schedulers and leaders: takes that came late, judgements that came early."""
+"""Defects that the chaos harness found in schedulers and leaders: late takes, early judgements."""
 
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.replies import Took

@@ -1,4 +1,4 @@
-"""What may be asked for a task is checked with a clear answer; what is known of it is read from its record."""
+"""The options of a task are checked with clear answers; its status is read from its record."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_every_state_can_be_reached_and_left():
 
 
 def known(state, line="0@17 9000000000017 17 17 - work slots=1", end="", kind_line="", extra=()):
-    """What read_tasks tells of a task that has no place."""
+    """Return the record that read_tasks gives of a task without a place."""
     return Record.of("a", 2000, [state, line, "", "", end, kind_line, list(extra)])
 
 

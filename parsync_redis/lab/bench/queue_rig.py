@@ -27,7 +27,7 @@ FOR_EVER_S: Final = 3600.0
 """How long the tasks of a busy node last: longer than any bench."""
 
 Options = Mapping[str, Any]
-"""What a task asks for, as in `parsync={...}`."""
+"""The options of a task, as in `parsync={...}`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ log = logging.getLogger("parsync.leader")
 
 
 class PlaceDuty:
-    """The entries of `running`, of which each pass looks at some hundreds."""
+    """The entries of `running`; each pass looks at some hundreds."""
 
     def __init__(self, store: Store, lease_s: float) -> None:
         self._store, self._lease_s = store, lease_s

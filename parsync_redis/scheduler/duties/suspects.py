@@ -16,7 +16,7 @@ TRIES_LEASES: Final = 5
 
 
 class Suspects:
-    """When tasks were put back from each incarnation of a node since one last started there."""
+    """The times at which tasks were put back from each incarnation of a node since a task last started there."""
 
     def __init__(self, store: Store, lease_s: float) -> None:
         self._store, self._lease_s = store, lease_s

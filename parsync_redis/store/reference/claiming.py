@@ -38,7 +38,7 @@ class Claiming(Leases):
         return verdicts
 
     def judge(self, claim: Claim) -> Verdict | None:
-        """Return why a claim gets nothing new; None if it would be held.
+        """Return the verdict on a claim that gets nothing new; None if the claim would be held.
 
         If the epoch is the claim's, then labels, state, incarnation and bits of the node are as its scheduler saw them.
         """

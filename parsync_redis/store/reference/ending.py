@@ -58,7 +58,7 @@ class Ending(Tasks):
         return replies
 
     def purge(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Delete what is known of tasks that have ended."""
+        """Delete the records of tasks that have ended."""
         replies = []
         for (id,) in args.rows:
             task = self.find(id)

@@ -1,4 +1,4 @@
-"""What the store in memory tells of tasks."""
+"""Reads of tasks in the store in memory. A method with `keys` and `args` is a script."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,10 +8,10 @@ from .tasks import Tasks
 
 
 class Reading(Tasks):
-    """Read what is known of tasks."""
+    """Read the records of tasks."""
 
     def read_tasks(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Return all that is known of tasks: seven values of each."""
+        """Return the records of tasks, seven values each."""
         return [self.world.now_ms, *(value for (id,) in args.rows for value in self._known(id, args.extras == "1"))]
 
     def _known(self, id: str, extras: bool) -> tuple[Any, ...]:

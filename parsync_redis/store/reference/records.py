@@ -38,7 +38,7 @@ class Job(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """What a task does next under the same id, once its running attempt has ended; None: at once, and for ever."""
+    """The work that follows under the same id after the running attempt. None: due at once, never expires."""
 
     job: Job
     due_ms: int | None
@@ -53,19 +53,19 @@ class Successor(NamedTuple):
 
 @dataclass(slots=True)
 class Task:
-    """What is known of a task."""
+    """The record of a task."""
 
     job: Job
     order: int
-    life: int  # the number of its submission: with the number of the take the fence
+    life: int  # the number of its submission
     submitted_ms: int
     ready_ms: int = 0
     takes: int = 0  # before it last began to wait
     state: TaskState = PENDING
-    attempt: str = ""  # while it is held, and of a dead task
-    place: Place | None = None  # the last one of a task that has ended
+    attempt: str = ""  # while it is held, or dead
+    place: Place | None = None  # an ended task keeps its last one
     started_ms: int | None = None  # at this place
-    ran_ms: int | None = None  # the last start of this life that has gone back
+    ran_ms: int | None = None  # its last start in this life before it went back
     starts: int = 0  # accepted starts that were lost
     expires_ms: int | None = None
     ended_ms: int | None = None
@@ -74,11 +74,11 @@ class Task:
     cancel: str | None = None
     next: Successor | None = None
     history: list[str] = field(default_factory=list)
-    told: bool = False  # it ended where no worker saw it: its message is kept for who tells the result backend
+    told: bool = False  # it ended where no worker saw it, so its message is kept
 
     @property
     def has_run(self) -> bool:
-        """Whether it has started in this life."""
+        """True if it has started in this life."""
         return self.started_ms is not None or self.ran_ms is not None
 
     @property

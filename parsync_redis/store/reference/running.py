@@ -58,7 +58,7 @@ class Running(Tasks):
         return Took(version, now, next_due, anew, more, changes, tasks)
 
     def _is_taken(self, id: str, salt: str) -> bool:
-        """Take one task that has left the queue of its kind, unless it has expired; return whether it is taken."""
+        """Take a task that has left the queue of its kind, unless it has expired; return whether it is taken."""
         task = self.tasks[id]
         if self._expired(task):
             self._end(id, task, "cancelled", "expired", True)

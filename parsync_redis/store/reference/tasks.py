@@ -26,7 +26,7 @@ class Tasks(Waiting):
         self.waiters: list[str] = []
 
     def find(self, id: str) -> Task | None:
-        """Return what is known of a task."""
+        """Return the record of a task."""
         newest, older, oldest = self.ended
         return self.tasks.get(id) or newest.get(id) or older.get(id) or oldest.get(id)
 

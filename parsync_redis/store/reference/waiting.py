@@ -1,4 +1,4 @@
-"""How tasks wait in the store in memory: by kind, with an index of the kinds and the versions of its lines."""
+"""The queue of the store in memory: tasks by kind, with an index of the kinds and the versions of its lines."""
 
 import heapq
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class Waiting:
 
     @property
     def pending(self) -> int:
-        """How many tasks wait."""
+        """The number of tasks that wait."""
         return sum(len(queue.orders) for queue in self.kinds.values())
 
     def enter(self, kind: str, id: str, order: int) -> None:

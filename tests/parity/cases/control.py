@@ -11,7 +11,7 @@ case = area("app.control and inspect")
 
 
 def ask(c: Context, what: str, *args: Any, **kwargs: Any) -> Any:
-    """What this worker answers to an inspect command."""
+    """This worker's answer to an inspect command."""
     found = getattr(c.app.control.inspect(destination=[c.worker], timeout=2), what)(*args, **kwargs)
     return (found or {}).get(c.worker)
 

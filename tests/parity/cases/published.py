@@ -1,4 +1,4 @@
-"""What the app is told of a task: signals where it is sent, events of the worker."""
+"""Signals where a task is sent, and events of the worker."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ case(
 
 
 def heard(signal: Any, c: Context, send: Any, *names: str) -> Any:
-    """What a receiver of a signal gets of a call."""
+    """The part of a call that a receiver of a signal gets."""
     seen: list[Any] = []
 
     def receive(sender: Any = None, **more: Any) -> None:

@@ -75,7 +75,7 @@ def own_case(parameters: Parameters) -> tuple[int, int, int]:
 def play(parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, n: int, k: int, idle: int) -> Found:
     """Play rounds: every scheduler reads everything, then all claim in a random order.
 
-    What became of its claims no scheduler is told: each round begins anew.
+    No scheduler learns the verdicts on its claims: each round begins anew.
     """
     rng, *own = (np.random.default_rng(seed) for seed in dice.spawn(1 + n))
     cluster = SimCluster(parameters, 1, rng)
