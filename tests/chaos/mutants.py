@@ -47,12 +47,7 @@ class Mutant:
 
 _EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
 MUTANTS = (
-    Mutant(
-        "commit does not look at the slot",
-        "commit",
-        "if lease or open[at] == 0 then",
-        "if false then",
-    ),
+    Mutant("commit does not look at the slot", "commit", "if lease or open[at] == 0 then", "if false then"),
     Mutant("commit ignores the epoch", "commit", "if not same then", "if false then"),
     Mutant("commit ignores what is left", "lib/ledger", "if not amounts_fit(ledger, asked) then", "if false then"),
     Mutant(
@@ -124,12 +119,7 @@ MUTANTS = (
     Mutant("a change makes no version", "lib/index", "COUNTED.version + #TOUCHED", "COUNTED.version"),
     Mutant("what goes back is written nowhere", "give_back", "write_kinds(meta, kinds, changed)", ""),
     Mutant("what goes back is told to nobody", "lib/changes", "elseif at < now then", "elseif at < now - 1 then"),
-    Mutant(
-        "a take leaves the line as it was",
-        "lib/kinds",
-        "queue.count = queue.count - redis.call(",
-        "redis.call(",
-    ),
+    Mutant("a take leaves the line as it was", "lib/kinds", "queue.count = queue.count - redis.call(", "redis.call("),
     Mutant(
         "release ignores the attempt",
         "release",
@@ -139,10 +129,7 @@ MUTANTS = (
     Mutant("release ignores who holds the slot", "release", "if leases[i] ~= text or", "if not leases[i] or"),
     Mutant("a change of the nodes leaves the epoch", "lib/bits", "redis.call('HINCRBY', meta, 'epoch', 1)", ""),
     Mutant(
-        "release frees a slot nobody may use",
-        "lib/node",
-        "'^up inc=%d+ drain=0 first",
-        "'^%l+ inc=%d+ drain=%d first",
+        "release frees a slot nobody may use", "lib/node", "'^up inc=%d+ drain=0 first", "'^%l+ inc=%d+ drain=%d first"
     ),
     Mutant(
         "register forgets what leases hold",
@@ -150,12 +137,7 @@ MUTANTS = (
         "ledger_add(capacity, amounts(lease.asked), -1)",
         "local _ = lease",
     ),
-    Mutant(
-        "register forgets slots beyond",
-        "register_node",
-        "held + 1, math.max(node.span, slot + 1)",
-        "held + 1, node.span",
-    ),
+    Mutant("register forgets slots beyond", "register_node", "math.max(node.span, slot + 1)", "node.span"),
     Mutant(
         "register keeps the incarnation", "register_node", "math.max(inc, known_inc) + 1", "math.max(1, known_inc, inc)"
     ),

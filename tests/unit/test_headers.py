@@ -13,8 +13,8 @@ from parsync_redis.store.scripts import Script, expand, lua_folder
 LUA = sorted(lua_folder().rglob("*.lua"))
 
 
-def header(argv: str, keys: str = "meta task*") -> Header:
-    fields = dict.fromkeys(FIELDS, "x") | {"KEYS": keys, "ARGV": argv}
+def header(argv: str, keys: str = "meta", reads: str = "") -> Header:
+    fields = dict.fromkeys(FIELDS, "x") | {"KEYS": keys, "ARGV": argv} | ({"READS": reads} if reads else {})
     return Header("verb", "-- verb: does it.\n" + "".join(f"-- {name}: {text}\n" for name, text in fields.items()))
 
 
@@ -42,13 +42,6 @@ def test_a_header_that_cannot_be_read_is_refused(argv: str):
         header(argv)
 
 
-def reading(reads: str, keys: str) -> str:
-    fields = dict.fromkeys(FIELDS, "x") | {"KEYS": keys, "ARGV": "count (id)*"}
-    text = "-- verb: does it.\n" + "".join(f"-- {name}: {text}\n" for name, text in fields.items())
-    made = Header("verb", text + (f"-- READS: {reads}\n" if reads else ""))
-    return made.before() + made.check(frozenset())
-
-
 @pytest.mark.parametrize(
     ("keys", "reads", "probes"),
     [
@@ -62,7 +55,8 @@ def reading(reads: str, keys: str) -> str:
     ],
 )
 def test_keys_that_a_script_reads_itself_are_not_probed(keys: str, reads: str, probes: str):
-    text = reading(reads, keys)
+    made = header("count (id)*", keys, reads)
+    text = made.before() + made.check(frozenset())
     assert probes in text
     assert ("bad_keys" in text) == bool(probes)
     assert ("TYPES" in text) == (bool(probes) or keys.endswith("type"))
@@ -70,7 +64,7 @@ def test_keys_that_a_script_reads_itself_are_not_probed(keys: str, reads: str, p
 
 def test_a_script_reads_only_what_its_keys_name():
     with pytest.raises(BrokenContract, match=r"verb.lua reads free, which its KEYS lack"):
-        reading("free slots", "meta slots")
+        header("count (id)*", "meta slots", "free slots")
 
 
 def test_the_scripts_of_every_task_probe_no_key_that_they_read():
