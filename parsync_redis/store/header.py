@@ -1,16 +1,14 @@
 """The header of a Lua script: the contract that the script, its Python binding and the reference store share.
 
 -- finish: accept the outcome of a run ...
--- KEYS: meta pending task*                  each name is a local of the script, and its type is checked
--- ARGV: count channel (id attempt)*         `args.channel`; `for i, row, key in rows() do ... row.id ... end`;
---                                           `fields_of(row)` is a table of all of a row's fields
+-- KEYS: meta pending: inbox*                each name is a local of the script, and its type is checked
+-- ARGV: count channel (id attempt)*         `args.channel`; `for i, row in rows() do ... row.id ... end`
 -- READS: meta                               may be missing: keys that the script reads before it writes, so that it
 --                                           finds a wrong type (WRONGTYPE) or number by itself
 
-A trailing star means none or more: `(...)*` are rows, `count` is their number, `task*` has the key of each row.
-Another starred key, `inbox*`, gives inbox_at(n), its nth key. A key that ends in a colon is a prefix of keys: `extra:`
-is the local `extra_prefix`, and KEY.extra in libraries, which name other keys as KEY.ended. "KEYS: ..., of any type"
-leaves the types to the script.
+A trailing star means none or more: `(...)*` are rows, `count` is their number; the key `inbox*` gives inbox_at(n), its
+nth key. A key that ends in a colon is a prefix of keys: `extra:` is the local `extra_prefix`, and KEY.extra in
+libraries, which name other keys as KEY.ended. "KEYS: ..., of any type" leaves the types to the script.
 
 A row is an offset in ARGV. The loader writes what one would write by hand: numeric loops and ARGV[row + 1].
 """
@@ -30,7 +28,7 @@ Once = Mapping[str, Word]
 FIELDS: Final = ("KEYS", "ARGV", "RETURNS", "ERRORS", "INVARIANT", "ATOMICITY", "COMPLEXITY")
 _ARGV: Final = re.compile(r"((?:\w+ )*)(?:(\w+)|\((\w+(?: \w+)*)\)\*|(\w+)\*)")
 _NAMED: Final = re.compile(r"\b(args|row)\.(\w+)")
-_LOOP: Final = re.compile(r"\bfor (\w+), (\w+)(?:, (\w+))? in rows\(\) do\b")
+_LOOP: Final = re.compile(r"\bfor (\w+), (\w+) in rows\(\) do\b")
 _ANY_TYPE: Final = ", of any type"
 
 
@@ -71,7 +69,7 @@ class Header:
             else [at for at, key in enumerate(self.keys, 1) if key.rstrip("*") not in reads and key[-1] != ":"]
         )
         self._probed = [at for at in checked if at <= self._fixed]
-        self._probed_from = self._fixed + 1 if len(self._probed) < len(checked) and self._star != "task" else 0
+        self._probed_from = self._fixed + 1 if len(self._probed) < len(checked) else 0
         match = _ARGV.fullmatch(fields["ARGV"])
         if not match:
             raise BrokenContract(f"lua: {verb}.lua has ARGV {fields['ARGV']!r}, which is not 'NAME ... (NAME ...)*'")
@@ -152,7 +150,7 @@ class Header:
         names = {key.replace(":", "_prefix"): at for at, key in enumerate(self.keys[: self._fixed], 1)}
         if used := {name: at for name, at in names.items() if name in words}:
             lines.append(f"local {', '.join(used)} = {', '.join(f'KEYS[{at}]' for at in used.values())}")
-        keys = {"": str(self._fixed), "task": f"{self._fixed} + count"}.get(self._star, "#KEYS")
+        keys = "#KEYS" if self._star else str(self._fixed)
         argv = f"{head} + {width} * count" if width else str(head)
         lines.append(f"local refused = refuse_call('{self.verb}', {keys}, {argv})")
         if self._probed or self._probed_from:
@@ -178,12 +176,8 @@ class Header:
             return f"ARGV[{at}]" if match[1] == "args" else f"ARGV[row + {at}]"
 
         def loop(match: re.Match[str]) -> str:
-            i, row, key = match.groups()
-            names, values = [row], [f"{width} * {i} + {head - width}"]
-            if key:
-                names, values = [row, key], [*values, f"KEYS[{fixed} + {i}]"]
-            return f"for {i} = 1, count do local {', '.join(names)} = {', '.join(values)}"
+            i, row = match.groups()
+            return f"for {i} = 1, count do local {row} = {width} * {i} + {head - width}"
 
-        row_table = ", ".join(f"{name} = ARGV[row + {at}]" for at, name in enumerate(self.each, 1))
-        text = _NAMED.sub(place, _LOOP.sub(loop, text)).replace("fields_of(row)", f"{{{row_table}}}")
+        text = _NAMED.sub(place, _LOOP.sub(loop, text))
         return re.sub(rf"\b{self._star}_at\(([^()]+)\)", rf"KEYS[{fixed} + \1]", text) if self._star else text

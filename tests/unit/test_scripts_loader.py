@@ -96,12 +96,12 @@ def test_a_script_begins_with_its_verb(first: str):
 
 
 def test_a_binding_with_other_keys_than_the_header_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch):
-    text = SCRIPT.replace("KEYS: x", "KEYS: meta task*").replace("ARGV: x", "ARGV: count id*") + "return 1\n"
+    text = SCRIPT.replace("KEYS: x", "KEYS: meta inbox*").replace("ARGV: x", "ARGV: count id*") + "return 1\n"
     folder = write(verb=text, lib__arguments="local function refuse_call() return nil end\n")
     monkeypatch.setattr(scripts, "lua_folder", lambda: folder)
-    assert Script("verb", "meta task*").text
-    for keys in ("meta", "task* meta", "meta task"):
-        with pytest.raises(BrokenContract, match=r"takes the keys meta task\*, its binding gives"):
+    assert Script("verb", "meta inbox*").text
+    for keys in ("meta", "inbox* meta", "meta inbox"):
+        with pytest.raises(BrokenContract, match=r"takes the keys meta inbox\*, its binding gives"):
             _ = Script("verb", keys).text
 
 
