@@ -52,7 +52,7 @@ def _bits(state: PartitionState) -> Iterator[str]:
             held = state.leases.get((name, slot))
             right = int(usable(node, slot) and held is None)
             if _bit(state.bits, at) != right:
-                why = f"leased to {held.task}" if held else f"{'' if right else 'not '}usable and without a lease"
+                why = f"leased to {held.place.task}" if held else f"{'' if right else 'not '}usable and without a lease"
                 yield f"slot {name}/{slot} has the free bit {1 - right}, but is {why}"
     for at in range(len(state.bits) * 8):
         if at not in owner and _bit(state.bits, at):
@@ -64,10 +64,10 @@ def _leases(state: PartitionState) -> Iterator[str]:
     for (name, slot), lease in state.leases.items():
         node = state.nodes.get(name)
         if node is None or slot >= node.span:
-            yield f"slot {name}/{slot} is leased to {lease.task}, but nobody would look there"
-        elif lease.inc > node.inc:
-            yield f"slot {name}/{slot} has a lease of incarnation {lease.inc}, but the node is at {node.inc}"
-        elif (lease.inc != node.inc or node.state == "down") and name not in state.lost:
+            yield f"slot {name}/{slot} is leased to {lease.place.task}, but nobody would look there"
+        elif lease.place.inc > node.inc:
+            yield f"slot {name}/{slot} has a lease of incarnation {lease.place.inc}, but the node is at {node.inc}"
+        elif (lease.place.inc != node.inc or node.state == "down") and name not in state.lost:
             yield f"slot {name}/{slot} has a lost lease, but {name} is not listed as lost"
         if lease.place.partition != state.number:
             yield f"slot {name}/{slot} has a lease of partition {lease.place.partition}"
@@ -89,7 +89,7 @@ def _amounts_of(text: str) -> dict[str, int]:
 def _amounts(state: PartitionState) -> Iterator[str]:
     """Check that what is left and what leases hold add up to what the node declares."""
     for name, node in state.nodes.items():
-        held = [_amounts_of(lease.asked) for (of, _), lease in state.leases.items() if of == name]
+        held = [_amounts_of(lease.place.asked) for (of, _), lease in state.leases.items() if of == name and lease.leads]
         right = {
             resource: amount - sum(amounts.get(resource, 0) for amounts in held)
             for resource, amount in node.offer.amounts

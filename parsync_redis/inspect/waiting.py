@@ -86,11 +86,7 @@ class Looker:
 def read_holders(store: Store, partition: int, node: Node) -> list[Holder]:
     """Return the tasks that hold slots of a node, each once, with the amounts that they hold."""
     return [
-        Holder(
-            node.name,
-            decode_id(lease.task),
-            dict(parse_resources(lease.asked if is_resources(lease.asked) else "").amounts),
-        )
+        Holder(node.name, decode_id(lease.place.task), dict(parse_resources(lease.place.asked).amounts))
         for lease in store.leases(partition, [node])
-        if lease.slots
+        if lease.leads
     ]

@@ -94,10 +94,7 @@ def read_nodes(records: Mapping[bytes, bytes]) -> tuple[dict[str, Node], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A held slot, and the place of the task that holds it.
-
-    slots: all slots of the task, and asked: the amounts that it holds ('gpu=1'), both in its lead's lease only.
-    """
+    """A held slot, and the place of the task that holds it."""
 
     slot: int
     place: Place
@@ -114,36 +111,6 @@ class Lease:
         return cls(slot, place)
 
     @property
-    def node(self) -> str:
-        """The slot's node."""
-        return self.place.node
-
-    @property
-    def task(self) -> str:
-        """The task that holds it."""
-        return self.place.task
-
-    @property
-    def attempt(self) -> str:
-        """The attempt that holds it."""
-        return self.place.attempt
-
-    @property
-    def inc(self) -> int:
-        """The incarnation of the node that it was claimed of."""
-        return self.place.inc
-
-    @property
-    def since_ms(self) -> int:
-        """Since when it is held, by the server's clock."""
-        return self.place.since_ms
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """All slots of the task in its lead's lease, else ()."""
-        return self.place.slots if self.slot == self.place.slot else ()
-
-    @property
-    def asked(self) -> str:
-        """The amounts that the task holds in its lead's lease, else ''."""
-        return self.place.asked if self.slot == self.place.slot else ""
+    def leads(self) -> bool:
+        """True if the slot is the first of its place: one lease of a place leads."""
+        return self.slot == self.place.slot

@@ -203,7 +203,7 @@ def _read_partition(
     unusual = [node for node in nodes if node.state != "up" or node.draining or node.span != node.offer.slots]
     held: dict[str, int] = {node.name: 0 for node in unusual}
     for lease in store.leases(number, unusual):
-        held[lease.node] += 1
+        held[lease.place.node] += 1
     views = [replace(view, held=held[view.name]) if view.name in held else view for view in views]
     version, epoch = (int(value) if value and value.isdigit() else 0 for value in meta)
     return gather_partition(number, version, epoch, views), views

@@ -69,7 +69,7 @@ def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
     """Return the tasks that are placed at this node and have not begun."""
     store, partition = agent.store, agent.node.partition
     node = store.nodes(partition).get(agent.node.name)
-    keys = [lease.task for lease in store.leases(partition, [node])] if node else []
+    keys = [lease.place.task for lease in store.leases(partition, [node])] if node else []
     for _, request in _requests(agent, hostname, dict.fromkeys(keys), lambda task, state: state == TaskState.PLACED):
         yield request
 

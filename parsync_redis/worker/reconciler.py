@@ -57,7 +57,7 @@ class Reconciler:
         leases = store.leases(self._node.partition, [node], damaged)
         if damaged:
             repair_partition(store, self._node.partition)
-        return [lease for lease in leases if lease.inc == self._node.inc and lease.slots]
+        return [lease for lease in leases if lease.place.inc == self._node.inc and lease.leads]
 
     def _not_run(self, store: Store) -> list[Lease]:
         """Return the leases of which this process runs nothing.
@@ -79,11 +79,11 @@ class Reconciler:
         words = store.run_all([store.commands.ring(lease.place) for lease in twice])
         for lease, word in zip(twice, words, strict=True):
             if word == "rung":
-                log.info("rang again for task %s on slot %s/%d", lease.task, lease.node, lease.slot)
+                log.info("rang again for task %s on slot %s/%d", lease.place.task, lease.place.node, lease.slot)
 
     def _given_back(self, store: Store, lease: Lease) -> bool:
         """Give a lease back if nothing may be started in its slots."""
-        hindrance = self._node.hindrance(lease.slots)
+        hindrance = self._node.hindrance(lease.place.slots)
         return bool(hindrance) and self._give_back_unrung(store, [lease], hindrance)
 
     def _give_back_unrung(self, store: Store, leases: list[Lease], why: str) -> bool:
@@ -152,4 +152,4 @@ class Reconciler:
 
 def _key(lease: Lease) -> Key:
     """Return the key by which the table of runs knows a lease's run."""
-    return lease.task, lease.attempt, lease.slot
+    return lease.place.task, lease.place.attempt, lease.slot

@@ -66,7 +66,7 @@ def test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_
     assert {place["node"] for place in found} == {"good"}, "both nodes are free, and one is better"
     large = rig.tasks.gated.apply_async(("large",), **on("good", slots=2, resources={"mem": "6GiB", "gpu": 1}))
     rig.until(lambda: rig.marks("held", "large"), "the large task runs")
-    assert [len(lease.slots) for lease in rig.leases() if lease.slots] == [2], "one lease leads two slots"
+    assert [len(lease.place.slots) for lease in rig.leases() if lease.leads] == [2], "one lease leads two slots"
     assert len(rig.leases()) == 2
     assert rig.node("good").left == {"mem": 2 * 2**30, "gpu": 0}
     waits = rig.tasks.where.apply_async(**on("good", resources={"gpu": 1}))
@@ -87,7 +87,7 @@ def test_a_warm_shutdown_ends_what_runs_and_gives_the_rest_to_others(rig: Rig, w
     assert runs.get(timeout=GET_S) == "runs"
     rig.until(lambda: not rig.stack.processes["leaves"].alive, "the worker has ended")
     assert rig.node("leaves").state == "down"
-    assert [lease for lease in rig.leases() if lease.node == "leaves"] == []
+    assert [lease for lease in rig.leases() if lease.place.node == "leaves"] == []
     assert {rig.status(r).state for r in waits} <= {"pending", "taken"}
     worker("heir", labels={"kind": "leaves"}, pool="solo", slots=1)
     assert {r.get(timeout=GET_S)["node"] for r in waits} == {"heir"}

@@ -173,7 +173,7 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
     run(commands.start([place]))
     here.hop("")
     word, leases = run(commands.reclaim(0, "n1", 1, 0))
-    assert (word, [lease.task for lease in leases]) == ("down", ["b92c"])
+    assert (word, [lease.place.task for lease in leases]) == ("down", ["b92c"])
     here.hop("reclaim")
     assert run(commands.requeue([(place, "its node n1 was lost")])) == ["pending"]
     here.hop("requeue")

@@ -26,7 +26,7 @@ def test_a_lease_shorter_than_a_stall_costs_runs_and_no_task(rig: Rig) -> None:
         {"name": "tests.acceptance.app.noted", "args": [f"short-{i}", 0.1], "id": f"short-{i}"} for i in range(100)
     )
     for node in ("s1", "s2"):
-        rig.until(lambda node=node: [x for x in rig.leases() if x.node == node], f"{node} runs tasks")  # type: ignore[misc]
+        rig.until(lambda node=node: [x for x in rig.leases() if x.place.node == node], f"{node} runs tasks")  # type: ignore[misc]
         rig.stack.processes[node].popen.send_signal(signal.SIGSTOP)
         rig.until(lambda node=node: rig.node(node).state == "down", f"{node} stood still")  # type: ignore[misc]
         rig.stack.processes[node].popen.send_signal(signal.SIGCONT)

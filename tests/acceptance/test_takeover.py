@@ -68,12 +68,12 @@ def report(record: Record, what: str, since_s: float) -> None:
 
 def test_a_killed_worker_costs_no_task_and_its_running_ones_start_elsewhere(rig: Rig, record_property: Record) -> None:
     ids = load(rig, "worker")
-    held = rig.until(lambda: [x.task for x in rig.leases() if x.node == "n1"], "n1 runs tasks")
+    held = rig.until(lambda: [x.place.task for x in rig.leases() if x.place.node == "n1"], "n1 runs tasks")
     rig.stack.kill("n1")
     killed_s = time.monotonic()
-    held = [x.task for x in rig.leases() if x.node == "n1"] or held
+    held = [x.place.task for x in rig.leases() if x.place.node == "n1"] or held
     rig.until(lambda: rig.node("n1").state == "down", "the leader gave n1 up")
-    rig.until(lambda: not [x for x in rig.leases() if x.node == "n1"], "its slots are free of leases")
+    rig.until(lambda: not [x for x in rig.leases() if x.place.node == "n1"], "its slots are free of leases")
     report(record_property, "worker_repaired", killed_s)
     lost = all_done_and_none_twice(rig, ids)
     assert {rig.status(id).node for id in held if rig.status(id).starts > 1} <= {"n2"}
@@ -114,6 +114,6 @@ def test_a_worker_and_the_leader_killed_at_once_cost_no_task(rig: Rig, record_pr
         rig.stack.kill(name)
     killed_s = time.monotonic()
     rig.until(lambda: rig.node("n2").state == "down", "another leader gave n2 up")
-    rig.until(lambda: not [x for x in rig.leases() if x.node == "n2"], "its slots are free of leases")
+    rig.until(lambda: not [x for x in rig.leases() if x.place.node == "n2"], "its slots are free of leases")
     report(record_property, "both_repaired", killed_s)
     assert all_done_and_none_twice(rig, ids) <= 2

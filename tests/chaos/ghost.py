@@ -249,8 +249,9 @@ class Ghost:
             return
         self.state = state
         for lease in state.leases.values():
-            if lease.slots:
-                self.slots[lease.task, lease.attempt, lease.node, lease.slot] = lease.slots
+            if lease.leads:
+                place = lease.place
+                self.slots[place.task, place.attempt, place.node, place.slot] = place.slots
         for promise, fact in state.facts(not self.rolled_back):
             self.check(False, promise, fact)
         for id, task in self.tasks.items():

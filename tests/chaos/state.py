@@ -123,7 +123,11 @@ class State:
         """Return what does not hold: (promise, in words). `whole`: the server has kept all that it acknowledged."""
         for partition in self.partitions:
             yield from ((3, fact) for fact in audit_partition(partition))
-            shrunk = {lease.node for lease in self.leases.values() if lease.inc != self.nodes[lease.node].inc}
+            shrunk = {
+                lease.place.node
+                for lease in self.leases.values()
+                if lease.place.inc != self.nodes[lease.place.node].inc
+            }
             yield from (
                 (3, f"{name} has less than nothing left: {left}")
                 for name, left in partition.left.items()

@@ -103,7 +103,7 @@ class Cluster:
         found = []
         for p in set(self.places.values()):
             nodes = [node for node in self.store.nodes(p).values() if node.name in self.incs]
-            found += [lease for lease in self.store.leases(p, nodes) if lease.slots]
+            found += [lease for lease in self.store.leases(p, nodes) if lease.leads]
         return found
 
     def work(self) -> int:
@@ -114,7 +114,7 @@ class Cluster:
         for lease in self.leases():
             place = lease.place
             ((word, _),) = self.store.run(commands.start([place]))
-            self.history.append((lease.task, lease.attempt, word))
+            self.history.append((lease.place.task, lease.place.attempt, word))
             if word == "ok":
                 finished += 1
                 assert self.store.run(commands.finish([(place, "succeeded", "")])) == ["ok"]

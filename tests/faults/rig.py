@@ -55,14 +55,14 @@ class Rig:
     def leases(self) -> list[Lease]:
         """The leases of the present incarnations."""
         nodes = [node for node in self.store.nodes(0).values() if node.name in self.incs]
-        return [lease for lease in self.store.leases(0, nodes) if lease.inc == self.incs[lease.node]]
+        return [lease for lease in self.store.leases(0, nodes) if lease.place.inc == self.incs[lease.place.node]]
 
     def start(self) -> list[Place]:
         """Starts what is held and was not started yet."""
         begun = []
         for x in self.leases():
             if self.store.run(self.store.commands.start([x.place]))[0][0] == "ok":
-                self.started.append((x.task, x.attempt))
+                self.started.append((x.place.task, x.place.attempt))
                 begun.append(x.place)
         return begun
 
@@ -78,7 +78,7 @@ class Rig:
             self.renew()
             for lease in self.leases():
                 if self.store.run(self.store.commands.start([lease.place]))[0][0] == "ok":
-                    self.started.append((lease.task, lease.attempt))
+                    self.started.append((lease.place.task, lease.place.attempt))
                 self.end([lease.place])
         except ServerUnfit:
             time.sleep(0.02)

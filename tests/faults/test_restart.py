@@ -84,7 +84,7 @@ def server_ms(rig: Rig) -> int:
 
 def placed_after(rig: Rig, since_ms: int) -> int:
     """When the first task was committed after that, 0 if none was yet: server time."""
-    times = [lease.since_ms for lease in rig.leases()]
+    times = [lease.place.since_ms for lease in rig.leases()]
     times += [status.times.get("placed") or 0 for status in rig.store.statuses(f"t{n}" for n in range(2000))]
     return min((at for at in times if at > since_ms), default=0)
 

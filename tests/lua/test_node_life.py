@@ -35,7 +35,7 @@ def test_a_node_whose_counter_stood_still_is_down_and_its_leases_are_listed(driv
     drive.held("b", "1@2", slots=(1,))
     word, lost = drive.run(drive.commands.reclaim(0, "n1", 1, 0))
     assert word == "down"
-    assert [(lease.task, lease.slot, lease.slots) for lease in lost] == [("a", 0, (0, 2)), ("b", 1, (1,))]
+    assert [(lease.place.task, lease.slot, lease.place.slots) for lease in lost] == [("a", 0, (0, 2)), ("b", 1, (1,))]
     assert (drive.bits(), len(drive.hash("slots"))) == ("00000000", 3)
     assert drive.unchanged_by(drive.commands.reclaim(0, "n1"))[1] == lost
 
@@ -62,7 +62,7 @@ def test_the_list_is_bounded_and_goes_on_until_the_last_lease(drive: Driver):
     client = drive.store.client
     for place in places:
         _, lost = drive.run(drive.commands.reclaim(0, "n1", limit=1))
-        assert [lease.task for lease in lost] == [place.task]
+        assert [lease.place.task for lease in lost] == [place.task]
         assert client.sismember(drive.keys.partition(0, "lost"), "n1")
         drive.release(place)
     assert drive.run(drive.commands.reclaim(0, "n1")) == ("listed", [])
@@ -81,7 +81,7 @@ def test_the_leases_of_the_present_process_are_not_lost(drive: Driver):
     drive.node("n1", 2)
     drive.held("b", "1@2", slots=(1,), inc=2)
     _, lost = drive.run(drive.commands.reclaim(0, "n1"))
-    assert [lease.task for lease in lost] == ["a"]
+    assert [lease.place.task for lease in lost] == ["a"]
 
 
 def test_a_drained_node_keeps_what_it_holds(drive: Driver):

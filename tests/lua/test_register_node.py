@@ -50,7 +50,7 @@ def test_incarnation(drive: Driver):
     assert drive.bits() == "01000000"
     assert drive.commit("a", "1@1", slots=(0,), inc=2).word == "conflict"
     word, lost = drive.run(drive.commands.reclaim(0, "n1"))
-    assert (word, [(lease.task, lease.inc) for lease in lost]) == ("listed", [("a", 1)])
+    assert (word, [(lease.place.task, lease.place.inc) for lease in lost]) == ("listed", [("a", 1)])
     assert drive.release(old) == "freed"
     assert drive.bits() == "11000000"
 

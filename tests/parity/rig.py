@@ -100,7 +100,7 @@ class Parity:
             leases = store.leases(0, store.nodes(0).values())
             if not leases or time.monotonic() > deadline:
                 store.client.close()
-                return [lease.task for lease in leases]
+                return [lease.place.task for lease in leases]
             time.sleep(0.1)
 
     def stop(self) -> None:

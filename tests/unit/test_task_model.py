@@ -144,8 +144,8 @@ def test_a_node_reads_from_its_line():
 def test_a_lease_reads_from_its_line():
     text = "a81f 1@17.s1.482913 p0 n1/3,4 inc=3 gpu=1 since=1732161994123"
     lead, led = Lease.of("n1", 3, text), Lease.of("n1", 4, text)
-    assert (lead.task, lead.attempt, lead.inc, lead.since_ms) == ("a81f", "1@17.s1.482913", 3, 1732161994123)
-    assert (lead.slots, lead.asked, led.slots, led.asked) == ((3, 4), "gpu=1", (), "")
+    assert (lead.slot, lead.leads) == (3, True)
+    assert (led.slot, led.leads) == (4, False)
     assert lead.place == led.place == Place.of(text)
     for node, slot in (("n1", 5), ("n2", 3)):
         with pytest.raises(ValueError, match=f"slot {node}/{slot}: the lease of other slots"):

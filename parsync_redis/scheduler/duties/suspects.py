@@ -38,7 +38,7 @@ class Suspects:
         store, commands = self._store, self._store.commands
         record = store.nodes(p).get(node)
         leases = store.leases(p, [record]) if record else []
-        if not leases or "running" in store.states([lease.task for lease in leases]):
+        if not leases or "running" in store.states([lease.place.task for lease in leases]):
             return
         why = f"{node} did not start it for a lease"
         words = store.run(commands.requeue([(place, why) for place in late], "unstarted"))
