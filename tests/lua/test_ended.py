@@ -120,7 +120,6 @@ def test_a_new_life_has_none_of_the_rare_fields_of_the_old_one(drive: Driver):
     assert drive.submit("a", publication="c1", expiry_ms=NEVER_MS) == "submitted"
     assert (drive.record().extra, drive.status().history, drive.status().why) == ({}, (), "")
     assert list(drive.line().options) == ["expires", "pub"]
-    assert drive.store.client.ttl(drive.keys.queue("tasks")) == -1
 
 
 def test_rare_fields_of_an_earlier_life_that_have_not_expired_are_no_later_ones(drive: Driver):

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from parsync_redis.scheduler.duties.places import PlaceDuty
 from parsync_redis.scheduler.janitor import Janitor
 from tests.lua.driver import Driver
 
@@ -51,3 +52,17 @@ def test_a_lead_that_does_not_name_its_own_slot_holds_up_no_leader(drive: Driver
     done.join(timeout=20)
     assert not done.is_alive()
     assert drive.store.nodes(0)["n1"].state == "down"
+
+
+@pytest.mark.unaudited
+def test_tasks_whose_leases_are_all_damaged_go_back(drive: Driver):
+    running(drive, "a", "n1")
+    running(drive, "b", "n2")
+    key, client = drive.keys.partition(0, "slots"), drive.store.client
+    client.delete(key)
+    client.rpush(key, "damaged")
+    duty = PlaceDuty(drive.store, LEASE_S)
+    for _ in range(2):
+        duty.work(lambda: 0.0)
+    assert not client.exists(key)
+    assert [drive.state(id) for id in "ab"] == ["pending", "pending"]

@@ -59,18 +59,20 @@ class PlaceDuty:
             for place, _ in runs:
                 pipe.hget(store.keys.partition(place.partition, "slots"), place.seat)
             leases = pipe.execute(raise_on_error=False)
-        now_s, torn, late = clock(), list[Place](), dict[tuple[int, str], list[Place]]()
+        now_s, torn, late, damaged = clock(), list[Place](), dict[tuple[int, str], list[Place]](), set[int]()
         for (place, started), lease in zip(runs, leases, strict=True):
             if isinstance(lease, Exception):
                 if not is_damage(lease):
                     raise lease
-                guarded(store, "repair_partition", repair_partition, store, place.partition)
+                damaged.add(place.partition)
             elif lease != place.text.encode():
                 torn.append(place)
             elif started:
                 self._suspects.started(place)
             elif self._unstarted.age_s(now_s, place) >= self._lease_s:
                 late.setdefault((place.partition, place.node), []).append(place)
+        for p in damaged:
+            guarded(store, "repair_partition", repair_partition, store, p)
         if torn:
             self._requeue_torn(torn)
         for (p, node), waiting in late.items():
