@@ -26,5 +26,5 @@ for i, row in rows() do
     replies[i] = 'stale'
   end
 end
-write_kinds(meta, kinds, changed) -- nobody is woken: who gives back has seen that there is no seat
+write_kinds(meta, kinds, changed) -- it wakes nobody: its scheduler has seen that there is no seat
 return replies

@@ -47,7 +47,7 @@ for i, row in rows() do
       local place = string.format('%s/%s inc=%s since=%s until=%s', node or '', slot or '', inc or '', since, now)
       add_history(task, string.format('%s %s %s %s', row.attempt, state, place, why))
     end
-    local counted = starts > 0 and string.format('%d', starts) or nil -- the line of what has ended does not count its last run
+    local counted = starts > 0 and string.format('%d', starts) or nil -- the line of an ended task does not count its last run
     if task.extra.cancel then
       end_unseen(task, 'cancelled', now, why, args.retention_s)
       replies[i] = 'cancelled'

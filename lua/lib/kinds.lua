@@ -12,7 +12,7 @@ local function kind_text(name, needs, strategy)
   return STRATEGY[strategy] and kind .. ' ' .. strategy or kind
 end
 
--- bad_kind: look at the queue of a kind; return the error reply for a key that is none, or nil.
+-- bad_kind: look at the queue of a kind; return the error reply for a key of another type, or nil.
 local function bad_kind(pending_prefix, kind)
   if QUEUES[kind] then return nil end
   local pending = pending_prefix .. kind

@@ -7,7 +7,7 @@
 --- @include wake
 local DAMAGED = 'its record is damaged'
 
--- bad_home: look at the queue of the kind of which a task would wait; return the error reply for a key that is none, or nil.
+-- bad_home: look at the queue in which a task would wait; return the error reply for a key of another type, or nil.
 local function bad_home(task) return task.line and bad_kind(KEY.pending, task.line.kind) end
 
 -- unhold: take a task from the index of its state.

@@ -28,7 +28,7 @@ Found = Mapping[str, tuple[str, str]]
 
 
 def audit(store: Store) -> list[str]:
-    """Return what is wrong with the state, a sentence each; [] if all is well. Raises ServerUnreachable."""
+    """Return a sentence for each fault of the state; [] if all is well. Raises ServerUnreachable."""
     try:
         keys = _keys(store)
         numbers = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")})

@@ -1,4 +1,4 @@
-"""The audit of one partition: compare bits, leases, amounts and counts. It is pure: it judges what was read."""
+"""The audit of one partition: compare bits, leases, amounts and counts. It is pure: it judges values that were read."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class PartitionState:
 
 
 def audit_partition(state: PartitionState) -> list[str]:
-    """Return what is wrong with the partition, a sentence each."""
+    """Return a sentence for each fault of the partition."""
     found = [*state.bad, *_bits(state), *_leases(state), *_amounts(state), *_nodes(state), *_counts(state)]
     return [f"p{state.number}: {fact}" for fact in found]
 

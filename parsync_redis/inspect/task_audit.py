@@ -1,4 +1,4 @@
-"""The audit of the tasks: each is in the keys of its state and in no others. It is pure: it judges what was read."""
+"""The audit of the tasks: each is in the keys of its state only. It is pure: it judges values that were read."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -44,7 +44,7 @@ class QueueState:
 
 
 def audit_tasks(state: QueueState) -> Iterator[str]:
-    """Yield what is wrong with the tasks, a sentence each."""
+    """Yield a sentence for each fault of the tasks."""
     lines: dict[str, TaskLine] = {}
     for id, text in state.tasks.items():
         try:

@@ -43,7 +43,7 @@ class View:
         return sum(partition.free_count for partition in self.partitions)
 
     def rescale(self) -> None:
-        """Compute again what depends on all nodes: their quality, and who knows which name."""
+        """Compute again the facts that depend on all nodes: their quality, and the nodes that know each name."""
         self._digests = frozenset(digest for p in self.partitions for digest in p.offers.digests if digest)
         self._knowers.clear()
         self._find_offers()

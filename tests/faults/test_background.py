@@ -1,4 +1,4 @@
-"""The thread that does what needs the broker: one a process, whoever is the first to want it."""
+"""The thread that talks to the broker: one a process, started by the first that needs it."""
 
 import sys
 import threading

@@ -61,11 +61,11 @@ def test_a_scheduler_stands_by_while_there_are_as_many_as_there_may_be(drive: Dr
     renew(drive, "s2", at_most=2)
     call = drive.commands.renew_scheduler("s3", stats={"placed": 1}, at_most=2)
     assert "s3" not in drive.unchanged_by(call).counters
-    assert "s1" in renew(drive, "s1", at_most=1).counters, "who is a member stays"
+    assert "s1" in renew(drive, "s1", at_most=1).counters, "a member stays"
     counter = renew(drive, "s2").counters["s2"]
     assert "s3" not in renew(drive, "s3", lost=f"s2 {counter - 1}", at_most=2).counters, "it has renewed since"
     assert sorted(renew(drive, "s3", lost=f"s2 {counter}", at_most=2).counters) == ["s1", "s3"], "in its place"
-    assert "s2" not in renew(drive, "s2", at_most=2).counters, "who was taken for dead may not come back"
+    assert "s2" not in renew(drive, "s2", at_most=2).counters, "a scheduler that was judged dead stays out"
     assert sorted(renew(drive, "s4").counters) == ["s1", "s3", "s4"], "0 joins in any case"
 
 

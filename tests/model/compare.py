@@ -47,7 +47,7 @@ def state_of_server(store: Store) -> State:
 
 
 def _check_marks(keys: list[bytes], values: list[Any]) -> None:
-    """Whoever has rare fields has the mark in its line: otherwise nobody reads them."""
+    """A task with rare fields has the mark in its line: otherwise nobody reads them."""
     lines = {
         id: text
         for key, value in zip(keys, values, strict=True)

@@ -20,7 +20,7 @@ LOOKED_AT: Final = 200
 
 
 class KindDuty:
-    """The kinds, of which each pass looks at some hundreds: those with a line, and those whose line changed once."""
+    """The kinds with a line, and those whose line changed once; each pass looks at some hundreds."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
