@@ -1,16 +1,14 @@
 """Make submissions from what callers ask, and errors from refusals."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Final
-from uuid import uuid4
+from functools import cache
+from typing import Any, Final, TypeVar
 
 from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, UnknownTask
 from .model.apps import digest_of
-from .model.ids import check_name, encode_id, shown
+from .model.ids import check_name, encode_id, new_id, shown
 from .model.limits import MAX_BATCH_BYTES
 from .model.needs import RESERVED, Resources
 from .model.options import CELERY_OPTIONS, CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions
@@ -20,6 +18,9 @@ from .store.store import Store
 from .store.views import Directory, read_names, read_offers
 from .wire.message_options import until_ms
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 Item = Mapping[str, Any]
 """The arguments of `ParsyncClient.submit` by name."""
 
@@ -27,12 +28,15 @@ ITEM_KEYS: Final = ("name", "args", "kwargs", "id", "countdown", "queue", *CLIEN
 Declared = Mapping[str, Mapping[str, Any] | None]
 """Task name -> the options that its worker's app declares, None for none; names that no worker knows are left out."""
 
+ACCEPTED: Final = frozenset(("submitted", "exists"))
+"""Submit's words for a task that is in the queue now, or was before."""
+
 _SHOWN: Final = 8
 
 
 def parse_item(item: Item | Sequence[Any]) -> Item:
     """Read a task of `submit_many`: a mapping of ITEM_KEYS, or (name,), (name, args), (name, args, kwargs)."""
-    if isinstance(item, Mapping):
+    if type(item) is dict or isinstance(item, Mapping):
         return item
     if isinstance(item, (tuple, list)) and 1 <= len(item) <= 3:
         return dict(zip(("name", "args", "kwargs"), item, strict=False))
@@ -46,13 +50,11 @@ def make_submission(item: Item, declared: Declared | None = None) -> Submission:
     message carries what the caller asked for, and the worker that gets it adds what its app declares. declared: None
     for a task without declared options.
     """
-    from .wire.message import make_message  # with it comes Celery, which a client that only looks does without
-
-    rest = dict(item)
+    make_message, rest = _message_maker(), dict(item)
     name = check_name("task name", rest.pop("name", None))
     args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
     given = rest.pop("id", None)
-    id = str(uuid4()) if given is None else given
+    id = new_id() if given is None else given
     key = encode_id(id)
     known, unknown = (declared or {}).get(name), declared is not None and name not in declared
     if not rest and not known and not unknown:
@@ -80,6 +82,14 @@ def make_submission(item: Item, declared: Declared | None = None) -> Submission:
     return Submission(key, name, message, options, delay_ms, expiry_ms=_expiry_ms(celery_options.get("expires")))
 
 
+@cache
+def _message_maker() -> Callable[..., bytes]:
+    """Return make_message; with it comes Celery, which a client that only looks does without."""
+    from .wire.message import make_message
+
+    return make_message
+
+
 def with_declared(item: Item, task: Submission, declared: Declared) -> Submission:
     """Add what the task's app declares to a submission that was made without; its message is kept if possible."""
     known = declared.get(task.name)
@@ -89,7 +99,7 @@ def with_declared(item: Item, task: Submission, declared: Declared) -> Submissio
     if not wanted:
         return task
     given = {option: item[option] for option in CLIENT_NAMES if option in item}
-    return replace(task, options=TaskOptions.of({**wanted, **given}, check_queue(item.get("queue"))))
+    return task._replace(options=TaskOptions.of({**wanted, **given}, check_queue(item.get("queue"))))
 
 
 def check_queue(queue: object) -> str:
@@ -124,17 +134,22 @@ def _delay_ms(countdown: object) -> int | None:
     return round(countdown * 1000) or None
 
 
-@contextmanager
-def numbered(index: int) -> Iterator[None]:
-    """Have an InvalidInput say which of many tasks it is about."""
+def numbered(make: Callable[[T], U], tasks: Sequence[T], first: int) -> list[U]:
+    """Return what `make` makes of each task; an InvalidInput says which it is about, `first` being the first."""
+    made: list[U] = []
     try:
-        yield
+        for task in tasks:
+            made.append(make(task))  # noqa: PERF401 # after an error it tells how many were made
     except InvalidInput as error:
-        raise type(error)(f"task {index}: {error}") from None
+        raise type(error)(f"task {first + len(made)}: {error}") from None
+    return made
 
 
 def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]:
     """Split tasks into runs whose messages fit into one request."""
+    if sum([len(task.message) for task in tasks]) <= MAX_BATCH_BYTES:
+        yield tasks
+        return
     start = size = 0
     for at, task in enumerate(tasks):
         size += len(task.message)
@@ -146,7 +161,7 @@ def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]
 
 def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError | None:
     """Return the error for submit's word on a task, None if it was accepted. Only an error reads what nodes offer."""
-    if word in ("submitted", "exists"):
+    if word in ACCEPTED:
         return None
     if word == "unknown":
         return UnknownTask(explain_unknown(task.name, read_names(store)))

@@ -8,7 +8,16 @@ from ..model.ids import decode_id
 from ..model.limits import MAX_BATCH
 from ..model.task import Submission
 from ..store.views import Directory
-from ..submission import Declared, Item, explain_refusal, make_submission, numbered, parse_item, with_declared
+from ..submission import (
+    ACCEPTED,
+    Declared,
+    Item,
+    explain_refusal,
+    make_submission,
+    numbered,
+    parse_item,
+    with_declared,
+)
 from .requests import Requests
 
 
@@ -34,17 +43,10 @@ class Submitter:
         ids: list[str] = []
         rest = iter(tasks)
         while batch := list(islice(rest, MAX_BATCH)):
-            items: list[Item] = []
-            for item in batch:
-                with numbered(len(ids) + len(items)):
-                    items.append(parse_item(item))
-            made: list[Submission] = []
-            for item in items:
-                with numbered(len(ids) + len(made)):
-                    made.append(make_submission(item))
-            made = self._with_declared(items, made)
+            items = numbered(parse_item, batch, len(ids))
+            made = self._with_declared(items, numbered(make_submission, items, len(ids)))
             for i, word in enumerate(self._requests.submit(made)):
-                if refusal := explain_refusal(self._requests.store, made[i], word):
+                if word not in ACCEPTED and (refusal := explain_refusal(self._requests.store, made[i], word)):
                     raise type(refusal)(f"task {len(ids) + i}: {refusal}")
             ids += [decode_id(task.id) for task in made]
         return ids

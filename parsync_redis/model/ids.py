@@ -4,6 +4,7 @@ A task id may be any text that Celery takes. Keys, indexes and doorbells hold it
 no spaces and no characters that have a meaning there.
 """
 
+import os
 import re
 from typing import Final
 from urllib.parse import quote, unquote
@@ -71,6 +72,13 @@ def encode_id(id: object) -> str:
             encoded = quote(id, safe=_ID_SIGNS).replace("~", "%7E")
             return encoded if encoded[0] not in _ID_SIGNS else f"%{ord(encoded[0]):02X}{encoded[1:]}"
     raise InvalidInput(f"task id {shown(id)} is not valid: it must be a text of 1 to {MAX_ID} characters")
+
+
+def new_id() -> str:
+    """Return a new task id as Celery makes them: a random UUID, version 4."""
+    found = os.urandom(16).hex()
+    variant = "89ab"[int(found[16], 16) & 3]
+    return f"{found[:8]}-{found[8:12]}-4{found[13:16]}-{variant}{found[17:20]}-{found[20:]}"
 
 
 def is_id(text: str) -> bool:

@@ -60,8 +60,7 @@ A task whose record is damaged may fail in any state: take and repair_task say s
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(NamedTuple):
     """One task as `submit` takes it; `message` is the Celery message as kombu would put it on a list.
 
     delay_ms, expiry_ms: for how long after the submit it must not be taken, and after how long it expires. after: ''

@@ -2,6 +2,7 @@
 
 Celery's and kombu's own code fills the headers and packs the content. For the usual task, a name with plain arguments,
 that code runs once per name and makes a template; the messages differ from it in id, arguments and expiry only.
+Without arguments and expiry they differ in the id only.
 """
 
 import base64
@@ -9,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from json.encoder import encode_basestring_ascii
+from json.encoder import encode_basestring_ascii as _as_json
 from typing import Any, Final
 
 from celery import Celery
@@ -43,6 +44,8 @@ def make_message(
     Raises InvalidInput for an argument that cannot be packed, naming it, and for an unknown or wrong option.
     """
     kwargs = {} if kwargs is None else kwargs
+    if not options and type(args) is tuple and not args and type(kwargs) is dict and not kwargs:
+        return _as_json(id).join(_around_id(name, queue)).encode()
     _check_arguments(name, args, kwargs)
     if options.keys() - _IN_TEMPLATE - {"expires"}:
         return _whole(name, args, kwargs, id, queue, check_options(options))
@@ -57,19 +60,20 @@ def make_message(
     except Exception as error:
         raise _unpackable(name, args, kwargs, "json", error) from None
     _check_depth(name, args, kwargs, body)
-    parts, order = _template(name, limits, expires is not None, queue, os.getpid())
     values = {
-        _BODY: base64.b64encode(body.encode()).decode(),
-        _ID: encode_basestring_ascii(id)[1:-1],
-        _ARGS: encode_basestring_ascii(_shown(args, args))[1:-1],
-        _KWARGS: encode_basestring_ascii(_shown(kwargs, kwargs.values()))[1:-1] if kwargs else "{}",
-        _EXPIRES: str(expires),
+        _ID: _as_json(id),
+        _BODY: _packed(body),
+        _ARGS: _as_json(_shown(args, args)),
+        _KWARGS: _as_json(_shown(kwargs, kwargs.values())) if kwargs else '"{}"',
+        _EXPIRES: f'"{expires}"',
     }
-    text = [parts[0]]
-    for placeholder, part in zip(order, parts[1:], strict=True):
-        text.append(values[placeholder])
-        text.append(part)
-    return not_too_large(name, "".join(text).encode())
+    pieces = _template(name, limits, expires is not None, queue)
+    return not_too_large(name, "".join([values.get(piece, piece) for piece in pieces]).encode())
+
+
+def _packed(body: str) -> str:
+    """Return a body as the JSON of a message has it."""
+    return f'"{base64.b64encode(body.encode()).decode()}"'
 
 
 def _check_depth(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], body: str) -> None:
@@ -107,10 +111,15 @@ def _shown(whole: Any, values: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _template(
-    name: str, limits: tuple[tuple[str, Any], ...], expires: bool, queue: str, pid: int
-) -> tuple[list[str], list[str]]:
-    """Return the text around the placeholders, and their order; `pid`, because a message names its process."""
+def _around_id(name: str, queue: str) -> list[str]:
+    """Return the text around the id of a message without arguments and options."""
+    values = {_BODY: _packed(_encode(((), {}, _NO_EMBED))), _ARGS: '"()"', _KWARGS: '"{}"'}
+    return "".join([values.get(piece, piece) for piece in _template(name, (), False, queue)]).split(_ID)
+
+
+@lru_cache(maxsize=1024)
+def _template(name: str, limits: tuple[tuple[str, Any], ...], expires: bool, queue: str) -> list[str]:
+    """Return the text of a message in pieces: each placeholder, with its quotes, is one."""
     headers, properties, _, _ = _app.amqp.as_task_v2(
         _ID,
         name,
@@ -122,9 +131,13 @@ def _template(
         **{"ignore_result": None, **dict(limits)},  # None: as the task says where it runs
     )
     text = to_json(wrap(_BODY, "application/json", "utf-8", headers, properties, _ID, "", queue))
-    marks = {encode_basestring_ascii(mark)[1:-1]: mark for mark in (_BODY, _ID, _ARGS, _KWARGS, _EXPIRES)}
+    marks = {_as_json(mark): mark for mark in (_BODY, _ID, _ARGS, _KWARGS, _EXPIRES)}
     pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", text)
-    return pieces[::2], [marks[piece] for piece in pieces[1::2]]
+    return [marks.get(piece, piece) for piece in pieces]
+
+
+os.register_at_fork(after_in_child=_template.cache_clear)  # a message names its process
+os.register_at_fork(after_in_child=_around_id.cache_clear)
 
 
 def _whole(

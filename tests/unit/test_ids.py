@@ -1,13 +1,14 @@
 """Names are checked where they enter, so that no text built from them needs escapes."""
 
 import re
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.model.ids import _RULES, MAX_ENCODED_ID, check_name, decode_id, encode_id
+from parsync_redis.model.ids import _RULES, MAX_ENCODED_ID, check_name, decode_id, encode_id, new_id
 
 KINDS = sorted(_RULES)
 
@@ -80,3 +81,9 @@ def test_two_ids_have_two_forms(ids: list[str]):
 def test_what_is_no_id_is_refused_with_the_rule(id: object):
     with pytest.raises(InvalidInput, match=r"task id .* is not valid: it must be a text of 1 to 255 characters"):
         encode_id(id)
+
+
+def test_a_new_id_is_a_random_uuid_as_celery_makes_them():
+    made = {new_id() for _ in range(1000)}
+    assert len(made) == 1000
+    assert {str(UUID(id, version=4)) for id in made} == made

@@ -1,6 +1,7 @@
 """A message made here is what Celery would have published, and kombu and a worker read it."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -128,6 +129,31 @@ def test_messages_of_one_name_differ_in_what_was_given():
     assert second["headers"]["root_id"] == second["properties"]["correlation_id"] == "id-2"
     assert (first["headers"]["argsrepr"], second["headers"]["argsrepr"]) == ("(1,)", "(2,)")
     assert (first["headers"]["kwargsrepr"], second["headers"]["kwargsrepr"]) == ("{'a': 1}", "{}")
+
+
+@pytest.mark.parametrize("args", [(), (1,)])
+@pytest.mark.parametrize("mark", ["id", "args", "kwargs", "body", "expires"])
+def test_a_name_or_an_id_may_look_like_a_placeholder_of_the_template(args, mark):
+    looks = f'"\\u0000{mark}"'
+    payload = open_envelope(make_message(looks, args, None, looks))
+    assert (payload["headers"]["task"], payload["headers"]["id"]) == (looks, looks)
+    assert payload["headers"]["argsrepr"] == repr(args)
+
+
+@pytest.mark.parametrize("args", [(), (1,)])
+def test_a_message_made_after_a_fork_names_the_child(args):
+    def origin() -> str:
+        return str(open_envelope(make_message("t.add", args, None, "id-1"))["headers"]["origin"])
+
+    before, (ours, theirs) = origin(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(theirs, origin().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(ours, 1000).decode() == before.replace(f"gen{os.getpid()}@", f"gen{child}@")
+    os.close(ours)
+    os.close(theirs)
 
 
 @pytest.mark.parametrize(

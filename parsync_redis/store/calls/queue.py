@@ -69,8 +69,10 @@ class QueueCalls(Calls):
         """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown, next, stale."""
         kinds: dict[str, int] = {}
         values: list[Word] = []
+        last, kind = None, 0
         for t in tasks:
-            kind = kinds.setdefault(f"{t.options.priority} {t.kind.text}", len(kinds) + 1)
+            if last is None or t.name != last.name or t.options is not last.options:
+                kind, last = kinds.setdefault(f"{t.options.priority} {t.kind.text}", len(kinds) + 1), t
             values += (t.id, kind, options_text(t), t.message)
         once: Once = {"channel": self.keys.tick, "what": "\n".join(kinds)}
         return self._queue(SUBMIT, _but("submitted", len(tasks)), once, _SUBMISSION, values)
