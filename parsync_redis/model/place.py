@@ -6,20 +6,20 @@ This text is the lease of each of its slots and its doorbell, and is compared as
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-_NUMBER: Final = r"(?:0|[1-9]\d{0,14})"
-_SLOT: Final = r"(?:0|[1-9]\d{0,3})"
+_NUMBER: Final = r"0|[1-9]\d{0,14}"
+_SLOT: Final = r"0|[1-9]\d{0,3}"
 _PLACE: Final = re.compile(
     rf"([A-Za-z0-9%][A-Za-z0-9%_.:@+-]{{0,3059}}) (\d{{1,9}}@[!-~]{{1,300}}) p({_SLOT}) "
-    rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/({_SLOT}(?:,{_SLOT})*) inc=({_NUMBER})"
-    rf"((?: [a-z][a-z0-9_]{{0,31}}=\d{{1,16}})*) since=({_NUMBER})",
+    rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/((?:{_SLOT})(?:,(?:{_SLOT}))*?) inc=({_NUMBER})"
+    rf"((?: [a-z][a-z0-9_]{{0,31}}=\d{{1,16}})*?) since=({_NUMBER})",
     re.ASCII,
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen would be safe, and take twice the time to make one
 class Place:
     """The slots of one node that an attempt holds, the first of which leads.
 
@@ -35,6 +35,7 @@ class Place:
     inc: int
     since_ms: int
     asked: str = ""
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, text: str) -> "Place":
@@ -42,10 +43,12 @@ class Place:
         if (found := _PLACE.fullmatch(text)) is None:
             raise ValueError(f"not a place: {text[:200]!r}")
         task, attempt, partition, node, named, inc, asked, since = found.groups()
-        slots = tuple(map(int, named.split(",")))
+        slots: tuple[int, ...] = tuple(map(int, named.split(","))) if "," in named else (int(named),)
         if len(slots) > 1 and len(set(slots)) < len(slots):
             raise ValueError(f"not a place, it names a slot twice: {text[:200]!r}")
-        return cls(task, attempt, int(partition), node, slots, int(inc), int(since), asked[1:])
+        place = cls(task, attempt, int(partition), node, slots, int(inc), int(since), asked[1:])
+        place._text = text
+        return place
 
     @property
     def slot(self) -> int:
@@ -60,14 +63,17 @@ class Place:
     @property
     def text(self) -> str:
         """The text of the place: its lease, and its doorbell."""
-        claim = claim_text(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked)
-        return f"{claim} since={self.since_ms}"
+        if not self._text:
+            claim = claim_text(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked)
+            self._text = f"{claim} since={self.since_ms}"
+        return self._text
 
 
 def claim_text(task: str, attempt: str, partition: int, node: str, slots: tuple[int, ...], inc: int, asked: str) -> str:
     """Return the text of a place without its last word, which commit adds."""
     named = slots[0] if len(slots) == 1 else ",".join(map(str, slots))
-    return f"{task} {attempt} p{partition} {node}/{named} inc={inc} {asked}".rstrip(" ")
+    amounts = f" {asked}" if asked else ""
+    return f"{task} {attempt} p{partition} {node}/{named} inc={inc}{amounts}"
 
 
 Loss = Literal["", "unstarted", "recalled"]

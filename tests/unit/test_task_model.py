@@ -1,5 +1,7 @@
 """The options of a task are checked with clear answers; its status is read from its record."""
 
+from dataclasses import replace
+
 import pytest
 
 from parsync_redis.errors import InvalidInput
@@ -160,7 +162,10 @@ def test_a_lease_reads_from_its_line():
     ],
 )
 def test_the_text_of_a_place_reads_as_it_is_written(text: str):
-    assert Place.of(text).text == text
+    place = Place.of(text)
+    assert place.text == text
+    assert replace(place).text == text, "also if it is made of its fields"
+    assert replace(place, task="other").text == f"other {text.partition(' ')[2]}"
 
 
 @pytest.mark.parametrize(
