@@ -50,9 +50,9 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
     """Yield ids in batches, from the keys of these states."""
     keys = store.keys
     if TaskState.RUNNING in states or TaskState.PLACED in states:
-        yield from scan(store, "hscan", keys.queue("running"))
+        yield from _scan(store, keys.queue("running"))
     if TaskState.TAKEN in states:
-        yield from scan(store, "hscan", keys.queue("taken"))
+        yield from _scan(store, keys.queue("taken"))
     if TaskState.PENDING in states:
         yield _waiting(store, limit)
         yield [id for _, id in _first(store, keys.queue("later"), limit)]
@@ -60,7 +60,7 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
         yield [readable(id) for id in reversed(store.pipe([("zrange", keys.queue("dead"), -limit, -1)])[0])]
     if FINAL & set(states):
         for generation in GENERATIONS:
-            yield from scan(store, "hscan", keys.queue(generation))
+            yield from _scan(store, keys.queue(generation))
 
 
 def read_kinds(store: Store) -> dict[str, KindLine]:
@@ -112,11 +112,11 @@ def _first(store: Store, key: str, limit: int) -> list[tuple[float, str]]:
     return _pairs(list(dict.fromkeys(chain.from_iterable(reversed(pages)))))[:limit]
 
 
-def scan(store: Store, command: str, key: str) -> Iterator[list[str]]:
-    """Yield in pages the fields or members of a key ("hscan", "zscan")."""
+def _scan(store: Store, key: str) -> Iterator[list[str]]:
+    """Yield the fields of a hash in pages."""
     cursor: Any = 0
     for _ in range(_SCAN_STEPS):
-        cursor, names = store.pipe([(command, key, cursor, None, _SCAN_COUNT)])[0]
-        yield [readable(name[0] if isinstance(name, tuple) else name) for name in names]
+        cursor, fields = store.pipe([("hscan", key, cursor, None, _SCAN_COUNT)])[0]
+        yield [readable(field) for field in fields]
         if not int(cursor):
             return
