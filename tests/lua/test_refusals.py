@@ -1,6 +1,5 @@
 """A call that breaks a script's contract is refused with a code, and changes no key."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,7 +57,7 @@ def test_a_wrong_number_of_keys_or_arguments_changes_nothing(busy: Driver, verb:
         ("one more key", [*call.keys, busy.keys.extra("b")], call.args),
     ):
         if (verb, wrong) not in WELL_FORMED:
-            refused_without_trace(busy, replace(call, keys=keys, args=args), f"PSARGS {verb}")
+            refused_without_trace(busy, call._replace(keys=keys, args=args), f"PSARGS {verb}")
 
 
 def test_every_script_has_a_call_here(drive: Driver):
@@ -84,7 +83,7 @@ def test_a_claim_that_is_not_well_formed_spoils_the_whole_call_before_anything_i
     call = drive.commands.commit(0, [drive.claim("a"), drive.claim("b", "1@2", slots=(1,))])
     args = list(call.args)
     args[1 + 4 + at] = value
-    refused_without_trace(drive, replace(call, args=args), code)
+    refused_without_trace(drive, call._replace(args=args), code)
 
 
 def test_an_unknown_outcome_spoils_the_whole_call_before_anything_is_written(busy: Driver):

@@ -1,6 +1,5 @@
 """submit makes each task exist once, or says why it cannot."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -163,7 +162,7 @@ def with_argument(drive: Driver, **changed: str) -> Any:
     call = drive.commands.submit([Submission("a", "work", b"{}", TaskOptions.of({}))])
     names = [*call.script.header.once, *call.script.header.each]
     args = [changed.get(name, value) for name, value in zip(names, call.args, strict=True)]
-    return replace(call, args=args)
+    return call._replace(args=args)
 
 
 @pytest.mark.parametrize("needs", ["slots=1\tgpu=1", "slots=1\r", "slots=1 gpu=\x001", "gpu=1 slots=1"])

@@ -121,7 +121,7 @@ def test_two_rows_leave_what_two_calls_leave(drive: Driver, what: str):
         once = list(call.args[:head])
         for some in rows if split else [[word for row in rows for word in row]]:
             once[call.script.header.once.index("count")] = len(some) // width
-            drive.run(replace(call, args=[*once, *some], read=lambda reply: reply))
+            drive.run(call._replace(args=[*once, *some], read=lambda reply: reply))
         state = {key: value for key, (value, _) in dump(drive.store).items() if not key.endswith(b":meta")}
         left.append(
             {key: TIME.sub("T", repr(value)) if isinstance(value, dict) else "" for key, value in state.items()}

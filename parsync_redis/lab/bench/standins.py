@@ -4,10 +4,9 @@ It starts, holds, finishes and releases each task through the product's own call
 function. It does not run code, isolate runs on the machine, or compare leases with runs.
 """
 
-import heapq
 import logging
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Event
@@ -86,8 +85,7 @@ class StandIn:
         self._wire = Wire(url)
         self._homes: list[tuple[str, int, int]] = []  # name, partition, incarnation
         self._bells = b""
-        self._held: list[tuple[float, int, Place]] = []
-        self._entered = 0
+        self._held: deque[tuple[float, Place]] = deque()  # each is held equally long: the first ends first
         self._renewed = 0
         self.ran = Ran()
 
@@ -147,8 +145,7 @@ class StandIn:
                 if word == "refused":
                     refused.append(place)
                     continue
-                self._entered += 1
-                heapq.heappush(self._held, (end_s, self._entered, place))
+                self._held.append((end_s, place))
                 if word == "ok":
                     self.ran.started.append(place.task)
         self.ran.refused += len(refused)
@@ -158,7 +155,7 @@ class StandIn:
         """Report outcomes and then free the slots, as Reporter does."""
         over = []
         while self._held and self._held[0][0] <= now_s:
-            over.append(heapq.heappop(self._held)[2])
+            over.append(self._held.popleft()[1])
         for some in batches(over):
             words = self.store.run(self.store.commands.finish([(place, "succeeded", "") for place in some]))
             self.ran.finished += words.count("ok")

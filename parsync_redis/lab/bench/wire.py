@@ -25,8 +25,9 @@ class Wire:
         """Send packed commands and return their `count` replies; raise the first error among them."""
         self._socket.sendall(packed)
         found: list[Any] = []
+        gets = self._reader.gets
         while len(found) < count:
-            reply = self._reader.gets()
+            reply = gets()
             if reply is False:
                 data = self._socket.recv(1 << 20)
                 if not data:

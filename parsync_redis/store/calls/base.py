@@ -1,8 +1,7 @@
 """A call: a script with its keys and arguments. What the calls of all families share."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...wire.keys import Keys
 from ..header import Once, Word
@@ -12,8 +11,7 @@ T = TypeVar("T")
 Reply = Any  # what a script answers: bytes, integers, lists of them
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(NamedTuple, Generic[T]):
     """A script with its keys and arguments, and the reader of its reply."""
 
     script: Script

@@ -119,7 +119,7 @@ class QueueCalls(Calls):
         """Start attempts; (ok or yours, the message to run) or (refused, the task's state) per task."""
 
         def read(reply: Reply) -> list[tuple[str, bytes]]:
-            return [(text(word), message) for word, message in zip(reply[::2], reply[1::2], strict=True)]
+            return list(zip(words(reply[::2]), reply[1::2], strict=True))
 
         return self._queue(START, read, {}, _PLACE, _places(places))
 
