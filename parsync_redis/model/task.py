@@ -1,7 +1,6 @@
 """A task: its states, how it is submitted, and what a scheduler takes of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
