@@ -130,7 +130,7 @@ class Core:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
         partition, freshness = self.view.partitions[judged.partition], self._freshness
         claimed, delays_s = self._placer.unplaced.claimed, list[float]()
-        lost, last, won, since_ms = 0, None, False, 0
+        lost, changed, last, won, since_ms = 0, False, None, False, 0
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.pop(claim.task, None)
             if verdict is not last:  # most are one object
@@ -143,11 +143,13 @@ class Core:
                 continue
             lost += 1
             if verdict.word is ClaimOutcome.CHANGED:
-                self._on_changed(partition)
+                changed = True
             elif freshness.asks or verdict.word is not ClaimOutcome.CONFLICT:
                 freshness.to_read.add(judged.partition)
             if task is not None:
                 self._placer.unplaced.seatless.append(task)
+        if changed:
+            self._on_changed(partition)
         self.selector.observe(delays_s)
         self._call_size.on_judged(len(judged.claims), lost)
         self.counters.claims += len(judged.claims)

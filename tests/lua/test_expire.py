@@ -59,7 +59,7 @@ def test_what_has_a_place_does_not_expire_and_is_looked_at_again(drive: Driver, 
     assert drive.state("a") == "cancelled"
 
 
-@pytest.mark.parametrize("state", [state for state in TaskState if state.final or state == TaskState.GONE])
+@pytest.mark.parametrize("state", [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.GONE])
 def test_of_what_has_ended_only_the_entry_goes(drive: Driver, state: TaskState):
     drive.bring(state)
     drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1})
@@ -108,6 +108,15 @@ def test_a_revived_task_that_has_expired_is_not_placed(drive: Driver):
     assert drive.word(drive.commands.revive(["a"], "why")) == "revived"
     assert drive.take() == {}
     assert drive.state("a") == "cancelled"
+
+
+def test_a_dead_task_keeps_its_expiry_for_when_it_is_revived(drive: Driver):
+    drive.bring(TaskState.DEAD)
+    past(drive)
+    assert drive.run(drive.commands.expire()) == []
+    assert drive.word(drive.commands.revive(["a"], "why")) == "revived"
+    drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1}, xx=True)  # a minute later
+    assert drive.run(drive.commands.expire()) == ["a"]
 
 
 @pytest.mark.parametrize("due", ["nan", "-nan", "1e400", "1" * 20, "x", ""])

@@ -71,14 +71,14 @@ class Ending(Tasks):
         return replies
 
     def expire(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Cancel tasks that wait past their expiry; check those that are placed or run again later."""
+        """Cancel tasks that wait past their expiry; check those again later that are placed, run or are dead."""
         now, expired = self.world.now_ms, []
         for _, id in heapq.nsmallest(int(args.limit), ((due, id) for id, due in self.expires.items() if due <= now)):
             task = self.tasks.get(id)
             del self.expires[id]
-            if task is None or task.state.final:
+            if task is None or (task.state.final and task.state != TaskState.DEAD):
                 continue
-            if task.state in (PLACED, RUNNING):
+            if task.state in (PLACED, RUNNING, TaskState.DEAD):
                 self.expires[id] = now + LOOK_AGAIN_MS
             elif task.expires_ms is None:
                 continue
