@@ -17,7 +17,6 @@ from celery import Celery
 from celery.utils.saferepr import saferepr
 from kombu import serialization
 from kombu.exceptions import EncodeError, SerializerNotInstalled
-from kombu.utils import json as kombu_json
 
 from ..errors import InvalidInput
 from ..model.ids import shown
@@ -27,11 +26,10 @@ from .message_options import check_options
 
 _IN_TEMPLATE: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result"))
 _BODY, _ID, _ARGS, _KWARGS, _EXPIRES = "\0body", "\0id", "\0args", "\0kwargs", "\0expires"
-_NO_EMBED: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 _PLAIN: Final = frozenset((int, float, bool, type(None)))
-_encode: Final = kombu_json.JSONEncoder().encode
 _pack: Final[Any] = serialization.dumps
 _app: Final = Celery("parsync", set_as_current=False)
+_NO_EMBED: Final = to_json({"callbacks": None, "errbacks": None, "chain": None, "chord": None})
 
 
 def make_message(
@@ -56,7 +54,7 @@ def make_message(
         expires = options.pop("expires", None)
         limits = tuple(sorted(options.items()))
     try:
-        body = _encode((args, kwargs, _NO_EMBED))
+        body = f"{to_json((args, kwargs))[:-1]}, {_NO_EMBED}]"
     except Exception as error:
         raise _unpackable(name, args, kwargs, "json", error) from None
     _check_depth(name, args, kwargs, body)
@@ -113,7 +111,7 @@ def _shown(whole: Any, values: Any) -> str:
 @lru_cache(maxsize=1024)
 def _around_id(name: str, queue: str) -> list[str]:
     """Return the text around the id of a message without arguments and options."""
-    values = {_BODY: _packed(_encode(((), {}, _NO_EMBED))), _ARGS: '"()"', _KWARGS: '"{}"'}
+    values = {_BODY: _packed(f"[[], {{}}, {_NO_EMBED}]"), _ARGS: '"()"', _KWARGS: '"{}"'}
     return "".join([values.get(piece, piece) for piece in _template(name, (), False, queue)]).split(_ID)
 
 
