@@ -4,18 +4,18 @@
 
 -- bad_since: return the error reply for a text that is no version of a copy, or nil.
 local function bad_since(since)
-  if #since < 31 and (string.find(since, '^%d+$') or string.find(since, '^%d+/%d+$')) then return nil end
+  if #since < 32 and (string.find(since, '^%d+$') or string.find(since, '^%d+/%d+$')) then return nil end
   return redis.error_reply('PSARGS since is V or V/B')
 end
 
 -- changes_since: return the changes that a copy lacks, `most` at most: the version at which the copy then stands, 1 if it must be
 -- dropped first, 1 if there are more changes, and {kind, line or '', ...}.
 local function changes_since(kinds, changed, since, most)
-  local now, at, begun = COUNTED.version, string.match(since, '^(%d+)/?(%d*)$')
+  local now, at, begun = COUNTED.now, string.match(since, '^(%d+)/?(%d*)$')
   at, begun = tonumber(at), tonumber(begun) or tonumber(at)
   local anew, names, changes, last = at == 0 or at > now or begun < COUNTED.floor, {}, {}, now
   if anew then at, begun = 0, now end
-  if at == now - #TOUCHED and #TOUCHED <= tonumber(most) then -- only this call has changed something since
+  if at == COUNTED.version and #TOUCHED <= tonumber(most) then -- only this call has changed something since
     for _, kind in ipairs(TOUCHED) do
       changes[#changes + 1], changes[#changes + 2] = kind, QUEUES[kind].line or ''
     end

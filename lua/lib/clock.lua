@@ -1,7 +1,11 @@
+local NOW -- a script is of one moment
+
 -- now_ms: return the server's time in milliseconds, as a decimal string.
 local function now_ms()
+  if NOW then return NOW end
   local t = redis.call('TIME')
-  return string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000))
+  NOW = string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000))
+  return NOW
 end
 
 -- after_ms: return the time `delay_ms` later, nil for a delay of ''.

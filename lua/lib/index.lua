@@ -1,4 +1,5 @@
 -- Write the index of kinds: the lines that change, and their versions. Needs lib/kinds.lua and lib/lines.lua.
+--- @include clock
 --- @include kinds
 --- @include lines
 
@@ -37,21 +38,24 @@ end
 
 local ANNOUNCED = 0 -- how many of TOUCHED have their version
 
--- announce: give each kind that changes its version. As a first write it does no harm, and a full server refuses it
--- (docs/decisions/0015).
+-- announce: give each kind that changes its version; return the last. It is the time, in hundredths of a ms, or one more than the
+-- last version: a server that lost writes must not count up to a version that a scheduler's copy has. As a first write it does
+-- no harm, and a full server refuses it (docs/decisions/0015).
 local function announce(changed)
-  local versions = {}
-  for i = ANNOUNCED + 1, #TOUCHED do versions[#versions + 1], versions[#versions + 2] = COUNTED.version + i, TOUCHED[i] end
+  if #TOUCHED == 0 then return COUNTED.version end
+  local versions, base = {}, math.max(COUNTED.version, now_ms() * 100 - 1)
+  for i = ANNOUNCED + 1, #TOUCHED do versions[#versions + 1], versions[#versions + 2] = base + i, TOUCHED[i] end
   ANNOUNCED = #TOUCHED
   write_all('ZADD', changed, versions)
+  return base + #TOUCHED
 end
 
 -- write_kinds: write the queues and lines that changed, each with a version of its own; and `more`, {field, value, ...}, of
 -- meta. Return whether tasks wait of a kind of which none waited before: then a scheduler is to be woken.
 local function write_kinds(meta, kinds, changed, more)
-  local counts, began, lines, ended, version = more or {}, false, {}, {}, COUNTED.version + #TOUCHED
+  local counts, began, lines, ended = more or {}, false, {}, {}
   read_lines(kinds)
-  announce(changed)
+  local version = announce(changed)
   if #TOUCHED > 0 then counts[#counts + 1], counts[#counts + 2] = 'version', string.format('%d', version) end
   write_all('HSET', meta, counts)
   for _, kind in ipairs(TOUCHED) do
@@ -67,8 +71,7 @@ local function write_kinds(meta, kinds, changed, more)
   end
   write_all('HSET', kinds, lines)
   write_all('HDEL', kinds, ended)
-  local hundreds = math.floor(version / 100) - math.floor(COUNTED.version / 100)
-  COUNTED.version = version
-  if hundreds > 0 then in_full().sweep(meta, kinds, changed) end
+  COUNTED.now = version
+  if #TOUCHED > 0 and now_ms() % 100 < #TOUCHED then in_full().sweep(meta, kinds, changed) end -- once in a hundred changes
   return began
 end

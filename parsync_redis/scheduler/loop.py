@@ -106,6 +106,7 @@ class Scheduler:
 
     def enter(self) -> bool:
         """Join the cluster. Returns False if it has as many schedulers as it may have."""
+        self._run_id = self.store.run_id()
         self.membership.renew()
         if self.membership.out:
             return False
@@ -185,7 +186,7 @@ class Scheduler:
         if rank.joined != self._rank.joined:
             log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
             self._taken.give_back_all()
-        elif self._rank.server and rank.server not in (self._rank.server, self._run_id):
+        elif rank.server and rank.server not in (self._rank.server, self._run_id):
             log.warning("scheduler %s: the server is another one now; its tasks are given back", self.name)
             self._run_id = rank.server
             self._taken.give_back_all()

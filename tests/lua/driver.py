@@ -143,7 +143,7 @@ class Driver:
         return self.store.hash(self.keys.queue("kinds"))
 
     def version(self) -> int:
-        """Return the version of the queue, which counts changed kinds."""
+        """Return the version of the queue: when a kind changed last."""
         return int(self.store.hash(self.keys.queue("meta")).get("version", "0"))
 
     def demand(self, limit: int = 100) -> list[tuple[str, int]]:

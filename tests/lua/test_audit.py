@@ -93,7 +93,9 @@ BROKEN: dict[str, Break] = {
     "its line says 1 7 9000000000009": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "1 7 9000000000009"),
     "its line says 1 9000000000005 9": lambda c, q, p: c.hset(q("kinds"), "work slots=1", "1 9000000000005 9"),
     "kind work slots=1: its line changed at version None": lambda c, q, p: c.zrem(q("changed"), "work slots=1"),
-    "kind work slots=1: its line changed at version 99.0": lambda c, q, p: c.zadd(q("changed"), {"work slots=1": 99}),
+    "kind work slots=1: its line changed at version 900000000000000.0": lambda c, q, p: c.zadd(
+        q("changed"), {"work slots=1": 9e14}
+    ),
     "two kinds changed at the same version": lambda c, q, p: c.zadd(q("changed"), {"a": 1, "b": 1}),
     "p0: slot n1/1 has the free bit 0, but is usable and without a lease": lambda c, q, p: c.setbit(p("free"), 1, 0),
     "p0: slot n1/0 has the free bit 1, but is leased to runs": lambda c, q, p: c.setbit(p("free"), 0, 1),

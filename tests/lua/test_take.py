@@ -106,12 +106,13 @@ def test_an_attempt_that_was_put_back_cannot_start_or_confirm(drive: Driver):
 def test_a_kind_of_which_tasks_wait_has_a_reason_until_none_waits(drive: Driver):
     for id in "ab":
         drive.submit(id)
+    version = drive.version()
     assert drive.run(drive.commands.set_reason([("work slots=1", "no slot free"), ("gone slots=1", "x")])) == 1
     assert drive.kinds() == {"work slots=1": "2 9000000000001 9000000000002 no slot free"}
-    version = drive.version()
+    assert drive.version() == version, "the reason was no change"
     drive.take(limit=1)
     assert drive.kinds() == {"work slots=1": "1 9000000000002 9000000000002 no slot free"}
-    assert drive.version() == version + 1, "the reason was no change"
+    assert drive.version() > version
     drive.take()
     drive.submit("c")
     assert drive.kinds() == {"work slots=1": "1 9000000000003 9000000000003"}

@@ -74,6 +74,7 @@ class PartitionRules(RuleBasedStateMachine):
         store.client.flushall()
         self.store = store
         self.reference = MemoryStore(store.keys.cluster)
+        self.calls = 0
         self.commands = store.commands
         self.attempts: list[tuple[str, str, str]] = []  # scheduler, task, attempt: every take ever, the newest last
         self.places: list[Place] = []  # every place that was ever held, the newest last
@@ -83,23 +84,35 @@ class PartitionRules(RuleBasedStateMachine):
 
     def both(self, call: Call[Any]) -> Any:
         """Run a call on both sides; the answers must be equal, and the states afterwards equal and sound."""
-        answer, now_ms = self.store.run(call), self.reference.now_ms + 1
-        self.reference.now_ms = self.time_of(call, answer) or now_ms
-        expected, self.reference.now_ms = self.reference.run(call), now_ms
+        self.reference.now_ms, version = self.server_ms(), self.reference.queue.version
+        answer = self.store.run(call)
+        self.reference.now_ms = self.time_of(call, answer, version) or self.reference.now_ms
+        expected, self.calls = self.reference.run(call), self.calls + 1
         verb, server, reference = call.script.verb, state_of_server(self.store), state_of_reference(self.reference)
         assert comparable(answer) == comparable(expected), (verb, comparable(answer), comparable(expected))
         wrong = [name for name in {**server, **reference} if server.get(name) != reference.get(name)]
         assert not wrong, (verb, [(name, server.get(name), reference.get(name)) for name in wrong])
-        if self.reference.now_ms % 8 == 0:
+        if self.calls % 8 == 0:
             self.teardown()
         return answer
 
-    def time_of(self, call: Call[Any], answer: Any) -> int:
-        """Return the server's time of a call if it can be in the state: in a lease or in an epoch; else 0."""
+    def server_ms(self) -> int:
+        """Return the server's time."""
+        seconds, microseconds = self.store.client.time()
+        return seconds * 1000 + microseconds // 1000
+
+    def time_of(self, call: Call[Any], answer: Any, version: int) -> int:
+        """Return the server's time of a call if it can be in the state: in a lease, an epoch or a version; else 0.
+
+        version: that of the queue before the call.
+        """
         if isinstance(answer, Judged):
             return answer.now_ms
         at = re.search(r":p(\d)\}", call.keys[0])
         client: Any = self.store.client
+        if not at:
+            now = int(client.hget(self.store.keys.queue("meta"), "version") or 0)
+            return now // 100 if now > version else 0
         return int(client.hget(self.store.keys.partition(int(at[1]), "meta"), "epoch") or 0) if at else 0
 
     def teardown(self) -> None:

@@ -10,8 +10,7 @@ class Tasks(Waiting):
     """The tasks of a cluster and their indexes. ended: three generations of tasks that have ended, the newest first."""
 
     def __init__(self, world: World) -> None:
-        super().__init__()
-        self.world = world
+        super().__init__(world)
         self.tasks: dict[str, Task] = {}
         self.ended: tuple[dict[str, Task], dict[str, Task], dict[str, Task]] = ({}, {}, {})
         self.rotated_ms: int | None = None

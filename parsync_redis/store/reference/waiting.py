@@ -6,10 +6,11 @@ from itertools import islice
 from typing import Final
 
 from ...model.kind import KindLine
+from .records import World
 
 KEEP_ENDED: Final = 10_000
 SWEPT: Final = 1000
-SWEEP_AT: Final = 100
+SWEEP_EVERY: Final = 100
 
 
 @dataclass(slots=True)
@@ -49,7 +50,8 @@ class KindQueue:
 class Waiting:
     """The kinds of which tasks wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.kinds: dict[str, KindQueue] = {}
         self.changed: dict[str, int] = {}  # kind -> the version of its last change, in the order of these
         self.version = self.floor = 0
@@ -81,9 +83,9 @@ class Waiting:
 
     def write_kinds(self) -> bool:
         """Give each kind that changed a version; return whether tasks wait of a kind of which none waited."""
-        before, began = self.version, False
+        sweeps, began = self.world.now_ms % SWEEP_EVERY < len(self._touched), False
         for kind in self._touched:
-            self.version += 1
+            self.version = max(self.version + 1, self.world.now_ms * 100)
             self.changed.pop(kind, None)
             self.changed[kind] = self.version
             queue = self.kinds[kind]
@@ -93,7 +95,7 @@ class Waiting:
             else:
                 del self.kinds[kind]
         self._touched.clear()
-        if self.version // SWEEP_AT > before // SWEEP_AT:
+        if sweeps:
             self._sweep()
         return began
 
