@@ -21,11 +21,10 @@ local function changes_since(kinds, changed, since, most)
     end
   elseif at < now then
     local after = string.format('(%d', at)
-    local page = redis.call('ZRANGEBYSCORE', changed, after, now, 'WITHSCORES', 'LIMIT', 0, most)
-    for i = 1, #page, 2 do names[#names + 1] = page[i] end
+    names = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, most)
     local lines = read_fields(kinds, names)
     for _, kind in ipairs(names) do changes[#changes + 1], changes[#changes + 2] = kind, lines[kind] or '' end
-    if #names >= tonumber(most) then last = tonumber(page[#page]) end
+    if #names >= tonumber(most) then last = tonumber(redis.call('ZSCORE', changed, names[#names])) end
   end
   local version = begun > last and string.format('%d/%d', last, begun) or string.format('%d', last)
   return version, anew and 1 or 0, last < now and 1 or 0, changes

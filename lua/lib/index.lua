@@ -36,18 +36,25 @@ local function read_lines(kinds)
   for kind, line in pairs(read_fields(kinds, names)) do QUEUES[kind].known = line end
 end
 
-local ANNOUNCED = 0 -- how many of TOUCHED have their version
+local ANNOUNCED, LAST, LAST_TEXT = 0 -- how many of TOUCHED have their version; the last version, and its text
 
--- announce: give each kind that changes its version; return the last. It is the time, in hundredths of a ms, or one more than the
+-- announce: give each kind that changes its version; return the last, and its text. It is the time, in hundredths of a ms, or one more than the
 -- last version: a server that lost writes must not count up to a version that a scheduler's copy has. As a first write it does
 -- no harm, and a full server refuses it (docs/decisions/0015).
 local function announce(changed)
-  if #TOUCHED == 0 then return COUNTED.version end
-  local versions, base = {}, math.max(COUNTED.version, now_ms() * 100 - 1)
-  for i = ANNOUNCED + 1, #TOUCHED do versions[#versions + 1], versions[#versions + 2] = base + i, TOUCHED[i] end
-  ANNOUNCED = #TOUCHED
-  write_all('ZADD', changed, versions)
-  return base + #TOUCHED
+  local count = #TOUCHED
+  if count == 0 then return COUNTED.version end
+  if ANNOUNCED < count then
+    local versions, base = {}, math.max(COUNTED.version, now_ms() * 100 - 1)
+    LAST = base + count
+    for i = ANNOUNCED + 1, count do
+      LAST_TEXT = string.format('%d', base + i)
+      versions[#versions + 1], versions[#versions + 2] = LAST_TEXT, TOUCHED[i]
+    end
+    ANNOUNCED = count
+    write_all('ZADD', changed, versions)
+  end
+  return LAST, LAST_TEXT
 end
 
 -- write_kinds: write the queues and lines that changed, each with a version of its own; and `more`, {field, value, ...}, of
@@ -55,8 +62,8 @@ end
 local function write_kinds(meta, kinds, changed, more)
   local counts, began, lines, ended = more or {}, false, {}, {}
   read_lines(kinds)
-  local version = announce(changed)
-  if #TOUCHED > 0 then counts[#counts + 1], counts[#counts + 2] = 'version', string.format('%d', version) end
+  local version, text = announce(changed)
+  if text then counts[#counts + 1], counts[#counts + 2] = 'version', text end
   write_all('HSET', meta, counts)
   for _, kind in ipairs(TOUCHED) do
     local queue = QUEUES[kind]
@@ -72,6 +79,6 @@ local function write_kinds(meta, kinds, changed, more)
   write_all('HSET', kinds, lines)
   write_all('HDEL', kinds, ended)
   COUNTED.now = version
-  if #TOUCHED > 0 and now_ms() % 100 < #TOUCHED then in_full().sweep(meta, kinds, changed) end -- once in a hundred changes
+  if version % 10000 < 100 * #TOUCHED then in_full().sweep(meta, kinds, changed) end -- once in a hundred changes
   return began
 end
