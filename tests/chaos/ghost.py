@@ -15,6 +15,7 @@ from parsync_redis.model.task import FINAL
 from parsync_redis.store.calls import Call
 from parsync_redis.worker.runs import Run
 
+from .copies import copy_facts
 from .processes import LEASE_S, AgentProcess
 from .state import State, TaskNow, read_state
 from .wire import MAX_STARTS
@@ -258,6 +259,10 @@ class Ghost:
             self._look_at(id, task, state.tasks.get(id))
         for process in self.world.agents:
             self._look_into(process, state)
+        for scheduler in self.world.schedulers:
+            if scheduler.knows_server and not any(who is scheduler for who, _ in self.world.stack):
+                for fact in copy_facts(scheduler.scheduler.core, state):
+                    self.check(False, 1, f"{scheduler.name}: {fact}")
 
     def _look_at(self, id: str, task: TaskGhost, known: TaskNow | None) -> None:
         now = known.state if known else ""

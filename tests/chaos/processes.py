@@ -69,6 +69,12 @@ class SchedulerProcess:
         """Return whether it believes to be leader."""
         return self.scheduler.membership.leads
 
+    @property
+    def knows_server(self) -> bool:
+        """Return whether it has heard which server this is, and is not about to begin anew."""
+        known = self.scheduler._rank.server or self.scheduler._run_id
+        return self.entered and not self.trouble and known == self.world.run_id
+
     def turn(self) -> None:
         """Run one turn of the loop, as Scheduler.run does."""
         if not self.entered:

@@ -1,0 +1,36 @@
+"""What must hold of the copies that a scheduler keeps: one that stands at the server's version says what the server says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from parsync_redis.model.kind import KindLine
+from parsync_redis.scheduler.core import Core
+
+from .state import State
+
+
+def copy_facts(core: Core, state: State) -> Iterator[str]:
+    """Yield what does not hold of the copies of a scheduler that waits for nothing."""
+    if core.queue.version == str(state.version):
+        lines = {kind: KindLine.of(line) for kind, line in state.hashes["kinds"].items()}
+        there = {kind: (line.count, line.first, line.last) for kind, line in lines.items()}
+        copied = {kind: (known.count, known.first, known.last) for kind, known in core.queue.kinds.items()}
+        if copied != there:
+            yield f"the copy of the kinds at version {state.version} is {copied}, not {there}"
+    for copy, partition in zip(core.view.partitions, state.partitions, strict=True):
+        meta = partition.meta
+        if (copy.version, copy.epoch) != (int(meta.get("version", 0)), int(meta.get("epoch", 0))):
+            continue
+        free = copy.free.copy()
+        for reservation in copy.reserved:
+            free[reservation.bits] = True
+        for claim in core._placer._ready:
+            if claim.partition == partition.number:
+                free[[claim.first + slot for slot in claim.slots]] = True
+        bits = np.frombuffer(partition.bits or b"\0", dtype=np.uint8)
+        right = np.unpackbits(bits, count=len(free)).view(bool)
+        if (free != right).any():
+            yield f"the copy of p{partition.number} at version {copy.version} has free {free}, not {right}"
