@@ -1,27 +1,8 @@
--- Write the index of kinds: the lines that change, and their versions. Needs lib/kinds.lua and lib/lines.lua.
+-- Write the index of kinds: the lines that change, and their versions. Needs lib/kinds.lua, lib/lines.lua and lib/sweep.lua.
 --- @include clock
 --- @include kinds
 --- @include lines
-
--- sweep: forget ended kinds, the oldest first, when there are more than others that are worth their memory. A reader whose
--- copy is older than `floor` reads everything anew. A kind below `floor` that is not forgotten has not changed since, so no kind
--- is looked at twice.
-local function sweep(meta, kinds, changed)
-  if redis.call('ZCARD', changed) <= 2 * redis.call('HLEN', kinds) + 10000 then return end
-  local after = string.format('(%d', COUNTED.floor)
-  local oldest = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
-  local names, ended = {}, {}
-  for i = 1, #oldest, 2 do names[#names + 1] = oldest[i] end
-  local lines = read_fields(kinds, names)
-  for _, kind in ipairs(names) do
-    if not lines[kind] then ended[#ended + 1] = kind end
-  end
-  write_all('ZREM', changed, ended)
-  if #oldest > 0 then
-    COUNTED.floor = tonumber(oldest[#oldest])
-    redis.call('HSET', meta, 'floor', oldest[#oldest])
-  end
-end
+--- @include sweep
 
 local LINES_READ = false
 

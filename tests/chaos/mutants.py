@@ -116,10 +116,16 @@ MUTANTS = (
         "if state == 'pending' and task.line then leave(",
         "if false then leave(",
     ),
-    Mutant("a change makes no version", "lib/index", "COUNTED.version + #TOUCHED", "COUNTED.version"),
+    Mutant("a change makes no version", "lib/index", "if text then counts", "if false then counts"),
+    Mutant("a version is a count", "lib/index", "math.max(COUNTED.version, now_ms() * 100 - 1)", "COUNTED.version"),
     Mutant("what goes back is written nowhere", "give_back", "write_kinds(meta, kinds, changed)", ""),
-    Mutant("what goes back is told to nobody", "lib/changes", "elseif at < now then", "elseif at < now - 1 then"),
-    Mutant("a take leaves the line as it was", "lib/kinds", "queue.count = queue.count - redis.call(", "redis.call("),
+    Mutant("what others change is told to nobody", "lib/changes", "if at == COUNTED.version and", "if at > 0 and"),
+    Mutant(
+        "a take leaves the line as it was",
+        "lib/kinds",
+        "queue.count = queue.count - redis.call(",
+        "redis.call(",
+    ),
     Mutant(
         "release ignores the attempt",
         "release",
@@ -173,6 +179,7 @@ MUTANTS = (
         "if now_s - self._looked_s > self.lease_s / 2:",
         "if False:",
     ),
+    Mutant("a copy outlives its server", f"{_SC}.loop:Scheduler.enter", "self._run_id = self.store.run_id()", "pass"),
     Mutant("strays are not given back", f"{_SC}.taken:TakenTasks.give_back_strays", "not in known", "in ()"),
     Mutant(
         "no orphan is given back",

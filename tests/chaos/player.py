@@ -101,10 +101,10 @@ class Player:
     # -- the customer ------------------------------------------------------------------------------------------------
 
     def submit(self, rng: Random) -> None:
-        store, ids = (
-            self.world.customer.store,
-            [f"t{rng.randrange(self.schedule.tasks)}" for _ in range(rng.randint(1, 3))],
-        )
+        self._submit(rng, [f"t{rng.randrange(self.schedule.tasks)}" for _ in range(rng.randint(1, 3))])
+
+    def _submit(self, rng: Random, ids: list[str]) -> None:
+        store = self.world.customer.store
         tasks = [
             Submission(
                 id,
@@ -130,7 +130,7 @@ class Player:
         self.world.act(self.world.customer, "cancel", lambda: store.run(call))
 
     def purge(self, rng: Random) -> None:
-        """Forget a final task, as its retention does; its id may be submitted again."""
+        """Forget a final task, as its retention does; its id may be submitted again, and mostly is at once."""
         if final := [id for id, task in self.ghost.tasks.items() if task.final]:
             id = rng.choice(final)
             self.world.trace("purged", id)
@@ -139,6 +139,8 @@ class Player:
             self.world.client.zrem(KEYS.queue("dead"), id)
             self.world.client.delete(KEYS.extra(id))
             del self.ghost.tasks[id]
+            if rng.random() < 0.7:
+                self._submit(rng, [id])
 
     def drain(self, rng: Random) -> None:
         store, node = self.world.customer.store, rng.choice(self.schedule.nodes)
@@ -151,8 +153,12 @@ class Player:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def late(self, rng: Random) -> None:
-        if late := self.world.wire.late:
-            request = late.pop(rng.randrange(len(late)))
+        """Let a request arrive that was on its way, mostly one that changes tasks or slots; some arrive again later."""
+        late = self.world.wire.late
+        telling = [at for at, request in enumerate(late) if request.moves]
+        if late:
+            at = rng.choice(telling) if telling and rng.random() < 0.8 else rng.randrange(len(late))
+            request = late[at] if rng.random() < 0.4 else late.pop(at)
             self.ghost.coverage["late requests"] += 1
             self.world.wire.arrive(request)
 

@@ -77,7 +77,7 @@ class Schedule:
         for verb in ("kill_agent", "second_agent", "oversleep", "jump", "leave", "drain", "kill_scheduler", "cancel"):
             self.weights[verb] *= rng.choice((0, 1, 1, 2))
         if rng.random() < 0.08:
-            self.weights["rollback"] = 2.0
+            self.weights["rollback"] = rng.choice((2.0, 8.0))
         self.odds = {
             "fault": rng.choice((0.0, 0.03, 0.1, 0.2)),
             "nest": rng.choice((0.0, 0.05, 0.15, 0.3)),
@@ -85,6 +85,7 @@ class Schedule:
             "oversleep": rng.choice((0.0, 0.0, 0.003, 0.01)),
             "deaf": rng.choice((0.0, 0.1, 0.5, 1.0)),
             "bell": rng.choice((0.0, 0.1, 0.3)),
+            "again": rng.choice((0.0, 0.1, 0.3, 0.6)),
         }
         self.pace_s = LEASE_S * rng.choice((0.005, 0.01, 0.03))
         self.nodes = list(NODES)[: rng.choice((1, 2, 2, 3))]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CLUSTER, RETENTION_S, MAX_STARTS = "chaos", 86_400, 3
 NOW = "chaos:now"
+MOVES = frozenset(("take", "commit", "confirm", "start", "finish", "release", "requeue", "give_back"))
 _TIME = "local t = redis.call('TIME')"
 
 
@@ -64,6 +65,11 @@ class Request:
     process: Process
     hand: str
     calls: Sequence[Call[Any]]
+
+    @property
+    def moves(self) -> bool:
+        """Return whether it moves a task or a lease on its way."""
+        return any(call.script.verb in MOVES for call in self.calls)
 
 
 class Wire:
@@ -114,8 +120,9 @@ class Wire:
                 self.late.append(Request(process, hand, calls[count:]))
             raise RedisConnectionError("chaos: the connection was cut")
         replies = self.execute(process, calls)
-        if fate == "twice":
-            self.late.append(Request(process, hand, calls))
+        request = Request(process, hand, calls)
+        if fate == "twice" or request.moves and world.dares(world.dice.odds["again"]):
+            self.late.append(request)
         world.between(process)
         if fate == "unheard":
             raise RedisConnectionError("chaos: the reply was lost")
