@@ -23,8 +23,9 @@ class Silence:
         pass
 
 
-def scheduler(store: Store) -> Scheduler:
+def scheduler(store: Store, server: str = "") -> Scheduler:
     made = Scheduler(store, CONFIG, Settings(), "s1")
+    made.store.run_id = lambda: server  # type: ignore[method-assign]
     made.listener = Silence()  # type: ignore[assignment]
     made.enter()
     return made
@@ -66,6 +67,17 @@ def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store
     member.store.client.info = lambda section: {"run_id": "after"}  # type: ignore[method-assign, assignment, misc]
     member.beat()
     assert fake_store.hash(fake_store.keys.shared("schedulers"))["s2"] == "7"
+
+
+def test_copies_from_before_the_first_renewal_are_dropped_if_the_server_is_another_by_then(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store, "before")
+    drive.submit("a")
+    made.turn()
+    assert made.core.queue.kinds.keys() == {"work slots=1"}
+    made.membership.store.run_id = lambda: "after"  # type: ignore[method-assign]
+    made.membership.beat()
+    made._hear(0.0)
+    assert (made.core.queue.version, made.core.queue.kinds) == ("0", {})
 
 
 def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_asked_for(fake_store: Store) -> None:
