@@ -2,8 +2,8 @@
 --- @include batch
 
 -- sweep: forget ended kinds, the oldest first, when there are more than others that are worth their memory. A reader whose
--- copy is older than `floor` reads everything anew. What is below `floor` and not forgotten has not changed since, so that
--- nothing is looked at twice.
+-- copy is older than `floor` reads everything anew. A kind below `floor` that is not forgotten has not changed since, so no kind
+-- is looked at twice.
 local function sweep(meta, kinds, changed)
   if redis.call('ZCARD', changed) <= 2 * redis.call('HLEN', kinds) + 10000 then return end
   local after = string.format('(%d', COUNTED.floor)

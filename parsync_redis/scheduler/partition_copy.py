@@ -48,6 +48,13 @@ class Reservation:
     def __len__(self) -> int:
         return len(self.owners)
 
+    @property
+    def bits(self) -> Ints:
+        """The positions of the seats' slots in the partition's bitmap, a row a seat."""
+        nodes = self.partition.nodes
+        firsts = np.array([nodes[owner].first for owner in self.owners], dtype=np.int64)
+        return firsts[:, None] + np.array(self.slots, dtype=np.int64).reshape(len(self), -1)
+
     def claim(self, count: int) -> Iterator[tuple[Node, tuple[int, ...]]]:
         """Return node and slots of the first `count` seats: they stay taken in the copy until the partition is read."""
         nodes = self.partition.nodes
@@ -134,7 +141,7 @@ class PartitionCopy:
         self.left = self.offers.amounts_of(left)
         self.version = version
         for reservation in filter(len, self.reserved):
-            reservation.keep(np.asarray(self.free[self._bits(reservation)].all(axis=1)))
+            reservation.keep(np.asarray(self.free[reservation.bits].all(axis=1)))
             if reservation:
                 self.change(reservation, 1)
         self._forget_seats()
@@ -189,13 +196,9 @@ class PartitionCopy:
         self.reserved[reservation] = None
         return reservation
 
-    def _bits(self, reservation: Reservation) -> Ints:
-        """Return the positions of the seats' slots in the bitmap, a row a seat."""
-        return np.array(reservation.slots, dtype=np.int64) + self._first_of[reservation.owners][:, None]
-
     def change(self, reservation: Reservation, sign: int, bits: Ints | None = None) -> None:
         """Take the seats of a reservation out of the copy (sign 1), or put them back (-1); bits: their positions."""
-        bits = self._bits(reservation) if bits is None else bits
+        bits = reservation.bits if bits is None else bits
         self.free[bits] = sign < 0
         self.free_count -= sign * bits.size
         for name, amount in reservation.needs.amounts:

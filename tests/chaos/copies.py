@@ -1,4 +1,4 @@
-"""What must hold of the copies that a scheduler keeps: one that stands at the server's version says what the server says."""
+"""Compare a scheduler's copies with the server: a copy at the version of the server says what the server says."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ def copy_facts(core: Core, state: State) -> Iterator[str]:
         free = copy.free.copy()
         for reservation in copy.reserved:
             free[reservation.bits] = True
-        for claim in core._placer._ready:
-            if claim.partition == partition.number:
-                free[[claim.first + slot for slot in claim.slots]] = True
+        for claim in core._placer._ready.get(partition.number, ()):
+            free[[claim.first + slot for slot in claim.slots]] = True
         bits = np.frombuffer(partition.bits or b"\0", dtype=np.uint8)
         right = np.unpackbits(bits, count=len(free)).view(bool)
         if (free != right).any():

@@ -121,7 +121,7 @@ class Wire:
             raise RedisConnectionError("chaos: the connection was cut")
         replies = self.execute(process, calls)
         request = Request(process, hand, calls)
-        if fate == "twice" or request.moves and world.dares(world.dice.odds["again"]):
+        if fate == "twice" or (request.moves and world.dares(world.dice.odds["again"])):
             self.late.append(request)
         world.between(process)
         if fate == "unheard":

@@ -45,7 +45,7 @@ class Copy:
 def dump_values(drive: Driver) -> dict[bytes, bytes]:
     """Return the whole database, as RESTORE takes it."""
     client: Any = drive.store.client
-    return {key: client.dump(key) for key in client.keys()}
+    return {key: client.dump(key) for key in client.scan_iter()}
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
