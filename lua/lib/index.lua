@@ -19,9 +19,9 @@ end
 
 local ANNOUNCED, LAST, LAST_TEXT = 0 -- how many of TOUCHED have their version; the last version, and its text
 
--- announce: give each kind that changes its version; return the last, and its text. It is the time, in hundredths of a ms, or one more than the
--- last version: a server that lost writes must not count up to a version that a scheduler's copy has. As a first write it does
--- no harm, and a full server refuses it (docs/decisions/0015).
+-- announce: give each kind that changes its version; return the last, and its text. A version is the time, in hundredths of a ms,
+-- or one more than the last: a server that lost writes must not count up to a version that a scheduler's copy has. As a first
+-- write it does no harm, and a full server refuses it (docs/decisions/0015).
 local function announce(changed)
   local count = #TOUCHED
   if count == 0 then return COUNTED.version end

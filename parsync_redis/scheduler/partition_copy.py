@@ -53,7 +53,7 @@ class Reservation:
         """The positions of the seats' slots in the partition's bitmap, a row a seat."""
         nodes = self.partition.nodes
         firsts = np.array([nodes[owner].first for owner in self.owners], dtype=np.int64)
-        return firsts[:, None] + np.array(self.slots, dtype=np.int64).reshape(len(self), -1)
+        return firsts[:, None] + np.array(self.slots, dtype=np.int64).reshape(len(self), self.needs.slots)
 
     def claim(self, count: int) -> Iterator[tuple[Node, tuple[int, ...]]]:
         """Return node and slots of the first `count` seats: they stay taken in the copy until the partition is read."""
