@@ -1,5 +1,6 @@
 -- finish: accept the outcome of a run, if it is the current attempt's, at its place.
--- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
+-- KEYS: tasks messages running ended
+-- ALSO: meta kinds changed later outbox taken dead ended_1 ended_2 pending: extra:
 -- READS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count channel retention_s (id text outcome)*
 --   text: the lease; outcome: succeeded, failed, cancelled, or again (the run ended well and wants another: retry,
@@ -55,8 +56,5 @@ for _, asked in ipairs(later_on) do
   local word = in_full().accept(asked, now, args.retention_s, seen[asked.id] == 'over')
   if word ~= 'ok' then reply[#reply + 1], reply[#reply + 2] = asked.at, word end
 end
-if #later_on > 0 then
-  in_full().write_outbox(outbox)
-  if in_full().write_kinds(meta, kinds, changed) then in_full().wake(args.channel, meta) end
-end
+if #later_on > 0 then in_full().write_accepted(args.channel) end
 return reply

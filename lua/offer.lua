@@ -1,19 +1,23 @@
 -- offer: tell submit what a node offers and which tasks its worker knows, or forget both.
--- KEYS: shapes feasible names apps
+-- KEYS: meta shapes feasible names apps
+-- READS: meta
 -- ARGV: node offer digest tasks
 --   offer: '' for a node that is gone; digest and tasks: '' for a node that does not say which tasks it knows, else the
 --   digest that the offer has as celery.tasks, and the text that it stands for (model/apps.py)
 -- RETURNS: 1 if anything changed, else 0
 -- ERRORS: PSARGS
--- INVARIANT: names has the text of each digest that some shape has, and of no other; apps has the newest digest last;
+-- INVARIANT: names has the text of each digest that some shape has, and of no other; apps has the newest digest last,
+--   and each change of it gives meta another `apps`: the time, in ms, or one more than the last, which lost writes do not repeat;
 --   feasible holds only kinds that some shape fits.
 -- ATOMICITY: the shape and the names change together with the deletion of earlier answers.
 -- COMPLEXITY: O(1); O(nodes) when a node's digest changes
+--- @include clock
 local node, offer, digest = args.node, args.offer, args.digest
 if not string.find(digest, '^%x*$') or (string.match(offer, ' celery%.tasks:(%S+)') or '') ~= digest then
   return redis.error_reply('PSARGS offer: the digest is not the one in the offer')
 end
-local before, changed = redis.call('HGET', shapes, node) or '', 0
+local stamp = redis.call('HMGET', meta, 'apps')[1]
+local before, changed, moved = redis.call('HGET', shapes, node) or '', 0, false
 if offer == '' then
   changed = redis.call('HDEL', shapes, node)
 elseif before ~= offer then
@@ -24,7 +28,7 @@ local new = digest ~= '' and redis.call('HSETNX', names, digest, args.tasks) == 
 if digest ~= '' and (new or not redis.call('ZSCORE', apps, digest)) then
   local last = redis.call('ZREVRANGE', apps, 0, 0, 'WITHSCORES')
   redis.call('ZADD', apps, (tonumber(last[2]) or 0) + 1, digest)
-  changed = 1
+  changed, moved = 1, true
 end
 local old = string.match(before, ' celery%.tasks:(%x+)') or digest
 if old ~= digest then
@@ -35,7 +39,12 @@ if old ~= digest then
   if not used then
     redis.call('HDEL', names, old)
     redis.call('ZREM', apps, old)
+    moved = true
   end
+end
+if moved then
+  local last = stamp and #stamp < 16 and string.match(stamp, '^%d+$') or '0'
+  redis.call('HSET', meta, 'apps', string.format('%d', math.max(last + 1, tonumber(now_ms()))))
 end
 if changed == 1 then redis.call('DEL', feasible) end
 return changed

@@ -9,7 +9,7 @@
 -- ATOMICITY: bits, amounts and version belong together.
 -- COMPLEXITY: O(slots / 8 + nodes that declare resources)
 --- @include counts
-local damaged, version, epoch = read_counts(meta, 'version', 'epoch')
+local damaged, version, epoch = read_counts(meta, 'version', 'epoch', 'free')
 if damaged then return damaged end
 version, epoch = tonumber(version or 0), tonumber(epoch or 0)
 local reply = {version, epoch}

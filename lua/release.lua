@@ -15,20 +15,26 @@
 --- @include ledger
 --- @include lease
 --- @include node
-local find, match, format = string.find, string.match, string.format
 local seats, names, numbers, firsts, sizes = {}, {}, {}, {}, {} -- firsts, sizes: of the nodes that take claims
+local distinct, ledgers = {}, nil
 for i, row in rows() do
-  local seat = row.seat
-  seats[i], names[i], numbers[i] = seat, match(seat, '^(.+)/(%d+)$')
+  local seat, text = row.seat, row.text
+  local name, number = string.match(seat, '^(.+)/(%d+)$')
+  seats[i], names[i], numbers[i] = seat, name, number
+  if name and firsts[name] == nil then
+    distinct[#distinct + 1], firsts[name] = name, false
+  end
+  if not ledgers and has_amounts(text) then ledgers = true end
 end
-local leases, ledgers, distinct = read_list(slots, seats), read_ledgers(left, names, count)
-local records = read_list(nodes, distinct)
+if count == 0 then return {} end
+local leases, records = read_list(slots, seats), read_list(nodes, distinct)
 for i = 1, #distinct do
   local name = distinct[i]
   firsts[name], sizes[name] = open_bits(records[i] or '')
 end
-local damaged, version, total, declared = read_counts(meta, 'version', 'free', 'slots')
+local damaged, version, total, declared, waiters = read_counts(meta, 'version', 'free', 'slots', 'waiters')
 if damaged then return damaged end
+if ledgers then ledgers = in_full().read_ledgers(left, names, count) end
 redis.call('GETBIT', free, 0) -- a key of another type is found before the first write
 local freed, seats_freed, ops, reply, o = {}, {}, {}, {}, 0 -- freed: {seat -> true}; ops: of BITFIELD
 
@@ -37,7 +43,7 @@ local function free_slot(name, seat, number)
   local first, slot, list, at = firsts[name], number + 0, ops, o
   freed[seat], seats_freed[#seats_freed + 1] = true, seat
   if first and slot < sizes[name] then
-    list[at + 1], list[at + 2], list[at + 3], list[at + 4] = 'SET', 'u1', format('%d', first + slot), '1'
+    list[at + 1], list[at + 2], list[at + 3], list[at + 4] = 'SET', 'u1', string.format('%d', first + slot), '1'
     o = at + 4
   end
 end
@@ -47,22 +53,22 @@ for i, row in rows() do
   if leases[i] ~= text or freed[seat] or not name then
     reply[#reply + 1] = i
   else
-    if find(text, ',', 1, true) then
-      for number in string.gmatch(place_slots(text), '%d+') do free_slot(name, name .. '/' .. number, number) end
+    if string.find(text, ',', 1, true) then
+      for number in string.gmatch(in_full().place_slots(text), '%d+') do free_slot(name, name .. '/' .. number, number) end
     else
       free_slot(name, seat, numbers[i])
     end
-    if ledgers[name] then give_back(ledgers, name, text) end
+    if ledgers and ledgers[name] then in_full().give_back(ledgers, name, text) end
   end
 end
 if #seats_freed > 0 then
   write_all('HDEL', slots, seats_freed)
-  write_ledgers(left)
+  if ledgers then in_full().write_ledgers(left) end
   write_bits_at(free, ops)
   total = (total or 0) + o / 4
   redis.call('HSET', meta, 'version', (version or 0) + 1, 'free', total)
   local channel = args.channel
-  local waiter, others = string.match(o > 0 and redis.call('HGET', meta, 'waiters') or '', '^(%S+) ?(.*)$')
+  local waiter, others = string.match(o > 0 and waiters or '', '^(%S+) ?(.*)$')
   if waiter then
     if others == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', others) end
     redis.call('PUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, total, declared or 0))

@@ -1,5 +1,6 @@
 -- start: start the current attempt of a task, at most once and only where it was placed. The reply has the message to run.
--- KEYS: tasks messages taken running dead ended ended_1 ended_2 extra:
+-- KEYS: taken running messages
+-- ALSO: tasks dead ended ended_1 ended_2 extra:
 -- READS: tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count (id attempt text)*
 --   text: the doorbell's, which is the lease's

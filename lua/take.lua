@@ -1,6 +1,7 @@
 -- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next attempt; end tasks that have
 -- expired; move delayed tasks that have come due to their kinds; and tell the scheduler which lines of `kinds` have changed.
--- KEYS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox pending: extra:
+-- KEYS: meta kinds changed later tasks taken running pending:
+-- ALSO: messages dead ended ended_1 ended_2 outbox extra:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox
 -- ARGV: scheduler since most salt retention_s channel waits (kind limit)*
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none; most: how many changed lines it wants to
@@ -21,7 +22,8 @@
 --- @include changes
 --- @include queue
 --- @include turned
-local limit, bad = 0, bad_number('most', args.most, 1, 10000) or bad_since(args.since) or bad_counts(meta)
+local limit, bad, waiters = 0, bad_number('most', args.most, 1, 10000) or bad_since(args.since), nil
+if not bad then bad, waiters = bad_counts(meta, 'waiters') end
 for _, row in rows() do
   bad = bad or bad_number('limit', row.limit, 0, 1000) or bad_kind(pending_prefix, row.kind)
   if bad then return bad end
@@ -30,7 +32,7 @@ end
 if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1,000 tasks at most') end
 local now, given, owners, gone, g, w, salt = now_ms(), {}, {}, {}, 0, 0, args.salt
 local next_due, due_ids, due, sizes, following = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', {}, {}, {}, {}
-if is_past(next_due ~= '' and next_due or nil, now) then
+if next_due ~= '' and is_past(next_due, now) then
   due_ids, due, bad, next_due = in_full().find_due(now, args.most, gone)
 end
 for number, row in rows() do
@@ -46,7 +48,7 @@ for number, row in rows() do
   end
   for i = 1, size do
     local id, takes, life, ready, options, its = ids[i], string.match(lines[i] or '', '^%+?(%d+)@(%d+) %d+ (%d+) %d+ (%S+) (.*)$')
-    local elsewhere = owned[i] or held[i] or string.byte(lines[i] or '') == 43 and redis.call('ZSCORE', dead, id)
+    local elsewhere = owned[i] or held[i] or string.byte(lines[i] or '') == 43 and in_full().is_dead(id)
     local sound = its == kind and #takes < 10 and #life < 16 and #ready < 16
     if sound and not elsewhere and (options == '-' or not is_past(string.match(options .. ',', 'expires=(%d+),'), now)) then
       local attempt = (takes == '0' and '1' or string.format('%d', takes + 1)) .. '@' .. life .. salt
@@ -57,11 +59,8 @@ for number, row in rows() do
     end
   end
 end
-local turned, wrong
-if #gone > 0 then
-  turned, wrong = in_full().to_be_turned(gone, args.retention_s)
-  bad = bad or wrong
-end
+local turned
+if #gone > 0 and not bad then turned, bad = in_full().to_be_turned(gone, args.retention_s) end
 if bad then return bad end
 if #due_ids > 0 then in_full().enter_due(due_ids, due) end
 read_lines(kinds)
@@ -74,6 +73,6 @@ if #gone > 0 then in_full().turn_away(gone, turned, given, now, args.retention_s
 write_kinds(meta, kinds, changed)
 local version, anew, more, changes = changes_since(kinds, changed, args.since, args.most)
 if args.waits == 'wake' then in_full().wake(args.channel, meta, args.scheduler) end
-if args.waits == 'wait' then wait_in(meta, args.scheduler) end
+if args.waits == 'wait' then wait_in(meta, waiters or '', args.scheduler) end
 next_due = next_due or redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
 return {version, now, next_due, anew, more, changes, given}

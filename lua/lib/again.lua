@@ -11,11 +11,15 @@ local function kept_options(options, expires)
   return #words > 0 and table.concat(words, ',') or '-'
 end
 
--- timing: return when a new task is due and when it expires (ms), each nil if it was not asked for, and the options that its line
--- keeps.
-local function timing(options, now)
-  local expires_ms = after_ms(now, options.expiry or '')
-  return after_ms(now, options.delay or ''), expires_ms, kept_options(options, expires_ms)
+local DELAYS, EXPIRIES, RENEWED = {}, {}, {} -- what goes to `later` and `expires`; ids that begin a new life
+
+-- timing: return when a new task is due (ms), nil for at once, and the options that its line keeps; known: its id had a task.
+local function timing(id, options, now, known)
+  local due, expires_ms = after_ms(now, options.delay or ''), after_ms(now, options.expiry or '')
+  if due then DELAYS[#DELAYS + 1], DELAYS[#DELAYS + 2] = due, id end
+  if expires_ms then EXPIRIES[#EXPIRIES + 1], EXPIRIES[#EXPIRIES + 2] = expires_ms, id end
+  if known then RENEWED[#RENEWED + 1] = id end
+  return due, kept_options(options, expires_ms)
 end
 
 -- word_of: return the word for a submission under the id of a task that exists: exists, stale or next; nil for a new life.
@@ -32,8 +36,8 @@ local function word_of(task, options)
   if not (anew and FINAL[task.state] and not revoked) then return 'exists' end
 end
 
--- write_next: store the successor of a task, for the end of its run, and return when the successor expires. A successor that the
--- run itself submitted (`after`) is lost with the run, and does not replace one that others published.
+-- write_next: store the successor of a task, for the end of its run. A successor that the run itself submitted (`after`) is lost
+-- with the run, and does not replace one that others published.
 local function write_next(task, kind, options, message, now)
   local due, expires_ms = after_ms(now, options.delay or ''), after_ms(now, options.expiry or '')
   if not (options.after and task.extra.next and is_others(task.extra.next)) then
@@ -43,7 +47,7 @@ local function write_next(task, kind, options, message, now)
     put_extra(task, 'next', task.extra.next, 'next_message', message)
     put_line(task)
   end
-  return expires_ms
+  if expires_ms then EXPIRIES[#EXPIRIES + 1], EXPIRIES[#EXPIRIES + 2] = expires_ms, task.id end
 end
 
 -- forget: remove the record of a task that had ended before its new life.
@@ -53,4 +57,11 @@ local function forget(id)
   redis.call('HDEL', KEY.ended_2, id)
   redis.call('ZREM', KEY.dead, id)
   redis.call('DEL', KEY.extra .. id)
+end
+
+-- write_asked: write what options ask for besides the lines.
+local function write_asked()
+  write_all('ZADD', KEY.later, DELAYS)
+  write_all('ZADD', KEY.expires, EXPIRIES)
+  for _, id in ipairs(RENEWED) do forget(id) end
 end

@@ -18,9 +18,10 @@ end
 -- write_all: call a command on a key with all these values, 1,000 at a time: `unpack` can return only some thousands. Return
 -- the sum of the replies.
 local function write_all(command, any, values)
-  local sum = 0
-  for at = 1, #values, 1000 do
-    sum = sum + redis.call(command, any, unpack(values, at, math.min(at + 999, #values)))
+  local sum, size = 0, #values
+  if size <= 1000 then return size > 0 and redis.call(command, any, unpack(values)) or 0 end
+  for at = 1, size, 1000 do
+    sum = sum + redis.call(command, any, unpack(values, at, math.min(at + 999, size)))
   end
   return sum
 end

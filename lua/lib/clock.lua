@@ -3,8 +3,8 @@ local NOW -- a script is of one moment
 -- now_ms: return the server's time in milliseconds, as a decimal string.
 local function now_ms()
   if NOW then return NOW end
-  local t = redis.call('TIME')
-  NOW = string.format('%d', t[1] * 1000 + math.floor(t[2] / 1000))
+  local t = redis.call('TIME') -- seconds and microseconds
+  NOW = t[1] .. string.sub('00000' .. t[2], -6, -4)
   return NOW
 end
 

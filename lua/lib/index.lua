@@ -8,13 +8,18 @@ local LINES_READ = false
 
 -- read_lines: read the line of each kind that was looked at, before the first write.
 local function read_lines(kinds)
-  local names = {}
+  local names, n = {}, 0
   for kind, queue in pairs(QUEUES) do
-    if queue.before > 0 and not queue.read then names[#names + 1], queue.read = kind, true end
+    if queue.before > 0 and not queue.read then
+      n = n + 1
+      names[n], queue.read = kind, true
+    end
   end
-  if #names == 0 and #TOUCHED > 0 and not LINES_READ then redis.call('HEXISTS', kinds, '') end
+  if n == 0 and #TOUCHED > 0 and not LINES_READ then redis.call('HEXISTS', kinds, '') end
   LINES_READ = LINES_READ or #TOUCHED > 0
-  for kind, line in pairs(read_fields(kinds, names)) do QUEUES[kind].known = line end
+  if n == 0 then return end
+  local lines = read_list(kinds, names)
+  for i = 1, n do QUEUES[names[i]].known = lines[i] or nil end
 end
 
 local ANNOUNCED, LAST, LAST_TEXT = 0 -- how many of TOUCHED have their version; the last version, and its text

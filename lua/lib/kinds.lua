@@ -17,8 +17,8 @@ local function bad_kind(pending_prefix, kind)
   if QUEUES[kind] then return nil end
   local pending = pending_prefix .. kind
   local size = redis.pcall('ZCARD', pending)
-  if not tonumber(size) then return in_full().bad_type(pending, 'zset') end
-  QUEUES[kind] = {pending = pending, before = size, count = size, entering = {}, low = math.huge, high = 0, left = math.huge}
+  if type(size) ~= 'number' then return in_full().bad_type(pending, 'zset') end
+  QUEUES[kind] = {pending = pending, before = size, count = size, entering = false, low = 1e15, high = 0, left = 1e15}
 end
 
 local function touch(kind)
@@ -27,11 +27,16 @@ local function touch(kind)
   return queue
 end
 
--- enter: let a task wait.
-local function enter(kind, id, order)
-  local queue, at = touch(kind), tonumber(order)
+-- enter: let a task wait; `order` as text, and as a number if the caller has it.
+local function enter(kind, id, order, at)
+  local queue = touch(kind)
+  at = at or tonumber(order)
   local entering = queue.entering
-  entering[#entering + 1], entering[#entering + 2] = order, id
+  if entering then
+    entering[#entering + 1], entering[#entering + 2] = order, id
+  else
+    queue.entering = {order, id}
+  end
   if at < queue.low then queue.low = at end
   if at > queue.high then queue.high = at end
 end
@@ -39,7 +44,7 @@ end
 -- fill: write the tasks that enter.
 local function fill(queue)
   local pending, entering = queue.pending, queue.entering
-  queue.count, queue.entering = queue.count + write_all('ZADD', pending, entering), {}
+  if entering then queue.count, queue.entering = queue.count + write_all('ZADD', pending, entering), false end
 end
 
 -- leave: take a task out, if it waits there.

@@ -18,6 +18,13 @@ local function ledger_add(left, asked, factor)
   end
 end
 
+-- has_amounts: return whether the text of a place has amounts: another '=' than those of inc and since.
+local function has_amounts(text)
+  local first = string.find(text, '=', 1, true)
+  local second = first and string.find(text, '=', first + 1, true)
+  return second and string.find(text, '=', second + 1, true)
+end
+
 local ASKED = {} -- answers in this call: most tasks of a call ask the same
 local CHANGED = {} -- name of a node -> its ledger, of those that this call has changed
 

@@ -5,7 +5,7 @@
 -- parse_kind: return the count, the order of the first and of the last, and the rest: '' or ' WHY'; nil for any other text.
 local function parse_kind(line)
   local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
-  if not size or #size > 15 or #first > 15 or #last > 15 or not string.find(why .. ' ', '^ ') then return nil end
+  if not size or #size > 15 or #first > 15 or #last > 15 or why ~= '' and string.byte(why) ~= 32 then return nil end
   return tonumber(size), tonumber(first), tonumber(last), why
 end
 

@@ -39,3 +39,9 @@ local function accept(asked, now, retention_s, ended)
   task.text = state .. '\n\n' .. text .. ' started='
   return 'ok'
 end
+
+-- write_accepted: write what goes with the outcomes that were carried out.
+local function write_accepted(channel)
+  write_outbox(KEY.outbox)
+  if write_kinds(KEY.meta, KEY.kinds, KEY.changed) then wake(channel, KEY.meta) end
+end

@@ -2,6 +2,9 @@
 --- @include queue
 --- @include record
 
+-- is_dead: return whether a task is in the list of dead ones.
+local function is_dead(id) return redis.call('ZSCORE', KEY.dead, id) end
+
 -- find_due: return the ids of `most` delayed tasks that have come due, the line of each (false without one), and an error reply
 -- or nil. Those with a damaged line are added to `gone`.
 local function find_due(now, most, gone)

@@ -1,8 +1,7 @@
 -- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: `waiters` of the queue's meta.
 
--- wait_in: add the scheduler to the end of `waiters`. Dead names gather at the front; they are cut off at 4,000 bytes.
-local function wait_in(meta, scheduler)
-  local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
+-- wait_in: add the scheduler to the end of these `waiters`. Dead names gather at the front; they are cut off at 4,000 bytes.
+local function wait_in(meta, waiters, scheduler)
   if string.find(' ' .. waiters .. ' ', ' ' .. scheduler .. ' ', 1, true) then return end
   local all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
   if #all > 4000 then all = string.match(string.sub(all, -4000), ' (.*)$') or scheduler end

@@ -59,11 +59,14 @@ class Requests:
             found += self.do(partial(request, batch))
         return found
 
-    def submit(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None) -> list[str]:
-        """Submit tasks and return submit's word for each; safe to repeat, because an id is one task."""
+    def submit(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None, apps: str = "") -> list[str]:
+        """Submit tasks and return submit's word for each; safe to repeat, because an id is one task.
+
+        apps: the stamp of the apps that the tasks were made from; '' if nobody looked.
+        """
         words: list[str] = []
         for some in split_by_size(tasks):
-            words += self.do(partial(self.store.run, self.store.commands.submit(some)), pauses)
+            words += self.do(partial(self.store.run, self.store.commands.submit(some, apps)), pauses)
         if not self.warned:
             self.warned = True
             from ..inspect.outlook import warn_once  # a client that does not submit does without

@@ -7,7 +7,7 @@ from typing import Any
 from ..model.ids import decode_id
 from ..model.limits import MAX_BATCH
 from ..model.task import Submission
-from ..store.views import Directory
+from ..store.views import Apps, Directory
 from ..submission import (
     ACCEPTED,
     Declared,
@@ -26,15 +26,16 @@ class Submitter:
 
     def __init__(self, requests: Requests) -> None:
         self._requests, self._directory = requests, Directory(requests.store)
+        self._apps: Apps | None = None
 
     def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
         """Return the options that the workers' apps declare for these task names; pauses: as for Requests.submit."""
-        return self._requests.do(lambda: self._directory.declared(names), pauses)
+        return self._read(pauses).declared(names)
 
     def one(self, item: Item) -> str:
         """Submit one task and return its id."""
-        task = self._with_declared([item], [make_submission(item)])[0]
-        if refusal := explain_refusal(self._requests.store, task, self._requests.submit([task])[0]):
+        ((task, word),) = self._submit([item], [make_submission(item)])
+        if refusal := explain_refusal(self._requests.store, task, word):
             raise refusal
         return decode_id(task.id)
 
@@ -44,19 +45,37 @@ class Submitter:
         rest = iter(tasks)
         while batch := list(islice(rest, MAX_BATCH)):
             items = numbered(parse_item, batch, len(ids))
-            made = self._with_declared(items, numbered(make_submission, items, len(ids)))
-            for i, word in enumerate(self._requests.submit(made)):
-                if word not in ACCEPTED and (refusal := explain_refusal(self._requests.store, made[i], word)):
+            made = numbered(make_submission, items, len(ids))
+            for i, (task, word) in enumerate(self._submit(items, made)):
+                if word not in ACCEPTED and (refusal := explain_refusal(self._requests.store, task, word)):
                     raise type(refusal)(f"task {len(ids) + i}: {refusal}")
             ids += [decode_id(task.id) for task in made]
         return ids
 
-    def _with_declared(self, items: Sequence[Item], made: Sequence[Submission]) -> list[Submission]:
-        """Return the submissions of items, made anew where the task's app declares something or is not known yet."""
-        declared = self.declared({task.name for task in made})
-        return [
-            with_declared({**item, "id": decode_id(task.id)}, task, declared)
-            if declared.get(task.name, ()) is not None
-            else task
-            for item, task in zip(items, made, strict=True)
-        ]
+    def _submit(self, items: Sequence[Item], made: Sequence[Submission]) -> list[tuple[Submission, str]]:
+        """Submit tasks with what their apps declare; return each as it was submitted, and submit's word.
+
+        What apps declare was read once, and submit says if it is something else now. Then it is read again.
+        """
+        apps = self._apps or self._read()
+        tasks = _with_declared(items, made, apps)
+        words = self._requests.submit(tasks, apps=apps.stamp)
+        if "changed" in words:
+            tasks = _with_declared(items, made, self._read())
+            words = self._requests.submit(tasks)  # whatever comes next: what was read is as new as can be
+        return list(zip(tasks, words, strict=True))
+
+    def _read(self, pauses: Iterator[float] | None = None) -> Apps:
+        self._apps = self._requests.do(self._directory.read, pauses)
+        return self._apps
+
+
+def _with_declared(items: Sequence[Item], made: Sequence[Submission], apps: Apps) -> list[Submission]:
+    """Return the submissions of items, made anew where the task's app declares something or is not known yet."""
+    declared = apps.declared({task.name for task in made})
+    return [
+        with_declared({**item, "id": decode_id(task.id)}, task, declared)
+        if declared.get(task.name, ()) is not None
+        else task
+        for item, task in zip(items, made, strict=True)
+    ]

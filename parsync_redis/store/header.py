@@ -5,6 +5,8 @@
 -- ARGV: count channel (id attempt)*         `args.channel`; `for i, row in rows() do ... row.id ... end`
 -- READS: meta                               may be missing: keys that the script reads before it writes, so that it
 --                                           finds a wrong type (WRONGTYPE) or number by itself
+-- ALSO: outbox                              may be missing: further keys of the same tag, which few calls touch; not
+                                           sent, the script spells them itself
 
 A trailing star means none or more: `(...)*` are rows, `count` is their number; the key `inbox*` gives inbox_at(n), its
 nth key. A key that ends in a colon is a prefix of keys: `extra:` is the local `extra_prefix`, and KEY.extra in
@@ -45,9 +47,9 @@ def read_fields(verb: str, text: str) -> dict[str, str]:
     return fields
 
 
-def _read_by(text: str) -> set[str]:
-    """Return the names in the READS line of a script's header."""
-    return {name for line in text.splitlines() if line.startswith("-- READS:") for name in line.split()[2:]}
+def _optional(field: str, text: str) -> tuple[str, ...]:
+    """Return the names in a line of a script's header that may be missing."""
+    return tuple(name for line in text.splitlines() if line.startswith(f"-- {field}:") for name in line.split()[2:])
 
 
 class Header:
@@ -60,8 +62,9 @@ class Header:
         self._star = self.keys[-1].rstrip("*") if self.keys[-1].endswith("*") else ""
         self._fixed = len(self.keys) - bool(self._star)
         self._any_type = fields["KEYS"].endswith(_ANY_TYPE)
-        self.reads = reads = _read_by(text)
-        if unknown := sorted(reads - {key.rstrip("*") for key in self.keys}):
+        self.also = _optional("ALSO", text)
+        self.reads = reads = {*_optional("READS", text)}
+        if unknown := sorted(reads - {key.rstrip("*") for key in (*self.keys, *self.also)}):
             raise BrokenContract(f"lua: {verb}.lua reads {' '.join(unknown)}, which its KEYS lack")
         checked = (
             []
@@ -138,18 +141,28 @@ class Header:
         return "\n".join(lines) + "\n"
 
     def table(self, text: str) -> str:
-        """Return Lua for the table KEY of keys that libraries name: KEY.ended; KEY.extra for the prefix `extra:`."""
-        used = set(re.findall(r"\bKEY\.(\w+)", text)) | ({*self.keys} if "KEY[" in text else set())
-        names = {key.rstrip(":"): at for at, key in enumerate(self.keys[: self._fixed], 1)}
-        found = [f"{name} = KEYS[{at}]" for name, at in names.items() if name in used]
-        return f"local KEY = {{{', '.join(found)}}}\n" if found else ""
+        """Return Lua for the table KEY of the keys that libraries name: KEY.ended or, without the colon, KEY.extra."""
+        every = {key.rstrip(":"): place for key, place in self._places().items()}
+        used = {*every} if "KEY[" in text else set(re.findall(r"\bKEY\.(\w+)", text))
+        found = [f"{name} = {place}" for name, place in every.items() if name in used]
+        return f"{self._base(found)}local KEY = {{{', '.join(found)}}}\n" if found else ""
+
+    def _places(self) -> dict[str, str]:
+        """Return Lua for each key: where it is in KEYS, or how the script spells it."""
+        sent = {key: f"KEYS[{at}]" for at, key in enumerate(self.keys[: self._fixed], 1)}
+        return sent | {key: f"BASE .. '{key}'" for key in self.also}
+
+    def _base(self, used: Iterable[str]) -> str:
+        """Return Lua for what the keys of ALSO begin with, if one of them is used."""
+        begin = f"local BASE = string.sub(KEYS[1] or '', 1, -{len(self.keys[0]) + 1})\n"
+        return begin if any("BASE" in place for place in used) else ""
 
     def check(self, words: frozenset[str]) -> str:
         """Return Lua that makes locals of the keys that are among `words`, and refuses a malformed call."""
         lines, head, width = [], len(self.once), len(self.each)
-        names = {key.replace(":", "_prefix"): at for at, key in enumerate(self.keys[: self._fixed], 1)}
-        if used := {name: at for name, at in names.items() if name in words}:
-            lines.append(f"local {', '.join(used)} = {', '.join(f'KEYS[{at}]' for at in used.values())}")
+        names = {key.replace(":", "_prefix"): place for key, place in self._places().items()}
+        if used := {name: place for name, place in names.items() if name in words}:
+            lines.append(f"{self._base(used.values())}local {', '.join(used)} = {', '.join(used.values())}")
         keys = "#KEYS" if self._star else str(self._fixed)
         argv = f"{head} + {width} * count" if width else str(head)
         lines.append(f"local refused = refuse_call('{self.verb}', {keys}, {argv})")

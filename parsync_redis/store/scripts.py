@@ -16,14 +16,17 @@ from .header import Header, Word
 _INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
 _RARE: Final = re.compile(r"\bin_full\(\)\.(\w+)")
 _HERE: Final = "-- in_full\n"
+_STATE: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = .*\n", re.MULTILINE)
+_NAME: Final = re.compile(r"\b[A-Z_]+\b")
+_OF_LUA: Final = re.compile(r"\b(?:redis\.p?call|string\.[a-z]+|math\.[a-z]+|table\.[a-z]+)\b(?! *=)")
 _FUNCTION: Final = re.compile(r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\n)*end)\n", re.MULTILINE)
 
 
 class Script:
     """A script by its verb and the names of its keys; its Lua files are read at first use."""
 
-    def __init__(self, verb: str, keys: str) -> None:
-        self.verb, self.keys = verb, tuple(keys.split())
+    def __init__(self, verb: str, keys: str, also: str = "") -> None:
+        self.verb, self.keys, self.also = verb, tuple(keys.split()), tuple(also.split())
 
     def __repr__(self) -> str:
         return f"Script({self.verb!r})"
@@ -32,10 +35,11 @@ class Script:
     def header(self) -> Header:
         """The script's header; BrokenContract unless it names just these keys."""
         header = read_header(self.verb, lua_folder())
-        if header.keys != self.keys:
-            raise BrokenContract(
-                f"lua: {self.verb}.lua takes the keys {' '.join(header.keys)}, its binding gives {' '.join(self.keys)}"
-            )
+        for theirs, ours in ((header.keys, self.keys), (header.also, self.also)):
+            if theirs != ours:
+                raise BrokenContract(
+                    f"lua: {self.verb}.lua takes the keys {' '.join(theirs)}, its binding gives {' '.join(ours)}"
+                )
         return header
 
     @cached_property
@@ -93,24 +97,42 @@ def _read(name: str, folder: Path, on_the_way: tuple[str, ...] = ()) -> str:
 def compose(header: Header, folder: Path) -> str:
     """Return the text of a script as it is sent.
 
-    Lua makes each function anew in each run, which costs as much as half a command. So functions of libraries that it
-    does not call are left out, and those that it calls as in_full().NAME only are made when they are needed.
+    Lua makes each function and table anew in each run, which costs as much as half a command. So functions of libraries
+    that it does not call are left out, and those that it calls as in_full().NAME are made when they are needed, with
+    the tables that only they use. They have functions of their own, because each that they shared would cost as much
+    again in every run. The script's own lines look up string.format and the like once.
     """
     own = _INCLUDE.sub("", _read(header.verb, folder))
     libraries = expand(header.verb, folder, ["lib/arguments"]).removesuffix(own)
     arguments = expand("lib/arguments", folder, [])
-    before = header.before() + header.table(libraries + own) + arguments
+    before = header.before() + arguments
     text = "\n".join([before, libraries + _HERE + header.check(_words(own)), own])
     text = header.resolve(text)
     functions = {found[1]: found[0] for found in _FUNCTION.finditer(text) if found[1] != "refuse_call"}
     main = _FUNCTION.sub(lambda found: found[0] if found[1] not in functions else "", text)
     hot = _reached([_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()})
-    rare = [name for name in functions if name in _reached([main], functions) - hot]
+    needed = _reached([" ".join(_RARE.findall("".join([main, *map(functions.__getitem__, hot)])))], functions)
+    rare = [code for name, code in functions.items() if name in needed]
+    named = sorted({*_RARE.findall("".join([main, *rare, *map(functions.__getitem__, hot)]))} & functions.keys())
     text = _FUNCTION.sub(lambda found: found[0] if found[1] in hot | {"refuse_call"} else "", text)
-    named = [*rare, *sorted({*_RARE.findall(text)} & hot)]
+    table = header.resolve(header.table("".join([main, *functions.values()])))
+    lines = _STATE.sub("", text)
+    if re.search(r"\bKEY\b", lines):
+        text, table = table + text, ""
+    later = [found[0] for found in _STATE.finditer(text) if not {*found[1].split(", ")} & {*_NAME.findall(lines)}]
+    for line in later:
+        text = text.replace(line, "", 1)
+    head, tail = text.split(_HERE)
     if not named:
-        return text.replace(_HERE, "")
-    return "local in_full\n" + text.replace(_HERE, _in_full([functions[name] for name in rare], named))
+        return head + _look_up_once(tail)
+    return f"local in_full\n{head}{_in_full([table, *later, *rare], named)}{_look_up_once(tail)}"
+
+
+def _look_up_once(text: str) -> str:
+    """Return Lua in which functions of Lua and Redis are locals: string_format for string.format."""
+    used = sorted({found[0] for found in _OF_LUA.finditer(re.sub(r"--.*", "", text))})
+    made = f"local {', '.join(name.replace('.', '_') for name in used)} = {', '.join(used)}\n" if used else ""
+    return made + _OF_LUA.sub(lambda found: found[0].replace(".", "_"), text)
 
 
 def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:

@@ -26,7 +26,9 @@ class Store(Runner):
     def _repair(self, call: Call[Any], told: str) -> bool:
         """Repair the keys of a call that met damage; False if it is a repair itself or this login may not repair."""
         try:
-            return call.script.verb not in _REPAIRS and repair_keys(self, [*call.keys, *find_told(self.keys, told)])
+            return call.script.verb not in _REPAIRS and repair_keys(
+                self, [*call.keys, *call.unsent, *find_told(self.keys, told)]
+            )
         except AccessDenied:
             return False
 

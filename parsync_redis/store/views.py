@@ -1,6 +1,6 @@
 """Read nodes and partitions for people: many keys, a round trip for every hundred partitions."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -68,20 +68,32 @@ class Directory:
             self._read = {digest: tasks for digest, tasks in self._read.items() if digest in digests} | found
         return [self._read[digest] for digest in digests if digest in self._read]
 
+    def read(self) -> "Apps":
+        """Return the apps as they are now. Raises ServerUnreachable."""
+        stamp = self._store.pipe([("hmget", self._store.keys.queue("meta"), ["apps"])])[0][0]
+        return Apps(readable(stamp or b"0"), self.newest_first())  # the stamp first: it must not be newer than the apps
+
     def by_digest(self) -> Mapping[str, KnownTasks]:
         """Return the apps by the digest in the offers of their nodes. Raises ServerUnreachable."""
         self.newest_first()
         return self._read
 
+
+@dataclass(frozen=True, slots=True)
+class Apps:
+    """The tasks of each app that a node has, the last registered first; `stamp` tells submit which copy this is."""
+
+    stamp: str
+    newest_first: Sequence[KnownTasks]
+
     def declared(self, names: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
         """Return what the newest app that knows each name declares for it, None for nothing.
 
-        Names that no app knows are left out. Raises ServerUnreachable.
+        Names that no app knows are left out.
         """
-        apps = self.newest_first()
         found: dict[str, Mapping[str, Any] | None] = {}
         for name in names:
-            knowing = next((app for app in apps if name in app.declared), None)
+            knowing = next((app for app in self.newest_first if name in app.declared), None)
             if knowing is not None:
                 found[name] = knowing.declared[name]
         return found

@@ -469,3 +469,23 @@ def test_purge_leaves_alone_what_got_a_place_meanwhile(cluster, store):
     store.run(store.commands.confirm([judged.claims[0].won(judged.now_ms)]))
     assert purge_tasks(store, found) == 0
     assert cluster.status("t1").state is TaskState.PLACED
+
+
+def test_what_apps_declare_is_read_once_and_again_when_it_is_something_else(cluster, store):
+    def submit():
+        before = store.client.info("commandstats")
+        id = cluster.submit("proj.add")
+        after = store.client.info("commandstats")
+        calls = {
+            name: after[f"cmdstat_{name}"]["calls"] - before[f"cmdstat_{name}"]["calls"]
+            for name in ("zrevrange", "evalsha")
+        }
+        return cluster.status(id).needs, calls
+
+    cluster.submit("proj.add")
+    assert submit() == ("slots=1", {"zrevrange": 0, "evalsha": 1})
+    tasks = KnownTasks.of({"proj.add": {"slots": 2}})
+    offer = offer_with(parse_resources("slots=4"), tasks).text
+    store.run(store.commands.offer("n1", offer, tasks))
+    assert submit() == ("slots=2", {"zrevrange": 1, "evalsha": 2})
+    assert submit() == ("slots=2", {"zrevrange": 0, "evalsha": 1})

@@ -30,14 +30,19 @@ def uses(script: Script) -> set[tuple[str, str]]:
 
 
 def _uses(script: Script) -> Iterator[tuple[str, str]]:
-    text = _READS.sub("redis.call('HMGET', ", re.sub(r"--.*", "", script.text))
+    text = (
+        re.sub(r"--.*", "", script.text).replace("redis_call(", "redis.call(").replace("redis_pcall(", "redis.pcall(")
+    )
+    text = _READS.sub("redis.call('HMGET', ", text)
     for words, argument in _CALL.findall(text):
         for command in re.findall(r"'(\w+)'", words):
             if argument == "any":
                 yield from ((command, kind) for kind in _any(script, command))
             elif command == "PUBLISH":
                 yield command, "channel"
-            elif not argument.startswith("KEY.") or argument[4:].split(" ")[0] in {k.rstrip(":") for k in script.keys}:
+            elif not argument.startswith("KEY.") or argument[4:].split(" ")[0] in {
+                k.rstrip(":") for k in (*script.keys, *script.also)
+            }:
                 yield command, _kind(script, argument)  # a library's KEY.later is not called where it is none
     for target in re.findall(r"'RENAME', \w+, (\w+)\)", text):
         yield "RENAME", _kind(script, target)
@@ -71,7 +76,9 @@ def _kind(script: Script, argument: str) -> str:
     if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
         return f"{where}:{script.keys[-1].rstrip('*')}"
     kind = script.keys[int(argument[5:-1]) - 1] if argument.startswith("KEYS[") else argument.removeprefix("KEY.")
-    assert kind in script.keys, f"{script.verb}.lua calls a command on {argument!r}, which is none of its keys"
+    assert kind in (*script.keys, *script.also), (
+        f"{script.verb}.lua calls a command on {argument!r}, which is none of its keys"
+    )
     return f"{where}:{kind}"
 
 

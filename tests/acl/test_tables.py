@@ -18,6 +18,7 @@ DIRECT = {
         "q0:outbox": "lpush lrem",
         "q0:changed": "zadd",
         "q0:messages": "hget",
+        "q0:meta": "hmget",
     },
     Role.WORKER: {
         "p:inbox": "blmpop",

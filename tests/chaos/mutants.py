@@ -107,7 +107,9 @@ MUTANTS = (
         "not (anew and FINAL[task.state] and not revoked)",
         "FINAL[task.state] and not (anew and not revoked)",
     ),
-    Mutant("an id begins anew at its first attempt", "submit", "'0@' .. number", "'0@1'"),
+    Mutant(
+        "an id begins anew at its first attempt", "submit", "'0@%d %s %s %s %s %s', last,", "'0@%d %s %s %s %s %s', 1,"
+    ),
     Mutant("rotate forgets what has just ended", "rotate", "'UNLINK', ended_2", "'UNLINK', ended, ended_2"),
     Mutant("cancel of a final task", "cancel", "or FINAL[state] or", "or"),
     Mutant(

@@ -27,6 +27,7 @@ CLUSTER, RETENTION_S, MAX_STARTS = "chaos", 86_400, 3
 NOW = "chaos:now"
 MOVES = frozenset(("take", "commit", "confirm", "start", "finish", "release", "requeue", "give_back"))
 _TIME = "local t = redis.call('TIME')"
+_CHAOS_TIME = f"local ms = redis.call('GET', '{NOW}') local t = {{string.sub(ms, 1, -4), string.sub(ms, -3) .. '000'}}"
 
 
 class Clock:
@@ -50,10 +51,7 @@ class Scripts:
     def __init__(self, folder: Path | None = None) -> None:
         folder = folder or lua_folder()
         self.texts = {
-            script.verb: compose(read_header(script.verb, folder), folder).replace(
-                _TIME, f"local t = {{redis.call('GET', '{NOW}')/1000, 0}}"
-            )
-            for script in ALL
+            script.verb: compose(read_header(script.verb, folder), folder).replace(_TIME, _CHAOS_TIME) for script in ALL
         }
         self.shas = {verb: hashlib.sha1(text.encode()).hexdigest() for verb, text in self.texts.items()}
 

@@ -330,11 +330,11 @@ def test_names_are_forgotten_with_the_last_node_that_knew_them(drive: Driver):
 
 def test_the_newest_app_is_that_which_was_registered_last(drive: Driver):
     directory = Directory(drive.store)
-    assert directory.declared(["train"]) == {}
+    assert directory.read().declared(["train"]) == {}
     for node, gpus in (("n1", 1), ("n2", 2), ("n1", 1)):
         tasks = KnownTasks.of({"train": {"resources": {"gpu": gpus}}, f"only.{gpus}": None})
         drive.run(drive.commands.offer(node, offer_with(Resources.of(4, {"gpu": 4}), tasks).text, tasks))
-    declared = directory.declared(["train", "only.1", "only.2", "none"])
+    declared = directory.read().declared(["train", "only.1", "only.2", "none"])
     assert declared == {"train": {"resources": {"gpu": 2}}, "only.1": None, "only.2": None}
 
 
@@ -356,3 +356,30 @@ def test_a_refusal_speaks_only_of_nodes_that_know_the_name_and_never_of_the_queu
     assert "slots=4; the largest node has 2 (cpu)" in why
     assert "no node declares gpu" in why
     assert "video" not in why
+
+
+def test_what_was_made_from_other_apps_is_not_submitted(drive: Driver):
+    directory = Directory(drive.store)
+    before = directory.read()
+    drive.offer("n1", "slots=2", "work")
+    apps = directory.read()
+    tasks = [Submission("a", "work", b""), Submission("b", "work", b"")]
+    assert drive.unchanged_by(drive.commands.submit(tasks, before.stamp)) == ["changed", "changed"]
+    drive.offer("n2", "slots=4", "work")  # another node of the same app
+    assert drive.run(drive.commands.submit(tasks, apps.stamp)) == ["submitted", "submitted"]
+    drive.run(drive.commands.offer("n1", ""))
+    assert directory.read().stamp == apps.stamp, "another node has this app"
+    drive.run(drive.commands.offer("n2", ""))
+    assert directory.read().stamp != apps.stamp, "no node has it"
+
+
+@pytest.mark.parametrize("stamp", ["", "damaged", "9" * 400, "12"])
+def test_apps_get_a_stamp_that_they_never_had(drive: Driver, stamp: str):
+    """A server that lost writes must not come to a stamp that a client has of other apps, so it is a time."""
+    drive.store.client.hset(drive.keys.queue("meta"), "apps", stamp)
+    before = int(drive.store.client.time()[0]) * 1000
+    drive.offer("n1", "slots=2", "work")
+    assert int(Directory(drive.store).read().stamp) >= before
+    drive.store.client.hset(drive.keys.queue("meta"), "apps", 9 * 10**13)
+    drive.offer("n2", "slots=2", "other")
+    assert Directory(drive.store).read().stamp == str(9 * 10**13 + 1)

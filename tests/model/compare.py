@@ -77,7 +77,9 @@ def _value(kind: str, value: Any, ttl: int) -> Any:
         return fields | {"expires": ttl >= 0}
     if isinstance(value, dict):
         read = _READ.get(kind, lambda v: _SINCE.sub(r"\1=T", v))
-        return {name.decode(): "T" if name == b"rotated_ms" else read(v.decode()) for name, v in value.items()}
+        return {
+            name.decode(): "T" if name in (b"rotated_ms", b"apps") else read(v.decode()) for name, v in value.items()
+        }
     if isinstance(value, set):
         return {name.decode() for name in value}
     return [v.decode() for v in value]
@@ -159,9 +161,9 @@ def state_of_reference(reference: MemoryStore) -> State:
 
 def _queue(queue: Queue) -> State:
     tasks = queue.tasks
-    rotated = {} if queue.rotated_ms is None else {"rotated_ms": "T"}
+    times = {"rotated_ms": queue.rotated_ms is not None, "apps": queue.apps_ms > 0}
     indexes = {
-        "meta": rotated
+        "meta": {name: "T" for name, known in times.items() if known}
         | _numbers({"submitted": queue.submitted, "version": queue.version, "waiters": " ".join(queue.waiters)}),
         "kinds": {kind: waiting.line() for kind, waiting in queue.kinds.items()},
         "changed": list(queue.changed),

@@ -173,11 +173,12 @@ class SideBySide(PartitionRules):
         delay=DELAYS,
         expiry=EXPIRIES,
         name=st.sampled_from(["f", "f", "f", "g"]),
+        apps=st.sampled_from(["", "", "", "1"]),
     )
-    def submit(self, ids, options, delay, expiry, name):
+    def submit(self, ids, options, delay, expiry, name, apps=""):
         asked = TaskOptions.of(options)
         tasks = [Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids]
-        self.both(self.commands.submit(tasks))
+        self.both(self.commands.submit(tasks, apps))
 
     @rule(id=IDS, options=NEEDS, publication=PUBLICATIONS, delay=DELAYS, expiry=EXPIRIES)
     def publish(self, id, options, publication, delay, expiry):

@@ -12,12 +12,13 @@ Reply = Any  # what a script answers: bytes, integers, lists of them
 
 
 class Call(NamedTuple, Generic[T]):
-    """A script with its keys and arguments, and the reader of its reply."""
+    """A script with its keys and arguments, and the reader of its reply; `unsent` are keys that it spells itself."""
 
     script: Script
     keys: Sequence[str]
     args: Sequence[Word]
     read: Callable[[Reply], T]
+    unsent: Sequence[str] = ()
 
 
 class Calls:
@@ -26,6 +27,7 @@ class Calls:
     def __init__(self, keys: Keys, retention_s: int = 86_400, max_starts: int = 3) -> None:
         self.keys, self.retention_s, self.max_starts = keys, retention_s, max_starts
         self._fixed: dict[tuple[str, int], list[str]] = {}
+        self._queue_keys: dict[str, tuple[list[str], list[str]]] = {}
 
     def _queue(
         self,
@@ -36,12 +38,16 @@ class Calls:
         values: Sequence[Word] = (),
     ) -> Call[T]:
         """Return a call on the queue, see Header.arguments."""
-        keys = self._fixed.get((script.verb, -1))
-        if keys is None:
-            prefixes = {"extra:": self.keys.extra_prefix, "pending:": self.keys.pending_prefix}
-            keys = [prefixes.get(kind) or self.keys.queue(kind) for kind in script.keys]
-            self._fixed[script.verb, -1] = keys
-        return Call(script, keys, script.arguments(once, names, values), read)
+        sent, unsent = self._queue_keys.get(script.verb) or self._spell(script)
+        return Call(script, sent, script.arguments(once, names, values), read, unsent)
+
+    def _spell(self, script: Script) -> tuple[list[str], list[str]]:
+        prefixes = {"extra:": self.keys.extra_prefix, "pending:": self.keys.pending_prefix}
+        sent, unsent = (
+            [prefixes.get(kind) or self.keys.queue(kind) for kind in kinds] for kinds in (script.keys, script.also)
+        )
+        self._queue_keys[script.verb] = sent, unsent
+        return sent, unsent
 
     def _partition(
         self,

@@ -19,17 +19,22 @@ _RECORD: Final = "tasks messages taken running dead ended ended_1 ended_2"
 
 SUBMIT: Final = Script(
     "submit",
-    "meta kinds changed later shapes feasible names expires dead tasks messages taken running ended ended_1 ended_2 "
-    "pending: extra:",
+    "meta kinds changed feasible tasks messages ended ended_1 ended_2 pending:",
+    "later shapes names expires dead taken running extra:",
 )
 TAKE: Final = Script(
     "take",
-    "meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox pending: extra:",
+    "meta kinds changed later tasks taken running pending:",
+    "messages dead ended ended_1 ended_2 outbox extra:",
 )
 GIVE_BACK: Final = Script("give_back", f"meta kinds changed {_RECORD} pending: extra:")
 CONFIRM: Final = Script("confirm", "taken running")
-START: Final = Script("start", f"{_RECORD} extra:")
-FINISH: Final = Script("finish", f"meta kinds changed later outbox {_RECORD} pending: extra:")
+START: Final = Script("start", "taken running messages", "tasks dead ended ended_1 ended_2 extra:")
+FINISH: Final = Script(
+    "finish",
+    "tasks messages running ended",
+    "meta kinds changed later outbox taken dead ended_1 ended_2 pending: extra:",
+)
 REQUEUE: Final = Script("requeue", f"meta kinds changed later outbox {_RECORD} pending: extra:")
 REVIVE: Final = Script("revive", f"meta kinds changed outbox {_RECORD} pending: extra:")
 EXPIRE: Final = Script("expire", f"meta kinds changed later outbox expires {_RECORD} pending: extra:")
@@ -38,7 +43,7 @@ CANCEL: Final = Script("cancel", f"meta kinds changed later outbox {_RECORD} pen
 ROTATE: Final = Script("rotate", "meta ended ended_1 ended_2")
 READ_TASKS: Final = Script("read_tasks", f"kinds {_RECORD} extra:")
 SET_REASON: Final = Script("set_reason", "kinds")
-OFFER: Final = Script("offer", "shapes feasible names apps")
+OFFER: Final = Script("offer", "meta shapes feasible names apps")
 ALL: Final = (
     SUBMIT,
     TAKE,
@@ -65,8 +70,12 @@ _PLACE: Final = ("id", "attempt", "text")
 class QueueCalls(Calls):
     """The life of tasks; each method names its script, whose header says what it does."""
 
-    def submit(self, tasks: Sequence[Submission]) -> Call[list[str]]:
-        """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown, next, stale."""
+    def submit(self, tasks: Sequence[Submission], apps: str = "") -> Call[list[str]]:
+        """Submit at most MAX_BATCH tasks; a word per task: submitted, exists, infeasible, unknown, next, stale.
+
+        apps: Apps.stamp of what the tasks were made from. If the apps are others now, nothing is written and the word
+        of all tasks is changed.
+        """
         kinds: dict[str, int] = {}
         values: list[Word] = []
         last, kind = None, 0
@@ -74,7 +83,7 @@ class QueueCalls(Calls):
             if last is None or t.name != last.name or t.options is not last.options:
                 kind, last = kinds.setdefault(f"{t.options.priority} {t.kind.text}", len(kinds) + 1), t
             values += (t.id, kind, options_text(t), t.message)
-        once: Once = {"channel": self.keys.tick, "what": "\n".join(kinds)}
+        once: Once = {"channel": self.keys.tick, "apps": apps, "what": "\n".join(kinds)}
         return self._queue(SUBMIT, _but("submitted", len(tasks)), once, _SUBMISSION, values)
 
     def take(

@@ -16,6 +16,8 @@ class Submitting(Tasks):
 
     def submit(self, keys: Sequence[str], args: Args) -> list[str]:
         """Create each task once."""
+        if args.apps not in ("", str(self.apps_ms)):
+            return [word for number in range(len(args.rows)) for word in (str(number + 1), "changed")]
         kinds = [line.partition(" ") for line in args.what.splitlines()]
         replies = []
         for number, r in enumerate(args.rows, 1):
@@ -81,7 +83,7 @@ class Submitting(Tasks):
     def offer(self, keys: Sequence[str], args: Args) -> int:
         """Record what a node offers, and the tasks that its worker knows."""
         node, offer, digest = args.node, args.offer, args.digest
-        before, changed = self.shapes.get(node, ""), self.shapes.get(node, "") != offer
+        before, changed, moved = self.shapes.get(node, ""), self.shapes.get(node, "") != offer, False
         if offer:
             self.shapes[node] = offer
         else:
@@ -89,9 +91,13 @@ class Submitting(Tasks):
         if digest and digest not in self.names:
             self.names[digest], changed = KnownTasks(args.tasks), True
             self.apps[digest] = max(self.apps.values(), default=0) + 1
+            moved = True
         used = {digest_of(parse_resources(other)) for other in self.shapes.values()}
         old = digest_of(parse_resources(before)) if before else ""
         if old and old not in used:
             self.names.pop(old, None)
             self.apps.pop(old, None)
+            moved = True
+        if moved:
+            self.apps_ms = max(self.apps_ms + 1, self.world.now_ms)
         return int(changed)

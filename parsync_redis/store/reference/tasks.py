@@ -21,6 +21,7 @@ class Tasks(Waiting):
         self.shapes: dict[str, str] = {}
         self.names: dict[str, KnownTasks] = {}
         self.apps: dict[str, int] = {}
+        self.apps_ms = 0
         self.submitted = 0
         self.waiters: list[str] = []
 
