@@ -143,7 +143,7 @@ NOT_NEEDED = {"messages": {"take", "read_tasks"}, "kinds": {"read_tasks"}}
 def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callable[[], Driver], verb: str) -> None:
     """A script that does not need a key in a call takes it as it is; each key is needed by one of the calls."""
     commands = fresh().commands
-    keys = sample_calls(commands)[verb].keys
+    keys = every_key(sample_calls(commands)[verb])
     count = 1 + len(rare_calls(commands).get(verb, []))
     for at, key in enumerate(keys):
         if not key.endswith(":"):  # a prefix of keys is no key
@@ -152,10 +152,16 @@ def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callab
             assert any(found) or verb in NOT_NEEDED.get(name, ()), f"{verb} never looks at {key}"
 
 
+def every_key(call: Call[Any]) -> list[str]:
+    """Return the keys of a call, and those that its script spells itself."""
+    return [*call.keys, *call.unsent]
+
+
 def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:
     """Return whether a call refuses a key of another type; if so, nothing is written."""
     call = [sample_calls(drive.commands)[verb], *rare_calls(drive.commands).get(verb, [])][number]
-    key, name = call.keys[at], call.script.keys[min(at, len(call.script.keys) - 1)].rstrip("*")
+    key, names = every_key(call)[at], [*call.script.keys, *call.script.also]
+    name = names[min(at, len(names) - 1)].rstrip("*")
     client: Any = drive.store.client
     client.delete(key)
     client.lpush(key, "x") if TYPES[name] != "list" else client.set(key, "x")

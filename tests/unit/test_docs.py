@@ -50,12 +50,11 @@ def test_each_writer_of_a_key_takes_that_key(row):
     found = re.fullmatch(r"`parsync:\{C(:q0|:pN|)\}:(\w+)(?::\w+)?`", key)
     assert found, key
     family, kind = found.groups()
-    mates = {"meta": {":q0": {"kinds", "ended"}, ":pN": {"free"}}}.get(kind, {}).get(family)  # meta is in two families
-    may = {
-        verb
-        for verb, script in SCRIPTS.items()
-        if kind in {name.strip("*:") for name in script.keys} and (mates is None or mates & set(script.keys))
-    }
+    mates = {"meta": {":q0": {"kinds", "ended", "apps"}, ":pN": {"free"}}}.get(kind, {}).get(
+        family
+    )  # meta is in two families
+    keys = {verb: {name.strip("*:") for name in (*script.keys, *script.also)} for verb, script in SCRIPTS.items()}
+    may = {verb for verb, names in keys.items() if kind in names and (mates is None or mates & names)}
     for writer in writers.split(", "):
         assert writer in may, f"{writer} does not take {key}"
         text = (lua_folder() / f"{writer}.lua").read_text()
