@@ -13,7 +13,7 @@ end
 local function changes_since(kinds, changed, since, most)
   local now, at, begun = COUNTED.now, string.match(since, '^(%d+)/?(%d*)$')
   at, begun = tonumber(at), tonumber(begun) or tonumber(at)
-  local anew, names, changes, last = at == 0 or at > now or begun < COUNTED.floor, {}, {}, now
+  local anew, changes, last = at == 0 or at > now or begun < COUNTED.floor, {}, now
   if anew then at, begun = 0, now end
   if at == COUNTED.version and #TOUCHED <= tonumber(most) then -- only this call has changed something since
     for _, kind in ipairs(TOUCHED) do
@@ -21,7 +21,7 @@ local function changes_since(kinds, changed, since, most)
     end
   elseif at < now then
     local after = string.format('(%d', at)
-    names = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, most)
+    local names = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, most)
     local lines = read_fields(kinds, names)
     for _, kind in ipairs(names) do changes[#changes + 1], changes[#changes + 2] = kind, lines[kind] or '' end
     if #names >= tonumber(most) then last = tonumber(redis.call('ZSCORE', changed, names[#names])) end

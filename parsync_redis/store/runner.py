@@ -87,6 +87,8 @@ class Runner:
         """Return the exception for an error reply to a script."""
         if is_damage(reply):
             return damage(verb, reply)
+        if isinstance(reply, NoScriptError):  # loaded just now, and flushed again
+            return ServerUnreachable(f"the server at {self.address} has lost the script {verb} again")
         if is_denied(reply):
             return denied(self.address, verb, reply)
         primary = self._primary() if isinstance(reply, ReadOnlyError) else ""

@@ -1,4 +1,7 @@
-"""Compare a scheduler's copies with the server: a copy at the version of the server says what the server says."""
+"""Compare a scheduler's copies with the server: a copy at the version of the server says what the server says.
+
+A number by which a copy is judged must name one state for ever, also if the server loses writes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,16 @@ from parsync_redis.model.kind import KindLine
 from parsync_redis.scheduler.core import Core
 
 from .state import State
+
+
+def named_states(state: State) -> Iterator[tuple[str, str]]:
+    """Yield each version and epoch, and what it is the number of."""
+    lines = state.hashes["kinds"]
+    for kind, version in state.versions.items():
+        yield f"version {version:.0f}", f"{kind}: {' '.join(lines.get(kind, '').split()[:3])}"
+    for partition in state.partitions:
+        if epoch := partition.meta.get("epoch"):
+            yield f"epoch {epoch} of p{partition.number}", str(sorted(map(str, partition.nodes.values())))
 
 
 def copy_facts(core: Core, state: State) -> Iterator[str]:

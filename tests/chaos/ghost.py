@@ -15,7 +15,7 @@ from parsync_redis.model.task import FINAL
 from parsync_redis.store.calls import Call
 from parsync_redis.worker.runs import Run
 
-from .copies import copy_facts
+from .copies import copy_facts, named_states
 from .processes import LEASE_S, AgentProcess
 from .state import State, TaskNow, read_state
 from .wire import MAX_STARTS
@@ -65,6 +65,7 @@ class Ghost:
         self.rolled_back = False  # the server lost acknowledged writes: what rests on history is promised no more
         self.coverage: Counter[str] = Counter()
         self.state = State()
+        self.named: dict[str, str] = {}  # of each version and epoch that was ever seen, what it was the number of
         self.slots: dict[tuple[str, str, str, int], tuple[int, ...]] = {}  # of each lease that was ever seen
 
     def check(self, fact: bool, promise: int, text: str) -> None:
@@ -259,6 +260,11 @@ class Ghost:
             self._look_at(id, task, state.tasks.get(id))
         for process in self.world.agents:
             self._look_into(process, state)
+        for number, named in named_states(state):
+            known = self.named.setdefault(number, named)
+            self.check(
+                known == named or self.world.clock.was_set_back, 1, f"{number} is of {named}, and was of {known}"
+            )
         for scheduler in self.world.schedulers:
             if scheduler.knows_server and not any(who is scheduler for who, _ in self.world.stack):
                 for fact in copy_facts(scheduler.scheduler.core, state):

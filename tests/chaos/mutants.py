@@ -135,7 +135,18 @@ MUTANTS = (
         "if not leases[i] or string.match(leases[i], '^%S+') ~= string.match(text, '^%S+') or",
     ),
     Mutant("release ignores who holds the slot", "release", "if leases[i] ~= text or", "if not leases[i] or"),
-    Mutant("a change of the nodes leaves the epoch", "lib/bits", "redis.call('HINCRBY', meta, 'epoch', 1)", ""),
+    Mutant(
+        "a change of the nodes leaves the epoch",
+        "lib/bits",
+        "if redis.call('HINCRBY', meta, 'epoch', 1) <= tonumber(now) then\n    redis.call('HSET', meta, 'epoch', now)\n  else\n    redis.call('HINCRBY', meta, 'epoch', now % 1000)\n  end",
+        "",
+    ),
+    Mutant(
+        "an epoch is a count",
+        "lib/bits",
+        "if redis.call('HINCRBY', meta, 'epoch', 1) <= tonumber(now) then",
+        "now = '0'\n  if redis.call('HINCRBY', meta, 'epoch', 1) <= tonumber(now) then",
+    ),
     Mutant(
         "release frees a slot nobody may use", "lib/node", "'^up inc=%d+ drain=0 first", "'^%l+ inc=%d+ drain=%d first"
     ),

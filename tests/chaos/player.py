@@ -231,7 +231,9 @@ class Player:
 
     def wall(self, rng: Random) -> None:
         """Let the server's wall clock jump, and the client's with it."""
-        self.world.clock.wall_s += rng.choice((-3600, -10, 10, 3600))
+        seconds = rng.choice((-3600, -10, 10, 3600))
+        self.world.clock.wall_s += seconds
+        self.world.clock.was_set_back |= seconds < 0
 
     def rollback(self, rng: Random) -> None:
         """Restart the server without its last writes: with the data that it had when this step was last played."""

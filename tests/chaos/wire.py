@@ -34,7 +34,7 @@ class Clock:
     """Stands in for the module `time`: one monotonic clock for all processes, and a wall clock that may jump."""
 
     def __init__(self) -> None:
-        self.now_s, self.wall_s = 1000.0, 1_000_000.0
+        self.now_s, self.wall_s, self.was_set_back = 1000.0, 1_000_000.0, False
 
     def monotonic(self) -> float:
         """Return the virtual time."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.errors import BrokenContract
+from parsync_redis.errors import BrokenContract, ServerUnreachable
 from parsync_redis.model.task import TaskState
 from parsync_redis.store import Call
 from parsync_redis.store.calls import ALL
@@ -98,3 +98,12 @@ def test_an_unknown_word_for_a_node_changes_nothing(busy: Driver):
 @pytest.mark.parametrize("offer", ["", "gpu=1"])
 def test_an_offer_without_slots_changes_nothing(busy: Driver, offer: str):
     refused_without_trace(busy, busy.commands.register_node(0, "n1", 0, 1.0, offer), "PSARGS register_node")
+
+
+def test_scripts_that_are_flushed_again_while_they_are_loaded_are_no_damage(
+    drive: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive.store.client.script_flush()
+    monkeypatch.setattr(drive.store, "load_scripts", lambda: None)
+    with pytest.raises(ServerUnreachable, match="has lost the script"):
+        drive.submit("a")

@@ -149,3 +149,15 @@ def test_only_a_node_that_is_down_and_holds_nothing_is_forgotten(drive: Driver):
     assert [drive.hash(kind) for kind in ("nodes", "left", "alive", "slots")] == [{}, {}, {}, {}]
     assert drive.hash("meta")["slots"] == "0"
     assert drive.unchanged_by(drive.commands.forget_node(0, "n1", 1)) == "gone"
+
+
+def test_an_epoch_that_was_lost_is_not_given_again_though_the_clock_was_set_back(drive: Driver):
+    drive.node()
+    client, meta, epochs = drive.store.client, drive.keys.partition(0, "meta"), set()
+    ahead = int(drive.hash("meta")["epoch"]) + 3_600_000
+    for _ in range(50):
+        client.hset(meta, "epoch", ahead)  # what the server has after its last write was lost
+        drive.node()
+        epochs.add(int(drive.hash("meta")["epoch"]))
+    assert min(epochs) > ahead
+    assert len(epochs) > 1, "as a count all would be equal"

@@ -74,7 +74,8 @@ class Leases:
 
     def _changed_nodes(self) -> None:
         self.version += 1
-        self.epoch = max(self.epoch + 1, self.world.now_ms)
+        now, following = self.world.now_ms, self.epoch + 1
+        self.epoch = now if following <= now else following + now % 1000
         self._with_amounts = [node for node in self.nodes.values() if node.left]
 
     def _write_bits(self, node: NodeRecord) -> None:
