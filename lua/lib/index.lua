@@ -28,16 +28,16 @@ local ANNOUNCED, LAST, LAST_TEXT = 0 -- how many of TOUCHED have their version; 
 -- or one more than the last: a server that lost writes must not count up to a version that a scheduler's copy has. As a first
 -- write it does no harm, and a full server refuses it (docs/decisions/0015).
 local function announce(changed)
-  local count = #TOUCHED
-  if count == 0 then return COUNTED.version end
-  if ANNOUNCED < count then
+  local last = #TOUCHED
+  if last == 0 then return COUNTED.version end
+  if ANNOUNCED < last then
     local versions, base = {}, math.max(COUNTED.version, now_ms() * 100 - 1)
-    LAST = base + count
-    for i = ANNOUNCED + 1, count do
+    LAST = base + last
+    for i = ANNOUNCED + 1, last do
       LAST_TEXT = string.format('%d', base + i)
       versions[#versions + 1], versions[#versions + 2] = LAST_TEXT, TOUCHED[i]
     end
-    ANNOUNCED = count
+    ANNOUNCED = last
     write_all('ZADD', changed, versions)
   end
   return LAST, LAST_TEXT
