@@ -14,9 +14,9 @@ local function write_bits(meta, slots, free, node)
   redis.call('HINCRBY', meta, 'free', change)
 end
 
--- changed_nodes: give the partition a new epoch, so that no claim on its earlier nodes wins. The epoch is the time, in ms: a server
--- that lost writes must not count up to the epoch of nodes that it has lost. If the clock was set back, the epoch grows by 1 and
--- the milliseconds of the present second.
+-- changed_nodes: give the partition a new epoch, so that no claim on its earlier nodes wins. The epoch is the time, in ms: after
+-- lost writes a server must not count up to the epoch of nodes that it has lost. If the clock was set back, the epoch grows by 1
+-- and the milliseconds of the present second.
 local function changed_nodes(meta)
   redis.call('HINCRBY', meta, 'version', 1)
   local now = now_ms()
