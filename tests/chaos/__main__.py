@@ -27,7 +27,7 @@ def many(count: int, seed: int, keep_going: bool = False) -> int:
             if (number - seed + 1) % 100 == 0:
                 print(f"{number - seed + 1} schedules, {time.monotonic() - begun_s:.0f} s", file=sys.stderr, flush=True)
             if violation is not None:
-                print(f"seed {number}: {violation}")
+                print(f"seed {number}: {violation}", flush=True)
                 failed += 1
                 if keep_going:
                     continue
