@@ -192,7 +192,6 @@ MUTANTS = (
         "if now_s - self._looked_s > self.lease_s / 2:",
         "if False:",
     ),
-    Mutant("a copy outlives its server", f"{_SC}.loop:Scheduler.enter", "self._run_id = self.store.run_id()", "pass"),
     Mutant("strays are not given back", f"{_SC}.taken:TakenTasks.give_back_strays", "not in known", "in ()"),
     Mutant(
         "no orphan is given back",
