@@ -3,8 +3,8 @@
 -- ARGV: retention_s limit
 -- RETURNS: the ids of the expired tasks
 -- ERRORS: PSARGS
--- INVARIANT: only pending and taken tasks expire. One that is placed, runs or is dead is checked again a minute later: it may
---   be pending again by then.
+-- INVARIANT: only pending and taken tasks expire. One that is placed or runs is checked again a minute later: it may be
+--   pending again by then.
 -- ATOMICITY: state and indexes change together.
 -- COMPLEXITY: O(limit * log pending)
 --- @include queue
@@ -19,9 +19,9 @@ redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script 
 for _, id in ipairs(ids) do
   local task = found[id]
   local due = task and task.line and option(task.line, 'expires')
-  if not task or FINAL[task.state] and task.state ~= 'dead' then
+  if not task or FINAL[task.state] then
     redis.call('ZREM', expires, id)
-  elseif task.run or task.state == 'dead' then -- its line does not have its successor's expiry yet; or it may be revived
+  elseif task.run then -- its line does not have its successor's expiry yet
     redis.call('ZADD', expires, string.format('%d', now + 60000), id)
   elseif not due or #due > 15 or not string.match(due, '^%d+$') then
     redis.call('ZREM', expires, id)

@@ -7,7 +7,8 @@
 -- RETURNS: 1 if anything changed, else 0
 -- ERRORS: PSARGS
 -- INVARIANT: names has the text of each digest that some shape has, and of no other; apps has the newest digest last,
---   and each change of it gives meta another `apps`: the time, in ms, or one more than the last, which lost writes do not repeat;
+--   and each change of it gives meta another `apps`: the time, in ms, or one more than the last, and the digests that came and
+--   went, so that it does not come back after lost writes;
 --   feasible holds only kinds that some shape fits.
 -- ATOMICITY: the shape and the names change together with the deletion of earlier answers.
 -- COMPLEXITY: O(1); O(nodes) when a node's digest changes
@@ -43,8 +44,9 @@ if old ~= digest then
   end
 end
 if moved then
-  local last = stamp and #stamp < 16 and string.match(stamp, '^%d+$') or '0'
-  redis.call('HSET', meta, 'apps', string.format('%d', math.max(last + 1, tonumber(now_ms()))))
+  local last = stamp and string.match(stamp, '^(%d+)%.?%x*$') or '0'
+  if #last > 15 then last = '0' end
+  redis.call('HSET', meta, 'apps', string.format('%d.%s%s', math.max(last + 1, tonumber(now_ms())), digest, old))
 end
 if changed == 1 then redis.call('DEL', feasible) end
 return changed

@@ -32,8 +32,8 @@ for name, node in pairs(found) do
   names[#names + 1], total, highest = name, total + node.slots, math.max(highest, tonumber(node.inc))
 end
 table.sort(names)
-local now = redis.call('TIME')
-for field, value in pairs({version = now_ms(), epoch = now_ms(), inc = math.max(highest, tonumber(now[1]))}) do
+local now = now_ms()
+for field, value in pairs({version = now, epoch = now, inc = math.max(highest, math.floor(now / 1000))}) do
   local count = redis.call('HGET', meta, field) or ''
   if #count > 15 or not string.find(count, '^%d+$') then redis.call('HSET', meta, field, string.format('%d', value)) end
 end

@@ -1,5 +1,5 @@
 -- revive: return dead tasks to pending, with all their starts before them.
--- KEYS: meta kinds changed outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
+-- KEYS: meta kinds changed outbox expires tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ARGV: count channel why id*
 -- RETURNS: a word per task: revived, or its present state; gone if it has no record
 -- ERRORS: PSARGS
@@ -21,6 +21,8 @@ for i, row in rows() do
     redis.call('HDEL', KEY.extra .. task.id, 'run', 'ended_ms')
     redis.call('ZREM', dead, task.id)
     set_option(task.line, 'starts', nil)
+    local due = option(task.line, 'expires')
+    if due and #due < 16 and string.find(due, '^%d+$') then redis.call('ZADD', expires, due, task.id) end
     to_wait(task)
     to_outbox(task.id, 'pending', args.why)
     replies[i] = 'revived'

@@ -21,7 +21,7 @@ local what, bad, stamp = kinds_of(args.what, pending_prefix)
 if not bad then bad, stamp = bad_counts(meta, 'apps') end
 if bad or count == 0 then return bad or {} end
 if count > 1000 then return redis.error_reply('PSARGS submit takes 1,000 tasks at most') end
-if args.apps ~= '' and args.apps ~= (stamp or '0') then return in_full().all_changed() end
+if args.apps ~= '' and args.apps ~= (stamp ~= '' and stamp or '0') then return in_full().all_changed() end
 local ids, asked, again, reply = {}, {}, {}, {} -- asked: the options of rows that have some
 for i, row in rows() do
   ids[i] = row.id

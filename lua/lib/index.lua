@@ -25,13 +25,13 @@ end
 local ANNOUNCED, LAST, LAST_TEXT = 0 -- how many of TOUCHED have their version; the last version, and its text
 
 -- announce: give each kind that changes its version; return the last, and its text. A version is the time, in hundredths of a ms,
--- or one more than the last: a server that lost writes must not count up to a version that a scheduler's copy has. As a first
--- write it does no harm, and a full server refuses it (docs/decisions/0015).
+-- or one more than the last: a server that lost writes must not count up to a version that a scheduler's copy has. A clock far in
+-- the future gives no version of 16 digits. As a first write it does no harm, and a full server refuses it (docs/decisions/0015).
 local function announce(changed)
   local last = #TOUCHED
   if last == 0 then return COUNTED.version end
   if ANNOUNCED < last then
-    local versions, base = {}, math.max(COUNTED.version, now_ms() * 100 - 1)
+    local versions, base = {}, math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))
     LAST = base + last
     for i = ANNOUNCED + 1, last do
       LAST_TEXT = string.format('%d', base + i)

@@ -30,8 +30,8 @@ local function kinds_of(text, pending_prefix)
   return found
 end
 
--- look_again: look at what only some submissions need: keys that are read later than others, and the tasks that exist. Return
--- these by id; or nil and the error reply for a key of another type.
+-- look_again: check the types of the keys that only some submissions need and that are read after the first write. Return the
+-- tasks that exist, by id; or nil and the error reply for a key of another type.
 local function look_again(asked, again)
   local bad, timed = nil, #again > 0
   for _, options in pairs(asked) do timed = timed or options.delay or options.expiry end

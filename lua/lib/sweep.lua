@@ -1,9 +1,9 @@
 -- Forget kinds that have ended. Needs lib/batch.lua.
 --- @include batch
 
--- sweep: forget ended kinds, the oldest first, when there are more than others that are worth their memory. A reader whose
--- copy is older than `floor` reads everything anew. A kind below `floor` that is not forgotten has not changed since, so no kind
--- is looked at twice.
+-- sweep: forget ended kinds, the oldest first, if `changed` has 10,000 entries more than twice the kinds that wait. A reader
+-- whose copy is older than `floor` reads everything anew. A kind below `floor` that is not forgotten has not changed since, so
+-- no kind is looked at twice.
 local function sweep(meta, kinds, changed)
   if redis.call('ZCARD', changed) <= 2 * redis.call('HLEN', kinds) + 10000 then return end
   local after = string.format('(%d', COUNTED.floor)

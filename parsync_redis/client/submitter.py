@@ -55,14 +55,14 @@ class Submitter:
     def _submit(self, items: Sequence[Item], made: Sequence[Submission]) -> list[tuple[Submission, str]]:
         """Submit tasks with what their apps declare; return each as it was submitted, and submit's word.
 
-        What apps declare was read once, and submit says if it is something else now. Then it is read again.
+        The apps are read once. If they have changed since, submit says so, and they are read again.
         """
         apps = self._apps or self._read()
         tasks = _with_declared(items, made, apps)
         words = self._requests.submit(tasks, apps=apps.stamp)
         if "changed" in words:
             tasks = _with_declared(items, made, self._read())
-            words = self._requests.submit(tasks)  # whatever comes next: what was read is as new as can be
+            words = self._requests.submit(tasks)  # no stamp: apps that change in this moment may come too late for it
         return list(zip(tasks, words, strict=True))
 
     def _read(self, pauses: Iterator[float] | None = None) -> Apps:

@@ -188,9 +188,8 @@ class Scheduler:
             self._taken.give_back_all()
         elif rank.server and rank.server not in (self._rank.server, self._run_id):
             log.warning("scheduler %s: the server is another one now; its tasks are given back", self.name)
-            self._run_id = rank.server
             self._taken.give_back_all()
-        self._rank = rank
+        self._rank, self._run_id = rank, rank.server or self._run_id
         self.core.on_members(rank.ordinal, rank.members)
 
     # -- beginnings and ends -----------------------------------------------------------------------------------------

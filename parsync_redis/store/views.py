@@ -60,18 +60,24 @@ class Directory:
 
     def newest_first(self) -> list[KnownTasks]:
         """Return the tasks of each app that a node has, the last registered first. Raises ServerUnreachable."""
+        (digests,) = self._store.pipe([("zrevrange", self._store.keys.queue("apps"), 0, -1)])
+        return self._known([readable(digest) for digest in digests])
+
+    def read(self) -> "Apps":
+        """Return the apps as they are now. Raises ServerUnreachable."""
+        keys = self._store.keys  # the stamp is read first: it must not be newer than the apps
+        reads = [("hmget", keys.queue("meta"), ["apps"]), ("zrevrange", keys.queue("apps"), 0, -1)]
+        (stamp,), digests = self._store.pipe(reads)
+        return Apps(readable(stamp or b"0"), self._known([readable(digest) for digest in digests]))
+
+    def _known(self, digests: Sequence[str]) -> list[KnownTasks]:
+        """Return the tasks of these digests; read those that are new."""
         keys = self._store.keys
-        digests = [readable(digest) for digest in self._store.pipe([("zrevrange", keys.queue("apps"), 0, -1)])[0]]
         if new := [digest for digest in digests if digest not in self._read]:
             texts = self._store.pipe([("hmget", keys.queue("names"), new)])[0]
             found = {digest: KnownTasks(readable(text)) for digest, text in zip(new, texts, strict=True) if text}
             self._read = {digest: tasks for digest, tasks in self._read.items() if digest in digests} | found
         return [self._read[digest] for digest in digests if digest in self._read]
-
-    def read(self) -> "Apps":
-        """Return the apps as they are now. Raises ServerUnreachable."""
-        stamp = self._store.pipe([("hmget", self._store.keys.queue("meta"), ["apps"])])[0][0]
-        return Apps(readable(stamp or b"0"), self.newest_first())  # the stamp first: it must not be newer than the apps
 
     def by_digest(self) -> Mapping[str, KnownTasks]:
         """Return the apps by the digest in the offers of their nodes. Raises ServerUnreachable."""

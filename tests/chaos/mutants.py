@@ -119,7 +119,12 @@ MUTANTS = (
         "if false then leave(",
     ),
     Mutant("a change makes no version", "lib/index", "if text then counts", "if false then counts"),
-    Mutant("a version is a count", "lib/index", "math.max(COUNTED.version, now_ms() * 100 - 1)", "COUNTED.version"),
+    Mutant(
+        "a version is a count",
+        "lib/index",
+        "math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))",
+        "COUNTED.version",
+    ),
     Mutant("what goes back is written nowhere", "give_back", "write_kinds(meta, kinds, changed)", ""),
     Mutant("what others change is told to nobody", "lib/changes", "if at == COUNTED.version and", "if at > 0 and"),
     Mutant(

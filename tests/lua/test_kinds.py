@@ -204,6 +204,13 @@ def test_a_copy_of_a_version_that_the_server_has_lost_is_dropped(drive: Driver) 
     assert copy.lines == drive.kinds()
 
 
+def test_a_version_that_came_from_a_clock_far_ahead_does_not_stop_the_queue(drive: Driver) -> None:
+    drive.store.client.hset(drive.keys.queue("meta"), "version", 9 * 10**14)
+    for id in ("a", "b"):
+        drive.submit(id)
+    assert drive.version() == 9 * 10**14 + 2
+
+
 def test_a_server_that_has_lost_writes_gives_no_version_that_a_copy_has(drive: Driver) -> None:
     drive.submit("stays")
     kept = dump_values(drive)

@@ -1,5 +1,7 @@
 """register_node, forget_node: a process takes a node's name, and what earlier ones held is the leader's to repair."""
 
+import time
+
 import pytest
 
 from tests.lua.driver import Driver
@@ -156,8 +158,9 @@ def test_an_epoch_that_was_lost_is_not_given_again_though_the_clock_was_set_back
     client, meta, epochs = drive.store.client, drive.keys.partition(0, "meta"), set()
     ahead = int(drive.hash("meta")["epoch"]) + 3_600_000
     for _ in range(50):
+        time.sleep(0.003)
         client.hset(meta, "epoch", ahead)  # what the server has after its last write was lost
         drive.node()
         epochs.add(int(drive.hash("meta")["epoch"]))
     assert min(epochs) > ahead
-    assert len(epochs) > 1, "as a count all would be equal"
+    assert len(epochs) > 10, "as a count all would be equal"

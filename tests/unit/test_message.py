@@ -148,12 +148,14 @@ def test_a_message_made_after_a_fork_names_the_child(args):
     before, (ours, theirs) = origin(), os.pipe()
     child = os.fork()
     if not child:
-        os.write(theirs, origin().encode())
-        os._exit(0)
+        try:
+            os.write(theirs, origin().encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
     os.waitpid(child, 0)
     assert os.read(ours, 1000).decode() == before.replace(f"gen{os.getpid()}@", f"gen{child}@")
     os.close(ours)
-    os.close(theirs)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Defects that the chaos harness found in schedulers and leaders: late takes, early judgements."""
 
+from dataclasses import replace
+
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
@@ -78,6 +80,16 @@ def test_copies_from_before_the_first_renewal_are_dropped_if_the_server_is_anoth
     made.membership.beat()
     made._hear(0.0)
     assert (made.core.queue.version, made.core.queue.kinds) == ("0", {})
+
+
+def test_copies_are_dropped_when_the_first_server_leads_again(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store, "before")
+    drive.submit("a")
+    made.turn()
+    for server, joined in (("before", 0), ("after", 1), ("before", 1)):
+        made.core.queue.version = "5"
+        made._on_rank(replace(made._rank, server=server, joined=joined))
+    assert made.core.queue.version == "0"
 
 
 def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_asked_for(fake_store: Store) -> None:

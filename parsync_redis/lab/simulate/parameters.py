@@ -18,7 +18,7 @@ LEAST_GAP_S: Final = 0.001
 MOST_GAP_S: Final = 3600.0
 
 PAPER_SHARPNESS: Final = 0.7
-"""The dice prefer good slots so sharply, where the paper's results are held against ours; see docs/decisions/0018."""
+"""How sharply slots are sampled by their scores in the experiments of the paper; see docs/decisions/0018."""
 
 OF_ALL: Final = frozenset({"scale", "seed"})
 OF_SIMULATION: Final = OF_ALL | {

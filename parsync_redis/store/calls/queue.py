@@ -36,7 +36,7 @@ FINISH: Final = Script(
     "meta kinds changed later outbox taken dead ended_1 ended_2 pending: extra:",
 )
 REQUEUE: Final = Script("requeue", f"meta kinds changed later outbox {_RECORD} pending: extra:")
-REVIVE: Final = Script("revive", f"meta kinds changed outbox {_RECORD} pending: extra:")
+REVIVE: Final = Script("revive", f"meta kinds changed outbox expires {_RECORD} pending: extra:")
 EXPIRE: Final = Script("expire", f"meta kinds changed later outbox expires {_RECORD} pending: extra:")
 PURGE: Final = Script("purge", f"expires {_RECORD} extra:")
 CANCEL: Final = Script("cancel", f"meta kinds changed later outbox {_RECORD} pending: extra:")

@@ -51,6 +51,8 @@ class Ending(Tasks):
                 continue
             del self.dead[id]
             task.ended_ms, task.starts, task.why = None, 0, args.why
+            if task.expires_ms is not None:
+                self.expires[id] = task.expires_ms
             self._to_pending(id, task, None)
             self._to_outbox(id, "pending", args.why)
             replies.append("revived")
@@ -71,14 +73,14 @@ class Ending(Tasks):
         return replies
 
     def expire(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Cancel tasks that wait past their expiry; check those again later that are placed, run or are dead."""
+        """Cancel tasks that wait past their expiry; check those that are placed or run again later."""
         now, expired = self.world.now_ms, []
         for _, id in heapq.nsmallest(int(args.limit), ((due, id) for id, due in self.expires.items() if due <= now)):
             task = self.tasks.get(id)
             del self.expires[id]
-            if task is None or (task.state.final and task.state != TaskState.DEAD):
+            if task is None or task.state.final:
                 continue
-            if task.state in (PLACED, RUNNING, TaskState.DEAD):
+            if task.state in (PLACED, RUNNING):
                 self.expires[id] = now + LOOK_AGAIN_MS
             elif task.expires_ms is None:
                 continue
