@@ -7,8 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
+from parsync_redis.lab.bench.cost import COMMANDSTATS, CostParameters, run_cost
+from parsync_redis.lab.bench.markdown import cell_of
+from parsync_redis.lab.bench.memory import run_memory
 from parsync_redis.lab.bench.micro import run_idle, run_read, run_submit
 from parsync_redis.lab.bench.parameters import BenchParameters
+from parsync_redis.lab.bench.placement import run_placement
 from parsync_redis.lab.bench.report import write_report
 from parsync_redis.lab.bench.scale import run_scale
 
@@ -53,6 +57,26 @@ def test_costs_by_slots_and_schedulers_make_a_document(tmp_path):
     text = (tmp_path / "performance.md").read_text()
     assert "`parsync bench scale`" in text
     assert (tmp_path / "performance" / "scale.svg").exists()
+
+
+@pytest.mark.serial
+def test_rates_costs_and_memory_make_a_document(tmp_path):
+    asked = BenchParameters(1, 400, 2, gap_s=0.1, rate=50, duration_s=0.2, seconds=1)
+    cost = CostParameters(tasks=10, calls=10, held=10, rounds=1, sizes=(100, 10, 1), by=COMMANDSTATS)
+    runs = {
+        "ladder-50": run_placement(asked, STOP, quiet),
+        "memory": run_memory(500, STOP, quiet),
+        "cost": run_cost(cost, STOP, quiet),
+    }
+    for name, found in runs.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"command": [name], "found": found}))
+    write_report(tmp_path, tmp_path / "performance.md")
+    text = (tmp_path / "performance.md").read_text()
+    for title in ("Targets", "Placements per second", "Cost of each verb", "Memory of a task"):
+        assert f"## {title}\n" in text
+    clients = sum(runs["ladder-50"]["us_per_placement"].values())
+    assert f"| CPU of schedulers, agents and generators per placement | 40 us | {clients:.0f} us |" in text
+    assert f"| plain | waiting | {cell_of(runs['memory']['memory']['plain']['waiting']['bytes'])} |" in text
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,41 @@ def bars(runs: Runs) -> list[str]:
         )
         lost = best["conflicts_per_claim"]
         rows.append(("conflicts, latency-first, at that load", "< 1%", f"{lost:.2%}", lost < 0.01))
+        clients = sum(best["us_per_placement"].values())
+        rows.append(
+            ("CPU of schedulers, agents and generators per placement", "40 us", f"{clients:.0f} us", clients <= 40)
+        )
     if "eased" in runs:
         seen = runs["eased"]["found"]["delay_ms"]["p99"]
-        rows.append(("delay p99 at 80 % of that rate", "250 ms", f"{seen:.0f} ms", seen <= 250))
+        rows.append(("delay p99 at 80 % of that rate", "80 ms", f"{seen:.0f} ms", seen <= 80))
     for name, key, what, most in (
         ("scale", "ratio_slots", "Redis CPU per placement, 200,000 slots / 2,000", 1.3),
         ("scale", "ratio_schedulers", "Redis CPU per placement, 20 schedulers / 1", 1.5),
     ):
         if name in runs and runs[name]["found"][key] is not None:
             rows.append((what, f"{most}", f"{runs[name]['found'][key]:.2f}", runs[name]["found"][key] <= most))
+    if "cost" in runs and runs["cost"]["found"]["by"] == "callgrind":
+        plain = runs["cost"]["found"]["cost"]["plain"]
+        lives = [plain[size]["life"]["median"] / 1000 for size in ("100", "10", "1")]
+        rows.append(
+            (
+                "thousand instructions of the server a life, calls of 100 / 10 / 1",
+                "200 / 290 / 950",
+                " / ".join(f"{life:,.0f}" for life in lives),
+                all(life <= bar for life, bar in zip(lives, (200, 290, 950), strict=True)),
+            )
+        )
+    if "memory" in runs:
+        found = runs["memory"]["found"]["memory"]["plain"]
+        waiting, running = found["waiting"]["bytes"], found["running"]["bytes"]
+        rows.append(
+            (
+                "memory of a waiting task / of a running one",
+                "1,000 / 1,400 bytes",
+                f"{waiting:,.0f} / {running:,.0f} bytes",
+                waiting <= 1000 and running <= 1400,
+            )
+        )
     for name, key, what, least in (
         ("read", "server_ratio", "HGETALL of 10,000 held / reading the partition", 30),
         ("submit", "ratio", "submit_many / apply_async", 8),

@@ -37,6 +37,34 @@ def _rates(run: Mapping[str, Any]) -> list[object]:
     ]
 
 
+_LIVES = (
+    "offered/s",
+    "agents us",
+    "schedulers us",
+    "generators us",
+    "clients us, sum",
+    "Redis us",
+    "placements in a CPU second of Redis",
+    "claims of the baseline in one",
+    "ratio",
+)
+
+
+def _lives(run: Mapping[str, Any]) -> list[object]:
+    found = run["found"]
+    clients = found["us_per_placement"]
+    placed, baseline = 1e6 / found["redis_us_per_placement"], found["baseline_claims_per_cpu_s"]
+    return [
+        found["offered_per_s"],
+        *(clients.get(kind) for kind in ("agents", "schedulers", "generators")),
+        sum(clients.values()),
+        found["redis_us_per_placement"],
+        placed,
+        baseline,
+        placed / baseline,
+    ]
+
+
 def ladder(runs: Runs) -> list[str]:
     """Render the runs at growing rates."""
     rungs = [*rungs_of(runs), *named(runs, "eased"), *named(runs, "million")]
@@ -50,6 +78,9 @@ def ladder(runs: Runs) -> list[str]:
         "last two runs have 80 % of the highest sustained rate, the second of them with a million slots, few of them"
         " held.\n",
         table(_RATES, map(_rates, rungs)),
+        "CPU time of a placement, whole life (submit, take, claim, start, finish and release, with views and "
+        "renewals), beside the baseline's claims in a CPU second of the server:\n",
+        table(_LIVES, map(_lives, rungs)),
         "Cores used, by kind of process:\n",
         table(
             (

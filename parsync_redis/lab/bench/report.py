@@ -30,6 +30,8 @@ KINDS_RATE: Final = 2_000
 RUNS: Final[dict[str, list[str]]] = {
     "read": ["read"],
     "submit": ["submit"],
+    "cost": ["cost"],
+    "memory": ["memory"],
     "idle": ["idle"],
     "queue": ["queue", "--waiting", "1000000"],
     "scale": ["scale", "--seconds", "6"],

@@ -63,6 +63,45 @@ def small(runs: Runs) -> list[str]:
     return ["## Single operations\n", table(("what", "other", "parsync", "ratio", "command"), rows)] if rows else []
 
 
+def cost(runs: Runs) -> list[str]:
+    """Render what each verb costs the server, and the memory of a task."""
+    parts: list[str] = []
+    if "cost" in runs:
+        found = runs["cost"]["found"]
+        thousand = 1000 if found["by"] == "callgrind" else 1
+        unit = "thousand instructions, by callgrind" if thousand > 1 else "microseconds, by commandstats"
+        columns = [(case, size) for case, sizes in found["cost"].items() for size in sizes]
+        verbs = found["cost"][columns[0][0]][columns[0][1]]
+        parts += [
+            "## Cost of each verb\n",
+            f"{command_of(runs['cost'])}: {unit}, of the server for one task; medians of {found['rounds']} rounds. "
+            "*life* is the sum of the verbs above it. *needs* are two amounts and a label.\n",
+            table(
+                ("verb", *(f"{case}, {size} a call" for case, size in columns)),
+                [
+                    (verb, *(f"{found['cost'][case][size][verb]['median'] / thousand:,.1f}" for case, size in columns))
+                    for verb in verbs
+                ],
+            ),
+        ]
+    if "memory" in runs:
+        found = runs["memory"]["found"]
+        parts += [
+            "## Memory of a task\n",
+            f"{command_of(runs['memory'])}: {found['tasks']:,} tasks, messages of {found['message_bytes']} bytes; "
+            f"{found['facts']['server']}, allocator {found['facts']['allocator']}.\n",
+            table(
+                ("case", "state", "bytes a task", "MB of all"),
+                [
+                    (case, state, figure["bytes"], figure["mb"])
+                    for case, states in found["memory"].items()
+                    for state, figure in states.items()
+                ],
+            ),
+        ]
+    return parts
+
+
 def celery(runs: Runs) -> list[str]:
     """Render the bench through real workers."""
     if "celery" not in runs:

@@ -7,7 +7,7 @@ from .markdown import Runs
 from .placement_tables import kinds, ladder, rivals, scale
 from .plots import draw_plots
 from .queue_bars import queue
-from .small_tables import celery, small
+from .small_tables import celery, cost, small
 
 HEAD = """\
 # Performance
@@ -30,7 +30,7 @@ including the server, share the cores of the machine named here.
 def render(runs: Runs, out: Path) -> str:
     """Render the document, and write the plots beside it."""
     parts = [HEAD, _machine(runs)]
-    for section in (bars, ladder, rivals, kinds, queue, scale, small, celery):
+    for section in (bars, ladder, rivals, kinds, queue, scale, cost, small, celery):
         parts += section(runs)
     plots = draw_plots(runs, out.parent / "performance")
     return "\n".join([*parts, *(f"![{name}](performance/{name}.svg)" for name in plots), ""])
