@@ -51,11 +51,13 @@ def test_costs_by_slots_and_schedulers_make_a_document(tmp_path):
     assert [row["slots"] for row in found["by_slots"]] == [200]
     assert [row["schedulers"] for row in found["by_schedulers"]] == [2]
     assert found["ratio_slots"] is None
+    found["by_slots"].append(found["by_slots"][0] | {"slots": 10**6})
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "scale.json").write_text(json.dumps({"command": ["scale"], "found": found}))
     write_report(tmp_path / "kept", tmp_path / "performance.md")
     text = (tmp_path / "performance.md").read_text()
     assert "`parsync bench scale`" in text
+    assert " of 50/s, " in text, "the row of a million slots among the targets"
     assert (tmp_path / "performance" / "scale.svg").exists()
 
 

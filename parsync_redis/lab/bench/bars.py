@@ -75,7 +75,8 @@ def bars(runs: Runs) -> list[str]:
         rows.append(("idle: requests per second of one scheduler", f"{3 * due:g}", f"{seen:g}", seen <= 3 * due))
     for row in runs["scale"]["found"]["by_slots"] if "scale" in runs else ():
         if row["slots"] == 10**6:
-            found = [row, *(run["found"] for name, run in runs.items() if name == "million")]
+            found = [row | {"offered_per_s": runs["scale"]["found"]["rate"]}]
+            found += [run["found"] for name, run in runs.items() if name == "million"]
             seen = "; ".join(
                 f"{one['placed_per_s']:,.0f} of {one['offered_per_s']:,.0f}/s, {one['memory_mb']:,.0f} MiB"
                 for one in found
