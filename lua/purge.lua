@@ -7,7 +7,7 @@
 -- INVARIANT: a task in another state stays: it was revived meanwhile, or its id has begun a new life.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count)
---- @include queue
+--- @include task
 local wanted, ids, purged, extras, replies = args.state, {}, {}, {}, {}
 if not FINAL[wanted] then return redis.error_reply('PSARGS purge deletes what has ended, not what is ' .. wanted) end
 for i, row in rows() do ids[i] = row.id end

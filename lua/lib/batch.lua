@@ -1,20 +1,6 @@
 -- Helpers of scripts over many tasks: read every record before the first write, so that damage is found in time; write each
 -- index with one command. Needs lib/arguments.lua.
 
--- read_tasks: return what `read(key)` finds for the key of each row, in order; or nil and the error reply for a key that is no
--- hash. A task that is named twice is read once: the second time it is to be read again, after the first is done.
-local function read_tasks(read)
-  local found, seen = {}, {}
-  for i, _, key in rows() do
-    if not seen[key] then
-      local record = read(key)
-      if record.err then return nil, bad_key(#TYPES, key) or record end
-      found[i], seen[key] = record, true
-    end
-  end
-  return found
-end
-
 -- write_all: call a command on a key with all these values, 1,000 at a time: `unpack` can return only some thousands. Return
 -- the sum of the replies.
 local function write_all(command, any, values)

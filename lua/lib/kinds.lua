@@ -6,12 +6,6 @@
 local STRATEGY = {latency = true, quality = true, adaptive = true}
 local QUEUES, TOUCHED = {}, {} -- kind -> its queue as this call found and changes it; the kinds that change, in their turn
 
--- kind_text: return the kind of a task.
-local function kind_text(name, needs, strategy)
-  local kind = (name or '') .. ' ' .. (needs or '')
-  return STRATEGY[strategy] and kind .. ' ' .. strategy or kind
-end
-
 -- bad_kind: look at the queue of a kind; return the error reply for a key of another type, or nil.
 local function bad_kind(pending_prefix, kind)
   if QUEUES[kind] then return nil end

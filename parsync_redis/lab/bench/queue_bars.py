@@ -133,8 +133,9 @@ def queue(runs: Runs) -> list[str]:
         return []
     found, command = runs["queue"]["found"], command_of(runs["queue"])
     return [
-        "## What waits\n",
-        "What tasks without a seat cost the others, by the server's clock; *without*: the same while nothing waits. "
+        "## Tasks without a seat\n",
+        "The delay and the CPU that tasks without a seat cost the others, by the server's clock; *without*: the same "
+        "figure while nothing waits. "
         f"{command}, audit {found['audit']}.\n",
         table([name.lower() for name in HEAD], map(cells, found["rows"])),
     ]
