@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint luacheck unit reproduce bench bench-celery chaos chaos-many chaos-mutants chaos-throughput soak fuzz compose-test wheel lock clean
+.PHONY: help demo test lint luacheck unit reproduce bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz cluster-test compose-test wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -70,6 +70,12 @@ reproduce: $(STAMP) ## run the paper's experiments in virtual time and write doc
 chaos-many: $(STAMP) ## play N seeded schedules of faults against a real server, from SEED on (N=1000 SEED=1)
 	@$(BIN)/python -m tests.chaos many -n $(or $(N),1000) --seed $(or $(SEED),1) $(ARGS)
 
+chaos-failover: $(STAMP) ## have KILLS primaries of a Redis Cluster go away under load (KILLS=8 SEED=1)
+	@$(BIN)/python -m tests.chaos.real failover --kills $(or $(KILLS),8) --seed $(or $(SEED),1) $(ARGS)
+
+chaos-moves: $(STAMP) ## move MOVES slots of a Redis Cluster under load (MOVES=40 SEED=1)
+	@$(BIN)/python -m tests.chaos.real move-slots --moves $(or $(MOVES),40) --seed $(or $(SEED),1) $(ARGS)
+
 chaos-mutants: $(STAMP) ## plant bugs in scripts and functions and show that chaos finds each (N=2000 SEED=1)
 	@$(BIN)/python -m tests.chaos mutants -n $(or $(N),2000) --seed $(or $(SEED),1) $(ARGS)
 
@@ -82,7 +88,10 @@ soak: $(STAMP) ## measure the memory of all processes at 70 % load, and its grow
 fuzz: $(STAMP) ## feed CASES of odd input to every public entry, from SEED on (CASES=100000 SEED=1)
 	@$(BIN)/python -m tests.fuzz --cases $(or $(CASES),100000) --seed $(or $(SEED),1) $(ARGS)
 
-compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, and 200 tasks from the host
+cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
+	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n $(STACKS) --dist loadfile tests/acceptance tests/cluster $(ARGS)
+
+compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, and 200 tasks from the host (ARGS=--cluster)
 	@$(BIN)/python tests/compose/run.py $(ARGS)
 
 wheel: $(STAMP) ## build the wheel and the sdist in dist/

@@ -7,6 +7,7 @@ The map is the Mandelbrot set, cut into tiles. A tile is a list of rows; a row i
 which each point escaped. No tile needs a file, so the example runs anywhere, and each tile uses real processor time.
 """
 
+import os
 import zlib
 from typing import TypedDict
 
@@ -34,7 +35,8 @@ class Summary(TypedDict):
     crc32: int
 
 
-url = Settings.load().url  # with the password, if PARSYNC_PASSWORD_FILE names its file
+# Celery's broker and results: another server if the tasks are in a Redis Cluster, which Celery cannot use.
+url = Settings.load(url=os.environ.get("TILES_BROKER_URL")).url  # with the password of PARSYNC_PASSWORD_FILE
 app = Celery("tiles", broker=url, backend=url)
 app.conf.update(result_expires=3600, broker_connection_retry_on_startup=True)
 Parsync(app)

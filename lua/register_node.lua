@@ -1,16 +1,17 @@
 -- register_node: give a node's name to a process, as a new incarnation; the leader recovers what earlier ones held.
 -- KEYS: meta slots free left nodes alive lost inbox
--- ARGV: node known_inc score offer
---   known_inc: the last incarnation that this process had, or 0; offer: 'slots=4 gpu=2 gpu_model:a100'
+-- ARGV: node known_inc score offer room
+--   known_inc: the last incarnation that this process had, or 0; offer: 'slots=4 gpu=2 gpu_model:a100';
+--   room: the waiting seats that it has behind its slots, which are shut: set_node opens them
 -- RETURNS: {inc, first}
 -- ERRORS: PSARGS
 -- INVARIANT: incarnations only grow, also after a name was forgotten; what is left is the capacity minus what leases hold.
 -- ATOMICITY: record, bits, ledger and lease counter change together.
--- COMPLEXITY: O(nodes of the partition + slots of the node)
+-- COMPLEXITY: O(nodes of the partition + slots and waiting seats of the node)
 --- @include bits
 --- @include counter
 --- @include ledger
-local name, known_inc, score, offer = args.node, tonumber(args.known_inc), args.score, args.offer
+local name, known_inc, score, offer, room = args.node, tonumber(args.known_inc), args.score, args.offer, tonumber(args.room)
 
 -- lowest_gap: return the first bit of the first run of `length` bits that no other node has.
 local function lowest_gap(length)
@@ -29,11 +30,12 @@ end
 local old = read_node(nodes, name)
 local capacity = amounts(offer)
 if not (capacity.slots and capacity.slots >= 1 and capacity.slots <= 10000 and well_formed(offer) and known_inc and
-    known_inc >= 0 and known_inc < 1e15 and string.find(score, '^[%d.e+-]+$') and tonumber(score)) then
-  return redis.error_reply('PSARGS register_node needs slots=N in the offer, a number as score and the last incarnation')
+    known_inc >= 0 and known_inc < 1e15 and string.find(score, '^[%d.e+-]+$') and tonumber(score) and
+    room and room >= 0 and room % 1 == 0 and capacity.slots + room <= 10000) then
+  return redis.error_reply('PSARGS register_node needs slots=N in the offer, a number as score, the last incarnation and room')
 end
 local node = {name = name, state = 'up', drain = old and old.drain or '0', score = score, offer = offer,
-  slots = capacity.slots, span = capacity.slots, first = 0}
+  slots = capacity.slots, span = capacity.slots + room, first = 0, ahead = room > 0 and 0 or nil}
 capacity.slots = nil
 local held = 0
 local damaged = bad_node(nodes, name) or bad_lease(slots, old or node)

@@ -71,7 +71,7 @@ if #seats_freed > 0 then
   local waiter, others = string.match(o > 0 and waiters or '', '^(%S+) ?(.*)$')
   if waiter then
     if others == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', others) end
-    redis.call('PUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, total, declared or 0))
+    redis.call('SPUBLISH', channel .. ':' .. waiter, string.format('freed %s %d %s', args.partition, total, declared or 0))
   end
 end
 return reply

@@ -1,10 +1,10 @@
--- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving. Its runs go on.
+-- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving; ahead. Its runs go on.
 -- KEYS: meta slots free nodes notes
 -- ARGV: node inc word note
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
 --   note: of drain its terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for people and for the
 --   leader, which counts the seconds; of over the terms of the drain whose deadline has passed, so that the agent ends the
---   runs; of suspect the reason
+--   runs; of suspect the reason; of ahead how many waiting seats are open
 -- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1, or 2 once its deadline has passed
 -- ERRORS: PSARGS PSWORD
 -- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not.
@@ -21,7 +21,7 @@ local node = read_node(nodes, name)
 if not node or (inc ~= '' and inc ~= node.inc) then return {'gone'} end
 local damaged = bad_lease(slots, node)
 if damaged then return damaged end
-local state, drain, before = node.state, node.drain, redis.call('HGET', notes, name) or ''
+local state, drain, ahead, before = node.state, node.drain, node.ahead, redis.call('HGET', notes, name) or ''
 local after = before
 if word == 'drain' then
   if drain ~= '2' or before ~= note then node.drain, after = '1', note end
@@ -33,16 +33,28 @@ elseif word == 'suspect' then
   if state == 'up' and drain == '0' then node.state, after = 'suspect', note end
 elseif word == 'trust' then
   if drain == '0' and not is_terms(before) then after = '' end -- terms alone: a damaged drain, which repair_partition restores
+elseif word == 'ahead' then
+  local seats = string.find(note, '^%d%d?%d?%d?$') and note + 0
+  if not seats then
+    return redis.error_reply('PSARGS the note of ahead is how many of the waiting seats are open, not ' .. note)
+  end
+  if seats > node.span - node.slots then return {'gone'} end -- after lost writes another process has this incarnation
+  if not node.ahead then return {'ok', state, drain} end
+  node.ahead = seats
 elseif word ~= 'leaving' then
-  return redis.error_reply('PSWORD drain, over, undrain, suspect, trust or leaving, not ' .. word)
+  return redis.error_reply('PSWORD drain, over, undrain, suspect, trust, leaving or ahead, not ' .. word)
 end
-if state == 'suspect' and word ~= 'suspect' then node.state = 'up' end
+if state == 'suspect' and word ~= 'suspect' and word ~= 'ahead' then node.state = 'up' end
 if word == 'leaving' and node.state == 'up' then node.state = 'leaving' end
 redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 if after == '' then redis.call('HDEL', notes, name) elseif after ~= before then redis.call('HSET', notes, name, after) end
-if node.state ~= state or node.drain ~= drain then
+if node.state ~= state or node.drain ~= drain or node.ahead ~= ahead then
   write_node(nodes, node)
   write_bits(meta, slots, free, node)
-  changed_nodes(meta)
+  if node.ahead ~= ahead then -- bits alone: claims on the node are judged as before
+    redis.call('HINCRBY', meta, 'version', 1)
+  else
+    changed_nodes(meta)
+  end
 end
 return {'ok', node.state, node.drain}

@@ -2,25 +2,31 @@
 -- KEYS: taken running messages
 -- ALSO: tasks dead ended ended_1 ended_2 extra:
 -- READS: tasks messages taken running dead ended ended_1 ended_2
--- ARGV: count (id attempt text)*
---   text: the doorbell's, which is the lease's
--- RETURNS: two values per task: 'ok', message; or 'yours', message (the same place asks again); or 'refused', state of the task
+-- ARGV: count most (id attempt text)*
+--   most: how many of these tasks may run now; text: the doorbell's, which is the lease's
+-- RETURNS: two values per task: 'ok', message; 'yours', message (the same place asks again); 'wait', '' (`most` others run, or
+--   come before it in the queue's order); or 'refused', state of the task
 -- ERRORS: PSARGS
 -- INVARIANT: an attempt starts at most once; only from taken or placed; once `confirm` wrote a place, only there.
 -- ATOMICITY: each task by itself. A start also removes the task from `taken`, so no leader gives a running task back.
 -- COMPLEXITY: O(count)
 --- @include clock
 --- @include task
-local ids, reply, begun, runs, got, w = {}, {}, {}, {}, {}, 0
-for i, row in rows() do ids[i] = row.id end
+--- @include turn
+local ids, attempts, texts, reply, begun, runs, got, w = {}, {}, {}, {}, {}, {}, {}, 0
+for i, row in rows() do ids[i], attempts[i], texts[i] = row.id, row.attempt, row.text end
 if count == 0 then return reply end
 if count > 1000 then return redis.error_reply('PSARGS start takes 1,000 tasks at most') end
 local owners, held = redis.call('HMGET', taken, unpack(ids)), redis.call('HMGET', running, unpack(ids))
 local found, mark = redis.call('HMGET', messages, unpack(ids)), ' started=' .. now_ms()
-for i, row in rows() do
-  local id, text = ids[i], row.text
+local most = tonumber(args.most) or 0
+local waits = count > most and in_full().beyond(most, ids, attempts, texts, owners, held)
+for i = 1, count do
+  local id, text = ids[i], texts[i]
   local run = got[id] or held[i]
-  if not got[id] and (run and run == text or not run and owners[i] == row.attempt) then
+  if waits and waits[i] then
+    reply[2 * i - 1], reply[2 * i] = 'wait', ''
+  elseif not got[id] and (run and run == text or not run and owners[i] == attempts[i]) then
     w = w + 1
     run = text .. mark
     begun[w], runs[2 * w - 1], runs[2 * w], got[id] = id, id, run, run

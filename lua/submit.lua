@@ -2,11 +2,11 @@
 -- KEYS: meta kinds changed feasible tasks messages ended ended_1 ended_2 pending:
 -- ALSO: later shapes names expires dead taken running extra:
 -- READS: meta kinds tasks taken running ended ended_1 ended_2 later shapes feasible names expires dead messages changed
--- ARGV: count channel apps what (id kind options message)*
---   apps: `apps` of meta when the caller read what the apps declare, or '' if it did not; what: lines 'PRIORITY NAME
---   NEEDS[ STRATEGY]', one for all equal tasks of the call; kind: the number of such a line; options: see lib/rows.lua
+-- ARGV: count channel shards apps what (id kind options message)*
+--   shards: as the caller knows; apps: `apps` of meta when the caller read what the apps declare, '' if it did not; what: lines
+--   'PRIORITY NAME NEEDS[ STRATEGY]', one for all equal tasks of the call; kind: the number of such a line; options: lib/rows.lua
 -- RETURNS: (row, word)* of tasks that were not submitted: exists, infeasible, unknown (no node knows that name), next, stale;
---   or changed (the apps are others now) for every row
+--   or changed (the apps are others now), or elsewhere (the queue has another number of shards), for every row
 -- ERRORS: PSARGS
 -- INVARIANT: a publication is one task however often it is submitted; a pending task is in the queue of its kind or in
 --   `later`, no other task is.
@@ -17,11 +17,12 @@
 --- @include queue
 --- @include rows
 --- @include submission
-local what, bad, stamp = kinds_of(args.what, pending_prefix)
-if not bad then bad, stamp = bad_counts(meta, 'apps') end
+local what, bad, stamp, shards = kinds_of(args.what, pending_prefix)
+if not bad then bad, stamp, shards = bad_counts(meta, 'apps', 'shards') end
+if count > 1000 then bad = redis.error_reply('PSARGS submit takes 1,000 tasks at most') end
 if bad or count == 0 then return bad or {} end
-if count > 1000 then return redis.error_reply('PSARGS submit takes 1,000 tasks at most') end
-if args.apps ~= '' and args.apps ~= (stamp ~= '' and stamp or '0') then return in_full().all_changed() end
+if shards and shards ~= args.shards then return in_full().for_all('elsewhere') end
+if args.apps ~= '' and args.apps ~= (stamp ~= '' and stamp or '0') then return in_full().for_all('changed') end
 local ids, asked, again, reply = {}, {}, {}, {} -- asked: the options of rows that have some
 for i, row in rows() do
   ids[i] = row.id
@@ -38,10 +39,8 @@ for i = 1, count do
 end
 redis.call('HEXISTS', messages, '') -- reads each key before the first write
 local found, now = {}, now_ms()
-if next(asked) then
-  found, bad = in_full().look_again(asked, again)
-  if bad then return bad end
-end
+if next(asked) then found, bad = in_full().look_again(asked, again) end
+if bad then return bad end
 local last, lines, texts, created, n = COUNTED.submitted, {}, {}, {}, 0
 for i, row in rows() do
   local id, options, kind, word = ids[i], asked[i], what[row.kind], nil

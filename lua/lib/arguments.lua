@@ -25,9 +25,10 @@ local function bad_key(at, any)
   end
 end
 
--- refuse_call: return the error reply for a call that has not as many keys and arguments as the header says, or nil.
+-- refuse_call: return the error reply for a call that has not as many keys and arguments as the header says, or nil. On a
+-- cluster one more key comes last, the gate, which the script does not use.
 local function refuse_call(verb, keys, argv)
-  if #KEYS == keys and #ARGV == argv then return nil end
+  if #ARGV == argv and (#KEYS == keys or #KEYS == keys + 1 and string.sub(KEYS[#KEYS], -6) == '}:gate') then return nil end
   return redis.error_reply(string.format('PSARGS %s takes %d keys and %d arguments, not %d and %d',
     verb, keys, argv, #KEYS, #ARGV))
 end

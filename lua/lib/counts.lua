@@ -12,10 +12,10 @@ local function read_counts(any, one, two, three, ...)
 end
 
 -- bad_counts: put the numbers of the queue's meta into COUNTED. Return the error reply for a field that is no number; or nil and
--- a further field that the caller names.
+-- up to two further fields that the caller names.
 local function bad_counts(meta, ...)
-  local bad, version, submitted, floor, more = read_counts(meta, 'version', 'submitted', 'floor', ...)
+  local bad, version, submitted, floor, more, another = read_counts(meta, 'version', 'submitted', 'floor', ...)
   if bad then return bad end
   COUNTED = {version = tonumber(version or 0), submitted = tonumber(submitted or 0), floor = tonumber(floor or 0)}
-  return nil, more
+  return nil, more, another
 end

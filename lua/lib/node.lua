@@ -1,18 +1,20 @@
 -- The record of a node, one readable line in the `nodes` hash:
 --   up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100
 -- state: up, suspect (alive, but it did not start its tasks), leaving or down; inc: the incarnation; drain: 0, 1, or 2 once
--- its deadline has passed; its bits are first .. first+span-1; the offer begins at `slots=`.
+-- its deadline has passed; its bits are first .. first+span-1; the offer begins at `slots=`. Behind span, `ahead=3`: so many
+-- waiting seats behind its slots are open. A node without waiting seats lacks the word.
 
 -- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no loop over a span is long.
 local function parse_node(name, text)
-  local state, inc, drain, first, span, score, offer =
-    string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+) score=([%d.e+-]+) ([^\n]*)$')
+  local state, inc, drain, first, span, more, score, offer =
+    string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)(.-) score=([%d.e+-]+) ([^\n]*)$')
+  local ahead = string.match(more or '', '^ ahead=(%d%d?%d?%d?%d?)$')
   local slots = string.match((offer or '') .. ' ', '^slots=(%d+) ')
-  if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then return nil end
+  if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 or (more ~= '' and not ahead) then return nil end
   local known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
-  if tonumber(slots) > tonumber(span) or not known then return nil end
+  if tonumber(slots) + (ahead or 0) > tonumber(span) or not known then return nil end
   return {name = name, state = state, inc = inc, drain = drain, first = tonumber(first), span = tonumber(span),
-    score = score, offer = offer, slots = tonumber(slots)}
+    score = score, offer = offer, slots = tonumber(slots), ahead = tonumber(ahead)}
 end
 
 -- read_node: return the record of a node, nil if there is none that is readable.
@@ -28,17 +30,19 @@ local function bad_node(nodes, name)
 end
 
 local function write_node(nodes, node)
-  redis.call('HSET', nodes, node.name, string.format('%s inc=%s drain=%s first=%d span=%d score=%s %s',
-    node.state, node.inc, node.drain, node.first, node.span, node.score, node.offer))
+  local ahead = node.ahead and string.format(' ahead=%d', node.ahead) or ''
+  redis.call('HSET', nodes, node.name, string.format('%s inc=%s drain=%s first=%d span=%d%s score=%s %s',
+    node.state, node.inc, node.drain, node.first, node.span, ahead, node.score, node.offer))
 end
 
--- usable: return whether a slot may be claimed when it has no lease.
+-- usable: return whether a slot or waiting seat may be claimed when it has no lease.
 local function usable(node, slot)
-  return node.state == 'up' and node.drain == '0' and slot < node.slots
+  return node.state == 'up' and node.drain == '0' and slot < node.slots + (node.ahead or 0)
 end
 
--- open_bits: return the first bit and the number of slots of a node that takes claims; nil for any other text.
+-- open_bits: return the first bit of a node that takes claims, and the number of its slots and open waiting seats; nil for any
+-- other text.
 local function open_bits(text)
-  local first, slots = string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+ score=%S+ slots=(%d+)')
-  if first and #first < 9 and #slots < 6 then return first + 0, slots + 0 end
+  local first, more, slots = string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+(.-) score=%S+ slots=(%d+)')
+  if first and #first < 9 and #slots < 6 then return first + 0, slots + (string.match(more, '^ ahead=(%d+)$') or 0) end
 end

@@ -16,10 +16,10 @@ local function options_of(text)
   return not bad and found or nil, bad
 end
 
--- all_changed: return the reply to a call whose caller knows other apps.
-local function all_changed()
+-- for_all: return the reply that has this word for every row.
+local function for_all(word)
   local reply = {}
-  for i = 1, count do reply[2 * i - 1], reply[2 * i] = i, 'changed' end
+  for i = 1, count do reply[2 * i - 1], reply[2 * i] = i, word end
   return reply
 end
 

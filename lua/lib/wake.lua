@@ -14,7 +14,7 @@ local function wake(channel, meta, me)
   local rest, heard, tries = #waiters < 8000 and waiters or '', 0, 0
   while heard == 0 and rest ~= '' and tries < 16 do
     local others, last = string.match(rest, '^(.*) (%S+)$')
-    if (last or rest) ~= me then heard = redis.call('PUBLISH', channel .. ':' .. (last or rest), 'wake') end
+    if (last or rest) ~= me then heard = redis.call('SPUBLISH', channel .. ':' .. (last or rest), 'wake') end
     rest, tries = others or '', tries + 1
   end
   if rest ~= '' then

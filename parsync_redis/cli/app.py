@@ -22,6 +22,7 @@ COMMANDS: Final = {
         "status": "Show a task: its state, its place, why it waits, and the time of each step.",
         "tasks": "List tasks: first those that have not ended.",
         "demand": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
+        "names": "Show how long the tasks of each name run: how many ran, their mean, and their 95th percentile.",
     },
     "cli.ending": {
         "cancel": "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.",

@@ -6,7 +6,7 @@ import typer
 
 from ..model.views import NodeView, measure_evenness
 from ..store.members import read_schedulers
-from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_json, print_table, words
+from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_found, print_json, print_table, words
 
 
 def register(app: typer.Typer) -> None:
@@ -19,26 +19,23 @@ def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
     """List nodes: slots that are free and held, resources that are left, labels."""
     with make_client(url, cluster, config) as client:
         found = client.nodes()
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "LEFT", "QUEUES", "LABELS", "NOTE"),
-        (
-            (
-                n.name,
-                _state(n),
-                n.partition,
-                n.score,
-                n.slots,
-                n.free,
-                n.held,
-                " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
-                " ".join(n.queues),
-                words(n.labels, ":"),
-                n.note,
-            )
-            for n in found
+    print_found(
+        found,
+        as_json,
+        ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "WAITING", "LEFT", "QUEUES", "LABELS", "NOTE"),
+        lambda n: (
+            n.name,
+            _state(n),
+            n.partition,
+            n.score,
+            n.slots,
+            n.free,
+            n.held,
+            f"{n.waiting}/{n.ahead}" if n.ahead else "",
+            " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
+            " ".join(n.queues),
+            words(n.labels, ":"),
+            n.note,
         ),
         "no nodes: start a worker of your app with --parsync-node",
     )
@@ -89,23 +86,19 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
     with make_client(url, cluster, config) as client:
         client.check()
         found = read_schedulers(client.store)
-    if as_json:
-        print_json(found)
-        return
     known = sorted({name for s in found for name in s.stats})
-    print_table(
+    print_found(
+        found,
+        as_json,
         ("SCHEDULER", "ORDINAL", "LEADER", "ALIVE", "RENEWED", "COUNTER", *(name.upper() for name in known)),
-        (
-            (
-                s.name,
-                s.ordinal,
-                "yes" if s.leader else "",
-                "yes" if s.alive else "NO",
-                "over 1 h ago" if s.silent_s is None else f"{s.silent_s:.1f} s ago",
-                s.counter,
-                *(s.stats.get(n, "") for n in known),
-            )
-            for s in found
+        lambda s: (
+            s.name,
+            s.ordinal,
+            "yes" if s.leader else "",
+            "yes" if s.alive else "NO",
+            "over 1 h ago" if s.silent_s is None else f"{s.silent_s:.1f} s ago",
+            s.counter,
+            *(s.stats.get(n, "") for n in known),
         ),
         "no schedulers: start one: parsync scheduler",
     )

@@ -4,10 +4,10 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -29,6 +29,7 @@ Config = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
+T = TypeVar("T")
 RETRY_FOR_S = 1.0
 """For how long a command that only reads repeats its requests while no server answers."""
 
@@ -53,6 +54,13 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def print_found(
+    found: Sequence[T], as_json: bool, columns: Sequence[str], row: Callable[[T], Sequence[object]], empty: str
+) -> None:
+    """Print what a command found as JSON, or as a table with one row for each."""
+    print_json(found) if as_json else print_table(columns, map(row, found), empty)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from ..errors import InvalidInput
 from ..model.task import TaskState
-from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, show_time
+from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, show_time
 from .tasks import print_status
 
 dead = typer.Typer(no_args_is_help=True, help="Dead tasks, which lost as many starts as they may: list, show, requeue.")
@@ -29,21 +29,17 @@ def list_(
     """List dead tasks, the newest first; 10,000 are kept until they are requeued."""
     with make_client(url, cluster, config) as client:
         found = client.dead(limit)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    print_found(
+        found,
+        as_json,
         ("ID", "NAME", "DIED", "STARTS", "LOST ON", "WHY"),
-        (
-            (
-                t.id,
-                t.name,
-                show_time(t.times.get("finished")),
-                t.starts,
-                " ".join(dict.fromkeys(setback.node for setback in t.history)),
-                t.why,
-            )
-            for t in found
+        lambda t: (
+            t.id,
+            t.name,
+            show_time(t.times.get("finished")),
+            t.starts,
+            " ".join(dict.fromkeys(setback.node for setback in t.history)),
+            t.why,
         ),
         "no dead tasks",
     )

@@ -52,6 +52,9 @@ def stop_by_signal() -> Iterator[tuple[threading.Event, list[int]]]:
 def scheduler(
     name: Annotated[str | None, typer.Option(help="Its name; made up from host and process if not given.")] = None,
     partitions: Annotated[int | None, typer.Option(help="Partitions of a new cluster (8).")] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="Shards of a new cluster's queue (1; 16 on a Redis Cluster).")
+    ] = None,
     gap_s: Annotated[float | None, typer.Option(help="Synchronisation gap of a new cluster (0.5).")] = None,
     lease_s: Annotated[float | None, typer.Option(help="Lease of a new cluster (10).")] = None,
     strategy: Annotated[str | None, typer.Option(help="latency, quality or adaptive (adaptive).")] = None,
@@ -78,6 +81,7 @@ def scheduler(
         url=url,
         cluster=cluster,
         partitions=partitions,
+        shards=shards,
         gap_s=gap_s,
         lease_s=lease_s,
         strategy=strategy,

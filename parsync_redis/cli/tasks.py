@@ -9,22 +9,13 @@ from ..errors import InvalidInput
 from ..model.status import TaskStatus
 from ..model.task import WAITING, TaskState
 from ..store.tasks import ANY, WAITING_STATES, list_tasks
-from .common import (
-    Cluster,
-    Config,
-    Json,
-    Url,
-    make_client,
-    print_json,
-    print_table,
-    show_time,
-)
+from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, show_time
 from .options import from_flags, with_options
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    for command in (submit, status, tasks, demand):
+    for command in (submit, status, tasks, demand, names):
         app.command()(command)
 
 
@@ -143,23 +134,19 @@ def tasks(
     with make_client(url, cluster, config) as client:
         client.check()
         found = client.explain(list_tasks(client.store, states, limit))
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    print_found(
+        found,
+        as_json,
         ("ID", "NAME", "STATE", "PLACE", "ATTEMPT", "NEEDS", "SUBMITTED", "WHY"),
-        (
-            (
-                t.id,
-                t.name,
-                t.phase,
-                f"{t.node}/{t.slot}" if t.node else None,
-                t.attempt,
-                t.needs,
-                show_time(t.times.get("submitted")),
-                t.why,
-            )
-            for t in found
+        lambda t: (
+            t.id,
+            t.name,
+            t.phase,
+            f"{t.node}/{t.slot}" if t.node else None,
+            t.attempt,
+            t.needs,
+            show_time(t.times.get("submitted")),
+            t.why,
         ),
         "no tasks",
     )
@@ -185,11 +172,23 @@ def demand(
     """
     with make_client(url, cluster, config) as client:
         found = client.demand()
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    print_found(
+        found,
+        as_json,
         ("KIND", "WAITING", "PRIORITY", "WHY"),
-        ((kind.kind, kind.waiting, kind.priority, kind.why or None) for kind in found),
+        lambda kind: (kind.kind, kind.waiting, kind.priority, kind.why or None),
         "no tasks wait",
+    )
+
+
+def names(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
+    """Show how long the tasks of each name run: how many ran, their mean, and their 95th percentile."""
+    with make_client(url, cluster, config) as client:
+        found = client.names()
+    print_found(
+        found,
+        as_json,
+        ("NAME", "COUNT", "MEAN", "P95"),
+        lambda one: (one.name, one.count, f"{one.mean_ms:.4g} ms", f"{one.p95_ms:.4g} ms"),
+        "no task has run yet",
     )

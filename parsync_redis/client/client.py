@@ -10,11 +10,12 @@ from ..model.ids import check_name, decode_id, encode_id, shown
 from ..model.node import drain_terms
 from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
-from ..model.views import Evenness, KindView, NodeView, PartitionView, measure_evenness
+from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView, measure_evenness
 from ..settings import Settings
 from ..store.cancel import Selection, find_selected
 from ..store.demand import read_demand
 from ..store.tasks import list_tasks
+from ..store.times import read_names
 from ..store.views import find_node, read_views
 from ..submission import Declared, Item
 from .requests import RETRY_FOR_S, Requests
@@ -160,6 +161,10 @@ class ParsyncClient:
         Tasks that are not due yet do not count. A line that is damaged is left out; a warning in the log says so.
         """
         return self.requests.do(lambda: read_demand(self.store))
+
+    def names(self) -> list[NameView]:
+        """Return how long the tasks of each name run, by name."""
+        return self.requests.do(lambda: read_names(self.store))
 
     # -- dead tasks --------------------------------------------------------------------------------------------------
 

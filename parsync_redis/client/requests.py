@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from ..errors import ServerReadOnly, ServerUnreachable
+from ..model.ids import id_in_shard, new_id
 from ..model.limits import MAX_BATCH
 from ..model.task import Submission
 from ..settings import Settings
@@ -27,27 +28,38 @@ _LONGEST_PAUSE_S: Final = 1.0
 class Requests:
     """The store of one cluster, with requests that are repeated for `retry_for_s` seconds.
 
-    The first request checks the server and the cluster's settings.
+    The first request checks the server and the cluster's settings; so do the next, until the cluster has settings.
     """
 
     def __init__(self, settings: Settings, retry_for_s: float) -> None:
         self.settings, self.retry_for_s = settings, retry_for_s
         self.store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
-        self._checked = self.warned = False
+        self._joined = self.warned = False
 
     def do(self, request: Callable[[], T], pauses: Iterator[float] | None = None) -> T:
         """Return the request's answer; repeat it while the server cannot be reached, after each of the pauses."""
         pauses = retry_pauses(time.monotonic() + self.retry_for_s) if pauses is None else pauses
         while True:
             try:
-                if not self._checked:
-                    join_cluster(self.store, self.settings, create=False)
-                    self._checked = True
+                if not self._joined:  # before its first scheduler a cluster has no settings that could be kept
+                    self._joined = join_cluster(self.store, self.settings, create=False) is not None
                 return request()
             except (ServerUnreachable, ServerReadOnly):  # a failover, perhaps: a replica becomes primary
                 if (pause_s := next(pauses, None)) is None:
                     raise
             time.sleep(pause_s)
+
+    def make_ids(self) -> Callable[[], str]:
+        """Return what makes the ids of a batch: all of one shard, for one call, and of none that is away."""
+        shards = self.do(lambda: self.store.keys.shards)
+        if shards == 1:
+            return new_id
+        live = [q for q, key in enumerate(self.store.keys.queues("meta")) if not self.store.is_away(key)]
+        return partial(id_in_shard, random.choice(live or range(shards)), shards)
+
+    def is_away(self, id: str) -> bool:
+        """Return True if the server that has a task, by its encoded id, is known to be away."""
+        return self.store.several and self.do(lambda: self.store.is_away(self.store.keys.in_shard_of("meta", id)))
 
     def in_batches(
         self, ids: Sequence[str], request: Callable[[Sequence[str]], Sequence[T]], size: int = MAX_BATCH
@@ -59,19 +71,30 @@ class Requests:
             found += self.do(partial(request, batch))
         return found
 
-    def submit(self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None, apps: str = "") -> list[str]:
+    def submit(
+        self, tasks: Sequence[Submission], pauses: Iterator[float] | None = None, apps: Sequence[str] = ()
+    ) -> list[str]:
         """Submit tasks and return submit's word for each; safe to repeat, because an id is one task.
 
-        apps: the stamp of the apps that the tasks were made from; '' if nobody looked.
+        apps: the stamps of the apps that the tasks were made from; () if nobody looked.
         """
         words: list[str] = []
         for some in split_by_size(tasks):
-            words += self.do(partial(self.store.run, self.store.commands.submit(some, apps)), pauses)
+            words += self.do(partial(self._submit, some, apps), pauses)
         if not self.warned:
             self.warned = True
             from ..inspect.outlook import warn_once  # a client that does not submit does without
 
             warn_once(self.store)
+        return words
+
+    def _submit(self, tasks: Sequence[Submission], apps: Sequence[str]) -> list[str]:
+        words = self.store.run(self.store.commands.submit(tasks, apps))
+        if "elsewhere" in words:
+            self._joined = False
+            raise ServerUnreachable(
+                f"cluster {self.settings.cluster!r} is being set up: its queue has not {self.store.keys.shards} shards"
+            )
         return words
 
     def cancel(self, ids: Sequence[str], how: str = "SIGTERM") -> list[str]:

@@ -1,6 +1,7 @@
 """Submit tasks by name, with the options that the workers' apps declare for them."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -33,8 +34,11 @@ class Submitter:
         return self._read(pauses).declared(names)
 
     def one(self, item: Item) -> str:
-        """Submit one task and return its id."""
-        ((task, word),) = self._submit([item], [make_submission(item)])
+        """Submit one task and return its id; a new id is of a shard that is not known to be away."""
+        made = make_submission(item)
+        if item.get("id") is None and self._requests.is_away(made.id):
+            made = make_submission(item, make_id=self._requests.make_ids())
+        ((task, word),) = self._submit([item], [made])
         if refusal := explain_refusal(self._requests.store, task, word):
             raise refusal
         return decode_id(task.id)
@@ -45,7 +49,7 @@ class Submitter:
         rest = iter(tasks)
         while batch := list(islice(rest, MAX_BATCH)):
             items = numbered(parse_item, batch, len(ids))
-            made = numbered(make_submission, items, len(ids))
+            made = numbered(partial(make_submission, make_id=self._requests.make_ids()), items, len(ids))
             for i, (task, word) in enumerate(self._submit(items, made)):
                 if word not in ACCEPTED and (refusal := explain_refusal(self._requests.store, task, word)):
                     raise type(refusal)(f"task {len(ids) + i}: {refusal}")
@@ -59,7 +63,7 @@ class Submitter:
         """
         apps = self._apps or self._read()
         tasks = _with_declared(items, made, apps)
-        words = self._requests.submit(tasks, apps=apps.stamp)
+        words = self._requests.submit(tasks, apps=apps.stamps)
         if "changed" in words:
             tasks = _with_declared(items, made, self._read())
             words = self._requests.submit(tasks)  # no stamp: apps that change in this moment may come too late for it

@@ -18,22 +18,28 @@ from ..store.tasks import GENERATIONS
 from ..wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
 from .kind_audit import audit_kinds
 from .partition_audit import PartitionState, audit_partition, number
-from .task_audit import Extra, QueueState, audit_tasks
+from .task_audit import Extra, QueueState, audit_slots, audit_tasks
 
 CHUNK: Final = 500
 _RARE: Final = ("cancel", "next", "run", "ended_ms")
 
 Found = Mapping[str, tuple[str, str]]
-"""Every key of the cluster -> its family ('q0', 'p3', '' for the whole cluster) and the rest of its name."""
+"""Every key of the cluster -> its family ('q0', 'p3'; '' for the whole cluster) and the rest of its name."""
 
 
 def audit(store: Store) -> list[str]:
     """Return a sentence for each fault of the state; [] if all is well. Raises ServerUnreachable."""
     try:
+        store.config()  # tells the number of shards
         keys = _keys(store)
         numbers = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")})
         partitions = [_partition(store, number, keys) for number in numbers]
-        found = [*_leaks(store, keys), *_queue(store, keys, partitions)]
+        shards = {int(family[1:]) for family, _ in keys.values() if family.startswith("q")}
+        found, running = [*_leaks(store, keys)], dict[str, str]()
+        for shard in sorted({*shards, *range(store.keys.shards)}):
+            found += _queue(store, shard, keys, partitions, running)
+        nodes = {(partition.number, name): node for partition in partitions for name, node in partition.nodes.items()}
+        found += audit_slots(nodes, running)
         for partition in partitions:
             found += audit_partition(partition)
         return found
@@ -43,7 +49,7 @@ def audit(store: Store) -> list[str]:
 
 def _keys(store: Store) -> Found:
     head = store.keys.tick.partition("}:tick")[0]
-    form = re.compile(re.escape(head) + r"(?::(q0|p\d+))?\}:(.*)", re.DOTALL)
+    form = re.compile(re.escape(head) + r"(?::([qp]\d+))?\}:(.*)", re.DOTALL)
     names = [name.decode(errors="replace") for name in store.client.scan_iter(match=head + "*", count=CHUNK)]
     return {name: (match[1] or "", match[2]) for name in sorted(names) if (match := form.fullmatch(name))}
 
@@ -61,58 +67,80 @@ def _pipelined(store: Store, command: str, calls: Iterable[Sequence[Any]]) -> It
 
 def _leaks(store: Store, keys: Found) -> Iterator[str]:
     """Check that only keys of the cluster's structure never expire; others look at those of tasks, kinds and nodes."""
-    structure, others = {"": CLUSTER_KINDS, "q0": QUEUE_KINDS}, {"q0": ("extra:", "pending:")}
+    structure = {"": CLUSTER_KINDS, "q": QUEUE_KINDS, "p": PARTITION_KINDS}
+    others = {"": (), "q": ("extra:", "pending:"), "p": ("inbox:",)}
     ttls = _pipelined(store, "TTL", ((key,) for key in keys))
     for (key, (family, rest)), ttl in zip(keys.items(), ttls, strict=True):
-        known = rest.startswith(others.get(family, ("inbox:",))) or rest in structure.get(family, PARTITION_KINDS)
+        known = rest.startswith(others[family[:1]]) or rest in structure[family[:1]]
         if not known and ttl == -1:
             yield f"key {key} is leaked: it is of no known kind and never expires"
 
 
-def _queue(store: Store, keys: Found, partitions: Iterable[PartitionState]) -> Iterator[str]:
-    """Check the tasks and the kinds."""
+def _queue(
+    store: Store, shard: int, keys: Found, partitions: Iterable[PartitionState], running: dict[str, str]
+) -> Iterator[str]:
+    """Check the tasks and the kinds of a shard; `running` takes those that are placed or run."""
     client: Any = store.client
+
+    def queue(name: str) -> str:
+        return store.keys.queue(name, shard)
 
     def scores(key: str) -> dict[str, float]:
         return {readable(id): score for id, score in client.zscan_iter(key, count=CHUNK)}
 
     def texts(name: str) -> dict[str, str]:
-        return {readable(k): readable(v) for k, v in client.hscan_iter(store.keys.queue(name), count=CHUNK)}
+        return {readable(k): readable(v) for k, v in client.hscan_iter(queue(name), count=CHUNK)}
 
-    mine = [rest for family, rest in keys.values() if family == "q0"]
-    queues = {kind: scores(store.keys.pending(kind)) for kind in _rest(mine, "pending:")}
-    submitted, version = (
-        number(readable(v or b"")) for v in client.hmget(store.keys.queue("meta"), "submitted", "version")
-    )
-    yield from audit_kinds(queues, texts("kinds"), scores(store.keys.queue("changed")), version)
-    tasks = texts("tasks")
-    have = _pipelined(store, "HEXISTS", ((store.keys.queue("messages"), id) for id in tasks))
+    mine = [rest for family, rest in keys.values() if family == f"q{shard}"]
+    queues = {kind: scores(store.keys.pending(kind, shard)) for kind in _rest(mine, "pending:")}
+    submitted, version = (number(readable(v or b"")) for v in client.hmget(queue("meta"), "submitted", "version"))
+    yield from audit_kinds(queues, texts("kinds"), scores(queue("changed")), version)
+    tasks, here = texts("tasks"), texts("running")
+    running |= here
+    busy = {*here, *texts("taken"), *scores(queue("dead"))}
+    yield from (_misplaced(store, shard, id, id in busy) for id in tasks if store.keys.shard_of(id) != shard)
+    have = _pipelined(store, "HEXISTS", ((queue("messages"), id) for id in tasks))
     yield from audit_tasks(
         QueueState(
             tasks,
             [id for id, there in zip(tasks, have, strict=True) if not there],
-            client.hlen(store.keys.queue("messages")),
+            client.hlen(queue("messages")),
             texts("taken"),
-            texts("running"),
+            here,
             queues,
-            scores(store.keys.queue("later")),
-            scores(store.keys.queue("dead")),
+            scores(queue("later")),
+            scores(queue("dead")),
             [texts(name) for name in GENERATIONS],
-            _extras(store, _rest(mine, "extra:")),
-            {name for state in partitions for name in state.nodes},
+            _extras(store, shard, _rest(mine, "extra:")),
+            {name: node for state in partitions for name, node in state.nodes.items()},
             {lease.place.text for state in partitions for lease in state.leases.values()},
             submitted,
         )
     )
 
 
+def _misplaced(store: Store, shard: int, id: str, busy: bool) -> str:
+    """Say that a task is in a shard that is not its own, and how to repair that. busy: taken, running or dead there."""
+    keys = store.keys
+    own = f"of {keys.shards} shards its is q{keys.shard_of(id)}"
+    found = f"task {id} is in shard q{shard}, where nobody looks for it: {own}"
+    if busy:
+        return f"{found}; it is taken, running or dead there: do not submit it again while it may run"
+    if shard < keys.shards:
+        clear = f"redis-cli HDEL '{keys.queue('tasks', shard)}' {id}, and the same of '{keys.queue('messages', shard)}'"
+    else:
+        clear = f"delete the keys of q{shard}, which no process uses"
+    return f"{found}; submit it again (the same id is safe), then {clear}"
+
+
 def _rest(names: Iterable[str], prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
 
-def _extras(store: Store, ids: Sequence[str]) -> dict[str, Extra]:
-    rows = _pipelined(store, "HMGET", ((store.keys.extra(id), *_RARE) for id in ids))
-    ttls = _pipelined(store, "TTL", ((store.keys.extra(id),) for id in ids))
+def _extras(store: Store, shard: int, ids: Sequence[str]) -> dict[str, Extra]:
+    prefix = store.keys.prefix("extra:", shard)
+    rows = _pipelined(store, "HMGET", ((prefix + id, *_RARE) for id in ids))
+    ttls = _pipelined(store, "TTL", ((prefix + id,) for id in ids))
     found = {}
     for id, row, ttl in zip(ids, rows, ttls, strict=True):
         fields = {name: readable(value) for name, value in zip(_RARE, row, strict=True) if value is not None}

@@ -1,21 +1,19 @@
 """The check-up behind `parsync doctor`: facts of the server and the cluster, each judged by a small function."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from redis.exceptions import RedisError
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..errors import ClusterMismatch, ServerUnfit, ServerUnreachable
 from ..model.views import NodeView
 from ..settings import Settings
 from ..store import calls
 from ..store.cluster import join_cluster
+from ..store.demand import read_kinds
 from ..store.losses import KEEP_S, Loss, read_losses
 from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers, start_one
-from ..store.server_info import LIST_SETTINGS
 from ..store.store import Store
-from ..store.tasks import read_kinds
 from ..store.views import read_views
 from .audit import audit
+from .primary_checks import check_primaries, read_settings
 from .server_checks import Check, judge_allocator, judge_lists, judge_memory, judge_persistence, judge_role
 
 
@@ -39,14 +37,16 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
     except ServerUnfit as error:
         yield Check("server", "fail", str(error))
         return
-    settings_there = _server_settings(store)
-    yield judge_memory(info)
-    yield judge_allocator(info)
-    yield judge_lists(settings_there)
-    yield judge_persistence(info, None if settings_there is None else settings_there.get("save", ""))
+    if store.several:
+        yield from check_primaries(store)
+    else:
+        there = read_settings(store)
+        yield from (judge_memory(info), judge_allocator(info), judge_lists(there))
+        yield from (judge_persistence(info, there), judge_role(info))
     yield judge_losses(read_losses(store))
-    yield judge_role(info)
-    yield judge_scripts(_loaded(store))
+    for address, replies in store.ask_servers([("script_exists", *(script.sha for script in calls.ALL))]).items():
+        if not isinstance(replies, Exception):  # check_primaries names a primary that is away
+            yield judge_scripts(replies[0], f"{address}: " if store.several else "")
     try:
         config = join_cluster(store, settings, create=False)
     except ClusterMismatch as error:
@@ -58,12 +58,12 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
     yield Check(
         "cluster",
         "ok",
-        f"{settings.cluster}: partitions={config.partitions} gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
+        f"{settings.cluster}: partitions={config.partitions} shards={config.shards} "
+        f"gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
     )
     schedulers = read_schedulers(store)
     yield from judge_schedulers(schedulers)
-    hearing = store.pipe([("pubsub_numsub", store.keys.tick)])[0][0][1]
-    yield judge_subscribers(int(hearing), sum(scheduler.alive for scheduler in schedulers))
+    yield judge_subscribers(_count_listeners(store), sum(scheduler.alive for scheduler in schedulers))
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
     yield judge_quarantine(int(store.pipe([("zcard", store.keys.shared("quarantine"))])[0]))
@@ -74,29 +74,17 @@ def _checks(store: Store, settings: Settings, with_audit: bool) -> Iterator[Chec
 # -- looking ---------------------------------------------------------------------------------------------------------
 
 
-def _server_settings(store: Store) -> Mapping[str, str] | None:
-    """Return the server's settings that the check-up judges; None if this login may not read them."""
-    try:
-        told = store.client.config_get("save", *LIST_SETTINGS)
-    except RedisError:
-        return None
-    return {str(name): str(value) for name, value in told.items()}
-
-
-def _loaded(store: Store) -> list[bool]:
-    return [bool(there) for there in store.pipe([("script_exists", *(s.sha for s in calls.ALL))])[0]]
+def _count_listeners(store: Store) -> int:
+    """Return how many schedulers hear ticks; the server that carries them tells."""
+    server = store.servers().get(store.place_of(store.keys.tick))
+    return int(server.pipe([("pubsub_shardnumsub", store.keys.tick)])[0][0][1]) if server else 0
 
 
 def _queue(store: Store) -> Check:
-    keys = store.keys
-    counts = store.pipe(
-        [
-            ("zcard", keys.queue("later")),
-            ("hlen", keys.queue("taken")),
-            ("hlen", keys.queue("running")),
-        ],
-    )
-    later, taken, placed = counts
+    reads = [("zcard", "later"), ("hlen", "taken"), ("hlen", "running")]
+    counts = store.pipe([(command, key) for command, kind in reads for key in store.keys.queues(kind)])
+    shards = store.keys.shards
+    later, taken, placed = (sum(counts[at * shards : (at + 1) * shards]) for at in range(3))
     kinds = read_kinds(store).values()
     pending = f"{sum(kind.count for kind in kinds)} pending of {len(kinds)} kinds"
     return Check("tasks", "ok", f"{pending}, {later} not due yet, {taken} taken, {placed} placed or running")
@@ -114,11 +102,11 @@ def judge_losses(losses: list[Loss]) -> Check:
     return Check("lost writes", "warn", losses[0].text + more, repair)
 
 
-def judge_scripts(loaded: Iterable[bool]) -> Check:
+def judge_scripts(loaded: Iterable[bool], where: str = "") -> Check:
     """Count the loaded scripts; a missing one is no fault, because it is loaded with its first use."""
     there = list(loaded)
     rest = "" if all(there) else "; the others load with their first use"
-    return Check("scripts", "ok", f"{sum(there)} of {len(there)} loaded{rest}")
+    return Check("scripts", "ok", f"{where}{sum(there)} of {len(there)} loaded{rest}")
 
 
 def judge_schedulers(schedulers: Sequence[SchedulerView]) -> Iterator[Check]:

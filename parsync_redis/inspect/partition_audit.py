@@ -32,8 +32,8 @@ def audit_partition(state: PartitionState) -> list[str]:
 
 
 def usable(node: Node, slot: int) -> bool:
-    """Return True if a slot may be claimed when it has no lease."""
-    return node.state == "up" and not node.draining and slot < node.offer.slots
+    """Return True if a slot or waiting seat may be claimed when it has no lease."""
+    return node.state == "up" and not node.draining and slot < node.offer.slots + (node.ahead or 0)
 
 
 def _bit(bits: bytes, at: int) -> int:

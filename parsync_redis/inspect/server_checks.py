@@ -41,7 +41,9 @@ def judge_lists(settings: Mapping[str, str] | None) -> Check:
     """Warn if the server keeps larger sets and hashes as lists than pays."""
     wanted = " ".join(f"{name} {most}" for name, most in LIST_SETTINGS.items())
     if settings is None:
-        return Check("lists", "ok", f"this login may not read the settings; {wanted} save CPU (redis-cli CONFIG GET)")
+        return Check(
+            "lists", "ok", f"the server does not tell this login its settings; {wanted} save CPU (redis-cli CONFIG GET)"
+        )
     there = {name: settings[name] for name in LIST_SETTINGS if name in settings}
     text = ", ".join(f"{name} {value}" for name, value in there.items()) or "the server has no such settings"
     if any(int(value) > LIST_SETTINGS[name] for name, value in there.items()):
@@ -50,8 +52,9 @@ def judge_lists(settings: Mapping[str, str] | None) -> Check:
     return Check("lists", "ok", text)
 
 
-def judge_persistence(info: Mapping[str, Any], save: str | None) -> Check:
+def judge_persistence(info: Mapping[str, Any], settings: Mapping[str, str] | None) -> Check:
     """Pass with AOF, warn with RDB alone (a crash loses minutes) or nothing; fail after a failed write."""
+    save = None if settings is None else settings.get("save", "")
     aof = bool(int(info.get("aof_enabled", 0)))
     for field, on in (("aof_last_write_status", aof), ("rdb_last_bgsave_status", True)):
         if on and str(info.get(field, "ok")) != "ok":

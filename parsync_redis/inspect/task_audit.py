@@ -1,10 +1,12 @@
 """The audit of the tasks: each is in the keys of its state only. It is pure: it judges values that were read."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
+from ..model.node import Node
 from ..model.record import TaskLine, place_text, read_run
 from ..model.task import FINAL
 
@@ -24,8 +26,8 @@ class Extra:
 class QueueState:
     """The tasks as they were read.
 
-    silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the generations. nodes: the
-    names of all nodes. leases: the texts of their leases. submitted: the number of submissions.
+    silent: tasks without a message. queues: kind -> its tasks and their orders. ended: the generations. nodes: all
+    nodes by name. leases: the texts of their leases. submitted: the number of submissions.
     """
 
     tasks: Mapping[str, str]
@@ -38,7 +40,7 @@ class QueueState:
     dead: Mapping[str, float]
     ended: Sequence[Mapping[str, str]]
     extras: Mapping[str, Extra]
-    nodes: Set[str]
+    nodes: Mapping[str, Node]
     leases: Set[str]
     submitted: int
 
@@ -109,6 +111,24 @@ def _held(state: QueueState, lines: Mapping[str, TaskLine]) -> Iterator[str]:
         if not given or not 1 <= line.life <= state.submitted:
             attempt = attempts.get(id, f"{line.takes}@{line.life}")
             yield f"task {id} has an attempt that was never given out: {attempt!r} of {state.submitted} submissions"
+
+
+def audit_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each node that runs more than its slots, of the tasks that run in all shards.
+
+    nodes: by partition and name. Runs of an earlier incarnation do not count: it may have had more slots.
+    """
+    used: Counter[tuple[int, str]] = Counter()
+    for id, text in running.items():
+        place, started_ms = read_run(text)
+        if place is None or started_ms is None or place.task != id:
+            continue
+        node = nodes.get((place.partition, place.node))
+        if node is not None and place.inc == node.inc:
+            used[place.partition, place.node] += len(place.slots)
+    for at, slots in used.items():
+        if slots > nodes[at].offer.slots:
+            yield f"node {at[1]} has {nodes[at].offer.slots} slots, but {slots} run tasks"
 
 
 def _ended(state: QueueState) -> Iterator[str]:

@@ -38,6 +38,7 @@ class Looker:
         self.states = {state.node.name: state for states in read_live_nodes(store) for state in states}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
+        self._at_workers = self._read_waiting_seats()
         self._holders: dict[str, list[Holder]] = {}
         self._placed: dict[str, str] = {}  # the node of each task that was seen to hold slots
         self._found: dict[tuple[str, str], str] = {}
@@ -48,12 +49,25 @@ class Looker:
         if ready_ms is not None and ready_ms > self.now_ms:
             due = f"it is due at {clock_text(ready_ms)}"
             return f"{due}; {self.no_scheduler}" if self.no_scheduler else due
+        if node := self._at_workers.get(task.id):
+            return f"it waits at {node} until a short task there ends; if that takes long, it goes back"
         asked = (task.needs, task.name)
         if asked not in self._found:
             self._found[asked] = self._why(*asked)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
         return self._found[asked]
+
+    def _read_waiting_seats(self) -> dict[str, str]:
+        """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round trip a partition."""
+        nodes: dict[int, list[Node]] = {}
+        for state in self.states.values():
+            if state.node.ahead is not None:
+                nodes.setdefault(state.partition, []).append(state.node)
+        slots = {node.name: node.offer.slots for some in nodes.values() for node in some}
+        leases = [lease for p, some in nodes.items() for lease in self.store.leases(p, some) if lease.leads]
+        places = [lease.place for lease in leases]
+        return {decode_id(place.task): place.node for place in places if place.slot >= slots[place.node]}
 
     def _why(self, needs: str, name: str) -> str:
         if not is_resources(needs):

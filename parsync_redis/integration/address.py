@@ -7,15 +7,20 @@ from urllib.parse import urlencode
 from kombu import Connection
 
 from ..errors import InvalidInput
-from ..model.address import SCHEME, as_redis, safe_url
+from ..model.address import SCHEME, as_redis, is_cluster, safe_url
 
 
 def broker_address(connection: Connection) -> str | None:
     """Return the address of a kombu connection's broker as `PARSYNC_URL` would name it, None if it is not Redis.
 
-    Raises InvalidInput if the address names Sentinels, but not the service they watch.
+    Raises InvalidInput if the address names Sentinels, but not the service they watch, or a Redis Cluster.
     """
     broker = str(connection.as_uri(include_password=True))
+    if is_cluster(broker):
+        raise InvalidInput(
+            f"the app's broker is {safe_url(broker)}, but Celery cannot use a Redis Cluster as broker: "
+            "name one server as the broker, and the cluster with Parsync(app, url=...) or PARSYNC_URL"
+        )
     if not broker.startswith(SCHEME):
         return redis_url(broker)
     options = connection.transport_options or {}

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from billiard.common import TERM_SIGNAME
 from celery import Celery, Task
@@ -30,6 +30,7 @@ from ..model.task import Submission
 from ..settings import Settings
 from ..store.cancel import cancel_tasks
 from ..store.purge import find_purgeable, purge_tasks
+from ..store.store import Store
 from ..submission import explain_refusal
 from ..worker.results import announce_entries, can_announce
 from .address import broker_address
@@ -42,6 +43,7 @@ from .worker_options import add_worker_options
 if TYPE_CHECKING:
     from ..worker.agent import Agent
 
+T = TypeVar("T")
 log = logging.getLogger("parsync.agent")
 
 
@@ -140,20 +142,25 @@ class Parsync:
 
     def _as_before(self, key: str) -> TaskOptions:
         """Return the options of the task's record: a client without a Celery app has no message to carry them."""
-        return kept_options(self.client.store.statuses([key])[0])
+        return kept_options(self._ask(lambda store: store.statuses([key])[0]))
+
+    def _ask(self, request: Callable[[Store], T]) -> T:
+        """Return the answer of a request to a store that knows the cluster's settings; it is not repeated."""
+        client = self.client
+        return client.requests.do(lambda: request(client.store), iter(()))
 
     # -- cancelling --------------------------------------------------------------------------------------------------
 
     def revoke(self, task_id: object, terminate: bool, signal: object) -> bool:
         """Cancel tasks in the queue, and running ones if `terminate`; return True if all of them were parsync's."""
-        store = self.client.store
         ids = [encode_id(str(id)) for id in maybe_list(task_id) or []]
         how = signal_name(signal) if terminate else "after"
-        answers = cancel_tasks(store, ids, "revoked", how)
+        answers = self._ask(lambda store: cancel_tasks(store, ids, "revoked", how))
         done = [id for id, (word, _) in zip(ids, answers, strict=True) if word == "cancelled"]
-        entries = [f"{id} cancelled revoked".encode() for id in done]
+        entries = [f"{id} cancelled revoked" for id in done]
         if entries and can_announce(self.app):
-            announce_entries(store, self.app, entries, self._send_event if self.app.conf.task_send_sent_event else None)
+            send_event = self._send_event if self.app.conf.task_send_sent_event else None
+            announce_entries(self.client.store, self.app, entries, send_event)
         return all(word != "none" for word, _ in answers)
 
     def _send_event(self, kind: str, **fields: object) -> None:
@@ -165,9 +172,8 @@ class Parsync:
 
     def purge(self) -> int:
         """Cancel the tasks of this app that wait in the queue; return how many, 0 if this login may not list them."""
-        store = self.client.store
         try:
-            return purge_tasks(store, find_purgeable(store, known=self.app.tasks.keys()))
+            return self._ask(lambda store: purge_tasks(store, find_purgeable(store, known=self.app.tasks.keys())))
         except AccessDenied as error:
             log.warning(
                 "what waits in parsync is not purged: %s; `parsync purge` does it with a scheduler's login", error

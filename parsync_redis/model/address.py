@@ -7,6 +7,10 @@ A server that Sentinels watch is named by its service; whichever server is prima
 
 User and password are the server's. In the query: `service`; `sentinel_username` and `sentinel_password` for Sentinels
 that ask for them; `ssl=true` or any of redis-py's `ssl_...` options, for TLS with both.
+
+A Redis Cluster is named by some of its servers, which tell the others; it has database 0 only:
+
+    redis+cluster://USER:PASSWORD@HOST:6379,HOST:6379     rediss+cluster:// with TLS; also valkey and valkeys
 """
 
 import re
@@ -16,6 +20,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 SCHEME: Final = "sentinel://"
 PORT: Final = 26379
+_CLUSTERS: Final = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
+CLUSTER_FORM: Final = "redis+cluster://HOST:PORT,HOST:PORT"
+_CLUSTER_PORT: Final = 6379
 _PASSWORD_OPTION: Final = re.compile(r"([?&;](?:ssl_|sentinel_)?password=)[^&;#]*")
 
 
@@ -26,7 +33,7 @@ def safe_url(url: str) -> str:
     if not at:
         return url
     scheme, slashes, credentials = head.partition("://")
-    if not slashes or not scheme.isalpha():
+    if not slashes or not scheme.replace("+", "").isalpha():
         scheme, slashes, credentials = "", "", head
     user = credentials.partition(":")[0]
     return f"{scheme}{slashes}{user}:***@{tail}" if user else f"{scheme}{slashes}***@{tail}"
@@ -49,9 +56,12 @@ def with_password(url: str, password: str) -> str:
 
 
 def check_address(url: str) -> str:
-    """Return the address of a server as redis-py or `parse_service` reads it; raises ValueError for any other text."""
+    """Return an address as redis-py, `parse_service` or `parse_cluster` reads it; raises ValueError for other text."""
     if url.startswith(SCHEME):
         parse_service(url)
+        return url
+    if is_cluster(url):
+        parse_cluster(url)
         return url
     url = as_redis(url)
     if not url.startswith(("redis://", "rediss://", "unix://")) or len(url.split("://", 1)[1].strip("/")) == 0:
@@ -100,9 +110,39 @@ def parse_service(url: str) -> Service:
     )
 
 
-def _host(name: str | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Some servers of a Redis Cluster, 'HOST:PORT'; login, options and secured as those of a Service."""
+
+    servers: tuple[str, ...]
+    login: dict[str, str]
+    options: dict[str, str]
+    secured: bool
+
+
+def is_cluster(url: str) -> bool:
+    """Return True for the address of a Redis Cluster."""
+    return url.partition("://")[0] in _CLUSTERS
+
+
+def parse_cluster(url: str) -> Seeds:
+    """Read the address of a Redis Cluster; raises ValueError that says what is wrong."""
+    scheme, _, rest = url.partition("://")
+    places = [urlsplit(f"//{place}") for place in rest.split(",")]
+    options = dict(parse_qsl(places[-1].query))
+    if _db([place.path for place in places]) or options.pop("db", "0") != "0":
+        raise ValueError("a Redis Cluster has database 0 only")
+    return Seeds(
+        tuple(f"{_host(place.hostname, CLUSTER_FORM)}:{place.port or _CLUSTER_PORT}" for place in places),
+        _given({"username": places[0].username, "password": places[0].password}),
+        options,
+        scheme in ("rediss+cluster", "valkeys+cluster"),
+    )
+
+
+def _host(name: str | None, form: str = "sentinel://HOST:PORT,HOST:PORT/DB?service=NAME") -> str:
     if not name:
-        raise ValueError("a host is missing: it must be sentinel://HOST:PORT,HOST:PORT/DB?service=NAME")
+        raise ValueError(f"a host is missing: it must be {form}")
     return name
 
 

@@ -6,6 +6,8 @@ no spaces and no characters that have a meaning there.
 
 import os
 import re
+from binascii import crc_hqx
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -81,6 +83,19 @@ def new_id() -> str:
     return f"{found[:8]}-{found[8:12]}-4{found[13:16]}-{variant}{found[17:20]}-{found[20:]}"
 
 
+_ENDS: Final = [f"{number:03x}".encode() for number in range(4096)]
+
+
+def id_in_shard(shard: int, shards: int) -> str:
+    """Return a new task id of this shard, random but for what that needs."""
+    while True:
+        id = new_id()
+        before, first = crc_hqx(id[:-3].encode(), 0), int(id[-3:], 16)
+        for number in range(first, first + 4096):
+            if crc_hqx(_ENDS[number & 4095], before) % shards == shard:
+                return f"{id[:-3]}{number & 4095:03x}"
+
+
 def is_id(text: str) -> bool:
     """Return whether a text can be a task's id."""
     return 1 <= len(text) <= MAX_ID and _is_unicode(text)
@@ -97,3 +112,13 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:  # half of a surrogate pair
         return False
     return True
+
+
+def shard_of(id: str, shards: int) -> int:
+    """Return the shard of a task by its encoded id: Redis' CRC16 of the id, modulo the number of shards."""
+    return crc_hqx(id.encode(), 0) % shards if shards > 1 else 0
+
+
+def shards_of(ids: Iterable[str], shards: int) -> list[int]:
+    """Return the shard of each of these tasks."""
+    return [crc_hqx(id.encode(), 0) % shards for id in ids]

@@ -71,6 +71,12 @@ class KindLine:
         """Return the priority of the first, 0 to 9: an order is (9 - priority) * 10^12 + the submission's number."""
         return 9 - min(self.first // 10**12, 9)
 
+    def with_shard(self, other: "KindLine") -> "KindLine":
+        """Return what this line and that of the same kind in another shard say together."""
+        first = min(self, other, key=lambda line: line.first)
+        why = first.why or self.why or other.why
+        return KindLine(self.count + other.count, first.first, max(self.last, other.last), why)
+
     def __str__(self) -> str:
         """Return the line."""
         return KIND.write(waiting=self.count, head=self.first, tail=self.last, reason=self.why or None)

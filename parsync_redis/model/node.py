@@ -19,7 +19,8 @@ class Node:
     """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
 
     state: up, suspect (alive, but it did not start what it was given), leaving or down. drain: 0; 1 while an operator
-    drains it; 2 when the deadline of the drain has passed.
+    drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are open,
+    None if it has none.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Node:
     span: int
     score: float
     offer: Resources
+    ahead: int | None = None
 
     @property
     def draining(self) -> bool:
@@ -43,10 +45,11 @@ class Node:
         if found is None:
             raise ValueError(f"node {name}: not a node record: {record!r}")
         offer, span = parse_resources(found["offer"]), int(found["span"])
-        if offer.slots > span:
-            raise ValueError(f"node {name}: more slots than its span: {record!r}")
+        ahead = int(found["ahead"]) if "ahead" in found else None
+        if offer.slots + (ahead or 0) > span:
+            raise ValueError(f"node {name}: more slots and waiting seats than its span: {record!r}")
         inc, drain, first, score = int(found["inc"]), int(found["drain"]), int(found["first"]), float(found["score"])
-        return cls(name, found["state"], inc, drain, first, span, score, offer)
+        return cls(name, found["state"], inc, drain, first, span, score, offer, ahead)
 
 
 MAX_DEADLINE_S: Final = 1_000_000

@@ -18,7 +18,7 @@ class Took:
     version: what the copy stands at after `changes`, to be given to the next take as `since`; it tells nothing else.
     more: there are more changes, so ask again. anew: drop the copy before. changes: (kind, line) in their order, the
     line '' if no task of that kind waits. failed: (id, why) of tasks that ended because their records are damaged.
-    due_ms: when the next delayed task is due, None if there is none; all times are the server's.
+    due_ms: when the next delayed task is due, None if there is none; all times are the server's. All is of one shard.
     """
 
     version: str
@@ -29,6 +29,7 @@ class Took:
     changes: Sequence[tuple[str, str]] = ()
     tasks: Sequence[Taken] = ()
     failed: Sequence[tuple[str, str]] = ()
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)

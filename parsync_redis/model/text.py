@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 FIELDS: Final[Mapping[str, str]] = {
+    "ahead": r"\d{1,5}",
     "deadline": r"no deadline|deadline_s=\d{1,9}(?:\.\d{1,9})?",
     "drain": "[012]",
     "first": r"\d{1,8}",
@@ -76,7 +77,7 @@ def _pattern(part: str) -> str:
     return "".join(f"(?P<{word}>{FIELDS[word]})" if at % 2 else re.escape(word) for at, word in enumerate(words))
 
 
-NODE: Final = Line("{state} inc={inc} drain={drain} first={first} span={span} score={score} {offer}")
+NODE: Final = Line("{state} inc={inc} drain={drain} first={first} span={span}[ ahead={ahead}] score={score} {offer}")
 """A node's record in `nodes`: see model/node.py."""
 
 COUNTER: Final = Line("inc={inc} moved={moved}[ since={since} down]")

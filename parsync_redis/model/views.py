@@ -11,6 +11,7 @@ class NodeView:
     state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left
     what is not held of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
     that its worker consumes. down_ms: when it was found to be down (server time), None for a node that is not down.
+    waiting: the waiting seats that are held, by tasks that wait at its worker or begin; ahead: those that are open.
     """
 
     name: str
@@ -28,6 +29,8 @@ class NodeView:
     note: str = ""
     queues: tuple[str, ...] = ()
     down_ms: int | None = None
+    waiting: int = 0
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,19 @@ class KindView:
     waiting: int
     priority: int
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NameView:
+    """The run times of a name, as nodes have learnt them: the number of runs, their mean, and their 95th percentile.
+
+    p95_ms: of the latest runs, to within a fifth.
+    """
+
+    name: str
+    count: int
+    mean_ms: float
+    p95_ms: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,17 +22,18 @@ class Blocked:
     """Groups without a seat: a row of amounts each, and the number of its labels and knowers among those that occur.
 
     unexplained: those with a kind whose line has no reason, as far as is known. explained: those whose reason was found
-    out since they were added, the latest last.
+    out since they were added, the latest last. strict: those that need slots, because a waiting seat will not do.
     """
 
     def __init__(self) -> None:
-        self._columns: dict[str, int] = {"slots": 0}
-        self._needs = np.zeros((_LEAST, 1), dtype=np.int64)
+        self._columns: dict[str, int] = {"slots": 0, "seats": 1}
+        self._needs = np.zeros((_LEAST, 2), dtype=np.int64)
         self._filter_of = np.zeros(_LEAST, dtype=np.int64)
         self._used = np.zeros(_LEAST, dtype=bool)
         self._rows: dict[KindGroup, int] = {}
         self.unexplained: dict[KindGroup, None] = {}
         self.explained: OrderedDict[KindGroup, None] = OrderedDict()
+        self.strict: dict[KindGroup, None] = {}
         self._groups: list[KindGroup | None] = []
         self._spare: list[int] = []
         self._filters: list[tuple[Resources, Knowers]] = []
@@ -60,7 +61,11 @@ class Blocked:
         self._grow(row)
         self._groups[row], self._rows[group] = group, row
         self._needs[row] = 0
-        self._needs[row, 0] = needs.slots
+        if group.may_wait:
+            self._needs[row, 1] = 1
+        else:
+            self._needs[row, 0] = needs.slots
+            self.strict[group] = None
         for name, amount in needs.amounts:
             self._needs[row, self._columns[name]] = amount
         labels = Resources(1, (), needs.labels, " ".join(("slots=1", *(f"{n}:{v}" for n, v in needs.labels))))
@@ -88,6 +93,7 @@ class Blocked:
         if row is not None:
             self.unexplained.pop(group, None)
             self.explained.pop(group, None)
+            self.strict.pop(group, None)
             self._used[row], self._groups[row] = False, None
             self._spare.append(row)
 
@@ -95,7 +101,7 @@ class Blocked:
         self, partitions: Sequence[PartitionCopy], groups: Sequence[KindGroup] | None = None
     ) -> list[KindGroup]:
         """Return the groups that may have a seat in one of these partitions: of all, or of some."""
-        partitions = [partition for partition in partitions if partition.free_count]
+        partitions = [partition for partition in partitions if partition.free_count or partition.ahead_count]
         if not self._rows or not partitions or groups == []:
             return []
         size = len(self._groups)

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ..model.claim import ClaimOutcome
+from ..model.claim import Claim, ClaimOutcome
 from ..model.limits import MAX_BATCH
 from ..model.node import Node
 from ..model.options import Strategy
@@ -20,6 +20,7 @@ from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector
 from .call_size import CallSize
 from .explainer import Explainer
 from .freshness import ORDERS, Freshness, Order, Turns, partitioned
+from .looks import Looks
 from .partition_copy import PartitionCopy
 from .placer import Placer
 from .plan import Counters, Plan
@@ -27,7 +28,7 @@ from .queue_copy import QueueCopy
 from .view import View
 
 CHANGES: Final = 1000
-"""Kinds that one look at the queue returns at most."""
+"""Kinds that one look at a shard of the queue returns at most."""
 
 
 class Core:
@@ -50,20 +51,19 @@ class Core:
         turns: Turns = partitioned,
         orders: Mapping[Strategy, Order] = ORDERS,
         asks: bool = True,
+        shards: int = 1,
     ) -> None:
         self.name, self.rng = name, rng
         self.view = View(partitions, sharpness)
-        self.selector = StrategySelector(strategy, tau_s, ema)
-        self.counters = Counters()
+        self.selector, self.counters = StrategySelector(strategy, tau_s, ema), Counters()
         self.ordinal, self.members = 0, 1
-        self.wants_tasks = True
-        self.queue = QueueCopy(self.view)
+        self.queue = QueueCopy(self.view, shards)
+        self._looks = Looks(self.queue)
         self._freshness = Freshness(self.view.partitions, self.counters, turns, asks)
         self._placer = Placer(self.view, self.queue, self._freshness, self.selector, orders, rng)
         self._to_confirm: list[Place] = []
         self._due_to_confirm = 0  # how many of them were won before the last look at them
-        self._call_size = CallSize()
-        self._explainer = Explainer(self.view, self.queue)
+        self._call_size, self._explainer = CallSize(), Explainer(self.view, self.queue)
         self._to_rescale = False  # nodes changed since the last plan
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -79,23 +79,24 @@ class Core:
         self.counters.ticks += 1
         self.counters.own_ticks += own
         self._freshness.on_tick(self.ordinal, self.members, number)
-        if (self.ordinal + number) % self.members == 0:
-            self.wants_tasks = True
+        gap, rest = divmod(self.ordinal + number, self.members)
+        if not rest:
+            self._looks.on_gap(self.ordinal, self.members, gap)
             self._explainer.on_gap()
 
-    def on_wake(self) -> None:
-        """Look at the queue: something may wait."""
-        self.wants_tasks = True
+    def on_wake(self, shard: int = 0) -> None:
+        """Look at a shard of the queue: something may wait."""
+        self._looks.on_wake(shard)
 
     def on_freed(self, partition: int) -> None:
         """Read a partition that this scheduler asked to tell it of a freed slot, and look who wants that."""
         self._freshness.on_freed(partition)
-        self.wants_tasks = True
+        self._looks.on_freed()
 
     def on_stale(self) -> None:
         """Read everything again: the connection was lost, and any copy may be old."""
         self._freshness.read_all()
-        self.wants_tasks = True
+        self._looks.on_stale()
 
     def on_nodes(self, partition: int, nodes: Iterable[Node], epoch: int) -> None:
         """Take in the nodes of a partition, read when its epoch was `epoch` or later."""
@@ -120,11 +121,11 @@ class Core:
             self._placer.changed.add(snapshot.partition)
 
     def on_took(self, took: Took) -> None:
-        """Take in the queue's changes and the tasks that are this scheduler's now."""
+        """Take in the changes of a shard and the tasks that are this scheduler's now."""
         self.counters.taken += len(took.tasks)
         self.queue.update(took)
-        self.wants_tasks = self.wants_tasks or took.more
-        self._placer.on_took(took.tasks)
+        self._looks.on_took(took)
+        self._placer.on_took(took.shard, took.tasks)
 
     def on_judged(self, judged: Judged) -> None:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
@@ -157,6 +158,16 @@ class Core:
         self.counters.conflicts += lost
         partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
 
+    def on_unread(self, partition: int, claims: Iterable[Claim] = ()) -> None:
+        """Place nothing in a partition whose server does not answer until it is read; the tasks of `claims` go back."""
+        self._freshness.on_unread(self.view.partitions[partition])
+        self._placer.on_unjudged(claims)
+
+    def on_untaken(self, shard: int) -> None:
+        """Put back the seats that were reserved for a shard whose server did not answer."""
+        self._placer.on_took(shard, ())
+        self._looks.on_away(shard)
+
     def _on_changed(self, partition: PartitionCopy) -> None:
         """Read the nodes of a partition and its free slots with the next plan."""
         self._freshness.nodes_due.add(partition.number)
@@ -166,8 +177,7 @@ class Core:
         """Drop every task that it holds; the loop has given them back, or Redis has."""
         self._placer.forget()
         self.queue.clear()
-        self._to_confirm.clear()
-        self._due_to_confirm = 0
+        self.confirmed(len(self._to_confirm))
         self.on_stale()
 
     # -- state -------------------------------------------------------------------------------------------------------
@@ -175,13 +185,12 @@ class Core:
     @property
     def in_flight(self) -> int:
         """Number of tasks that this scheduler has taken and not placed."""
-        held = self._placer.unplaced
-        return len(held.claimed) + len(held.seatless)
+        return len(self._placer.unplaced)
 
     @property
     def at_rest(self) -> bool:
         """True if nothing depends on its view: it has no tasks, does not look for any, and none could find a seat."""
-        return not (self.wants_tasks or self.in_flight or self.queue.any_open)
+        return not (self._looks or self.in_flight or self.queue.any_open)
 
     @property
     def due(self) -> bool:
@@ -196,18 +205,16 @@ class Core:
     @property
     def taken(self) -> set[str]:
         """Ids of the tasks that Redis should have in `taken` for this scheduler: those that are not confirmed."""
-        held = self._placer.unplaced
-        seatless = {task.id for task in held.seatless}
-        return seatless | held.claimed.keys() | {place.task for place in self._to_confirm}
+        return {task.id for task in self._placer.unplaced} | {place.task for place in self._to_confirm}
 
     @property
     def due_to_confirm(self) -> list[Place]:
         """The won claims that had been won when `confirmed` was called last."""
         return self._to_confirm[: self._due_to_confirm]
 
-    def confirmed(self, count: int) -> None:
-        """Drop the first `count` won claims; those that are left are due to confirm the next time."""
-        del self._to_confirm[:count]
+    def confirmed(self, count: int, but: Iterable[Place] = ()) -> None:
+        """Drop the first `count` won claims, `but` some; those that are left are due to confirm the next time."""
+        self._to_confirm[:count] = but
         self._due_to_confirm = len(self._to_confirm)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
@@ -231,7 +238,7 @@ class Core:
         if place:
             self._placer.reserve(plan, self._call_size.tasks if room is None else room)
         self.counters.given_back += len(plan.give_back)
-        self._look(plan)
+        self._looks.fill(plan, self._placer.left_behind)
         if place and self._freshness.asks and self.queue.blocked:
             self._freshness.ask(plan)
         self._explainer.explain(plan, self.ordinal, self.members)
@@ -241,10 +248,3 @@ class Core:
             del self._to_confirm[:MAX_BATCH]
             self._due_to_confirm = max(0, self._due_to_confirm - MAX_BATCH)
         return plan
-
-    def _look(self, plan: Plan) -> None:
-        """Plan to look at the queue if it wants to, or takes something; the next kind that begins to wait wakes it."""
-        plan.look = self.wants_tasks or bool(plan.take or plan.give_back)
-        left_behind = self._placer.left_behind
-        plan.since, plan.waits = self.queue.version, "wake" if left_behind else "wait"
-        self.wants_tasks = plan.look and left_behind

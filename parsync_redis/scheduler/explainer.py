@@ -45,8 +45,8 @@ class Explainer:
         """Plan to write the reasons of kinds that are this scheduler's, `ordinal` of `members`."""
         if self._gap:
             self._find_due()
-        left = AT_ONCE
-        while left and self._due and len(plan.reasons) < MAX_BATCH:
+        left, written = AT_ONCE, 0
+        while left and self._due and written < MAX_BATCH:
             group, _ = self._due.popitem(last=False)
             if not group.blocked or group not in self._queue.blocked:
                 continue
@@ -58,5 +58,6 @@ class Explainer:
             why = self._view.explain(group.needs, group.knowers)
             for waiting in mine:
                 if waiting.why != why:
-                    plan.reasons.append((waiting.kind.text, why))
+                    plan.reasons.setdefault(waiting.shard, []).append((waiting.kind.text, why))
                     waiting.why = why
+                    written += 1

@@ -81,6 +81,11 @@ class Freshness:
             self._fetched.discard(partition.number)
             partition.fetched_pass = self.passes
 
+    def on_unread(self, partition: PartitionCopy) -> None:
+        """Let a partition have no seats whose server does not answer, until it is read at its next turn."""
+        self._fetched.discard(partition.number)
+        partition.close()
+
     def read_all(self) -> None:
         """Read all nodes and partitions again."""
         self.nodes_due = set(range(len(self._partitions)))

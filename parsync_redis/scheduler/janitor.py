@@ -4,7 +4,7 @@ A task is requeued before its slot is freed. Being pending is a fence: whatever 
 task changes nothing. The work of a pass is bounded; the next pass does the rest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ..store.store import Store
 from .duties.expiry import expire
@@ -25,11 +25,15 @@ class Janitor:
         self.places = PlaceDuty(store, lease_s)
         self.kinds = KindDuty(store)
 
-    def reset(self) -> None:
-        """Judge nobody for one lease: the server restarted, or this process has just become leader."""
-        self.nodes.reset()
-        self.schedulers.reset()
+    def reset(self, partitions: Collection[int] | None = None) -> None:
+        """Judge nobody for one lease: the server restarted, or this process has just become leader.
+
+        partitions: judge only none of their nodes, because the primary of these restarted.
+        """
+        self.nodes.reset(partitions)
         self.places.reset()
+        if partitions is None:
+            self.schedulers.reset()
 
     def work(self, clock: Callable[[], float], members: Mapping[str, int]) -> None:
         """Do one pass. members: the counter of each scheduler.

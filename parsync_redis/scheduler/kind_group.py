@@ -10,20 +10,32 @@ from .offers import Knowers
 OF_PRIORITY: Final = 10**12
 """Orders of one priority: an order is (9 - priority) times this, and the number of the submission."""
 
+BLOCK: Final = 256
+"""Orders of different shards in one block of so many are equally old: once in a gap the leader lets all shards begin a
+new block, and between two gaps each shard counts by itself."""
+
 
 @dataclass(slots=True, eq=False)
 class KindGroup:
-    """Kinds with equal needs whose names the same nodes know. blocked: none of the seats in the view fits."""
+    """Kinds with equal needs whose names the same nodes know, by shard and text.
+
+    blocked: none of the seats in the view fits.
+    """
 
     needs: Resources
     knowers: Knowers
-    waiting: dict[str, "WaitingKind"] = field(default_factory=dict)
+    waiting: dict[tuple[int, str], "WaitingKind"] = field(default_factory=dict)
     blocked: bool = False
+
+    @property
+    def may_wait(self) -> bool:
+        """True if its tasks may take waiting seats: they need one slot and no amounts."""
+        return self.needs.slots == 1 and not self.needs.amounts
 
 
 @dataclass(slots=True, eq=False)
 class WaitingKind:
-    """A kind of which `count` tasks wait, at orders from `first` to `last`.
+    """A kind of which `count` tasks wait in a shard, at orders from `first` to `last`.
 
     why: the reason in its line, '' if there is none, None if another scheduler may have written one since.
     """
@@ -34,6 +46,7 @@ class WaitingKind:
     first: int
     last: int
     why: str | None
+    shard: int = 0
 
     def order(self, number: int) -> float:
         """Estimate the order of task `number`, from 0: those of one priority lie evenly between first and last.

@@ -4,7 +4,7 @@ Only an observer that has itself watched the counter for that long may judge it 
 only on times captured locally). After a pause of the observer or a restart of the server nobody is judged for a lease.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 
 class LeaseWatch:
@@ -15,9 +15,9 @@ class LeaseWatch:
         self._seen: dict[Hashable, tuple[Hashable, float]] = {}
         self._looked_s = float("-inf")
 
-    def reset(self) -> None:
-        """Forget what was seen: the watch starts anew."""
-        self._seen.clear()
+    def reset(self, of: Callable[[Hashable], bool] = lambda _: True) -> None:
+        """Forget what was seen of these holders: their watch starts anew."""
+        self._forget([holder for holder in self._seen if of(holder)])
 
     def look(self, now_s: float, counters: Mapping[Hashable, Hashable]) -> list[Hashable]:
         """Take in all counters. Returns the holders whose counters stood still for a lease while this watched."""

@@ -64,8 +64,9 @@ class Scheduler:
     ) -> None:
         self.store, self.config, self.name = store, config, check_name("scheduler name", name)
         strategy, dice = Strategy(settings.strategy), rng or np.random.default_rng()
-        self.core = core or Core(name, config.partitions, strategy, settings.tau_s, dice)
-        self.listener = Listener(store.again(), name, config.partitions)
+        shards = config.shards
+        self.core = core or Core(name, config.partitions, strategy, settings.tau_s, dice, shards=shards)
+        self.listener = Listener(store, name, config.partitions)
         self._stats: dict[str, str | int | float] = {"pid": os.getpid()}  # its age tells when it renewed
         self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most)
         self._rank = self.membership.rank
@@ -106,10 +107,12 @@ class Scheduler:
 
     def enter(self) -> bool:
         """Join the cluster. Returns False if it has as many schedulers as it may have."""
-        self._run_id = self.store.run_id()
-        self.membership.renew()
+        self.membership.enter()
         if self.membership.out:
             return False
+        self._rank = self.membership.rank  # nothing is copied yet: copies are of these servers, or of later ones
+        self._run_id = self._rank.server
+        self.core.on_members(self._rank.ordinal, self._rank.members)
         self.listener.listen()
         return True
 
@@ -117,13 +120,13 @@ class Scheduler:
         """Carry out what is to do and hear what came meanwhile; with nothing to do, wait for something to hear."""
         # Never only read twice in a row: ticks may come faster than turns.
         self._only_read = self.core.due and not self._only_read
-        if time.monotonic() >= self._plans.due_s:
-            self._plans.due_s = float("inf")
-            self.core.on_wake()
+        self._plans.wake_if_due(time.monotonic())
         plan = self.core.plan(place=not self._only_read, confirm=False)
         if plan:
             self._plans.carry_out(plan, time.monotonic)
-            if plan.look or plan.commit:
+            if back := self._plans.take_back():
+                self._taken.give_back_strays(back)
+            if plan.looks or plan.commit:
                 self._backoff.well()  # a full server lets other things pass
         now_s = time.monotonic()
         for duty in self._duties:
@@ -159,7 +162,7 @@ class Scheduler:
                 elif words[0] == CUT:
                     self.ticks.on_lost()
                 elif words[0] == "wake":
-                    self.core.on_wake()
+                    self.core.on_wake(int(words[1]))
                 elif words[0] == "freed":
                     self.core.on_freed(int(words[1]))
                     few = FEW * int(words[2]) < int(words[3])
@@ -170,8 +173,9 @@ class Scheduler:
         if self.membership.rank is not self._rank:
             self._on_rank(self.membership.rank)
         now_s, interval_s = time.monotonic(), self._interval_s
-        if self.ticks.start_own(now_s, interval_s):
-            self.listener.listen()
+        self.ticks.start_own(now_s, interval_s)
+        if self.ticks.becomes_deaf(now_s, interval_s):
+            (self.listener.listen_to_ticks if self.store.several else self.listener.listen)()
         for number in self.ticks.own_ticks(now_s, interval_s):
             self.core.on_tick(number, own=True)
 
@@ -186,9 +190,12 @@ class Scheduler:
         if rank.joined != self._rank.joined:
             log.warning("scheduler %s was taken for dead; its tasks were given back", self.name)
             self._taken.give_back_all()
-        elif rank.server and rank.server not in (self._rank.server, self._run_id):
+        elif rank.server and rank.server not in (self._rank.server, self._run_id) and not self.store.several:
             log.warning("scheduler %s: the server is another one now; its tasks are given back", self.name)
             self._taken.give_back_all()
+        for name, run_id in rank.servers.items():
+            if name and self._rank.servers.get(name) != run_id:
+                self._plans.read_anew(name)
         self._rank, self._run_id = rank, rank.server or self._run_id
         self.core.on_members(rank.ordinal, rank.members)
 
@@ -222,7 +229,7 @@ class Scheduler:
     def _close(self) -> None:
         """Close the connections that are this scheduler's own: another may follow it in this process."""
         self.listener.close()
-        self.membership.store.client.connection_pool.disconnect()
+        self.membership.store.disconnect()
 
     def _observe(self, now_s: float) -> None:
         """Update the figures that membership writes with each renewal."""

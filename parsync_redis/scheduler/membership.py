@@ -7,8 +7,9 @@ publishes the ticks and does the leader's work.
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -18,6 +19,8 @@ from ..store.cluster import ClusterConfig, keep_config
 from ..store.losses import KEEP_S
 from ..store.server_errors import Backoff
 from ..store.store import Store
+from .duties.guarded import guarded, unless_away
+from .duties.orders import OrderDuty
 from .high_water_marks import HighWaterMarks
 from .janitor import Janitor
 from .leader import Leadership
@@ -32,6 +35,7 @@ class Rank:
     """This scheduler is number `ordinal` of `members`; `epoch` grows with each change of the members.
 
     joined: grows each time it was taken for dead and came back. server: the run id of the server that answered.
+    servers: run ids by what is there: '' for that server, q0 for a shard, p0 for a partition.
     """
 
     ordinal: int
@@ -39,6 +43,7 @@ class Rank:
     epoch: int
     joined: int
     server: str = ""
+    servers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Membership(threading.Thread):
@@ -58,8 +63,8 @@ class Membership(threading.Thread):
         self._leadership = Leadership(name, config.lease_s)
         self._janitor = Janitor(store, config.partitions, config.lease_s)
         self._counters: dict[str, int] = {}
-        self._marks = HighWaterMarks()
-        self._run_id, self._restarted = "", False
+        self._marks, self._orders = HighWaterMarks(), OrderDuty(store)
+        self._runs, self._restarted, self._unkept = dict[str, str](), False, False
         self._sequence = 0
         self._done = threading.Event()
         self._poked = threading.Event()
@@ -79,6 +84,11 @@ class Membership(threading.Thread):
         self._poked.set()
         self.join(timeout=10)
 
+    def enter(self) -> None:
+        """Learn which servers these are, and then renew for the first time."""
+        self._notice_restart()
+        self.renew()
+
     def renew(self) -> None:
         """Move this scheduler's counter, and learn who the members and the leader are, or that it is out."""
         lost = self._janitor.schedulers.lost.pop() if self._janitor.schedulers.lost else ""
@@ -95,7 +105,8 @@ class Membership(threading.Thread):
         came_back = bool(before) and (now <= before or now // LIFE != before // LIFE)
         self._counters = dict(members.counters)
         joined = self.rank.joined + came_back
-        self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, self._run_id)
+        runs = self._runs
+        self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, runs.get("", ""), runs)
         if self._leadership.see(members, time.monotonic()):
             log.info("%s is leader now", self.me)
             self._janitor.reset()
@@ -127,15 +138,21 @@ class Membership(threading.Thread):
             self._poked.wait(max(0.0, wait_s))
 
     def tick(self) -> None:
-        """Publish a tick."""
+        """Publish a tick; with the first of each gap, let the shards count alike."""
         self._sequence += 1
-        self.store.client.publish(self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}")
+        self.store.read("spublish", self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}")
+        if self._sequence % self.rank.members == 0:
+            guarded(self.store, "orders", self._orders.work)
 
     def beat(self) -> None:
         """Renew, look whether the server restarted or lost writes, and do the leader's work while this leads."""
         self._notice_restart()
         self.renew()
         self._notice_loss()
+        if self._unkept:  # the servers may have lost the settings, or one of them is away still
+            with unless_away(self.store):
+                keep_config(self.store, self.config)
+                self._unkept = False
         if self.leads:
             self._janitor.work(time.monotonic, self._counters)
 
@@ -145,31 +162,53 @@ class Membership(threading.Thread):
         self._leadership.reset()
 
     def _notice_restart(self) -> None:
-        """Notice a server that restarted or failed over: nobody is judged for one lease, or named lost."""
-        run_id = self.store.run_id()
-        if run_id != self._run_id:
-            if self._run_id:
-                log.warning("the server restarted, or another took over: nobody is judged for one lease")
-                keep_config(self.store, self.config)
-            self._run_id, self._restarted = run_id, True
+        """Notice servers that restarted or failed over: of theirs nobody is judged for one lease, or named lost."""
+        keys, before = self.store.keys, self._runs
+        homes = {"": keys.shared("config"), **{f"q{n}": key for n, key in enumerate(keys.queues("meta"))}}
+        homes |= {f"p{p}": keys.partition(p, "meta") for p in range(self.config.partitions)}
+        now = self.store.run_ids([*homes.values()])
+        self._runs = {name: now[key] or before.get(name, "") for name, key in homes.items()}  # '' while it is away
+        changed = [name for name, run_id in self._runs.items() if run_id != before.get(name, "")]
+        if not changed:
+            return
+        self._restarted = True
+        if before:
+            log.warning("the server%s restarted, or another took over: nobody is judged for one lease", _of(changed))
+            self._unkept = True
+        if any(name[:1] != "p" for name in changed):  # it has counters or tasks of schedulers
             self.doubt()
+        else:
+            self._janitor.reset({int(name[1:]) for name in changed})
 
     def _notice_loss(self) -> None:
-        """Record what the server has forgotten, by the numbers that went back since the last look."""
+        """Record what the servers have forgotten, by the numbers that went back since the last look."""
         keys = self.store.keys
         partitions = range(self.config.partitions if self.leads or self._restarted else 0)
         with self.store.client.pipeline(transaction=False) as pipe:
-            pipe.hget(keys.queue("meta"), "submitted")
+            for key in keys.queues("meta"):
+                pipe.hget(key, "submitted")
             for p in partitions:
                 pipe.hget(keys.partition(p, "meta"), "version")
-            read = zip(["submitted", *(f"p{p}" for p in partitions)], pipe.execute(), strict=True)
-        numbers = {name: int(number or 0) for name, number in read if number is None or number.isdigit()}
+            replies: list[Any] = pipe.execute(raise_on_error=False)
+        counts = ["submitted"] if keys.shards == 1 else [f"submitted_q{shard}" for shard in range(keys.shards)]
+        read = zip([*counts, *(f"p{p}" for p in partitions)], replies, strict=True)
+        away = any(isinstance(number, ParsyncError) for number in replies)
+        numbers = {
+            name: int(number or 0)
+            for name, number in read
+            if number is None or (isinstance(number, bytes) and number.isdigit())
+        }
         if back := self._marks.see(numbers):
             log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back))
-            keep_config(self.store, self.config)
+            self._unkept = True
             self.store.run(self.store.commands.record_loss(" ".join([self.me, *back[:20]]), KEEP_S))
-        self._restarted = False
+        self._restarted = away  # what is away is looked at when it is back
 
     def leave(self) -> None:
         """Take this scheduler out of the cluster, at once."""
         self.store.run(self.store.commands.renew_scheduler(self.me, stay=False))
+
+
+def _of(homes: Sequence[str]) -> str:
+    """Return for people what a server has, '' for the one that has the cluster's settings."""
+    return "" if "" in homes else f" of {', '.join(homes[:8])}{', ...' if len(homes) > 8 else ''}"

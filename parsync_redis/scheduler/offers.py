@@ -25,6 +25,7 @@ class Offers:
         self._index = {node.name: index for index, node in enumerate(nodes)}
         self._open = np.array([node.state == "up" and not node.draining for node in nodes], dtype=bool)
         self._slots = np.array([node.offer.slots for node in nodes], dtype=np.int64)
+        self._looks_ahead = np.array([node.span > node.offer.slots for node in nodes], dtype=bool)
         self._amounts: dict[str, Ints] = {}
         for index, node in enumerate(nodes):
             for name, amount in node.offer.amounts:
@@ -56,6 +57,10 @@ class Offers:
         """Return which nodes fit when they are empty, and take new tasks."""
         mask: Mask = self.fitting(needs, knowers) & self._open
         return mask
+
+    def looks_ahead(self, needs: Resources, knowers: Knowers) -> bool:
+        """Return True if a node with waiting seats fits when it is empty."""
+        return bool((self.fitting(needs, knowers) & self._looks_ahead).any())
 
     def amounts_of(self, left: Mapping[str, str]) -> dict[str, Ints]:
         """Return, by resource, what each node has left, from the texts of a snapshot."""

@@ -80,7 +80,7 @@ class PartitionCopy:
 
     read_s: when it was read, on the scheduler's monotonic clock. due: the last of the scheduler's ticks at which this
     partition was due; turn: the value of `due` when it was last read. fetched_pass: the scheduler's pass at which it
-    was last read out of turn.
+    was last read out of turn. free: slots and waiting seats that may be claimed; free_count and ahead_count count each.
     """
 
     def __init__(self, number: int) -> None:
@@ -92,13 +92,13 @@ class PartitionCopy:
         self.nodes: list[Node] = []
         self.offers = Offers([])
         self.free = np.zeros(0, dtype=bool)
-        self.free_count = 0
+        self.free_count = self.ahead_count = 0
         self.left: dict[str, Ints] = {}
         self.quality = np.zeros(0)
         self.reserved: dict[Reservation, None] = {}
         self._paces = np.ones(0)
         self._free_of: Ints | None = None
-        self._seats: dict[tuple[str, Knowers], Seats] = {}
+        self._seats: dict[tuple[str, Knowers, bool], Seats] = {}
         self._first_of = np.zeros(0, dtype=np.int64)
         self._node_of = np.zeros(0, dtype=np.int64)
         self._is_slot = np.zeros(0, dtype=bool)
@@ -110,10 +110,10 @@ class PartitionCopy:
         self.epoch = epoch
         self._first_of = np.array([node.first for node in self.nodes], dtype=np.int64)
         size = max((node.first + node.span for node in self.nodes), default=0)
-        self._node_of = np.full(size, -1, dtype=np.int64)
+        self._node_of, self._is_slot = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=bool)
         for index, node in enumerate(self.nodes):
-            self._node_of[node.first : node.first + node.offer.slots] = index
-        self._is_slot = self._node_of >= 0
+            self._node_of[node.first : node.first + node.span] = index
+            self._is_slot[node.first : node.first + node.offer.slots] = True
         self.close()
         self.set_quality(np.zeros(len(self.nodes)))
         self.offers, self.left = Offers(self.nodes), {}
@@ -121,7 +121,7 @@ class PartitionCopy:
     def close(self) -> None:
         """Let it have no seats until it is read again: its nodes are others by now, and every claim would be lost."""
         self.version = -1
-        self.free, self.free_count = np.zeros(len(self._is_slot), dtype=bool), 0
+        self.free, self.free_count, self.ahead_count = np.zeros(len(self._is_slot), dtype=bool), 0, 0
         for reservation in self.reserved:
             reservation.owners, reservation.slots = [], []
         self.reserved.clear()
@@ -136,8 +136,9 @@ class PartitionCopy:
         """Store a snapshot: the bitmap as Redis has it, and what is left of each node's resources."""
         # unpackbits fills a short bitmap up with 0, but makes garbage of no byte at all.
         seen = np.unpackbits(np.frombuffer(bits or b"\0", dtype=np.uint8), count=len(self._is_slot))
-        self.free = seen.view(bool) & self._is_slot
-        self.free_count = int(np.count_nonzero(self.free))
+        self.free = seen.view(bool) & (self._node_of >= 0)
+        self.free_count = int(np.count_nonzero(self.free & self._is_slot))
+        self.ahead_count = int(np.count_nonzero(self.free)) - self.free_count
         self.left = self.offers.amounts_of(left)
         self.version = version
         for reservation in filter(len, self.reserved):
@@ -156,19 +157,19 @@ class PartitionCopy:
         self.reserved.clear()
         self.version = -1
 
-    def seats(self, needs: Resources, knowers: Knowers = None) -> Seats:
+    def seats(self, needs: Resources, knowers: Knowers = None, ahead: bool = False) -> Seats:
         """Return the seats for these needs, by this copy. All of them could be taken at once.
 
         knowers: the digests of the nodes that know the task's name; None if all nodes do. Seats do not share slots, and
-        no node has more seats than its amounts allow.
+        no node has more seats than its amounts allow. ahead: waiting seats, not slots.
         """
-        found = self._seats.get((needs.text, knowers))
+        found = self._seats.get((needs.text, knowers, ahead))
         if found is None:
-            found = self._seats[needs.text, knowers] = self._find_seats(needs, knowers)
+            found = self._seats[needs.text, knowers, ahead] = self._find_seats(needs, knowers, ahead)
         return found
 
-    def _find_seats(self, needs: Resources, knowers: Knowers) -> Seats:
-        bits = self.free.nonzero()[0]
+    def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
+        bits = (self.free & (self._is_slot != ahead)).nonzero()[0]
         nodes = self._node_of[bits]
         if needs.amounts or needs.labels or knowers is not None:
             bits = bits[self.offers.open(needs, knowers)[nodes]]
@@ -200,26 +201,37 @@ class PartitionCopy:
         """Take the seats of a reservation out of the copy (sign 1), or put them back (-1); bits: their positions."""
         bits = reservation.bits if bits is None else bits
         self.free[bits] = sign < 0
-        self.free_count -= sign * bits.size
+        slots = int(np.count_nonzero(self._is_slot[bits]))
+        self.free_count -= sign * slots
+        self.ahead_count -= sign * (bits.size - slots)
         for name, amount in reservation.needs.amounts:
             if name in self.left:
                 np.subtract.at(self.left[name], reservation.owners, sign * amount)
         self._forget_seats()
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
-        """Return the most that any open node has free of each resource, and of `slots`. Cached.
+        """Return the most that any open node has free of each resource, of `slots`, and of `seats`. Cached.
+
+        seats: its free slots, or 1 if only waiting seats are free there.
 
         labels: needs of one slot with the labels that the nodes must have; knowers: as in `seats`.
         """
         found = self._most.get((labels.text, knowers))
         if found is None:
             if self._free_of is None:
-                self._free_of = np.bincount(self._node_of[self.free.nonzero()[0]], minlength=len(self.nodes))
-            nodes = self.offers.open(labels, knowers) & (self._free_of > 0)
+                self._free_of = self._count_free(self._is_slot)
+            fitting = self.offers.open(labels, knowers)
+            nodes = fitting & (self._free_of > 0)
             found = {"slots": int(self._free_of.max(where=nodes, initial=0))}
+            waits = self.ahead_count and (fitting & (self._count_free(~self._is_slot) > 0)).any()
+            found["seats"] = max(found["slots"], int(bool(waits)))
             found |= {name: int(left.max(where=nodes, initial=0)) for name, left in self.left.items()}
             self._most[labels.text, knowers] = found
         return found
+
+    def _count_free(self, which: Bits) -> Ints:
+        """Return how many of these bits each node has free."""
+        return np.bincount(self._node_of[(self.free & which).nonzero()[0]], minlength=len(self.nodes))
 
     def fitting(self, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
         """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of all that fit."""

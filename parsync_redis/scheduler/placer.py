@@ -9,21 +9,22 @@ A task is taken only for a seat that the view has, so none waits here: what find
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from ..model.claim import Claim
+from ..model.ids import shard_of
 from ..model.kind import Kind
 from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
 from .freshness import Freshness, Order
-from .kind_group import KindGroup
+from .kind_group import KindGroup, WaitingKind
 from .partition_copy import PartitionCopy, Reservation, Seats
 from .plan import Plan
 from .queue_copy import QueueCopy
+from .unplaced import Unplaced, by_kind
 from .view import View
 
 PORTIONS: Final = 16
@@ -31,24 +32,13 @@ PORTIONS: Final = 16
 its tasks are older: so kinds that share seats get them in the order of their tasks, nearly."""
 
 
-def by_kind(tasks: Iterable[Taken]) -> dict[Kind, list[Taken]]:
-    """Return tasks by their kinds, in their order."""
-    found: dict[Kind, list[Taken]] = {}
-    for task in tasks:
-        found.setdefault(task.kind, []).append(task)
-    return found
-
-
-@dataclass(slots=True)
-class Unplaced:
-    """The tasks that this scheduler has taken. claimed: claims are not judged yet. seatless: they need another seat."""
-
-    claimed: dict[str, Taken]
-    seatless: list[Taken]
+def count_seats(found: Iterable[Iterable[Seats]]) -> int:
+    """Return the number of seats."""
+    return sum(len(seats.leads) for some in found for seats in some)
 
 
 class Placer:
-    """Turns what waits into claims. left_behind: some kind has seats beyond what one round trip may take."""
+    """Turns what waits into claims. left_behind: the shards with seats beyond what one round trip may take."""
 
     def __init__(
         self,
@@ -63,9 +53,9 @@ class Placer:
         self._selector, self._orders, self._rng = selector, orders, rng
         self.unplaced = Unplaced({}, [])
         self.changed: set[int] = set()
-        self.left_behind = False
+        self.left_behind: set[int] = set()
         self._ready: dict[int, list[Claim]] = {}
-        self._reserved: dict[Kind, list[Reservation]] = {}
+        self._reserved: dict[int, dict[Kind, list[Reservation]]] = {}  # by shard
 
     def forget(self) -> None:
         """Drop all tasks and reservations."""
@@ -77,16 +67,16 @@ class Placer:
 
     # -- tasks that are taken ----------------------------------------------------------------------------------------
 
-    def on_took(self, tasks: Sequence[Taken]) -> None:
-        """Claim the reserved seats for the tasks that came, and put the other seats back."""
+    def on_took(self, shard: int, tasks: Sequence[Taken]) -> None:
+        """Claim the seats that are reserved for a shard for the tasks that came, and put the other seats back."""
+        reserved = self._reserved.pop(shard, {})
         for kind, some in by_kind(tasks).items():
-            self.unplaced.seatless += self._claim(some, self._reserved.get(kind, ()))
-        for seats in self._reserved.values():
+            self.unplaced.seatless += self._claim(some, reserved.get(kind, ()))
+        for seats in reserved.values():
             for reservation in seats:
                 if reservation:
                     self.changed.add(reservation.partition.number)
                 reservation.give_back()
-        self._reserved.clear()
 
     def _claim(self, tasks: Sequence[Taken], seats: Iterable[Reservation]) -> Sequence[Taken]:
         """Claim reserved seats for tasks; return the tasks for which there are not enough."""
@@ -101,6 +91,11 @@ class Placer:
             self.unplaced.claimed.update((task.id, task) for task in some)
         return tasks
 
+    def on_unjudged(self, claims: Iterable[Claim]) -> None:
+        """Let the tasks of claims go back that nobody answers; if one has won, its attempt can start no more."""
+        claimed = self.unplaced.claimed
+        self.unplaced.doubtful += [claimed.pop(claim.task) for claim in claims if claim.task in claimed]
+
     def commit(self, plan: Plan) -> None:
         """Plan to send the claims that are ready."""
         plan.commit, self._ready = self._ready, {}
@@ -111,6 +106,7 @@ class Placer:
         While nodes are read they wait: the seats of those partitions are not known yet.
         """
         tasks, self.unplaced.seatless = self.unplaced.seatless, []
+        back, self.unplaced.doubtful = self.unplaced.doubtful, []
         for kind, some in by_kind(tasks).items():
             group = self._queue.group_of(kind)
             seats = self._reserve(group, self._seats(group, self._selector.resolve(kind.strategy)), len(some))
@@ -120,59 +116,81 @@ class Placer:
             if plan.read_nodes:
                 self.unplaced.seatless += left
             else:
-                plan.give_back += [(task.id, task.attempt, "") for task in left]
+                back += left
+        for task in back:
+            plan.give_back.append((task.id, task.attempt, ""))
+            plan.look_at(shard_of(task.id, self._queue.shards))
 
     # -- seats for what waits ----------------------------------------------------------------------------------------
 
     def reserve(self, plan: Plan, room: int) -> None:
         """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many of each kind."""
-        reserved: dict[Kind, list[Reservation]] = {}
-        asked: dict[Kind, int] = {}
+        reserved: dict[int, dict[Kind, list[Reservation]]] = {}
+        asked: dict[WaitingKind, int] = {}
         reading: set[KindGroup] = set()
         tried: set[KindGroup] = set()
         heap = self._queue.open_kinds(self.changed, tried)
         while room and (heap or (heap := self._queue.open_kinds(self.changed, tried))):
-            _, number, waiting = heapq.heappop(heap)
+            *_, number, waiting = heapq.heappop(heap)
             group, kind = waiting.group, waiting.kind
-            done = asked.get(kind, 0)
+            done = asked.get(waiting, 0)
             left = waiting.count - done
             if group.blocked or group in reading or left <= 0:
                 tried.add(group)
                 continue
             strategy = self._selector.resolve(kind.strategy)
             found = self._seats(group, strategy)
-            total = sum(len(seats.leads) for some in found for seats in some)
+            total = count_seats(found)
+            if not total and self._fetch(group, strategy, left):
+                reading.add(group)
+                tried.add(group)
+                continue
             if not total:
-                if self._fetch(group, strategy, left):
-                    reading.add(group)
-                else:
-                    self._queue.block(group)
+                found = self._waiting_seats(waiting, strategy)
+                total = count_seats(found)
+            if not total:
+                self._queue.block(group)
                 tried.add(group)
                 continue
             count = min(left, room, total)
             if heap:
-                count = min(count, max(waiting.before(heap[0][0], done), -(-count // PORTIONS)))
-            reserved.setdefault(kind, []).extend(self._reserve(group, found, count))
-            asked[kind] = done + count
+                count = min(count, max(self._queue.ahead(waiting, done, heap[0]), -(-count // PORTIONS)))
+            reserved.setdefault(waiting.shard, {}).setdefault(kind, []).extend(self._reserve(group, found, count))
+            asked[waiting] = done + count
             room -= count
             if left > count:
-                heapq.heappush(heap, (waiting.order(done + count), number, waiting))
+                heapq.heappush(heap, self._queue.entry(waiting, done + count, number))
         if room:
             self.changed.clear()
         self._reserved = reserved
-        self.left_behind = not room
-        plan.take = [(kind.text, count) for kind, count in asked.items()]
+        self.left_behind = set() if room else {*reserved, *(waiting.shard for *_, waiting in heap)}
+        for waiting, count in asked.items():
+            plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
         self._freshness.passes += 1
 
-    def _seats(self, group: KindGroup, strategy: Strategy) -> list[list[Seats]]:
+    def _seats(self, group: KindGroup, strategy: Strategy, ahead: bool = False) -> list[list[Seats]]:
         """Return the seats of a group that are fresh enough to claim, in the strategy's order of partitions."""
         is_stale = self._freshness.is_stale
-        known = [p for p in self._view.partitions if p.free_count and not is_stale(p, strategy)]
+        some = (p for p in self._view.partitions if (p.ahead_count if ahead else p.free_count))
+        known = [p for p in some if not is_stale(p, strategy)]
         found = []
         for partitions in self._orders[strategy](known):
-            some = (partition.seats(group.needs, group.knowers) for partition in partitions)
-            found.append([seats for seats in some if len(seats.leads)])
+            each = (partition.seats(group.needs, group.knowers, ahead) for partition in partitions)
+            found.append([seats for seats in each if len(seats.leads)])
         return found
+
+    def _waiting_seats(self, waiting: WaitingKind, strategy: Strategy) -> list[list[Seats]]:
+        """Return the waiting seats for a kind of which no slot is free, unless an older task needs one of those slots.
+
+        Short tasks that take turns at a slot would keep it from a task that needs amounts or several slots.
+        """
+        if not waiting.group.may_wait or not any(p.ahead_count for p in self._view.partitions):
+            return []
+        for group in self._queue.blocked.strict:
+            older = min(other.first for other in group.waiting.values()) < waiting.first
+            if older and any(p.offers.looks_ahead(group.needs, group.knowers) for p in self._view.partitions):
+                return []
+        return self._seats(waiting.group, strategy, ahead=True)
 
     def _reserve(self, group: KindGroup, found: Sequence[Sequence[Seats]], count: int) -> list[Reservation]:
         """Sample up to `count` of these seats by their score, all of one list before the next."""

@@ -8,30 +8,42 @@ from ..model.replies import Waits
 
 
 @dataclass(slots=True)
-class Plan:
-    """The steps of one round trip, in this order; the replies of commits, reads and the look come back as events.
+class Look:
+    """A look at a shard of the queue, whose copy stands at version `since`.
 
-    read_nodes: partitions whose nodes are read before all else. reasons: (kind, why its tasks wait). give_back: (task,
-    attempt, why). commit and read: by partition. ask: those of `read` that are to tell this scheduler of the next slot
-    that is freed in them. look: look at the queue, whose copy stands at version `since`, and take so many tasks of
-    these kinds (`take`). waits: as in lua/take.lua.
+    take: how many tasks to take of which kinds. waits: as in lua/take.lua.
+    """
+
+    take: list[tuple[str, int]] = field(default_factory=list)
+    since: str = "0"
+    waits: Waits = ""
+
+
+@dataclass(slots=True)
+class Plan:
+    """The steps of one round trip, in this order; the replies of commits, reads and looks come back as events.
+
+    read_nodes: partitions whose nodes are read before all else. reasons: by shard, (kind, why its tasks wait).
+    give_back: (task, attempt, why). commit and read: by partition. ask: those of `read` that are to tell this scheduler
+    of the next slot that is freed in them. looks: by shard.
     """
 
     confirm: list[Place] = field(default_factory=list)
-    reasons: list[tuple[str, str]] = field(default_factory=list)
+    reasons: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     give_back: list[tuple[str, str, str]] = field(default_factory=list)
     commit: dict[int, list[Claim]] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
     read_nodes: list[int] = field(default_factory=list)
     ask: set[int] = field(default_factory=set)
-    look: bool = False
-    take: list[tuple[str, int]] = field(default_factory=list)
-    since: str = "0"
-    waits: Waits = ""
+    looks: dict[int, Look] = field(default_factory=dict)
+
+    def look_at(self, shard: int) -> Look:
+        """Return the look at a shard, a new one if there is none yet."""
+        return self.looks.setdefault(shard, Look())
 
     def __bool__(self) -> bool:
         return bool(
-            self.confirm or self.reasons or self.give_back or self.commit or self.look or self.read or self.read_nodes
+            self.confirm or self.reasons or self.give_back or self.commit or self.looks or self.read or self.read_nodes
         )
 
 

@@ -1,4 +1,4 @@
-"""A scheduler's copy of the queue: which kinds of task wait, how many of each, and from which order on.
+"""A scheduler's copy of the queue: which kinds of task wait in each shard, how many of each, and from which order on.
 
 A group of kinds (kind_group.py) that finds no seat is blocked until a partition changes in which it may fit. So what
 waits costs nothing while nothing changes.
@@ -12,12 +12,15 @@ from ..model.kind import Kind, KindLine
 from ..model.needs import parse_resources
 from ..model.replies import Took
 from .blocked import Blocked
-from .kind_group import KindGroup, WaitingKind
+from .kind_group import BLOCK, KindGroup, WaitingKind
 from .offers import Knowers
 from .view import View
 
 AT_ONCE: Final = 64
 """Groups that are opened at a time: one freed slot is not offered to ten thousand."""
+
+Entry = tuple[float, int, float, int, WaitingKind]
+"""A kind in the order in which seats are given: block, rank of its shard, order, a number that breaks ties, kind."""
 
 
 def first_of(group: KindGroup) -> int:
@@ -26,55 +29,65 @@ def first_of(group: KindGroup) -> int:
 
 
 class QueueCopy:
-    """The kinds that wait. version: what `take` is told to get the changes since."""
+    """The kinds that wait, by shard. versions: what `take` is told to get the changes of each shard since.
 
-    def __init__(self, view: View) -> None:
+    home: the shard whose tasks go first among those of one block; the others follow by their numbers. away: shards
+    whose server does not answer; nothing is taken there.
+    """
+
+    def __init__(self, view: View, shards: int = 1) -> None:
         self._view = view
-        self.version = "0"
-        self.kinds: dict[str, WaitingKind] = {}
+        self.shards, self.home = shards, 0
+        self.away: set[int] = set()
+        self.versions = ["0"] * shards
+        self.kinds: list[dict[str, WaitingKind]] = [{} for _ in range(shards)]
         self._groups: dict[tuple[str, Knowers], KindGroup] = {}
         self._open: dict[KindGroup, None] = {}
         self._fresh: dict[KindGroup, None] = {}  # they were never compared with the partitions
         self.blocked = Blocked()
 
     def clear(self) -> None:
-        """Forget everything; the next look reads the whole queue."""
-        self.version = "0"
-        self.kinds.clear()
-        self._groups.clear()
-        self._open.clear()
-        self._fresh.clear()
-        self.blocked = Blocked()
+        """Forget everything; the next looks read all shards."""
+        for shard in range(self.shards):
+            self.clear_shard(shard)
+
+    def clear_shard(self, shard: int) -> None:
+        """Forget a shard; the next look reads all of it."""
+        self.versions[shard] = "0"
+        for text in list(self.kinds[shard]):
+            self._forget(shard, text)
 
     def update(self, took: Took) -> None:
-        """Take in the lines of kinds that have changed."""
+        """Take in the lines of kinds of a shard that have changed."""
         if took.anew:
-            self.clear()
-        self.version = took.version
+            self.clear_shard(took.shard)
+        self.versions[took.shard] = took.version
+        self.away.discard(took.shard)
         for text, line in took.changes:
-            self._set(text, line)
+            self._set(took.shard, text, line)
 
-    def _set(self, text: str, line: str) -> None:
+    def _set(self, shard: int, text: str, line: str) -> None:
         try:
-            now, known = KindLine.of(line) if line else None, self.kinds.get(text)
+            now, known = KindLine.of(line) if line else None, self.kinds[shard].get(text)
         except ValueError:
             return  # damaged: the leader writes it anew, with a new version
         if now is None:
-            self._forget(text)
+            self._forget(shard, text)
         elif known is None:
-            self._add(text, now)
+            self._add(shard, text, now)
         else:
             known.count, known.first, known.last, known.why = now.count, now.first, now.last, now.why
             if not now.why:
                 self.blocked.on_unexplained(known.group)
 
-    def _add(self, text: str, line: KindLine) -> None:
+    def _add(self, shard: int, text: str, line: KindLine) -> None:
         try:
             kind = Kind.of(text)
         except ValueError:
             return  # nobody can submit it: the leader repairs it
         group = self._group(kind)
-        self.kinds[text] = group.waiting[text] = WaitingKind(kind, group, line.count, line.first, line.last, line.why)
+        waiting = WaitingKind(kind, group, line.count, line.first, line.last, line.why, shard)
+        self.kinds[shard][text] = group.waiting[shard, text] = waiting
         if not line.why:
             self.blocked.on_unexplained(group)
 
@@ -92,34 +105,35 @@ class QueueCopy:
             self._fresh[group] = None
         return group
 
-    def _forget(self, text: str) -> None:
-        gone = self.kinds.pop(text, None)
+    def _forget(self, shard: int, text: str) -> None:
+        gone = self.kinds[shard].pop(text, None)
         if gone is None:
             return
         group = gone.group
-        del group.waiting[text]
+        del group.waiting[shard, text]
         if not group.waiting:
             del self._groups[group.needs.text, group.knowers]
             self._open.pop(group, None)
             self._fresh.pop(group, None)
             self.blocked.discard(group)
 
-    def forget_reasons(self) -> None:
-        """Forget which reasons the lines have: other schedulers have written some since, which no version tells."""
-        for waiting in self.kinds.values():
-            waiting.why = None
-        for group in self.blocked:
-            self.blocked.on_unexplained(group)
+    def forget_reasons(self, shard: int | None = None) -> None:
+        """Forget which reasons the lines of a shard, or all, have: others wrote some, or they were not written."""
+        for kinds in self.kinds if shard is None else [self.kinds[shard]]:
+            for waiting in kinds.values():
+                waiting.why = None
+                if waiting.group in self.blocked:
+                    self.blocked.on_unexplained(waiting.group)
 
     def regroup(self) -> None:
         """Group all kinds again: nodes have changed, and with them which nodes know which name."""
-        kinds = self.kinds
-        self.kinds, self._groups, self.blocked = {}, {}, Blocked()
+        self._groups, self.blocked = {}, Blocked()
         self._open.clear()
         self._fresh.clear()
-        for text, old in kinds.items():
-            old.group = self._group(old.kind)
-            self.kinds[text] = old.group.waiting[text] = old
+        for shard, kinds in enumerate(self.kinds):
+            for text, waiting in kinds.items():
+                waiting.group = self._group(waiting.kind)
+                waiting.group.waiting[shard, text] = waiting
 
     # -- seats -------------------------------------------------------------------------------------------------------
 
@@ -128,19 +142,34 @@ class QueueCopy:
         """True if some group may find a seat."""
         return bool(self._open or self._fresh)
 
-    def open_kinds(
-        self, changed: Collection[int], tried: Collection[KindGroup]
-    ) -> list[tuple[float, int, WaitingKind]]:
-        """Return a heap of the kinds that may find a seat: (order of the first, a number that breaks ties, kind).
+    def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[Entry]:
+        """Return a heap of the kinds that may find a seat, in the order in which seats are given.
 
         changed: partitions that have changed; the blocked groups that may fit there now are opened, the oldest AT_ONCE
         of them. tried: groups that are left out.
         """
         self._reopen(changed, tried)
         found = (waiting for group in self._open if group not in tried for waiting in group.waiting.values())
-        heap = [(float(waiting.first), number, waiting) for number, waiting in enumerate(found)]
+        heap = [self.entry(one, 0, number) for number, one in enumerate(found) if one.shard not in self.away]
         heapq.heapify(heap)
         return heap
+
+    def entry(self, waiting: WaitingKind, done: int, number: int) -> Entry:
+        """Return where a kind stands in that order if `done` of its tasks have seats. With one shard the age decides.
+
+        With several, those of one block go shard by shard, so that a round trip takes from few shards.
+        """
+        order = float(waiting.order(done))
+        if self.shards == 1:
+            return order, 0, order, number, waiting
+        return order // BLOCK, (waiting.shard - self.home) % self.shards, order, number, waiting
+
+    def ahead(self, waiting: WaitingKind, done: int, following: Entry) -> int:
+        """Estimate how many tasks of a kind, from number `done` on, go before another kind; at least 1."""
+        if following[-1].shard == waiting.shard:
+            return waiting.before(following[2], done)
+        block = max(following[0], waiting.order(done) // BLOCK + 1)
+        return waiting.before(block * BLOCK - 1, done)
 
     def block(self, group: KindGroup) -> None:
         """Mark a group that found no seat: it is not tried again until a partition changes in which it may fit."""

@@ -56,8 +56,9 @@ def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> Clu
     while not stop.is_set():
         try:
             config = join_cluster(store, settings, create=True)
-            if danger := explain_durability(store.check_server()):
-                log.warning("the server at %s: %s", store.address, danger)
+            for address, info in store.check_servers().items():
+                if danger := explain_durability(info):
+                    log.warning("the server at %s: %s", address, danger)
             return config
         except (ServerUnreachable, ServerReadOnly) as error:
             if time.monotonic() - said_s >= SAY_S:

@@ -1,17 +1,24 @@
 """The tasks that Redis has in `taken` for a scheduler: confirm those that were placed, give the others back."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
+from operator import attrgetter
+from typing import Final
 
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.place import Place
 from ..model.record import owner_of
 from ..store.repair import repair_task
+from ..store.server_errors import AWAY
 from ..store.store import Store
+from .apart import is_away, run_apart
 from .core import Core
 
 log = logging.getLogger("parsync.scheduler")
+
+
+_TASK: Final = attrgetter("task")
 
 
 class TakenTasks:
@@ -23,44 +30,62 @@ class TakenTasks:
     def confirm_due(self) -> None:
         """Confirm what was placed a while ago and has not started: `start` removes a task from `taken` too."""
         places = self._core.due_to_confirm
-        self.confirm(places)
-        self._core.confirmed(len(places))
+        self._core.confirmed(len(places), but=self.confirm(places))
 
-    def confirm(self, places: Sequence[Place]) -> None:
-        """Confirm those of these places whose tasks are still in `taken`."""
-        taken = self._store.keys.queue("taken")
+    def confirm(self, places: Sequence[Place]) -> Sequence[Place]:
+        """Confirm those of these places whose tasks are still in `taken`; return those whose servers are away."""
+        store, away = self._store, list[Place]()
         for at in range(0, len(places), MAX_BATCH):
-            some = places[at : at + MAX_BATCH]
-            attempts = self._store.client.hmget(taken, [place.task for place in some])
-            late = [place for place, attempt in zip(some, attempts, strict=True) if attempt == place.attempt.encode()]
-            if late:
-                self._store.run(self._store.commands.confirm(late))
+            some, late = store.keys.by_shard(places[at : at + MAX_BATCH], _TASK), list[Place]()
+            reads = [
+                ("hmget", store.keys.queue("taken", shard), [place.task for place in mine]) for shard, mine in some
+            ]
+            for (_, mine), attempts in zip(some, store.pipe_each(reads), strict=True):
+                if is_away(store, attempts):
+                    away += mine
+                else:
+                    pairs = zip(mine, attempts, strict=True)
+                    late += [place for place, attempt in pairs if attempt == place.attempt.encode()]
+            some = store.keys.by_shard(late, _TASK)
+            answers = run_apart(store, [store.commands.confirm(mine) for _, mine in some])
+            for (_, mine), answer in zip(some, answers, strict=True):
+                away += mine if is_away(store, answer) else ()
+        return away
 
     def give_back_all(self) -> None:
         """Give back every task of this scheduler, and let the core forget them."""
-        give_back(self._store, self._core.name, self._mine(), "")
+        self._give_back(range(self._store.keys.shards))
         self._core.forget()
 
-    def give_back_strays(self) -> None:
-        """Give back tasks that were taken under this name and that the core does not know.
+    def give_back_strays(self, shards: Iterable[int] | None = None) -> None:
+        """Give back tasks of some shards, or all, that were taken under this name and that the core does not know.
 
         The take of a request that was given up may still be executed late; or an earlier process of this name took it.
         """
-        known = self._core.taken
-        if strays := [task for task in self._mine() if task not in known]:
-            log.warning("%d tasks were taken, but the scheduler does not know them: they go back", len(strays))
-            give_back(self._store, self._core.name, strays, "")
+        self._give_back(range(self._store.keys.shards) if shards is None else shards, self._core.taken)
 
-    def _mine(self) -> list[str]:
-        taken = self._store.client.hscan_iter(self._store.keys.queue("taken"), count=1000)
-        return [readable(task) for task, attempt in taken if owner_of(readable(attempt)) == self._core.name]
+    def _give_back(self, shards: Iterable[int], known: Set[str] | None = None) -> None:
+        for shard in shards:
+            try:
+                found = self._store.client.hscan_iter(self._store.keys.queue("taken", shard), count=1000)
+                mine = [readable(task) for task, attempt in found if owner_of(readable(attempt)) == self._core.name]
+                if strays := [task for task in mine if known is None or task not in known]:
+                    if known is not None:
+                        log.warning(
+                            "%d tasks were taken, but the scheduler does not know them: they go back", len(strays)
+                        )
+                    give_back(self._store, self._core.name, shard, strays, "")
+            except AWAY as error:
+                if not self._store.several:
+                    raise
+                log.info("shard %d: %s; what was taken there goes back later", shard, error)
 
 
-def give_back(store: Store, owner: str, tasks: Sequence[str], why: str) -> None:
-    """Give back tasks that a scheduler has taken, whatever their attempt."""
+def give_back(store: Store, owner: str, shard: int, tasks: Sequence[str], why: str) -> None:
+    """Give back tasks that a scheduler has taken, as a shard has them in `taken`, whatever their attempt."""
     for at in range(0, len(tasks), MAX_BATCH):
         some = tasks[at : at + MAX_BATCH]
         words = store.run(store.commands.give_back(owner, [(task, "", why) for task in some]))
         for task, word in zip(some, words, strict=True):
             if word == "stale":
-                repair_task(store, task)
+                repair_task(store, task, shard=shard)

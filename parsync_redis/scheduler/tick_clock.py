@@ -5,6 +5,10 @@ from typing import Final
 SILENCE: Final = 3
 """Intervals without a tick after which a scheduler goes on by its own clock."""
 
+DEAF_S: Final = 1.0
+"""Seconds without a tick after which it subscribes anew, if they are more than SILENCE intervals. If a server stands
+still for a moment, all schedulers go on by their own clocks; if all subscribed anew, it would stand still longer."""
+
 
 class TickClock:
     """Counts ticks. All times are seconds of one monotonic clock; an interval is the gap divided by the members."""
@@ -13,6 +17,7 @@ class TickClock:
         self.heard_s = now_s
         self._sequence = 0
         self._next_own_s = float("inf")
+        self._was_deaf = False
 
     @property
     def is_own(self) -> bool:
@@ -22,6 +27,7 @@ class TickClock:
     def on_tick(self, sequence: int, now_s: float) -> None:
         """Follow the leader's clock: its tick was heard."""
         self._sequence, self.heard_s, self._next_own_s = sequence, now_s, float("inf")
+        self._was_deaf = False
 
     def on_lost(self) -> None:
         """Tick by the own clock at once: the subscription was lost."""
@@ -31,11 +37,16 @@ class TickClock:
         """Return when the next own tick is due, if none is heard until then."""
         return self._next_own_s if self.is_own else self.heard_s + SILENCE * interval_s
 
-    def start_own(self, now_s: float, interval_s: float) -> bool:
-        """Start the own clock if no tick was heard for SILENCE intervals. Returns True if it has just started."""
-        if self.is_own or now_s - self.heard_s < SILENCE * interval_s:
+    def start_own(self, now_s: float, interval_s: float) -> None:
+        """Start the own clock if no tick was heard for SILENCE intervals."""
+        if not self.is_own and now_s - self.heard_s >= SILENCE * interval_s:
+            self._next_own_s = now_s
+
+    def becomes_deaf(self, now_s: float, interval_s: float) -> bool:
+        """Return True once in a silence so long that the subscription may be dead. The next tick ends the silence."""
+        if self._was_deaf or now_s - self.heard_s < max(SILENCE * interval_s, DEAF_S):
             return False
-        self._next_own_s = now_s
+        self._was_deaf = True
         return True
 
     def own_ticks(self, now_s: float, interval_s: float) -> list[int]:

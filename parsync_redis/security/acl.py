@@ -15,7 +15,7 @@ from ..errors import InvalidInput
 from ..model.ids import check_name, shown
 from ..wire.keys import Keys
 from .acl_celery import broker, publisher, results
-from .acl_tables import AUDIT, CONNECT, KEYLESS, KINDS, READS, SCRIPT_KEYS, Kinds, Role
+from .acl_tables import AUDIT, CONNECT, KEYLESS, KINDS, READS, SCRIPT_KEYS, SPEAKS, Kinds, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,9 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
     found = list(_by_commands({keys.pattern(kind): words for kind, words in _merge(tables).items()}))
     if role in SCRIPT_KEYS:
         found.append(Grant(("evalsha", "type"), tuple(keys.pattern(kind) for kind in SCRIPT_KEYS[role].split())))
-    own = f"{keys.tick}:*"
-    if role in (Role.CLIENT, Role.WORKER):
-        found.append(Grant(("publish",), (), (own,)))
-    elif role is Role.SCHEDULER:
-        found.append(Grant(("publish", "subscribe", "unsubscribe"), (), (keys.tick, own)))
+    if heard := [keys.hearing(word) for word in SPEAKS[role].split()]:
+        more = ("ssubscribe",) if role is Role.SCHEDULER else ()
+        found.append(Grant(("spublish", *more), (), tuple(heard)))
     if role in (Role.CLIENT, Role.WORKER):
         theirs = list(publisher(options.queues, options.control, options.db))
         theirs += results() if options.results else []

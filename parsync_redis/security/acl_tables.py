@@ -17,8 +17,11 @@ class Role(StrEnum):
 Kinds = Mapping[str, str]
 """Kind of key -> commands on it."""
 
-CONNECT: Final = "ping select info"
-"""Commands of every connection: redis-py and kombu ping and select, the check of the server reads INFO."""
+CONNECT: Final = "ping select info cluster|slots cluster|info asking"
+"""Commands of every connection: redis-py and kombu ping and select, the check of the server reads INFO.
+
+The last three are of a Redis Cluster: which server has which slot, and a request while a slot is moved.
+"""
 
 VIEW: Final[Kinds] = {
     ":config": "hgetall",
@@ -26,6 +29,7 @@ VIEW: Final[Kinds] = {
     ":losses": "hgetall",
     ":schedulers": "hgetall",
     ":stats": "hgetall pttl",
+    ":times": "hgetall",
     "p:alive": "hgetall",
     "p:free": "get",
     "p:left": "hgetall",
@@ -33,31 +37,31 @@ VIEW: Final[Kinds] = {
     "p:nodes": "hgetall",
     "p:notes": "hgetall",
     "p:slots": "hmget",
-    "q0:dead": "zscore",
-    "q0:ended": "hmget",
-    "q0:ended_1": "hmget",
-    "q0:ended_2": "hmget",
-    "q0:extra": "hget hmget",
-    "q0:kinds": "hget hgetall hmget",
-    "q0:running": "hmget",
-    "q0:taken": "hmget",
-    "q0:tasks": "hmget",
+    "q:dead": "zscore",
+    "q:ended": "hmget",
+    "q:ended_1": "hmget",
+    "q:ended_2": "hmget",
+    "q:extra": "hget hmget",
+    "q:kinds": "hget hgetall hmget",
+    "q:running": "hmget",
+    "q:taken": "hmget",
+    "q:tasks": "hmget",
 }
 """Reads of schedulers, nodes, partitions, kinds, and tasks whose ids are known: part of every role."""
 
 VIEWER: Final[Kinds] = {
     ":quarantine": "zcard zrevrange",
-    "q0:apps": "zrevrange",
-    "q0:dead": "zcard zrange",
-    "q0:ended": "hscan",
-    "q0:ended_1": "hscan",
-    "q0:ended_2": "hscan",
-    "q0:later": "zcard zrange",
-    "q0:names": "hmget",
-    "q0:pending": "zcard zrange",
-    "q0:running": "hlen hscan",
-    "q0:shapes": "hgetall",
-    "q0:taken": "hlen hscan",
+    "q:apps": "zrevrange",
+    "q:dead": "zcard zrange",
+    "q:ended": "hscan",
+    "q:ended_1": "hscan",
+    "q:ended_2": "hscan",
+    "q:later": "zcard zrange",
+    "q:names": "hmget",
+    "q:pending": "zcard zrange",
+    "q:running": "hlen hscan",
+    "q:shapes": "hgetall",
+    "q:taken": "hlen hscan",
 }
 
 AUDIT: Final[Kinds] = {
@@ -71,43 +75,44 @@ AUDIT: Final[Kinds] = {
     "p:nodes": "hscan ttl",
     "p:notes": "hscan ttl",
     "p:slots": "hscan ttl",
-    "q0:*": "ttl",
-    "q0:changed": "zscan",
-    "q0:dead": "zscan",
-    "q0:kinds": "hscan",
-    "q0:later": "zscan",
-    "q0:messages": "hexists hlen",
-    "q0:meta": "hmget",
-    "q0:pending": "zscan",
-    "q0:tasks": "hscan",
+    "q:*": "ttl",
+    "q:changed": "zscan",
+    "q:dead": "zscan",
+    "q:kinds": "hscan",
+    "q:later": "zscan",
+    "q:messages": "hexists hlen",
+    "q:meta": "hmget",
+    "q:pending": "zscan",
+    "q:tasks": "hscan",
 }
 
 CLIENT: Final[Kinds] = {
-    "q0:apps": "zrevrange",
-    "q0:changed": "zadd zcard zrangebyscore zrem",
-    "q0:dead": "zrem",
-    "q0:ended": "hdel hset",
-    "q0:ended_1": "hdel",
-    "q0:ended_2": "hdel",
-    "q0:expires": "zadd",
-    "q0:extra": "del expire hdel hset",
-    "q0:feasible": "del hexists hlen hset",
-    "q0:kinds": "hdel hexists hlen hset",
-    "q0:later": "zadd zrem",
-    "q0:messages": "hdel hexists hget hset",
-    "q0:meta": "hdel hmget hset",
-    "q0:names": "hget hmget",
-    "q0:outbox": "lpush lrem ltrim",
-    "q0:pending": "zadd zcard zcount zrem",
-    "q0:running": "hdel",
-    "q0:shapes": "hgetall hvals",
-    "q0:taken": "hdel",
-    "q0:tasks": "hdel hset",
+    "q:apps": "zrevrange",
+    "q:changed": "zadd zcard zrangebyscore zrem",
+    "q:dead": "zrem",
+    "q:ended": "hdel hset",
+    "q:ended_1": "hdel",
+    "q:ended_2": "hdel",
+    "q:expires": "zadd",
+    "q:extra": "del expire hdel hset",
+    "q:feasible": "del hexists hlen hset",
+    "q:kinds": "hdel hexists hlen hset",
+    "q:later": "zadd zrem",
+    "q:messages": "hdel hexists hget hset",
+    "q:meta": "hdel hmget hset",
+    "q:names": "hget hmget",
+    "q:outbox": "lpush lrem ltrim",
+    "q:pending": "zadd zcard zcount zrem",
+    "q:running": "hdel",
+    "q:shapes": "hgetall hvals",
+    "q:taken": "hdel",
+    "q:tasks": "hdel hset",
 }
 
 WORKER: Final[Kinds] = {
     ":dealt": "hdel hget hincrby hincrbyfloat hmget hset",
     ":quarantine": "del zadd zcard zremrangebyrank",
+    ":times": "hdel hlen hmget hset",
     "p:alive": "del hdel hget hgetall hset",
     "p:free": "bitfield del getbit setbit",
     "p:inbox": "blmpop del llen lpush",
@@ -117,15 +122,15 @@ WORKER: Final[Kinds] = {
     "p:nodes": "del hdel hexists hget hkeys hmget hset",
     "p:notes": "del hdel hget hset",
     "p:slots": "del hdel hget hgetall",
-    "q0:apps": "zadd zrem zscore",
-    "q0:dead": "zadd zrange",
-    "q0:ended": "hexists",
-    "q0:later": "zrange",
-    "q0:messages": "hmget",
-    "q0:names": "hdel hexists hsetnx",
-    "q0:outbox": "lrange",
-    "q0:running": "hset",
-    "q0:shapes": "hdel hget hset",
+    "q:apps": "zadd zrem zscore",
+    "q:dead": "zadd zrange",
+    "q:ended": "hexists",
+    "q:later": "zrange",
+    "q:messages": "hmget",
+    "q:names": "hdel hexists hsetnx",
+    "q:outbox": "lrange",
+    "q:running": "hset",
+    "q:shapes": "hdel hget hset",
 }
 
 SCHEDULER: Final[Kinds] = {
@@ -145,26 +150,26 @@ SCHEDULER: Final[Kinds] = {
     "p:nodes": "del hdel hexists hget hmget hset",
     "p:notes": "del hdel hget hset",
     "p:slots": "del hdel hget hgetall hset",
-    "q0:apps": "del zadd zrem zrevrange zscore",
-    "q0:changed": "del zadd zcard zrangebyscore zrem zscan zscore",
-    "q0:dead": "del zadd zrange zrem",
-    "q0:ended": "del exists hdel hscan hset rename",
-    "q0:ended_1": "del exists hdel hscan rename",
-    "q0:ended_2": "del hdel hscan rename unlink",
-    "q0:expires": "del zadd zrangebyscore zrem",
-    "q0:extra": "del expire hdel hset",
-    "q0:feasible": "del",
-    "q0:kinds": "del hdel hexists hlen hscan hset",
-    "q0:later": "zadd zrange zrangebyscore zrem zscan zscore",
-    "q0:messages": "hdel hexists hget",
-    "q0:meta": "hdel hget hmget hset",
-    "q0:names": "del hdel hmget hsetnx",
-    "q0:outbox": "del lpush ltrim",
-    "q0:pending": "del zadd zcard zcount zrange zrem zremrangebyrank zscan zscore",
-    "q0:running": "hdel hget hscan hset",
-    "q0:shapes": "del hdel hget hset hvals",
-    "q0:taken": "hdel hget hscan hset",
-    "q0:tasks": "hdel hset",
+    "q:apps": "del zadd zrem zrevrange zscore",
+    "q:changed": "del zadd zcard zrangebyscore zrem zscan zscore",
+    "q:dead": "del zadd zrange zrem",
+    "q:ended": "del exists hdel hscan hset rename",
+    "q:ended_1": "del exists hdel hscan rename",
+    "q:ended_2": "del hdel hscan rename unlink",
+    "q:expires": "del zadd zrangebyscore zrem",
+    "q:extra": "del expire hdel hset",
+    "q:feasible": "del",
+    "q:kinds": "del hdel hexists hlen hscan hset",
+    "q:later": "zadd zrange zrangebyscore zrem zscan zscore",
+    "q:messages": "hdel hexists hget",
+    "q:meta": "hdel hget hmget hset",
+    "q:names": "del hdel hmget hsetnx",
+    "q:outbox": "del lpush ltrim",
+    "q:pending": "del zadd zcard zcount zrange zrem zremrangebyrank zscan zscore",
+    "q:running": "hdel hget hscan hset",
+    "q:shapes": "del hdel hget hset hvals",
+    "q:taken": "hdel hget hscan hset",
+    "q:tasks": "hdel hset",
 }
 
 KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
@@ -178,26 +183,34 @@ KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
 SCRIPTS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read_tasks",
     Role.CLIENT: "cancel read_tasks submit",
-    Role.WORKER: "cancel deal_node finish repair_partition offer quarantine read_tasks reclaim register_node release "
-    "renew requeue ring set_node start submit",
-    Role.SCHEDULER: "cancel commit configure deal_node discard expire forget_node repair_kind repair_partition "
+    Role.WORKER: "cancel deal_node finish learn_times repair_partition offer quarantine read_tasks reclaim "
+    "register_node release renew requeue ring set_node start submit",
+    Role.SCHEDULER: "align cancel commit configure deal_node discard expire forget_node repair_kind repair_partition "
     "repair_task set_reason record_loss offer purge quarantine read_partition read_tasks reclaim release "
     "renew_scheduler requeue revive rotate set_node confirm take give_back",
 }
 """The scripts that each role runs."""
 
 KEYLESS: Final[Mapping[Role, str]] = {
-    Role.VIEWER: "pubsub|numsub script|exists time",
+    Role.VIEWER: "pubsub|shardnumsub script|exists time",
     Role.CLIENT: "time",
     Role.WORKER: "script|load time",
     Role.SCHEDULER: "script|load time",
 }
 SCRIPT_KEYS: Final[Mapping[Role, str]] = {
-    Role.VIEWER: "q0:*",
-    Role.CLIENT: "q0:*",
-    Role.WORKER: "q0:* p:* :dealt :quarantine",
-    Role.SCHEDULER: "q0:* p:* :*",
+    Role.VIEWER: "q:*",
+    Role.CLIENT: "q:*",
+    Role.WORKER: "q:* p:* :dealt :quarantine :times :gate",
+    Role.SCHEDULER: "q:* p:* :*",
 }
+SPEAKS: Final[Mapping[Role, str]] = {
+    Role.VIEWER: "",
+    Role.CLIENT: "wake",
+    Role.WORKER: "freed wake",
+    Role.SCHEDULER: "freed tick wake",
+}
+"""The messages that each role may send to schedulers; a scheduler also hears all of them."""
+
 READS: Final = frozenset(
     (
         "exists",

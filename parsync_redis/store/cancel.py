@@ -89,17 +89,19 @@ def find_selected(store: Store, selection: Selection) -> list[str]:
 def _waiting(store: Store, selection: Selection) -> Iterator[list[str]]:
     """Yield ids in the order in which tasks go: not due, waiting, taken. So none is missed that goes on meanwhile."""
     keys = store.keys
-    for ids in _scan(store, "zscan", [keys.queue("later")]):
+    for ids in _scan(store, "zscan", keys.queues("later")):
         yield _of_kind(store, selection, ids)
-    kinds = [kind for kind in store.hash(keys.queue("kinds")) if selection.has_kind(kind)]
-    for at in range(0, len(kinds), _KINDS):
-        yield from _scan(store, "zscan", [keys.pending(kind) for kind in kinds[at : at + _KINDS]])
-    for ids in _scan(store, "hscan", [keys.queue("taken")]):
+    waiting = store.pipe([("hgetall", key) for key in keys.queues("kinds")])
+    kinds = [(readable(kind), shard) for shard, some in enumerate(waiting) for kind in some]
+    queues = [keys.pending(kind, shard) for kind, shard in kinds if selection.has_kind(kind)]
+    for at in range(0, len(queues), _KINDS):
+        yield from _scan(store, "zscan", queues[at : at + _KINDS])
+    for ids in _scan(store, "hscan", keys.queues("taken")):
         yield _of_kind(store, selection, ids)
 
 
 def _placed(store: Store, selection: Selection) -> Iterator[list[str]]:
-    for ids in _scan(store, "hscan", [store.keys.queue("running")]):
+    for ids in _scan(store, "hscan", store.keys.queues("running")):
         yield _of_kind(store, selection, ids, selection.state)
 
 

@@ -3,25 +3,30 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import ClusterMismatch, DamagedState
+from ..errors import ClusterMismatch, DamagedState, ServerFull, ServerReadOnly, ServerUnreachable
 from ..settings import Settings
+from ..wire.keys import DEFAULT_SHARDS
+from .calls import Call
 from .store import Store
 
-SCRIPTS: Final = "5"
+SCRIPTS: Final = "6"
 """The version of the keys' and scripts' layout: processes of different layouts must not share a cluster."""
 
 DEFAULT_PARTITIONS: Final = 8
 DEFAULT_GAP_S: Final = 0.5
 DEFAULT_LEASE_S: Final = 10.0
 
+_NUMBERS: Final = ("partitions", "gap_ms", "lease_ms", "shards")
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """The shared settings: number of partitions, synchronisation gap and lease in seconds."""
+    """The shared settings: numbers of partitions and shards; synchronisation gap and lease in seconds."""
 
     partitions: int
     gap_s: float
     lease_s: float
+    shards: int = DEFAULT_SHARDS
 
 
 def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfig | None:
@@ -31,12 +36,11 @@ def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfi
     a setting was given that differs from the running one.
     """
     store.check_server()
-    wanted = ClusterConfig(
-        settings.partitions or DEFAULT_PARTITIONS, settings.gap_s or DEFAULT_GAP_S, settings.lease_s or DEFAULT_LEASE_S
-    )
     if create:
         store.load_scripts()
-    stored = store.run(store.commands.configure(_to_text(wanted))) if create else store.config()
+    stored = store.config()
+    if not stored and create:
+        stored = _create(store, settings)
     if not stored:
         return None
     if differences := find_differences(stored, settings):
@@ -44,12 +48,61 @@ def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfi
             f"cluster {settings.cluster!r} runs with {', '.join(differences)}: "
             "use the running values, or another cluster name"
         )
-    return _from_text(stored)
+    config = _from_text(stored)
+    if create:
+        _fix_shards(store, config.shards)
+    return config
+
+
+def _create(store: Store, settings: Settings) -> dict[str, str]:
+    """Write the settings of a new cluster, unless another process has, and return those that it has.
+
+    Clients may have submitted tasks by the usual number of shards, and go on. So if another number is wanted, all
+    shards are closed to them before the first shard fixes the number. A scheduler that finds them closed does the same
+    again.
+    """
+    keys, commands = store.keys, store.commands
+    usual = keys.usual_shards
+    wanted = settings.shards or usual
+    closed = [] if wanted == usual else store.run_all([commands.align(shard, 0, usual) for shard in range(usual)])
+    shards = store.run(commands.align(0, max(closed, default=0) or wanted, usual))
+    if shards != wanted and settings.shards:
+        store.run_all(_fixes(store, shards))  # which opens them
+        raise ClusterMismatch(
+            f"tasks of cluster {settings.cluster!r} were submitted with shards={shards} (you asked for {wanted}): "
+            "use this value, or another cluster name"
+        )
+    config = ClusterConfig(
+        settings.partitions or DEFAULT_PARTITIONS,
+        settings.gap_s or DEFAULT_GAP_S,
+        settings.lease_s or DEFAULT_LEASE_S,
+        shards,
+    )
+    store.run(commands.configure(_to_text(config)))
+    return store.config()
+
+
+def _fixes(store: Store, shards: int) -> list[Call[int]]:
+    """Return calls that let submit refuse tasks of callers that go by another number of shards."""
+    most = max(shards, store.keys.usual_shards)
+    return [store.commands.align(shard, shards, shards) for shard in range(most)]
+
+
+def _fix_shards(store: Store, shards: int) -> None:
+    """Fix the number of shards; of several servers, not on one that is away: it counts as restarted when it is back."""
+    away = (ServerUnreachable, ServerReadOnly, ServerFull) if store.several else ()
+    for answer in store.run_each(_fixes(store, shards)):
+        if isinstance(answer, Exception) and not isinstance(answer, away):
+            raise answer
 
 
 def keep_config(store: Store, config: ClusterConfig) -> None:
-    """Write the cluster's settings again, if the server has lost them. Raises ServerUnreachable."""
+    """Write the cluster's settings again, if the server has lost them. Raises ServerUnreachable.
+
+    A server that is away is left out: it counts as restarted when it is back.
+    """
     store.run(store.commands.configure(_to_text(config)))
+    _fix_shards(store, config.shards)
 
 
 def find_differences(stored: dict[str, str], settings: Settings) -> list[str]:
@@ -57,7 +110,7 @@ def find_differences(stored: dict[str, str], settings: Settings) -> list[str]:
     if stored.get("scripts") != SCRIPTS:
         return [f"scripts of layout {stored.get('scripts')} (this parsync has layout {SCRIPTS})"]
     running = _from_text(stored)
-    asked = {"partitions": settings.partitions, "gap_s": settings.gap_s, "lease_s": settings.lease_s}
+    asked = {name: getattr(settings, name) for name in ("partitions", "shards", "gap_s", "lease_s")}
     return [
         f"{name}={getattr(running, name):g} (you asked for {value:g})"
         for name, value in asked.items()
@@ -70,15 +123,17 @@ def _to_text(config: ClusterConfig) -> dict[str, str | int]:
         "partitions": config.partitions,
         "gap_ms": round(config.gap_s * 1000),
         "lease_ms": round(config.lease_s * 1000),
+        "shards": config.shards,
         "scripts": SCRIPTS,
     }
 
 
 def _from_text(stored: dict[str, str]) -> ClusterConfig:
     try:
-        return ClusterConfig(int(stored["partitions"]), int(stored["gap_ms"]) / 1000, int(stored["lease_ms"]) / 1000)
+        partitions, gap_ms, lease_ms, shards = (int(stored[name]) for name in _NUMBERS)
+        return ClusterConfig(partitions, gap_ms / 1000, lease_ms / 1000, shards)
     except (KeyError, ValueError):
         raise DamagedState(
-            f"the cluster's config is damaged: {stored}; it has partitions, gap_ms and lease_ms, whole numbers: "
+            f"the cluster's config is damaged: {stored}; it has {', '.join(_NUMBERS)}, whole numbers: "
             "write them anew with redis-cli HSET, as the running schedulers have them"
         ) from None

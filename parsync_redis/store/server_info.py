@@ -12,8 +12,11 @@ LIST_SETTINGS: Final = {"zset-max-listpack-entries": 8, "hash-max-listpack-entri
 """Up to so many entries a server searches a sorted set or a hash from its beginning: the defaults cost parsync 5 %."""
 
 
-def check_info(address: str, info: Mapping[str, Any]) -> dict[str, Any]:
-    """Return INFO with the server's `name` and `version`; raises ServerUnfit that says what is wrong and the fix."""
+def check_info(address: str, info: Mapping[str, Any], in_cluster: bool = False) -> dict[str, Any]:
+    """Return INFO with the server's `name` and `version`; raises ServerUnfit that says what is wrong and the fix.
+
+    in_cluster: its address says that it is of a Redis Cluster.
+    """
     name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     version = str(info.get("valkey_version" if name == "Valkey" else "redis_version", "0"))
     oldest = OLDEST_VALKEY if name == "Valkey" else OLDEST_REDIS
@@ -21,6 +24,8 @@ def check_info(address: str, info: Mapping[str, Any]) -> dict[str, Any]:
         raise ServerUnfit(
             f"the server at {address} is {name} {version}; parsync needs Redis 7.0 or Valkey 7.2, or newer"
         )
+    if int(info.get("cluster_enabled", 0)) and not in_cluster:
+        raise ServerUnfit(f"the server at {address} is of a cluster: write its address as redis+cluster://{address}")
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if policy != "noeviction":
         raise ServerUnfit(

@@ -1,10 +1,12 @@
-"""The state of one cluster on one server: run calls, repair damage that they meet, and read records."""
+"""The state of one cluster: run calls, repair damage that they meet, and read records."""
 
-from collections.abc import Iterable, Sequence
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from ..errors import AccessDenied
+from ..errors import AccessDenied, ServerUnreachable
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.node import Lease, Node, read_nodes
@@ -13,15 +15,21 @@ from ..model.status import TaskStatus
 from ..model.task import TaskState
 from .calls import Call
 from .losses import read_losses
+from .primaries import away
+from .reader import Reader
+from .redis_cluster import ClusterClient
 from .repair import find_told, repair_keys
 from .runner import Runner
+from .server_errors import translate
 from .server_info import check_info
+
+log = logging.getLogger("parsync.store")
 
 _REPAIRS: Final = ("repair_partition", "discard")
 
 
 class Store(Runner):
-    """The state of one cluster on one server. Calls come from `store.commands`."""
+    """The state of one cluster, on one server or several. Calls come from `store.commands`."""
 
     def _repair(self, call: Call[Any], told: str) -> bool:
         """Repair the keys of a call that met damage; False if it is a repair itself or this login may not repair."""
@@ -35,8 +43,44 @@ class Store(Runner):
     # -- records -----------------------------------------------------------------------------------------------------
 
     def config(self) -> dict[str, str]:
-        """Return the cluster's settings; {} before its first scheduler."""
-        return self.hash(self.keys.shared("config"))
+        """Return the cluster's settings, and go by its number of shards; {} before its first scheduler."""
+        found = self.hash(self.keys.shared("config"))
+        shards = found.get("shards", "")
+        self.keys.shards = int(shards) if re.fullmatch("[1-9][0-9]{0,2}", shards) else self.keys.shards
+        return found
+
+    def read_any(self, command: str, kind: str, *args: Any) -> Any:
+        """Read a key of the queue that all shards have alike; from another server if one is away."""
+        homes = {self.place_of(key): key for key in reversed(self.keys.queues(kind))}
+        for key in reversed(homes.values()):
+            try:
+                return self.read(command, key, *args)
+            except ServerUnreachable as error:
+                trouble = error
+        raise trouble
+
+    def pipe_live(self, what: str, groups: Mapping[int, Sequence[tuple[Any, ...]]]) -> dict[int, list[Any]]:
+        """Run plain commands by groups, each of one server; return the replies of those whose server answers.
+
+        The log names the others: what 'partition', number 3. Raises what `pipe` raises, also if none answers.
+        """
+        replies = iter(self.pipe_each([command for group in groups.values() for command in group]))
+        found: dict[int, list[Any]] = {}
+        trouble: dict[int, ServerUnreachable] = {}
+        for number, group in groups.items():
+            mine = [next(replies) for _ in group]
+            error = next((reply for reply in mine if isinstance(reply, Exception)), None)
+            if isinstance(error, ServerUnreachable):
+                trouble[number] = error
+            elif error is not None:
+                raise translate(self.address, error)
+            else:
+                found[number] = mine
+        for number, unreachable in trouble.items():
+            if not found:
+                raise unreachable
+            log.warning("%s %d is left out: %s", what, number, unreachable)
+        return found
 
     def records(self, ids: Iterable[str], extras: bool = True) -> list[Record]:
         """Return the record of each task, in order; one round trip."""
@@ -76,13 +120,14 @@ class Store(Runner):
         """
         found: list[Lease] = []
         damaged = [] if damaged is None else damaged
-        for node in nodes:
-            before = len(found)
-            fields = [f"{node.name}/{slot}" for slot in range(node.span)]  # MAX_SLOTS at most, read at one moment
-            values = self.read("hmget", self.keys.partition(partition, "slots"), fields) if fields else []
+        named = [[f"{node.name}/{slot}" for slot in range(node.span)] for node in nodes if node.span]
+        # MAX_SLOTS of a node at most, read at one moment
+        replies = self.pipe([("hmget", self.keys.partition(partition, "slots"), fields) for fields in named])
+        for fields, values in zip(named, replies, strict=True):
+            before, name = len(found), fields[0].rpartition("/")[0]
             for slot, value in enumerate(values):
                 try:
-                    found += [Lease.of(node.name, slot, readable(value))] if value is not None else []
+                    found += [Lease.of(name, slot, readable(value))] if value is not None else []
                 except ValueError:
                     damaged.append(fields[slot])
             places = {lease.slot: lease.place for lease in found[before:]}
@@ -91,12 +136,44 @@ class Store(Runner):
                     damaged.append(fields[slot])
         return found
 
-    # -- the server --------------------------------------------------------------------------------------------------
+    # -- the servers -------------------------------------------------------------------------------------------------
 
     def run_id(self) -> str:
-        """Return what tells this run of this server from every other; '' if it does not tell."""
-        return str(self.read("info", "server").get("run_id", ""))
+        """Return what tells this run of the server from every other; of several, the one that has `config`."""
+        key = self.keys.shared("config")
+        return self.run_ids([key])[key]
+
+    def run_ids(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return for each key what tells this run of its server from every other; '' while that server is away.
+
+        It is another one after a restart, after a failover, and when the key's slot has moved. One round trip.
+        """
+        if isinstance(self.client, ClusterClient):
+            return self.client.run_ids(keys)
+        found = str(self.read("info", "server").get("run_id", ""))
+        return dict.fromkeys(keys, found)
 
     def check_server(self) -> dict[str, Any]:
         """Return INFO of a server that parsync can use; raises ServerUnfit that says what is wrong and the fix."""
-        return check_info(self.address, self.read("info", "everything"))
+        return next(iter(self.check_servers().values()))
+
+    def check_servers(self) -> dict[str, dict[str, Any]]:
+        """Return INFO of each server that answers, by its address, if parsync can use all of them.
+
+        Raises ServerUnfit that says what is wrong and the fix, and ServerUnreachable if none answers.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        trouble: Exception | None = None
+        for address, server in self.servers().items():
+            try:
+                info = (server or _away(address)).read("info", "everything")
+                found[address] = check_info(address, info, self.several)
+            except ServerUnreachable as error:
+                trouble = error
+        if trouble and not found:
+            raise trouble
+        return found
+
+
+def _away(address: str) -> Reader:
+    raise away(address)

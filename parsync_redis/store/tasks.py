@@ -1,15 +1,14 @@
 """List tasks for people, from the keys of their states."""
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import Any, Final
 
 from ..model.ids import readable
-from ..model.kind import KindLine
 from ..model.limits import MAX_BATCH
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
+from .demand import read_lines
 from .store import Store
 
 _SCAN_STEPS: Final = 2000
@@ -48,38 +47,30 @@ def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[
 
 def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[list[str]]:
     """Yield ids in batches, from the keys of these states."""
-    keys = store.keys
+    queues = store.keys.queues
     if TaskState.RUNNING in states or TaskState.PLACED in states:
-        yield from _scan(store, keys.queue("running"))
+        yield from _scan(store, queues("running"))
     if TaskState.TAKEN in states:
-        yield from _scan(store, keys.queue("taken"))
+        yield from _scan(store, queues("taken"))
     if TaskState.PENDING in states:
         yield _waiting(store, limit)
-        yield [id for _, id in _first(store, keys.queue("later"), limit)]
-    if TaskState.DEAD in states:  # 10,000 at most
-        yield [readable(id) for id in reversed(store.pipe([("zrange", keys.queue("dead"), -limit, -1)])[0])]
+        yield [id for _, id in sorted(chain.from_iterable(_first(store, key, limit) for key in queues("later")))]
+    if TaskState.DEAD in states:  # 10,000 of each shard at most
+        pages = store.pipe([("zrange", key, -limit, -1, False, True) for key in queues("dead")])
+        yield [id for _, id in sorted(chain.from_iterable(map(_pairs, pages)), reverse=True)]
     if FINAL & set(states):
         for generation in GENERATIONS:
-            yield from _scan(store, keys.queue(generation))
-
-
-def read_kinds(store: Store) -> dict[str, KindLine]:
-    """Return the line of each kind of which tasks wait; damaged lines are left out. Raises ServerUnreachable."""
-    found: dict[str, KindLine] = {}
-    for kind, line in store.hash(store.keys.queue("kinds")).items():
-        with suppress(ValueError):
-            found[kind] = KindLine.of(line)
-    return found
+            yield from _scan(store, queues(generation))
 
 
 def _waiting(store: Store, limit: int) -> list[str]:
     """Return the ids of the first tasks of all kinds, in their order."""
-    kinds = sorted((line.first, kind) for kind, line in read_kinds(store).items())
+    kinds = sorted((line.first, shard, kind) for shard, kind, line in read_lines(store))
     found: list[tuple[float, str]] = []
     for at in range(0, len(kinds), _KINDS):
         if len(found) == limit and found[-1][0] < kinds[at][0]:
             break  # all of the others come later
-        keys = [store.keys.pending(kind) for _, kind in kinds[at : at + _KINDS]]
+        keys = [store.keys.pending(kind, shard) for _, shard, kind in kinds[at : at + _KINDS]]
         if limit > _PAGE:
             firsts = [_first(store, key, limit) for key in keys]
         else:
@@ -112,11 +103,12 @@ def _first(store: Store, key: str, limit: int) -> list[tuple[float, str]]:
     return _pairs(list(dict.fromkeys(chain.from_iterable(reversed(pages)))))[:limit]
 
 
-def _scan(store: Store, key: str) -> Iterator[list[str]]:
-    """Yield the fields of a hash in pages."""
-    cursor: Any = 0
-    for _ in range(_SCAN_STEPS):
-        cursor, fields = store.pipe([("hscan", key, cursor, None, _SCAN_COUNT)])[0]
-        yield [readable(field) for field in fields]
-        if not int(cursor):
-            return
+def _scan(store: Store, keys: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the fields of some hashes in pages."""
+    for key in keys:
+        cursor: Any = 0
+        for _ in range(_SCAN_STEPS):
+            cursor, fields = store.pipe([("hscan", key, cursor, None, _SCAN_COUNT)])[0]
+            yield [readable(field) for field in fields]
+            if not int(cursor):
+                break

@@ -1,5 +1,6 @@
 """Read nodes and partitions for people: many keys, a round trip for every hundred partitions."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -10,6 +11,7 @@ from ..model.needs import RESERVED, Resources, is_resources, parse_resources, qu
 from ..model.node import Node, read_nodes
 from ..model.text import COUNTER
 from ..model.views import NodeView, PartitionView, gather_partition
+from .server_errors import translate
 from .store import Store
 
 _CHUNK: Final = 100
@@ -18,13 +20,11 @@ _CHUNK: Final = 100
 def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
     """Yield each partition with its nodes, by number; nothing for a cluster that no scheduler has joined yet.
 
-    They are read one after another, while the cluster goes on. Raises ServerUnreachable.
+    They are read one after another, while the cluster goes on; the log names those whose server is away. Raises
+    ServerUnreachable if the settings' server is away, or all are.
     """
-    count = count_partitions(store)
-    for start in range(0, count, _CHUNK):
-        numbers = range(start, min(start + _CHUNK, count))
-        for number, rows in zip(numbers, _fetch(store, numbers), strict=True):
-            yield _read_partition(store, number, *rows)
+    for number, rows in _fetch(store):
+        yield _read_partition(store, number, *rows)
 
 
 def count_partitions(store: Store) -> int:
@@ -42,8 +42,11 @@ def find_node(store: Store, name: str) -> int | None:
     """Return the number of the partition whose node has this name, or None."""
     count = count_partitions(store)
     keys = [store.keys.partition(number, "nodes") for number in range(count)]
-    found = store.pipe([("hexists", key, name) for key in keys])
-    return next((number for number, there in enumerate(found) if there), None)
+    found = store.pipe_each([("hexists", key, name) for key in keys])
+    if (at := next((number for number, there in enumerate(found) if there is True), None)) is None:
+        for error in (reply for reply in found if isinstance(reply, Exception)):
+            raise translate(store.address, error)  # it may be there
+    return at
 
 
 def read_names(store: Store) -> list[str]:
@@ -60,21 +63,30 @@ class Directory:
 
     def newest_first(self) -> list[KnownTasks]:
         """Return the tasks of each app that a node has, the last registered first. Raises ServerUnreachable."""
-        (digests,) = self._store.pipe([("zrevrange", self._store.keys.queue("apps"), 0, -1)])
+        digests = self._store.read_any("zrevrange", "apps", 0, -1)
         return self._known([readable(digest) for digest in digests])
 
     def read(self) -> "Apps":
         """Return the apps as they are now. Raises ServerUnreachable."""
-        keys = self._store.keys  # the stamp is read first: it must not be newer than the apps
-        reads = [("hmget", keys.queue("meta"), ["apps"]), ("zrevrange", keys.queue("apps"), 0, -1)]
-        (stamp,), digests = self._store.pipe(reads)
-        return Apps(readable(stamp or b"0"), self._known([readable(digest) for digest in digests]))
+        reads: list[tuple[Any, ...]] = []
+        for meta, apps in zip(*map(self._store.keys.queues, ("meta", "apps")), strict=True):
+            # the stamp is read first: it must not be newer than the apps
+            reads += [("hmget", meta, ["apps"]), ("zrevrange", apps, 0, -1)]
+        replies = self._store.pipe_each(reads)
+        answers = [*zip(replies[::2], replies[1::2], strict=True)]
+        newest = next((digests for stamps, digests in answers if isinstance(digests, list)), answers[0][1])
+        if isinstance(newest, Exception):
+            raise translate(self._store.address, newest)
+        stamps = [
+            readable(stamp[0] or b"0") if isinstance(stamp, list) and digests == newest else "changing"
+            for stamp, digests in answers
+        ]
+        return Apps(stamps, self._known([readable(digest) for digest in newest]))
 
     def _known(self, digests: Sequence[str]) -> list[KnownTasks]:
         """Return the tasks of these digests; read those that are new."""
-        keys = self._store.keys
         if new := [digest for digest in digests if digest not in self._read]:
-            texts = self._store.pipe([("hmget", keys.queue("names"), new)])[0]
+            texts = self._store.read_any("hmget", "names", new)
             found = {digest: KnownTasks(readable(text)) for digest, text in zip(new, texts, strict=True) if text}
             self._read = {digest: tasks for digest, tasks in self._read.items() if digest in digests} | found
         return [self._read[digest] for digest in digests if digest in self._read]
@@ -87,9 +99,12 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Apps:
-    """The tasks of each app that a node has, the last registered first; `stamp` tells submit which copy this is."""
+    """The tasks of each app that a node has, the last registered first.
 
-    stamp: str
+    stamps: tell submit which copy this is, one for each shard. A shard that had other apps at that moment refuses it.
+    """
+
+    stamps: Sequence[str]
     newest_first: Sequence[KnownTasks]
 
     def declared(self, names: Iterable[str]) -> dict[str, Mapping[str, Any] | None]:
@@ -107,24 +122,28 @@ class Apps:
 
 def read_offers(store: Store) -> dict[str, Resources]:
     """Return what each node offers when it is empty; submit judges by that."""
-    shapes = store.hash(store.keys.queue("shapes"))
+    shapes = {readable(node): readable(offer) for node, offer in store.read_any("hgetall", "shapes").items()}
     return {node: parse_resources(offer) for node, offer in shapes.items() if is_resources(offer)}
 
 
-def _fetch(store: Store, numbers: range) -> Iterator[tuple[Any, ...]]:
-    commands: list[tuple[Any, ...]] = []
-    for number in numbers:
-        meta, free, left, nodes = (store.keys.partition(number, kind) for kind in ("meta", "free", "left", "nodes"))
-        commands += [
-            ("hmget", meta, ["version", "epoch"]),
-            ("get", free),
-            ("hgetall", left),
-            ("hgetall", nodes),
-            ("hgetall", store.keys.partition(number, "notes")),
-            ("hgetall", store.keys.partition(number, "alive")),
-        ]
-    replies = store.pipe(commands)
-    return zip(*[iter(replies)] * 6, strict=True)
+def _fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the number and the records of each partition whose server answers."""
+    numbers = range(count_partitions(store))
+    for start in range(0, len(numbers), _CHUNK):
+        reads = {number: _reads_of(store, number) for number in numbers[start : start + _CHUNK]}
+        yield from store.pipe_live("partition", reads).items()
+
+
+def _reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
+    meta, free, left, nodes = (store.keys.partition(number, kind) for kind in ("meta", "free", "left", "nodes"))
+    return [
+        ("hmget", meta, ["version", "epoch"]),
+        ("get", free),
+        ("hgetall", left),
+        ("hgetall", nodes),
+        ("hgetall", store.keys.partition(number, "notes")),
+        ("hgetall", store.keys.partition(number, "alive")),
+    ]
 
 
 def note_of(node: Node, note: str) -> str:
@@ -140,11 +159,12 @@ def _down_ms(counter: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A node with its free slots, the amounts that are left, its note, and since when it is down (ms)."""
+    """A node with its free slots and waiting seats, the amounts left, its note, and since when it is down (ms)."""
 
     partition: int
     node: Node
     free: int
+    free_ahead: int
     left: Mapping[str, int]
     note: str
     down_ms: int | None
@@ -152,11 +172,8 @@ class LiveNode:
 
 def read_live_nodes(store: Store) -> Iterator[list[LiveNode]]:
     """Yield the nodes of each partition, by number; nothing for a cluster that no scheduler has joined yet."""
-    count = count_partitions(store)
-    for start in range(0, count, _CHUNK):
-        numbers = range(start, min(start + _CHUNK, count))
-        for number, (_, *rows) in zip(numbers, _fetch(store, numbers), strict=True):
-            yield _live_nodes(number, *rows)
+    for number, (_, *rows) in _fetch(store):
+        yield _live_nodes(number, *rows)
 
 
 def count_bits(bitmap: bytes, first: int, count: int) -> int:
@@ -182,7 +199,8 @@ def _live_nodes(
             LiveNode(
                 number,
                 node,
-                count_bits(free or b"", node.first, node.span),
+                count_bits(free or b"", node.first, node.offer.slots),
+                count_bits(free or b"", node.first + node.offer.slots, node.ahead or 0),
                 dict(unheld.amounts),
                 note_of(node, readable(notes.get(name.encode(), b""))),
                 _down_ms(counters.get(name.encode(), b"")),
@@ -215,13 +233,18 @@ def _read_partition(
                 f"over {state.note}" if node.drain == 2 else state.note,
                 tuple(queues_of(offer)),
                 state.down_ms,
+                (node.ahead or 0) - state.free_ahead,
+                node.ahead or 0,
             )
         )
-    # Where a slot that is not free need not be held, its leases are counted.
-    unusual = [node for node in nodes if node.state != "up" or node.draining or node.span != node.offer.slots]
-    held: dict[str, int] = {node.name: 0 for node in unusual}
-    for lease in store.leases(number, unusual):
-        held[lease.place.node] += 1
-    views = [replace(view, held=held[view.name]) if view.name in held else view for view in views]
+    # Count the leases where the bits do not tell: a slot may be neither free nor held, and a shut seat may be held.
+    unusual = {n.name: n for n in nodes if n.state != "up" or n.draining or n.span != n.offer.slots + (n.ahead or 0)}
+    held, waiting = Counter[str](), Counter[str]()
+    for lease in store.leases(number, unusual.values()):
+        node = unusual[lease.place.node]
+        (held if node.ahead is None or lease.slot < node.offer.slots else waiting)[node.name] += 1
+    for at, view in enumerate(views):
+        if view.name in unusual:
+            views[at] = replace(view, held=held[view.name], waiting=waiting[view.name])
     version, epoch = (int(value) if value and value.isdigit() else 0 for value in meta)
     return gather_partition(number, version, epoch, views), views

@@ -1,9 +1,17 @@
 """The one place that spells keys. A family of keys that scripts touch together has one hash tag."""
 
 import re
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from .. import errors
-from ..model.ids import check_name
+from ..model.ids import check_name, shard_of
+
+DEFAULT_SHARDS: Final = 1
+"""Shards of a new cluster's queue on one server."""
+
+DEFAULT_SHARDS_OF_SEVERAL: Final = 16
+"""The same on several servers: more than there will be primaries."""
 
 QUEUE_KINDS = (
     "meta",
@@ -26,7 +34,7 @@ QUEUE_KINDS = (
     "apps",
 )
 PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
-CLUSTER_KINDS = ("config", "schedulers", "leader", "dealt", "quarantine", "losses")
+CLUSTER_KINDS = ("config", "schedulers", "leader", "dealt", "quarantine", "losses", "times")
 
 TYPES = {
     "meta": "hash",
@@ -60,6 +68,7 @@ TYPES = {
     "dealt": "hash",
     "quarantine": "zset",
     "losses": "hash",
+    "times": "hash",
     "pending": "zset",
     "extra": "hash",
     "inbox": "list",
@@ -71,6 +80,11 @@ NUMBERS = {"meta": ("version", "epoch", "slots", "free", "inc", "submitted", "fl
 """Kind of key -> the fields that scripts count in."""
 
 
+T = TypeVar("T")
+
+GATE = "gate"
+"""The kind of a key that never exists. On a Redis Cluster each script sends one last, see `gate_of`."""
+
 ANY_CONFIG = "parsync:{*}:config"
 """The glob of a key that every cluster has, for a scan of the server."""
 
@@ -80,27 +94,81 @@ def cluster_of(config: str) -> str:
     return config.removeprefix("parsync:{").removesuffix("}:config")
 
 
+def gate_of(key: str) -> str:
+    """Return the key that never exists, of the same tag: a script that sends it does not run while its slot moves."""
+    return key[: key.index("}") + 2] + GATE
+
+
 class Keys:
     """The keys of one cluster.
 
-    queue(kind), partition(p, kind), shared(kind) name the families; extra, pending, inbox, stats have one key an id;
-    `tick` is the channel on which schedulers hear ticks: it names the database, for channels are the whole server's.
+    queue(kind, shard), partition(p, kind), shared(kind) name the families; extra, pending, inbox, stats have a key for
+    each id.
+
+    The queue of tasks has `shards` parts, each with a tag of its own. A task is in the shard that its id tells, so all
+    processes of a cluster must know the same number. `Store.config` sets it; `usual_shards` counts until then.
+
+    `tick`, wakes(shard), frees(p) name channels. A channel has the tag of the script that publishes there, so that
+    SPUBLISH goes where the script's keys are, and ends in the database, for channels are the whole server's.
     """
 
-    def __init__(self, cluster: str, db: int = 0) -> None:
+    def __init__(self, cluster: str, db: int = 0, shards: int = DEFAULT_SHARDS) -> None:
         self.cluster, self.db = check_name("cluster name", cluster), db
-        self._queue = f"parsync:{{{cluster}:q0}}:"
+        self.shards = self.usual_shards = shards
         self._shared = f"parsync:{{{cluster}}}:"
         self.tick = f"{self._shared}tick@{db}"
-        self.extra_prefix = f"{self._queue}extra:"
-        self.pending_prefix = f"{self._queue}pending:"
+        self._wake = f"wake@{db}"
         self._partitions: dict[tuple[int, str], str] = {}
+        self._prefixes: dict[int, str] = {}
 
-    def queue(self, kind: str) -> str:
-        """Return a key of the task queue."""
+    # -- the queue of tasks ------------------------------------------------------------------------------------------
+
+    def shard_of(self, id: str) -> int:
+        """Return the shard of a task by its encoded id."""
+        return shard_of(id, self.shards)
+
+    def by_shard(self, items: Sequence[T], id_of: Callable[[T], str]) -> list[tuple[int, list[T]]]:
+        """Return the items of each shard that has some, in their order."""
+        found: dict[int, list[T]] = {}
+        for item in items:
+            found.setdefault(self.shard_of(id_of(item)), []).append(item)
+        return sorted(found.items())
+
+    def prefix(self, kind: str = "", shard: int = 0) -> str:
+        """Return how a shard's keys begin: all of them, or those of a task (extra:) or kind (pending:)."""
+        found = self._prefixes.get(shard)
+        if found is None:
+            found = self._prefixes[shard] = f"parsync:{{{self.cluster}:q{shard}}}:"
+        return found + kind
+
+    def queue(self, kind: str, shard: int = 0) -> str:
+        """Return a key of a shard of the task queue."""
         if kind not in QUEUE_KINDS:
             raise errors.BrokenContract(f"no queue key {kind}")
-        return self._queue + kind
+        return self.prefix(kind, shard)
+
+    def queues(self, kind: str) -> list[str]:
+        """Return a key of the task queue in each shard."""
+        return [self.queue(kind, shard) for shard in range(self.shards)]
+
+    def in_shard_of(self, kind: str, id: str) -> str:
+        """Return a key of the task queue in the shard of a task."""
+        return self.queue(kind, self.shard_of(id))
+
+    def extra(self, id: str) -> str:
+        """Return the key of a task's rare fields."""
+        return self.prefix("extra:", self.shard_of(id)) + id
+
+    def pending(self, kind: str, shard: int = 0) -> str:
+        """Return the key of the tasks of a kind that wait in a shard, by their order."""
+        return self.prefix("pending:", shard) + kind
+
+    def shard_in(self, key: str) -> int | None:
+        """Return the number of a key's shard, None for a key that is not of the task queue."""
+        match = re.match(r"parsync:\{[^{}]*:q(\d+)\}:", key)
+        return int(match[1]) if match else None
+
+    # -- partitions and the cluster ----------------------------------------------------------------------------------
 
     def partition(self, number: int, kind: str) -> str:
         """Return a key of partition `number`."""
@@ -122,36 +190,44 @@ class Keys:
             raise errors.BrokenContract(f"no shared key {kind}")
         return self._shared + kind
 
-    def extra(self, id: str) -> str:
-        """Return the key of a task's rare fields."""
-        return self.extra_prefix + id
-
-    def pending(self, kind: str) -> str:
-        """Return the key of the tasks of a kind that wait, by their order."""
-        return self.pending_prefix + kind
-
     def inbox(self, number: int, node: str) -> str:
         """Return the key of a node's doorbells, a list that its agent reads."""
         return f"parsync:{{{self.cluster}:p{number}}}:inbox:{node}"
 
+    def stats(self, scheduler: str) -> str:
+        """Return the key of a scheduler's statistics."""
+        return f"{self._shared}stats:{scheduler}"
+
     def pattern(self, kind: str) -> str:
-        """Return the glob of all keys of a kind, for an ACL: 'q0:later', 'p:slots', ':config'; '*' is every kind."""
+        """Return the glob of all keys of a kind, for an ACL: 'q:later', 'p:slots', ':config'; '*' is every kind."""
         family, _, name = kind.partition(":")
         of = {
-            "q0": (*QUEUE_KINDS, "extra:*", "pending:*"),
+            "q": (*QUEUE_KINDS, "extra:*", "pending:*"),
             "p": (*PARTITION_KINDS, "inbox:*"),
-            "": (*CLUSTER_KINDS, "stats:*"),
+            "": (*CLUSTER_KINDS, GATE, "stats:*"),
         }
         wanted = {"extra": "extra:*", "pending": "pending:*", "inbox": "inbox:*", "stats": "stats:*"}.get(name, name)
         if wanted != "*" and wanted not in of.get(family, ()):
             raise errors.BrokenContract(f"no kind of key {kind}")
-        tag = {"q0": f"{self.cluster}:q0", "p": f"{self.cluster}:p*", "": self.cluster}[family]
+        tag = {"q": f"{self.cluster}:q*", "p": f"{self.cluster}:p*", "": self.cluster}[family]
         return f"parsync:{{{tag}}}:{wanted}"
 
-    def own_channel(self, scheduler: str) -> str:
-        """Return the channel that tells one scheduler of a freed slot where it waits, or of new tasks."""
-        return f"{self.tick}:{scheduler}"
+    # -- channels ----------------------------------------------------------------------------------------------------
 
-    def stats(self, scheduler: str) -> str:
-        """Return the key of a scheduler's statistics."""
-        return f"{self._shared}stats:{scheduler}"
+    def wakes(self, shard: int = 0) -> str:
+        """Return the beginning of the channels that tell a scheduler of new tasks, 'CHANNEL:SCHEDULER'."""
+        return self.prefix(self._wake, shard)
+
+    def frees(self, number: int) -> str:
+        """Return the beginning of the channels that tell a scheduler of a freed slot, 'CHANNEL:SCHEDULER'."""
+        return f"parsync:{{{self.cluster}:p{number}}}:freed@{self.db}"
+
+    def hearing(self, word: str) -> str:
+        """Return the glob of the channels on which schedulers hear a word, for an ACL: tick, wake or freed."""
+        tag = {"wake": f"{self.cluster}:q*", "freed": f"{self.cluster}:p*"}.get(word)
+        return f"parsync:{{{tag}}}:{word}@{self.db}:*" if tag else self.tick
+
+    def own_channels(self, scheduler: str, partitions: int) -> dict[str, tuple[str, int]]:
+        """Return the channels of one scheduler: channel -> (wake, shard) or (freed, partition)."""
+        wakes = {f"{self.wakes(shard)}:{scheduler}": ("wake", shard) for shard in range(self.shards)}
+        return wakes | {f"{self.frees(p)}:{scheduler}": ("freed", p) for p in range(partitions)}

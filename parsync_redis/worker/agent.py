@@ -1,15 +1,16 @@
 """The agent: parsync's part inside a Celery worker that is a node.
 
-Four threads, each with a connection of its own: the worker's event loop answers doorbells (starter.py); one reports
+Five threads, each with a connection of its own: the worker's event loop answers doorbells (starter.py); one reports
 outcomes and frees slots (reporter.py); one renews the lease (renewer.py); one compares leases with runs (reconciler.py)
-and tells the result backend what is in the outbox (results.py). They share the state of the node (state.py) and its
-table of runs (runs.py).
+and tells the result backend what is in the outbox (results.py); with look-ahead one keeps the waiting seats
+(seat_keeper.py). They share the state of the node (state.py) and its table of runs (runs.py).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from celery import Celery
 from redis.exceptions import RedisError
@@ -18,6 +19,7 @@ from ..errors import ParsyncError
 from ..settings import Settings
 from ..store.server_errors import Backoff
 from ..store.store import Store
+from ..store.times import read_times
 from .isolation.machine import Isolation
 from .loop_watch import LoopWatch
 from .node import NodeSpec
@@ -26,6 +28,7 @@ from .reconciler import Reconciler
 from .renewer import Renewer, shorten_timeouts
 from .reporter import Reporter
 from .results import announce
+from .seat_keeper import SeatKeeper
 from .starter import Starter
 from .state import NodeState
 
@@ -36,7 +39,10 @@ JOIN_S = 10.0
 
 
 class Agent:
-    """The agent of one worker process. `port` is the worker's; without `isolation` runs are not isolated."""
+    """The agent of one worker process. `port` is the worker's; without `isolation` runs are not isolated.
+
+    nudge: has the event loop start what waits.
+    """
 
     def __init__(
         self,
@@ -49,13 +55,18 @@ class Agent:
     ) -> None:
         self.app, self.settings, self.store, self._port = app, settings, store, port
         self.node, self.loop = NodeState(spec, isolation or Isolation()), LoopWatch()
-        self.reporter = Reporter(store, self.node.runs, self.node.isolation)
+        self.reporter = Reporter(store, self.node.runs, self.node.isolation, self.node.ahead.ran)
         self.starter = Starter(store, self.node, self.reporter)
         self.renewer = Renewer(settings, self.node, port, self.loop)
         self.reconciler = Reconciler(self.node, port)
+        self.seat_keeper = SeatKeeper(store, self.node, self.starter, self.reconciler, lambda: self.nudge())
+        self._has_learnt = False
+        self.nudge: Callable[[], object] = lambda: None
+        self.reporter.nudge = lambda: self.nudge()
         renewing = threading.Thread(target=lambda: self.renewer.run(store.again()), name="parsync-renew", daemon=True)
         tending = threading.Thread(target=self._tend, name="parsync-tend", daemon=True)
-        self._threads = (self.reporter, renewing, tending)
+        seats = (self.seat_keeper,) if spec.room else ()
+        self._threads = (self.reporter, renewing, tending, *seats)
 
     def start(self) -> None:
         """Start the threads. The node registers as soon as the cluster is set up."""
@@ -72,6 +83,7 @@ class Agent:
         self.leave()
         if self.node.stopped:
             return
+        self.starter.hand_back("its worker shuts down")
         self.node.stop()
         if self.reporter.ident is None:  # it was never started
             return
@@ -107,9 +119,25 @@ class Agent:
                     self.reconciler.reconcile(store)
                     if not node.leaving:
                         announce(store, self.app, self._port.send_event)
+                    self._learn(store)  # last: nothing else waits for the primary that has the times
                 backoff.well()
             except (ParsyncError, RedisError, OSError) as error:
                 pause_s = backoff.pause_s(error)
             except Exception:
                 log.exception("node %s: unexpected", node.name)  # an error of a result backend, for example
             node.wait(pause_s)
+
+    def _learn(self, store: Store) -> None:
+        """Write what this node has learnt of how long tasks run, and read once what others had learnt before."""
+        ahead, known = self.node.ahead, self.node.spec.tasks
+        if not self._has_learnt:
+            before = read_times(store).items()
+            ahead.recall({name: times for name, times in before if f"\n{name} " in (known.text if known else "")})
+            self._has_learnt = True
+        news = ahead.news()
+        try:
+            if news:
+                store.run(store.commands.learn_times(news))
+        except BaseException:
+            ahead.forgotten(news)
+            raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -72,6 +73,7 @@ class Delivery:
         if (hold_s := self._limits.hold_s(name, place.task, consumer)) > 0:
             self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)
             return
+        run.name, run.began_s = name, time.monotonic()
         with without_bucket(name, consumer):
             strategy(received, None, _nothing, _nothing, consumer.on_task_message)
 
@@ -118,7 +120,7 @@ class Delivery:
         """Fail a task before it ran, because of its message, and store that as its result."""
         run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
         store = self._agent.store
-        quarantine(store, f"{store.keys.queue('messages')} {run.place.task}", run.flaw, message)
+        quarantine(store, f"{store.keys.in_shard_of('messages', run.place.task)} {run.place.task}", run.flaw, message)
         try:
             id = decode_id(run.place.task)
             self._consumer.app.backend.mark_as_failure(id, InvalidTaskError(str(error)), request=Context(id=id))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections import deque
 from typing import Final
 
 from celery import bootsteps
 from redis import Connection
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
+from ..errors import ParsyncError
+from ..model.place import Place
 from ..store.quarantine import quarantine
 from ..store.server_errors import Backoff, is_damage, translate
 from ..wire.doorbell import read_doorbell
@@ -24,6 +25,7 @@ from .celery_types import Consumer, TimerEntry
 from .delivery import Delivery
 from .handed_over import forgotten
 from .loop_watch import BEAT_S
+from .turns import Turns
 
 log = logging.getLogger("parsync.agent")
 
@@ -63,7 +65,9 @@ class Inbox(bootsteps.StartStopStep):
             self.agent = agent
             # kombu writes when it connects: a full or read-only server must not end the worker, as Celery would have it
             consumer.connection_errors += (OutOfMemoryError, ReadOnlyError)
-            self.delivery = Delivery(consumer, agent)
+            self.turns = Turns(consumer, agent, Delivery(consumer, agent), self._rung_meanwhile)
+            if self.turns.looks_ahead:
+                self._at_a_time = MOST
             self._backoff = Backoff(log, f"the inbox of node {agent.node.name}")
         super().__init__(consumer, **kwargs)
 
@@ -106,14 +110,14 @@ class Inbox(bootsteps.StartStopStep):
         self._hang_up()
         self._key = key
         try:
-            self._connection = self.agent.another_store().client.connection_pool.get_connection()
+            self._connection = self.agent.another_store().pool_of(key).get_connection()
             self._ask(self._connection)
             # a descriptor of our own: redis-py closes its socket by itself. If a child has inherited that, epoll would
             # go on reporting it, by a number that is another file's by then
-            self._descriptor = os.dup(self._connection._sock.fileno())  # type: ignore[attr-defined] # set as it connects
+            self._descriptor = os.dup(self._connection._sock.fileno())  # type: ignore[union-attr] # set as it connects
             self.consumer.hub.add_reader(self._descriptor, self._on_answer)
             self._timer = self.consumer.hub.call_repeatedly(LATE_S, self._check_silence)
-        except (RedisError, OSError) as error:
+        except (ParsyncError, RedisError, OSError) as error:
             self._listen_again(error)
 
     def _ask(self, connection: Connection) -> None:
@@ -154,44 +158,53 @@ class Inbox(bootsteps.StartStopStep):
         if connection is None:
             return
         try:
-            self._read(connection)
-            self._ask(connection)
+            bells = self._read(connection)
+            if self.turns.looks_ahead:  # doorbells that ring meanwhile are heard between two tasks
+                self._ask(connection)
+                self.turns.answer(bells)
+            else:
+                self._answer_bells(bells)
+                self._ask(connection)
         except (RedisError, OSError) as error:
             self._listen_again(error)
 
-    def _read(self, connection: Connection) -> None:
+    def _rung_meanwhile(self) -> list[Place]:
+        """Return the doorbells that rang while a task ran in this thread, and ask again."""
+        connection = self._connection
+        try:
+            if connection is None or not connection.can_read(timeout=0):
+                return []
+            bells = self._read(connection)
+            self._ask(connection)
+            return bells
+        except (RedisError, OSError) as error:
+            self._listen_again(error)
+            return []
+
+    def _read(self, connection: Connection) -> list[Place]:
         try:
             answer = connection.read_response()
         except ResponseError as error:
             if not is_damage(error):
                 raise
             self._delete_damaged(error)
-            return
+            return []
         self._backoff.well()
-        if answer is not None:
-            self._answer_bells(answer[1])
+        return self._bells(answer[1]) if answer is not None else []
 
-    def _answer_bells(self, rung: list[bytes]) -> None:
+    def _bells(self, rung: list[bytes]) -> list[Place]:
+        """Return the doorbells of an answer, without those that cannot be read."""
         bells = []
         for data in rung:
             try:
                 bells.append(read_doorbell(data))
             except ValueError as error:
                 quarantine(self.agent.store, self._key, str(error), data)
-        found, began_s = deque(self.agent.starter.answer(bells)), time.monotonic()
-        count, node, reporter = len(found), self.agent.node, self.agent.reporter
-        try:
-            while found and not node.leaving:
-                run, message = found.popleft()
-                if run.unwanted or run.place.inc != node.inc:
-                    run.why = "it had not begun"
-                    reporter.ended(run, run.unwanted or "recalled")
-                else:
-                    self.delivery.deliver(run, message)
-        finally:
-            for run, _ in found:
-                reporter.ended(run, "again")  # the worker stops, and it has not begun
-        if count:
+        return bells
+
+    def _answer_bells(self, bells: list[Place]) -> None:
+        began_s = time.monotonic()
+        if count := self.turns.answer(bells):
             in_time = int(count * HAND_OVER_S / max(time.monotonic() - began_s, 1e-6))
             self._at_a_time = max(1, min(in_time, 2 * self._at_a_time, MOST))
 

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery.concurrency.solo import TaskPool as SoloPool
+from celery.concurrency.thread import TaskPool as ThreadPool
 from redis.connection import parse_url
 
 from ..errors import InvalidInput
-from ..model.address import SCHEME, as_redis, parse_service
+from ..model.address import SCHEME, as_redis, is_cluster, parse_cluster, parse_service
 from ..model.apps import KnownTasks, offer_with
 from ..model.ids import check_name
 from ..model.needs import Resources
+from ..store.server_errors import AWAY
+from ..store.store import Store
 from .celery_types import Worker
+from .look_ahead import room_of
 
 FLAGS = (
     "parsync",
@@ -29,12 +33,19 @@ FLAGS = (
 
 @dataclass(slots=True)
 class NodeSpec:
-    """The offer of a worker that is a node."""
+    """The offer of a worker that is a node. room: the waiting seats that it has behind its slots."""
 
     name: str
     offer: Resources
     score: float
     tasks: KnownTasks | None = None
+    room: int = 0
+
+    def tell(self, store: Store) -> None:
+        """Tell each shard of the queue what the node offers. The reconciler tells one that is away now."""
+        (answer,) = store.run_each([store.commands.offer(self.name, self.offer.text, self.tasks)])
+        if isinstance(answer, Exception) and not (store.several and isinstance(answer, AWAY)):
+            raise answer
 
     def know(self, tasks: KnownTasks, queues: Iterable[str]) -> None:
         """Add to the offer the tasks of the worker's app and the queues that it consumes."""
@@ -72,7 +83,8 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     _check("parsync_label", said, 1, None, labels)
     offer = Resources.of(slots, resources, labels)
     name = flags.get("parsync_node")
-    return NodeSpec(check_name("node name", worker.hostname if name is None else name), offer, score)
+    room = room_of(offer.slots, concurrency) if issubclass(worker.pool_cls, (SoloPool, ThreadPool)) else 0
+    return NodeSpec(check_name("node name", worker.hostname if name is None else name), offer, score, room=room)
 
 
 def _check(flag: str, said: dict[str, str], *offer: Any) -> None:  # Any: as Resources.of takes them
@@ -88,6 +100,8 @@ def place_of(url: str) -> tuple[object, ...]:
     if url.startswith(SCHEME):
         service = parse_service(url)
         return service.name, ",".join(sorted(f"{host}:{port}" for host, port in service.sentinels)), service.db
+    if is_cluster(url):
+        return (",".join(sorted(parse_cluster(url).servers)),)
     kwargs = parse_url(as_redis(url))
     host = {"localhost": "127.0.0.1", "": "127.0.0.1"}.get(str(kwargs.get("host") or ""), kwargs.get("host"))
     return kwargs.get("path"), host, int(kwargs.get("port") or 6379), int(kwargs.get("db") or 0)

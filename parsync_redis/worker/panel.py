@@ -76,9 +76,9 @@ def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
 
 def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
     """Return the tasks that are not due yet and whose names this worker knows; each such node lists them."""
-    client: Any = agent.store.client  # Any: redis-py says that each reply may be awaitable
-    key = agent.store.keys.queue("later")
-    due = {readable(id): ms for id, ms in client.zrange(key, 0, MOST - 1, withscores=True)}
+    pages = agent.store.pipe([("zrange", key, 0, MOST - 1, False, True) for key in agent.store.keys.queues("later")])
+    first = sorted((ms, id) for page in pages for id, ms in page)[:MOST]
+    due = {readable(id): ms for ms, id in first}
     for id, request in _requests(agent, hostname, due, lambda task, state: task in agent.app.tasks):
         eta = datetime.fromtimestamp(due[id] / 1000, UTC).astimezone(agent.app.timezone)
         yield {"eta": eta.isoformat(), "priority": _PRIORITY, "request": request}
@@ -96,7 +96,8 @@ def _requests(
     some = list(found)[:MOST]
     for at in range(0, len(some), _AT_ONCE):
         few = some[at : at + _AT_ONCE]
-        for key, message in zip(few, store.read("hmget", store.keys.queue("messages"), few), strict=True):
+        messages = store.pipe([("hget", store.keys.in_shard_of("messages", id), id) for id in few])
+        for key, message in zip(few, messages, strict=True):
             try:
                 if message is not None:
                     yield key, _request(agent.app, hostname, decode_id(key), found[key], message)

@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from signal import Signals
+from typing import Any
 
+from ..errors import ServerUnreachable
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.node import Lease
 from ..model.record import place_text
 from ..store.repair import repair_partition
-from ..store.server_errors import is_damage
+from ..store.server_errors import AWAY, is_damage
 from ..store.store import Store
 from .port import WorkerPort
 from .runs import Key, Run
@@ -29,6 +31,7 @@ class Reconciler:
     def __init__(self, node: NodeState, port: WorkerPort) -> None:
         self._node, self._port = node, port
         self._seen: set[Key] = set()
+        self._shard = 0  # whose copy of the app's tasks was looked at last
 
     def reconcile(self, store: Store) -> None:
         """Compare once. A node that leaves, or whose event loop stands still, gives back what it does not run."""
@@ -47,6 +50,11 @@ class Reconciler:
     def give_back_all(self, store: Store) -> None:
         """Give back every lease of this incarnation: the worker has stopped."""
         self._give_back(store, self._leases(store), "its worker stopped")
+
+    def give_back_unread(self, store: Store, why: str) -> None:
+        """Give back what waits at the waiting seats and has not been heard: a task keeps the event loop from it."""
+        slots = self._node.ahead.slots
+        self._give_back_unrung(store, [lease for lease in self._not_run(store) if lease.slot >= slots], why)
 
     def _leases(self, store: Store) -> list[Lease]:
         """Read the first leases of the tasks that this incarnation holds."""
@@ -98,12 +106,15 @@ class Reconciler:
         return bool(held)
 
     def _give_back(self, store: Store, leases: list[Lease], why: str) -> None:
-        """Put the tasks back to pending, then free their slots."""
-        places = [lease.place for lease in leases]
-        for at in range(0, len(places), MAX_BATCH):
-            some = places[at : at + MAX_BATCH]
-            store.run(store.commands.requeue([(place, why) for place in some]))
-            store.run(store.commands.release(self._node.partition, some))
+        """Put the tasks back to pending, then free their slots. Those of a shard that is away keep them until later."""
+        shards = store.keys.by_shard([lease.place for lease in leases], lambda place: place.task)
+        batches = [some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)]
+        calls = [store.commands.requeue([(place, why) for place in some]) for some in batches]
+        for some, answer in zip(batches, store.run_each(calls), strict=True):
+            if not isinstance(answer, Exception):
+                store.run(store.commands.release(self._node.partition, some))
+            elif not (store.several and isinstance(answer, AWAY)):
+                raise answer
 
     def end_cancelled(self, store: Store) -> None:
         """End runs whose tasks were cancelled, by the signal that the cancel names, or before they begin."""
@@ -118,36 +129,47 @@ class Reconciler:
                 self._port.terminate(run.request, run.ending)
 
     def _cancels(self, store: Store, runs: Sequence[Run]) -> list[str]:
-        """Return the signal that ends each of these runs; '' if its task is not cancelled, or runs elsewhere."""
+        """Return the signal that ends each of these runs; '' if its task is not known to be cancelled here."""
         if not runs:
             return []
         keys, ids = store.keys, [run.place.task for run in runs]
-        lines, places = store.pipe([("hmget", keys.queue("tasks"), ids), ("hmget", keys.queue("running"), ids)])
+        reads: list[tuple[Any, ...]] = []  # Any: as Runner.pipe takes them
+        rows: dict[str, tuple[bytes | None, bytes | None]] = {}
+        shards = keys.by_shard(ids, str)
+        for shard, some in shards:
+            reads += [("hmget", keys.queue(kind, shard), some) for kind in ("tasks", "running")]
+        replies = store.pipe_each(reads)
+        for (_, some), lines, places in zip(shards, replies[::2], replies[1::2], strict=True):
+            if isinstance(lines, list) and isinstance(places, list):
+                rows |= zip(some, zip(lines, places, strict=True), strict=True)
         marked = [
             (line or b"").startswith(b"+") and place_text(readable(place or b"")) == run.place.text
-            for run, line, place in zip(runs, lines, places, strict=True)
+            for run, (line, place) in zip(runs, (rows.get(id, (None, None)) for id in ids), strict=True)
         ]
         asked = [keys.extra(id) for id, has in zip(ids, marked, strict=True) if has]
-        hows = iter(store.pipe([("hget", key, "cancel") for key in asked]))
-        return [readable(next(hows) or b"") if has else "" for has in marked]
+        hows = (
+            how if isinstance(how, bytes) else b""
+            for how in store.pipe_each([("hget", key, "cancel") for key in asked])
+        )
+        return [readable(next(hows)) if has else "" for has in marked]
 
     def _keep_known(self, store: Store) -> None:
-        """Register the tasks of this worker's app again if the server has lost them.
+        """Tell a shard again what the node offers and its app knows if it has lost that; each time the next is asked.
 
         If the keys are damaged, the leader deletes them first.
         """
         spec = self._node.spec
         if spec.tasks is None:
             return
-        with store.client.pipeline(transaction=False) as pipe:
-            pipe.hexists(store.keys.queue("names"), spec.tasks.digest)
-            pipe.zscore(store.keys.queue("apps"), spec.tasks.digest)
-            known = pipe.execute(raise_on_error=False)
+        self._shard = (self._shard + 1) % store.keys.shards
+        shapes, names, apps = (store.keys.queue(kind, self._shard) for kind in ("shapes", "names", "apps"))
+        digest = spec.tasks.digest
+        known = store.pipe_each([("hexists", names, digest), ("zscore", apps, digest), ("hget", shapes, spec.name)])
         if wrong := [reply for reply in known if isinstance(reply, Exception)]:
-            if not is_damage(wrong[0]):
+            if not is_damage(wrong[0]) and not isinstance(wrong[0], ServerUnreachable):
                 raise wrong[0]
-        elif not known[0] or known[1] is None:
-            store.run(store.commands.offer(spec.name, spec.offer.text, spec.tasks))
+        elif not known[0] or known[1] is None or readable(known[2] or b"") != spec.offer.text:
+            spec.tell(store)
 
 
 def _key(lease: Lease) -> Key:

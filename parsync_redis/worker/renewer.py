@@ -87,9 +87,11 @@ class Renewer:
         spec = node.spec
         labels = " ".join(f"{name}:{value}" for name, value in spec.offer.labels if name != TASKS_LABEL)
         partition = store.run(commands.deal_node(spec.name, config.partitions, labels, spec.offer.slots, spec.score))
-        store.run(commands.offer(spec.name, spec.offer.text, spec.tasks))  # first, so that no submit is refused
+        spec.tell(store)  # first, so that no submit is refused
         sent_s = now_s()
-        inc, _ = store.run(commands.register_node(partition, spec.name, node.inc, spec.score, spec.offer.text))
+        inc, _ = store.run(
+            commands.register_node(partition, spec.name, node.inc, spec.score, spec.offer.text, spec.room)
+        )
         node.partition, node.inc, node.moved, node.stalled = partition, inc, 0, ""
         log.info(
             "node %s is up: %s, score %g, partition p%d, incarnation %d",
@@ -119,7 +121,7 @@ class Renewer:
             if not node.leaving:
                 self.register(store, config)
             return False
-        node.moved = int(reply[1])
+        node.moved, node.drained = int(reply[1]), reply[3] != "0"
         if node.leaving and not node.said_leaving:
             if reply[2] != "leaving":
                 store.run(commands.set_node(node.partition, node.name, "leaving", node.inc))
@@ -162,7 +164,4 @@ class Renewer:
 
 def shorten_timeouts(store: Store, lease_s: float) -> None:
     """Set a store's timeouts so that a silent connection is replaced well before the lease is over."""
-    timeout_s = min(5.0, max(0.5, lease_s / 4))
-    pool = store.client.connection_pool
-    pool.connection_kwargs.update(socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
-    pool.disconnect()
+    store.set_timeouts(min(5.0, max(0.5, lease_s / 4)))

@@ -9,14 +9,14 @@ import logging
 import queue
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..model.limits import MAX_BATCH
-from ..model.place import Place
 from ..store.calls import Call, Commands
 from ..store.server_errors import Backoff
 from ..store.store import Store
@@ -34,11 +34,24 @@ PATIENCE_S: Final = 1.0
 
 
 class Reporter(threading.Thread):
-    """Reports outcomes to Redis, frees slots, and takes the runs out of the table."""
+    """Reports outcomes to Redis, frees slots, and takes the runs out of the table.
 
-    def __init__(self, store: Store, runs: Runs, isolation: Isolation | None = None) -> None:
+    start_next: reports runs together with the start of those that wait; this thread reports what it did not.
+    nudge: has what waits started, now that slots are free.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runs: Runs,
+        isolation: Isolation | None = None,
+        ran: Callable[[str, float], object] = lambda name, seconds: None,
+    ) -> None:
         super().__init__(name="parsync-report", daemon=True)
-        self._store, self._runs, self._isolation = store, runs, isolation or Isolation()
+        self._store, self._runs, self._isolation, self._ran = store, runs, isolation or Isolation(), ran
+        self._collector, self._collected = 0, list[Run]()
+        self.start_next: Callable[[Store, list[Run]], None] | None = None
+        self.nudge: Callable[[], object] = lambda: None
         self._occupied: list[Run] = []
         self._ended: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._backoff = Backoff(log, "outcomes wait for the server")
@@ -52,8 +65,43 @@ class Reporter(threading.Thread):
         """
         if outcome == "lost" and run.ending == "recalled":
             outcome = "recalled"
-        if self._runs.end(run, outcome):
+        if not self._runs.end(run, outcome):
+            return
+        if run.began_s and outcome not in ("lost", "refused", "recalled"):
+            self._ran(run.name, time.monotonic() - run.began_s)
+        if threading.get_ident() == self._collector:
+            self._collected.append(run)
+        else:
             self._ended.put(run)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Keep what this thread reports until `collected` is called; what is left at the end of the block is sent."""
+        self._collector = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._collector = 0
+            self.put(self.collected())
+
+    def collected(self) -> list[Run]:
+        """Return the runs that have ended in the thread that collects them, which reports them itself."""
+        found, self._collected = self._collected, []
+        return found
+
+    def put(self, runs: Iterable[Run]) -> None:
+        """Have the thread report runs that have ended, if nobody has, and free their slots."""
+        for run in runs:
+            self._ended.put(run)
+
+    def reported(self, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
+        """Note that outcomes were sent; the thread frees the slots."""
+        for words in replies:
+            if stale := words.count("stale"):
+                log.warning("%d outcomes came too late: their tasks were given to others", stale)
+        for run in runs:
+            run.told = True
+        self.put(runs)
 
     def close(self) -> None:
         """Report what is left, for some seconds if the server does not answer, and end the thread."""
@@ -70,48 +118,73 @@ class Reporter(threading.Thread):
             while len(some) < MAX_BATCH and not self._ended.empty():
                 some.append(self._ended.get())
             last = None in some
+            if self.start_next is not None and self._runs.waiting() and not self._closing:
+                new = [run for run in some if run is not None and not run.told]
+                ended = [run for run in some if run is not None and run.told]
+                try:
+                    self.start_next(store, new)
+                except Exception:
+                    log.exception("what waits could not be started: unexpected")
+                some = [*ended, *(run for run in new if not run.told)]
             self._persist(store, self._occupied + [run for run in some if run is not None])
 
     def _persist(self, store: Store, runs: list[Run]) -> None:
-        tries = 0
-        while runs:
+        """Report runs until the server has accepted them; of several servers, those of one that is away wait."""
+        self._occupied, tries = runs, 0
+        while self._occupied:
             try:
-                self._report(store, runs)
+                trouble = self._report(store, self._occupied)
+            except Exception as error:
+                trouble = error
+            if trouble is None:
                 self._backoff.well()
                 break
-            except Exception as error:
-                if not isinstance(error, ParsyncError | RedisError | OSError):
-                    log.exception("outcomes could not be reported: unexpected")  # they wait all the same
-                tries += 1
-                pause_s = self._backoff.pause_s(error)
-                if self._closing and tries >= LAST_TRIES:
-                    return
-                time.sleep(pause_s)
+            if not isinstance(trouble, ParsyncError | RedisError | OSError):
+                log.exception("outcomes could not be reported: unexpected", exc_info=trouble)  # they wait all the same
+            tries += 1
+            pause_s = self._backoff.pause_s(trouble)
+            if (self._closing and tries >= LAST_TRIES) or (store.several and not self._closing):
+                break
+            time.sleep(pause_s)
         for run in self._occupied:
-            self._look(run)
+            if run.told:
+                self._look(run)
 
-    def _report(self, store: Store, runs: list[Run]) -> None:
-        """Send outcomes, then free slots: a free slot has no running task.
+    def _report(self, store: Store, runs: list[Run]) -> Exception | None:
+        """Send outcomes, then free slots: a free slot has no running task. Return what kept some from being told.
 
         These are two round trips. If the server has lost its scripts, it may execute the second half of one and not the
-        first.
+        first. The outcomes of each shard are calls of their own, so that one primary does not keep back the others'.
         """
-        free = [run for run in runs if self._isolation.free(run.slots)]
-        new = [run for run in runs if not run.told]
-        for words in store.run_all(_outcomes(store.commands, new)):
+        free = [run for run in runs if not self._runs.used_by_others(run) and self._isolation.free(run.slots)]
+        groups = store.keys.by_shard([run for run in runs if not run.told], lambda run: run.place.task)
+        trouble = _first_error(answers := report_apart(store, [some for _, some in groups]))
+        for (_, some), words in zip(groups, answers, strict=True):
+            if isinstance(words, Exception):
+                continue
             if stale := words.count("stale"):
                 log.warning("%d outcomes came too late: their tasks were given to others", stale)
-        for run in new:
-            run.told = True
-        places = [run.place for run in free]
-        store.run_all([store.commands.release(p, [x for x in places if x.partition == p]) for p in _partitions(places)])
-        self._runs.drop(free)
-        self._occupied = [run for run in runs if all(run is not other for other in free)]
+            for run in some:
+                run.told = True
+        places: dict[int, list[Run]] = {}
+        for run in free:
+            if run.told and self._runs.may_free(run):
+                places.setdefault(run.place.partition, []).append(run)
+        calls = [store.commands.release(p, [run.place for run in some]) for p, some in places.items()]
+        replies = store.run_each(calls)
+        freed = [run for some, reply in zip(places.values(), replies, strict=True) if _is_well(reply) for run in some]
+        self._runs.drop(freed)
+        if freed and self._runs.waiting():
+            self.nudge()
+        self._occupied = [run for run in runs if all(run is not other for other in freed)]
+        return trouble or _first_error(replies)
 
     def _look(self, run: Run) -> None:
-        """Log once that a run has ended and its slots are not free."""
+        """Log once that a run has ended and its slots are not free, though no other run is in them."""
         now_s = time.monotonic()
-        if not run.left_s:
+        if self._runs.used_by_others(run):
+            run.left_s = 0.0
+        elif not run.left_s:
             run.left_s = now_s
         elif 0 < run.left_s < now_s - PATIENCE_S:
             run.left_s = -1
@@ -124,11 +197,23 @@ class Reporter(threading.Thread):
             )
 
 
-def _partitions(places: list[Place]) -> set[int]:
-    return {place.partition for place in places}
+def report_apart(store: Store, groups: Sequence[list[Run]]) -> list[list[str] | Exception]:
+    """Report how groups of runs ended, each of one shard, in one round trip; return the words, or an error, of each."""
+    calls = [outcomes(store.commands, some) for some in groups]
+    replies = iter(store.run_each([call for some in calls for call in some]))
+    answers = [[next(replies) for _ in some] for some in calls]
+    return [_first_error(some) or [word for words in some for word in words] for some in answers]
 
 
-def _outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
+def _is_well(reply: object) -> bool:
+    return not isinstance(reply, Exception)
+
+
+def _first_error(replies: Iterable[object]) -> Exception | None:
+    return next((reply for reply in replies if isinstance(reply, Exception)), None)
+
+
+def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
     """Return the calls that report how these runs ended."""
     finished = [(r.place, r.outcome, r.flaw) for r in runs if r.outcome not in ("refused", "lost", "recalled")]
     lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]

@@ -5,7 +5,7 @@ A process that has the task's app tells the result backend.
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from billiard.exceptions import WorkerLostError
@@ -13,11 +13,13 @@ from celery import Celery, states
 from celery.app.task import Context
 from celery.backends.base import DisabledBackend
 from kombu.transport.virtual import Message
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import OutOfMemoryError, RedisError
 
+from ..errors import ParsyncError, ServerUnreachable
 from ..model.ids import decode_id
 from ..model.kind import split_kind
 from ..store.quarantine import quarantine
+from ..store.server_errors import AWAY, translate
 from ..store.store import Store
 from ..wire.envelope import open_envelope
 from .celery_types import SendEvent
@@ -32,22 +34,43 @@ _ENTRY = re.compile(rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|
 
 
 def announce(store: Store, app: Celery, send_event: SendEvent | None = None) -> int:
-    """Tell the result backend of up to 100 entries of the outbox, the oldest first; return how many."""
-    client: Any = store.client  # Any: redis-py says that each reply may be awaitable
-    entries = client.lrange(store.keys.queue("outbox"), -MOST, -1)
-    return announce_entries(store, app, reversed(entries), send_event)
+    """Tell the result backend of up to 100 entries of each shard's outbox, the oldest first; return how many."""
+    done = 0
+    for shard, entries in enumerate(
+        store.pipe_each([("lrange", key, -MOST, -1) for key in store.keys.queues("outbox")])
+    ):
+        if isinstance(entries, Exception):
+            if not isinstance(entries, ServerUnreachable):  # what is away waits
+                raise entries
+        elif entries:
+            try:
+                done += _announce_shard(store, app, shard, reversed(entries), send_event)
+            except (ParsyncError, RedisError, OSError) as error:
+                if not store.several or not isinstance(translate(store.address, error), AWAY):
+                    raise  # else the other shards' entries do not wait for this one's
+    return done
 
 
-def announce_entries(store: Store, app: Celery, entries: Iterable[bytes], send_event: SendEvent | None = None) -> int:
-    """Tell the result backend of these entries; return how many.
+def announce_entries(store: Store, app: Celery, entries: Sequence[str], send_event: SendEvent | None = None) -> int:
+    """Tell the result backend of these entries; return how many."""
+    return sum(
+        _announce_shard(store, app, shard, [entry.encode() for entry in some], send_event)
+        for shard, some in store.keys.by_shard(entries, lambda entry: entry.partition(" ")[0])
+    )
+
+
+def _announce_shard(
+    store: Store, app: Celery, shard: int, entries: Iterable[bytes], send_event: SendEvent | None
+) -> int:
+    """Tell the result backend of these entries of a shard; return how many.
 
     An entry is announced by one process, whose app knows the task. If the backend is away or the app does not know the
     task, it goes back to the outbox.
     """
-    client: Any = store.client  # Any: as above
-    key, done = store.keys.queue("outbox"), 0
+    client: Any = store.client  # Any: redis-py says that each reply may be awaitable
+    key, done = store.keys.queue("outbox", shard), 0
     try:
-        client.zadd(store.keys.queue("changed"), {"": 0}, xx=True)  # changes nothing; a full server refuses it
+        client.zadd(store.keys.queue("changed", shard), {"": 0}, xx=True)  # changes nothing; a full server refuses it
     except OutOfMemoryError:  # it would take no result, and an entry taken from the list could not be put back
         return done
     for entry in entries:
@@ -74,7 +97,8 @@ def announce_entries(store: Store, app: Celery, entries: Iterable[bytes], send_e
 def _look_up(store: Store, id: str) -> tuple[str, str, bytes | None]:
     """Return the name, state and message of a task; '' and None where they are gone."""
     record = store.records([id], extras=False)[0]
-    kept, of_ended = store.pipe([("hget", store.keys.queue("messages"), id), ("hget", store.keys.extra(id), "message")])
+    messages, extra = store.keys.in_shard_of("messages", id), store.keys.extra(id)
+    kept, of_ended = store.pipe([("hget", messages, id), ("hget", extra, "message")])
     name = split_kind(record.line.kind).name if record.line else ""
     return name, record.state, kept or of_ended
 

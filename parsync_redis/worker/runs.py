@@ -22,7 +22,10 @@ class Run:
     has ended it with, or recalled. unwanted: cancelled or recalled, if it must not be handed to Celery any more, which
     another thread may set. flaw: what is wrong with its message. why: why it was lost or did not begin. delay_ms: how
     long a recalled task must wait before it is taken again. told: the server knows its outcome. left_s: since when a
-    process of it is known to live on in its slots (monotonic seconds), -1 once that was logged.
+    process of it is known to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits at the
+    worker, and nobody has asked to start it; due_s: it is handed back then if it has not begun. given: the slots that
+    it runs in, if its place names a waiting seat, or a slot in which another runs. name, began_s: of its task, and when
+    it was handed to Celery. freeing: the release of its slots was asked for.
     """
 
     place: Place
@@ -35,11 +38,27 @@ class Run:
     told: bool = False
     delay_ms: int | None = None
     left_s: float = 0.0
+    waits: bool = False
+    due_s: float = 0.0
+    given: tuple[int, ...] = ()
+    name: str = ""
+    began_s: float = 0.0
+    freeing: bool = False
 
     @property
     def slots(self) -> frozenset[int]:
-        """All slots that it runs in; its place names the first."""
-        return frozenset(self.place.slots)
+        """All slots that it runs in."""
+        return frozenset(self.given or self.place.slots)
+
+    @property
+    def is_simple(self) -> bool:
+        """True if it holds one slot and no amounts: its lease may stand a little longer than it runs."""
+        return len(self.place.slots) == 1 and not self.place.asked
+
+    @property
+    def occupies(self) -> bool:
+        """True if nothing else may run in its slots: until it ends, or, with amounts, until they are given back."""
+        return not self.waits and (not self.outcome or not self.is_simple)
 
     @property
     def why_recalled(self) -> str:
@@ -57,19 +76,63 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: dict[Key, Run] = {}
+        self._reserved: set[int] = set()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def enter(self, run: Run) -> bool:
-        """Enter a run; False if it is there already, or another run has not ended in one of its slots."""
+        """Enter a run; False if it is there already, or another run has not ended at one of its seats."""
         with self._lock:
-            busy = any(other.slots & run.slots and not other.outcome for other in self._runs.values())
+            seats = set(run.place.slots)
+            busy = any(not other.outcome and not seats.isdisjoint(other.place.slots) for other in self._runs.values())
             if busy or run.key in self._runs:
                 return False
             self._runs[run.key] = run
             return True
+
+    def waiting(self) -> list[Run]:
+        """Return the runs that wait to be started, in the order in which they came."""
+        with self._lock:
+            return [run for run in self._runs.values() if run.waits and not run.outcome]
+
+    def idle(self, slots: int, reserve: bool = False) -> list[int]:
+        """Return those of a node's first `slots` slots in which nothing runs.
+
+        A slot whose release was asked for is idle if what waits holds it anew. reserve: nobody may free them until
+        `give` was called.
+        """
+        with self._lock:
+            busy = {slot for run in self._runs.values() if run.occupies for slot in run.slots}
+            freeing = {slot for run in self._runs.values() if run.freeing for slot in run.slots}
+            if freeing:
+                busy |= freeing - {slot for run in self._runs.values() if run.waits for slot in run.place.slots}
+            found = [slot for slot in range(slots) if slot not in busy]
+            self._reserved = set(found) if reserve else self._reserved
+        return found
+
+    def give(self, given: Iterable[tuple[Run, tuple[int, ...]]]) -> None:
+        """Note in which of the reserved slots runs have started; the others are not reserved any more."""
+        with self._lock:
+            for run, slots in given:
+                run.given, run.waits = slots, False
+            self._reserved = set()
+
+    def used_by_others(self, run: Run) -> bool:
+        """Return True if another run goes on in the slots of one that has ended: its lease stands for theirs."""
+        with self._lock:
+            return self._used_by_others(run)
+
+    def may_free(self, run: Run) -> bool:
+        """Return False if another run goes on or starts in the slots of one that has ended; else none will start."""
+        with self._lock:
+            run.freeing = not self._reserved & run.slots and not self._used_by_others(run)
+            return run.freeing
+
+    def _used_by_others(self, run: Run) -> bool:
+        others = (other for other in self._runs.values() if other is not run and not other.waits)
+        return any(not other.outcome and other.slots & run.slots for other in others)
 
     def end(self, run: Run, outcome: str) -> bool:
         """Note how a run ended; False if that was known already: the first outcome counts."""

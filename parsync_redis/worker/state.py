@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from .isolation.machine import Isolation
+from .look_ahead import LookAhead
 from .node import NodeSpec
 from .runs import Runs
 
@@ -24,10 +25,14 @@ class NodeState:
 
     partition, inc: where it is registered, and as which incarnation; -1 and 0 before. moved: its lease's counter.
     leaving: its worker shuts down. said_leaving: the server knows that. stalled: why it is suspect, '' if it is not.
+    drained: an operator drains it. ahead: its look-ahead; seats_open: the waiting seats that incarnation seats_of has
+    opened, -1 if that is not known.
     """
 
     def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
         self.spec, self.isolation, self.runs = spec, isolation, Runs()
+        self.ahead = LookAhead(spec.offer.slots, spec.room)
+        self.drained, self.seats_open, self.seats_of = False, 0, 0
         self.partition, self.inc, self.moved = -1, 0, 0
         self.lease_s, self.pause_s = 5 * BEFORE_CLUSTER_S, BEFORE_CLUSTER_S
         self.leaving = self.said_leaving = False
@@ -72,3 +77,7 @@ class NodeState:
             self._stopped.wait(min(pause_s, LEAVING_S))
         else:
             self._woken.wait(pause_s)
+
+    def wait_for_runs(self, pause_s: float) -> None:
+        """Wait, and while nothing runs for longer."""
+        self.wait(pause_s if len(self.runs) else max(pause_s, LEAVING_S))

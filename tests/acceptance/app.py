@@ -14,12 +14,18 @@ from typing import Any, ClassVar
 import redis
 from celery import Celery, Task, shared_task
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded, WorkerShutdown
+from celery.signals import worker_init
 from kombu import serialization
 
 from parsync_redis import Parsync
+from parsync_redis.worker import look_ahead
 
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
 MARKS = "test:marks"
+LATE = "test:late_s"
+"""The seconds after which a worker that starts hands back what waits: a busy machine does not keep milliseconds."""
+STATE = ""
+"""The address of the state, for the tests: Celery's server or a Redis Cluster."""
 
 serialization.register("accepted", json.dumps, json.loads, "application/x-accepted", "utf-8")
 app = Celery("acceptance", broker=BROKER, backend=os.environ.get("CELERY_RESULT_BACKEND", BROKER))
@@ -48,10 +54,18 @@ def mark(event: str, key: object) -> None:
     _client.rpush(MARKS, f"{event} {key} {os.getpid()} {time.monotonic():.3f}")
 
 
+@worker_init.connect
+def set_look_ahead(**_: object) -> None:
+    """Sets the times of look-ahead, if the test wants others."""
+    with redis.Redis.from_url(BROKER) as client:
+        if late_s := client.get(LATE):
+            vars(look_ahead).update(LATE_S=float(late_s), SHORT_S=10.0)
+
+
 def hold(key: str, name: str = "go") -> None:
-    """Waits until the test opens the gate `name`, which is a key in Redis; at most a minute."""
+    """Waits until the test opens the gate `name`, which is a key in Redis; at most three minutes."""
     mark("held", key)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not _client.exists(f"test:gate:{name}"):
         assert time.monotonic() < deadline, "nobody opened the gate"
         time.sleep(0.02)

@@ -6,9 +6,11 @@ must pass the audit. Nothing sleeps to give something time: tests wait for facts
 
 import importlib
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -21,38 +23,46 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.node import Lease
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.views import NodeView
+from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
-from tests.conftest import server_programs
+from tests.conftest import PRIMARIES, server_programs, start_cluster
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 APP = "tests.acceptance.app:app"
 CLUSTER = "acceptance"
 _PATH = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))  # another Celery may be first there
-LEASE_S = 2.0
-PATIENCE_S = 25.0
+LEASE_S = 5.0
+LONG_LEASE_S = 30.0
+"""For tests that lose nobody: a busy machine may keep a worker from its lease for several seconds."""
+PATIENCE_S = 180.0
+"""More than a busy machine takes to start a Celery worker, which costs more than 3 s of CPU."""
 
 
 class Rig:
-    """A stack, and what tests ask of it."""
+    """A stack, and what tests ask of it. celery_url: the Redis server of Celery, by default the app's broker."""
 
-    def __init__(self, url: str, tasks: ModuleType, logs: Path, env: Mapping[str, str]) -> None:
-        self.url, self.tasks, self.logs = url, tasks, logs
+    def __init__(
+        self, url: str, tasks: ModuleType, logs: Path, env: Mapping[str, str], celery_url: str | None = None
+    ) -> None:
+        self.url, self.broker, self.tasks, self.logs = url, celery_url or tasks.BROKER, tasks, logs
         self.store = Store.from_url(url, CLUSTER)
-        self.redis: Any = self.store.client
+        self.state: Any = self.store.client
+        self.redis: Any = connect(self.broker)  # what is not parsync's: Celery's keys, marks and gates
+        self.state.flushall()
         self.redis.flushall()
         self.client = ParsyncClient.from_url(url, CLUSTER)
-        env = {"CELERY_BROKER_URL": url, "CELERY_RESULT_BACKEND": url, "PYTHONPATH": _PATH, **env}
+        env = {"CELERY_BROKER_URL": self.broker, "CELERY_RESULT_BACKEND": self.broker, "PYTHONPATH": _PATH, **env}
         self.stack = LocalStack(CLUSTER, url, logs=logs, cwd=ROOT, env=env, grace_s=15.0)
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
-    def schedulers(self, n: int = 1) -> list[str]:
+    def schedulers(self, n: int = 1, lease_s: float = LEASE_S) -> list[str]:
         """Starts schedulers, and waits until they are members."""
-        names = self.stack.scheduler(n, lease_s=LEASE_S, partitions=2, gap_s=0.1)
+        names = self.stack.scheduler(n, lease_s=lease_s, partitions=2)
         key = self.store.keys.shared("schedulers")
-        self.until(lambda: all(self.redis.hexists(key, name) for name in names), f"{names} are members")
+        self.until(lambda: all(self.state.hexists(key, name) for name in names), f"{names} are members")
         return names
 
     def worker(self, node: str, *extra: str, up: bool = True, **options: Any) -> str:
@@ -67,12 +77,16 @@ class Rig:
         """Waits until these nodes are up, and known to submit."""
         shapes = self.store.keys.queue("shapes")
         self.until(lambda: all(self.node(name).state == "up" for name in names), f"{names} are up")
-        self.until(lambda: all(self.redis.hexists(shapes, name) for name in names), f"{names} are known to submit")
+        self.until(lambda: all(self.state.hexists(shapes, name) for name in names), f"{names} are known to submit")
 
     def node(self, name: str) -> NodeView:
         """A node as Redis has it; its state is '' if there is none."""
         found = [node for node in self.client.nodes() if node.name == name]
         return found[0] if found else NodeView(name, -1, "", False, 0, 0.0, 0, 0, 0, {}, {}, {})
+
+    def state_servers(self) -> list[Any]:
+        """A client of each server that has the state, if Celery's is another one."""
+        return [server.client for server in self.store.servers().values() if server] if PRIMARIES else []
 
     def lines(self, process: str) -> str:
         """Return the output of a process."""
@@ -82,6 +96,17 @@ class Rig:
     def pid(self, process: str) -> int:
         """The process id of a program of the stack."""
         return self.stack.processes[process].popen.pid
+
+    @contextmanager
+    def paused(self, process: str) -> Iterator[None]:
+        """A program of the stack stands still meanwhile."""
+        self.stack.processes[process].send(signal.SIGSTOP)
+        stat = Path(f"/proc/{self.pid(process)}/stat")
+        self.until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", f"{process} stands still")
+        try:
+            yield
+        finally:
+            self.stack.processes[process].send(signal.SIGCONT)
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
@@ -94,11 +119,19 @@ class Rig:
         deadline = began_s + patience_s
         while not (found := fact()):
             if time.monotonic() > deadline:
-                tails = "\n".join(f"-- {name}\n{self.lines(name)[-1500:]}" for name in self.stack.processes)
+                self._ask_where()
+                tails = "\n".join(f"-- {name}\n{self.lines(name)[-6000:]}" for name in self.stack.processes)
                 pytest.fail(f"not seen within {patience_s:g} s: {what}\n{tails}")
             time.sleep(0.02)
         print(f"after {time.monotonic() - began_s:.2f} s: {what}")
         return found
+
+    def _ask_where(self) -> None:
+        """Has each worker log where its threads stand: Celery does at SIGUSR1."""
+        for name in self.stack.alive():
+            if not name.startswith("scheduler"):
+                self.stack.processes[name].send(signal.SIGUSR1)
+        time.sleep(1)
 
     def status(self, id: Any) -> TaskStatus:
         """Return the status of a task, or of an AsyncResult's task."""
@@ -132,7 +165,7 @@ class Rig:
 
     def until_clean(self) -> None:
         """Waits until the audit finds nothing: on a busy cluster it may name a fact of no single moment, once."""
-        deadline = time.monotonic() + 4 * LEASE_S
+        deadline = time.monotonic() + PATIENCE_S
         while found := audit(self.store):
             assert time.monotonic() < deadline, "the state cannot be:\n" + "\n".join(found)
             time.sleep(0.1)
@@ -142,19 +175,23 @@ class Rig:
         self.stack.stop()
         self.client.close()
         self.store.client.close()
+        self.redis.close()
 
 
 @pytest.fixture(scope="session")
 def tasks() -> Iterator[ModuleType]:
     """The module of the app, on a server of its own."""
     program = next(iter(server_programs().values()))
-    with EmbeddedServer(program) as server, pytest.MonkeyPatch.context() as patch:
-        for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "PARSYNC_URL"):
+    with EmbeddedServer(program) as server, ExitStack() as more, pytest.MonkeyPatch.context() as patch:
+        url = more.enter_context(start_cluster(program)).url if PRIMARIES else server.url
+        for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"):
             patch.setenv(name, server.url)
+        patch.setenv("PARSYNC_URL", url)
         patch.setenv("PARSYNC_CLUSTER", CLUSTER)
         module = importlib.import_module("tests.acceptance.app")
-        assert module.app.parsync.client.store.address in server.url, "its settings are read now, and no more"
+        assert module.app.parsync.client.store.address in url, "its settings are read now, and no more"
         patch.undo()
+        patch.setattr(module, "STATE", url)
         yield module
 
 
@@ -164,7 +201,7 @@ def new_rig(tasks: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iter
     made: list[Rig] = []
 
     def make(**env: str) -> Rig:
-        made.append(Rig(tasks.BROKER, tasks, tmp_path_factory.mktemp("logs"), env))
+        made.append(Rig(tasks.STATE, tasks, tmp_path_factory.mktemp("logs"), env))
         return made[-1]
 
     yield make

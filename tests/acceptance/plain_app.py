@@ -16,4 +16,4 @@ def train(self: Any, a: int) -> dict[str, Any]:
 
 if __name__ == "__main__":  # a client in a process of its own
     result = train.delay(7)
-    print(result.get(timeout=40))
+    print(result.get(timeout=180))

@@ -13,17 +13,17 @@ from billiard.exceptions import WorkerLostError
 from celery import chord, group
 from celery.exceptions import TaskRevokedError
 
-from .conftest import APP, Rig
+from .conftest import APP, LONG_LEASE_S, Rig
 
 pytestmark = pytest.mark.serial
-GET_S = 20
+GET_S = 180
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
     """One scheduler and a prefork node of two slots, where a task that kills its process is dead at once."""
     rig = new_rig(PARSYNC_MAX_STARTS="1")
-    rig.schedulers(1)
+    rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", labels={"pool": "fork"})
     return rig
 
@@ -49,6 +49,10 @@ class Watcher(threading.Thread):
     def types(self, id: str) -> list[str]:
         """The types of a task's events, without 'task-'."""
         return [event["type"].removeprefix("task-") for event in list(self.events) if event.get("uuid") == id]
+
+    def by_worker(self, id: str) -> list[str]:
+        """The types in the order in which its worker sent them. Another process sends 'sent': it comes at any time."""
+        return [type for type in self.types(id) if type != "sent"]
 
 
 @pytest.fixture(scope="module")
@@ -88,15 +92,14 @@ def test_a_task_is_sent_received_started_and_succeeded(rig: Rig, watcher: Watche
     result = rig.tasks.add.delay(1, 2)
     assert result.get(timeout=GET_S) == 3
     rig.until(lambda: len(watcher.types(result.id)) == 4, "four events")
-    assert sorted(watcher.types(result.id)) == ["received", "sent", "started", "succeeded"]
-    assert watcher.types(result.id)[-1] == "succeeded"
+    assert watcher.by_worker(result.id) == ["received", "started", "succeeded"]
 
 
 def test_a_failure_and_a_retry_are_events_as_well(rig: Rig, watcher: Watcher) -> None:
     failed, retried = rig.tasks.boom.delay(), rig.tasks.flaky.delay(1)
     assert retried.get(timeout=GET_S) == 1
     rig.until(lambda: "failed" in watcher.types(failed.id), "it failed")
-    rig.until(lambda: watcher.types(retried.id)[-1:] == ["succeeded"], "it succeeded")
+    rig.until(lambda: watcher.by_worker(retried.id)[-1:] == ["succeeded"], "it succeeded")
     assert watcher.types(retried.id).count("retried") == 1
     assert watcher.types(retried.id).count("started") == 2
 
@@ -117,7 +120,7 @@ def test_a_task_that_is_not_due_can_be_revoked(rig: Rig) -> None:
     result = rig.tasks.noted.apply_async(("later",), countdown=600)
     result.revoke()
     assert revoked(result)
-    assert rig.redis.zcard(rig.store.keys.queue("later")) == 0
+    assert rig.state.zcard(rig.store.keys.queue("later")) == 0
 
 
 def test_a_running_task_ends_its_run_when_revoked_without_terminate_and_does_not_retry(rig: Rig) -> None:
@@ -193,7 +196,7 @@ def test_a_chord_whose_task_is_revoked_or_dead_fails_and_does_not_wait_for_ever(
 
 
 def test_revoking_a_task_of_the_broker_is_celerys(rig: Rig) -> None:
-    result = rig.tasks.plain_mark.apply_async(("broker",), countdown=1)
+    result = rig.tasks.plain_mark.apply_async(("broker",), countdown=5)
     result.revoke()
     rig.until(lambda: result.state == "REVOKED", "its worker revoked it")
     assert rig.status(result).state == "gone"
@@ -201,7 +204,7 @@ def test_revoking_a_task_of_the_broker_is_celerys(rig: Rig) -> None:
 
 
 def test_inspect_sees_running_tasks(rig: Rig, full: list[Any]) -> None:
-    replies = rig.tasks.app.control.inspect(timeout=3).active()
+    replies = rig.tasks.app.control.inspect(timeout=60, limit=1).active()
     assert {task["id"] for tasks in replies.values() for task in tasks} == {result.id for result in full}
 
 

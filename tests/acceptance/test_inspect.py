@@ -9,7 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.members import read_schedulers
 from tests.documents import ROOT, WRITE, Document
+from tests.waiting import until
 
 PATH = "docs/inspect.md"
 PROJ = """
@@ -39,14 +40,6 @@ A100 = {"require": {"gpu_model": "a100"}, "resources": {"gpu": 1}}
 
 
 # -- the cluster that the document looks at --------------------------------------------------------------------------
-
-
-def wait_until(fact, timeout_s=30):
-    """Waits for a fact; fails if it does not come."""
-    deadline = time.monotonic() + timeout_s
-    while not fact():
-        assert time.monotonic() < deadline, f"never: {fact.__doc__ or fact}"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -83,16 +76,16 @@ def bring_about(stack, client):
     }
     for name, (slots, score, labels, resources) in offers.items():  # one after another: so the deal is always the same
         stack.worker("proj", name, slots, score, labels, resources, pool="threads")
-        wait_until(lambda name=name: node(name) is not None)
+        until(partial(node, name), f"node {name}")
     for at in range(1, 5):
         client.submit("proj.render", [3600], id=f"t{at}", **A100)
-    wait_until(lambda: states("t1", "t2", "t3", "t4") == {"running"})
+    until(lambda: states("t1", "t2", "t3", "t4") == {"running"})
     client.submit("proj.render", [1], id="w1", priority=5, **A100)
     client.submit("proj.render", [1], id="w2", require={"gpu_model": "h100"}, wait_for_capacity=True)
     client.submit("proj.render", [1], id="l1", countdown=3600)
     client.submit("proj.render", [1], id="e1", countdown=3600)
     client.cancel("e1")
-    wait_until(lambda: all(client.status(id).why for id in ("w1", "w2")))
+    until(lambda: all(client.status(id).why for id in ("w1", "w2")))
 
     stack.processes["n3"].send(signal.SIGSTOP)
     for waiting in client.store.client.client_list():  # so that nobody reads the inbox of n3; the others ask again
@@ -100,13 +93,13 @@ def bring_about(stack, client):
             client.store.client.client_kill_filter(_id=waiting["id"])
     for id in ("d1", "d2"):
         client.submit("proj.render", [1], id=id, require={"zone": "b"})
-    wait_until(lambda: states("d1", "d2") == {"placed"})
+    until(lambda: states("d1", "d2") == {"placed"})
     client.drain("n2")
-    wait_until(lambda: all(s.stats.get("free") == "0" for s in read_schedulers(client.store)))
+    until(lambda: all(s.stats.get("free") == "0" for s in read_schedulers(client.store)))
     for id in ("p1", "p2"):
         client.submit("proj.render", [1], id=id)
-    wait_until(lambda: node("n3").state == "down" and states("d1", "d2", "p1", "p2") == {"pending"})
-    wait_until(lambda: all(sees(kind) for kind in client.demand()))
+    until(lambda: node("n3").state == "down" and states("d1", "d2", "p1", "p2") == {"pending"})
+    until(lambda: all(sees(kind) for kind in client.demand()))
 
 
 def sees(kind):

@@ -126,8 +126,9 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     core.on_names(TASKS.digest, TASKS.declared)
     core.on_took(run(commands.take("s1")))
     plan = core.plan()
-    assert plan.take == [(KIND, 1)]
-    core.on_took(run(commands.take("s1", plan.take, plan.since, salt=SALT)))
+    look = plan.looks[0]
+    assert look.take == [(KIND, 1)]
+    core.on_took(run(commands.take("s1", look.take, look.since, salt=SALT)))
     here.hop("2. take")
 
     claim = core.plan().commit[0][0]
@@ -232,7 +233,12 @@ def test_every_hop_changes_what_the_document_shows(journey):
 def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):
     said = {row[0].strip("`"): row[1] for row in tables(Document("docs/keys.md").text) if row[0].startswith("`parsync")}
     for key, kind in journey.types.items():
-        form = key.replace("{demo", "{C").replace("{C:p0}", "{C:pN}").replace("{C:p1}", "{C:pN}")
+        form = (
+            key.replace("{demo", "{C")
+            .replace("{C:q0}", "{C:qN}")
+            .replace("{C:p0}", "{C:pN}")
+            .replace("{C:p1}", "{C:pN}")
+        )
         form = re.sub(r":(extra|pending|stats):.*", lambda m: f":{m[1]}:{NAMED[m[1]]}", form)
         form = re.sub(r":inbox:.*", ":inbox:NODE", form)
         assert said[form] == kind, key

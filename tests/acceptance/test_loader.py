@@ -29,7 +29,7 @@ def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: 
         "PARSYNC_CLUSTER": CLUSTER,
         "PARSYNC_URL": rig.url.replace("redis://", "valkey://"),
         "PLAIN_BROKER": "memory://",
-        "PLAIN_BACKEND": rig.url,
+        "PLAIN_BACKEND": rig.broker,
         "PYTHONPATH": str(ROOT),
     }
     node = {
@@ -42,7 +42,7 @@ def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: 
         "PARSYNC_NODE_SCORE": "3.5",
         "PARSYNC_NODE_WITH_SCHEDULER": "1",
         "PARSYNC_PARTITIONS": "2",
-        "PARSYNC_LEASE_S": "2",
+        "PARSYNC_LEASE_S": "30",
         "PARSYNC_GAP_S": "0.1",
     }
     words = [f"{name}={value}" for name, value in {**env, **node}.items()]
@@ -57,7 +57,7 @@ def test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers(rig: 
         cwd=ROOT,
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert client.returncode == 0, client.stderr

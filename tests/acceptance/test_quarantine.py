@@ -12,17 +12,17 @@ from parsync_redis.store import quarantine
 from parsync_redis.store.repair import repair_keys
 from parsync_redis.store.store import Store
 
-from .conftest import Rig
+from .conftest import LONG_LEASE_S, Rig
 
 pytestmark = pytest.mark.serial
-GET_S = 20
+GET_S = 180
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
     """A scheduler and two nodes, which must live through all of it."""
     rig = new_rig()
-    rig.schedulers(1)
+    rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", slots=2, pool="threads", labels={"at": "n1"})
     rig.worker("n2", slots=2)
     return rig
@@ -95,7 +95,7 @@ MESSAGES = {
 
 
 def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
-    rig.redis.lpush(inbox(rig), *MESSAGES.values())
+    rig.state.lpush(inbox(rig), *MESSAGES.values())
     rig.until(lambda: len(whys(rig)) >= len(MESSAGES), "each is in quarantine")
     found = {entry.data: entry for entry in quarantine.entries(rig.store)}
     for name, message in MESSAGES.items():
@@ -109,24 +109,25 @@ def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
 
 
 def test_an_inbox_that_is_no_list_is_deleted_and_its_doorbells_ring_again(rig: Rig) -> None:
-    rig.redis.set(inbox(rig), "x")
+    rig.state.set(inbox(rig), "x")
     assert rig.tasks.where.apply_async(**on_n1()).get(timeout=GET_S)["node"] == "n1"
     assert any("cannot be read" in why or "another type" in why for why in whys(rig))
 
 
 @pytest.mark.parametrize("message", [b"", b"\xff{", b"[" * 100_000, MESSAGES["pickle"], MESSAGES["bad args"], b"7"])
 def test_a_task_whose_message_cannot_be_run_fails_and_says_why(rig: Rig, message: bytes) -> None:
-    id = rig.client.submit(WHERE, countdown=0.4)
-    rig.redis.hset(rig.store.keys.queue("messages"), id, message)
+    with rig.paused("scheduler-1"):
+        id = rig.client.submit(WHERE)
+        rig.state.hset(rig.store.keys.in_shard_of("messages", id), id, message)
     found = rig.until_state(id, "failed")
     assert "its message cannot be run" in found.why
-    assert rf"{rig.store.keys.queue('messages')}\x20{id} {found.why}" in whys(rig)
+    assert rf"{rig.store.keys.in_shard_of('messages', id)}\x20{id} {found.why}" in whys(rig)
     rig.until_idle()
 
 
 def line_of(rig: Rig, id: str) -> bytes:
     """The line of a task."""
-    found = rig.redis.hget(rig.store.keys.queue("tasks"), id)
+    found = rig.state.hget(rig.store.keys.in_shard_of("tasks", id), id)
     assert isinstance(found, bytes)
     return found
 
@@ -143,17 +144,21 @@ def line_of(rig: Rig, id: str) -> bytes:
     ],
 )
 def test_a_task_whose_line_cannot_be_read_fails_and_says_why(rig: Rig, old: bytes, new: bytes, flaw: str) -> None:
-    id = rig.client.submit(WHERE, countdown=0.4)
-    rig.redis.hset(rig.store.keys.queue("tasks"), id, re.sub(old, new, line_of(rig, id), count=1))
+    with rig.paused("scheduler-1"):
+        id = rig.client.submit(WHERE)
+        rig.state.hset(rig.store.keys.in_shard_of("tasks", id), id, re.sub(old, new, line_of(rig, id), count=1))
     assert rig.until_state(id, "failed").why == f"its record is damaged: {flaw}"
-    rig.until(lambda: any(rf"{rig.store.keys.queue('tasks')}\x20{id}" in why for why in whys(rig)), "in quarantine")
+    rig.until(
+        lambda: any(rf"{rig.store.keys.in_shard_of('tasks', id)}\x20{id}" in why for why in whys(rig)), "in quarantine"
+    )
 
 
 @pytest.mark.parametrize("options", ["x", "starts=x", "ran=soon", "max=many", "pub=?", "expires=never", ",,="])
 def test_an_option_that_no_run_rests_on_may_be_damaged(rig: Rig, options: str) -> None:
-    id = rig.client.submit(WHERE, countdown=0.4)
-    words = line_of(rig, id).split(b" ", 5)
-    rig.redis.hset(rig.store.keys.queue("tasks"), id, b" ".join([*words[:4], options.encode(), words[5]]))
+    with rig.paused("scheduler-1"):
+        id = rig.client.submit(WHERE)
+        words = line_of(rig, id).split(b" ", 5)
+        rig.state.hset(rig.store.keys.in_shard_of("tasks", id), id, b" ".join([*words[:4], options.encode(), words[5]]))
     rig.until_state(id, "succeeded")
 
 
@@ -163,11 +168,11 @@ def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
     rig.until(lambda: rig.marks("held", f"held-{kind}"), "a task holds a slot")
     key = rig.store.keys.partition(rig.node("n1").partition, kind)
     for text in (b"\xff\xfe", b"up inc=3", b"inc=1 moved=x"):
-        fields = rig.redis.hkeys(key) or [b"n1/0" if kind == "slots" else b"n1"]
-        rig.redis.hset(key, fields[0], text)
+        fields = rig.state.hkeys(key) or [b"n1/0" if kind == "slots" else b"n1"]
+        rig.state.hset(key, fields[0], text)
         if kind == "left":  # it is looked at when the partition is read
             rig.tasks.where.apply_async(**on_n1()).get(timeout=GET_S)
-        rig.until(lambda text=text: text not in rig.redis.hvals(key), f"{text!r} in {kind} is gone")  # type: ignore[misc]
+        rig.until(lambda text=text: text not in rig.state.hvals(key), f"{text!r} in {kind} is gone")  # type: ignore[misc]
     rig.open()
     assert result.get(timeout=GET_S)
     rig.until_state(result, "succeeded")
@@ -176,7 +181,7 @@ def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
 def make_of_another_type(rig: Rig, key: str, type: str) -> None:
     """Replaces a key at once: between two commands a process might write it again."""
     write = {"string": ("SET", key, "x"), "list": ("LPUSH", key, "x"), "zset": ("ZADD", key, 1, "x")}[type]
-    with rig.redis.pipeline(transaction=True) as pipe:
+    with rig.state.pipeline(transaction=True) as pipe:
         pipe.delete(key)
         pipe.execute_command(*write)
         pipe.execute()
@@ -193,9 +198,9 @@ def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str
 
 @pytest.mark.parametrize("kind", ["names", "apps"])
 def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(rig: Rig, kind: str) -> None:
-    key, before = rig.store.keys.queue(kind), rig.redis.type(rig.store.keys.queue(kind))
+    key, before = rig.store.keys.queue(kind), rig.state.type(rig.store.keys.queue(kind))
     make_of_another_type(rig, key, "list")
-    rig.until(lambda: rig.redis.type(key) == before, f"{kind} is what it was")
+    rig.until(lambda: rig.state.type(key) == before, f"{kind} is what it was")
     rig.until(lambda: rig.store.client.exists(rig.store.keys.queue("apps"), rig.store.keys.queue("names")) == 2, "both")
     assert rig.tasks.add.delay(1, 2).get(timeout=GET_S) == 3
     assert rig.client.wait([id := rig.client.submit(WHERE)], GET_S)[id].state == "succeeded"
@@ -207,7 +212,7 @@ def test_a_key_of_the_queue_whose_content_comes_back_may_be_of_another_type(rig:
     make_of_another_type(rig, store.keys.queue(kind), "zset")
     id = rig.client.submit(WHERE, countdown=600) if kind == "outbox" else ""
     key = store.keys.queue(kind)  # a scheduler or an agent may have met it before
-    assert repair_keys(store, [key]) or rig.redis.type(key) != b"zset"
+    assert repair_keys(store, [key]) or rig.state.type(key) != b"zset"
     if id:
         assert rig.client.cancel(id) == "cancelled"
 
@@ -218,7 +223,7 @@ def test_a_key_of_the_cluster_of_another_type_is_made_anew(rig: Rig, kind: str) 
     name = rig.client.store.hash(keys.shared("schedulers")).popitem()[0]
     key = keys.stats(name) if kind == "stats" else keys.shared(kind)
     make_of_another_type(rig, key, "string")
-    rig.until(lambda: rig.redis.type(key) == b"hash", f"{kind} is a hash again")
+    rig.until(lambda: rig.state.type(key) == b"hash", f"{kind} is a hash again")
     rig.until(lambda: any(key in why for why in whys(rig)), f"{key} is in quarantine")
 
 
@@ -232,9 +237,9 @@ LINES = [
 
 @pytest.mark.parametrize(("kind", "field", "text"), LINES)
 def test_a_garbled_line_of_the_cluster_is_lived_with(rig: Rig, kind: str, field: Any, text: str) -> None:
-    rig.redis.hset(rig.store.keys.shared(kind), field, text)
+    rig.state.hset(rig.store.keys.shared(kind), field, text)
     if kind != "dealt":
-        rig.until(lambda: rig.redis.hget(rig.store.keys.shared(kind), field) != text.encode(), "it is gone")
+        rig.until(lambda: rig.state.hget(rig.store.keys.shared(kind), field) != text.encode(), "it is gone")
 
 
 @pytest.mark.parametrize("index", ["taken", "running"])
@@ -244,9 +249,9 @@ def test_a_garbled_line_of_an_index_strands_no_task(rig: Rig, index: str, text: 
     result = rig.tasks.gated.apply_async(("line",), **on_n1())
     rig.until(lambda: rig.marks("held", "line"), "it runs")
     if index == "running":
-        rig.redis.hset(key, str(result), text)
-    rig.redis.hset(key, "a-stranger", text)
-    rig.until(lambda: rig.redis.hget(key, "a-stranger") is None, "the stranger is gone")
+        rig.state.hset(key, str(result), text)
+    rig.state.hset(key, "a-stranger", text)
+    rig.until(lambda: rig.state.hget(key, "a-stranger") is None, "the stranger is gone")
     rig.open()
     rig.until_state(result, "succeeded")
 
@@ -255,14 +260,14 @@ def test_a_garbled_line_of_an_index_strands_no_task(rig: Rig, index: str, text: 
 def test_a_running_task_of_which_something_is_garbled_ends_and_its_slot_is_free(rig: Rig, key: str) -> None:
     result = rig.tasks.gated.apply_async((f"run-{key}",), **on_n1())
     rig.until(lambda: rig.marks("held", f"run-{key}"), "it runs")
-    rig.redis.hset(rig.store.keys.queue(key), str(result), b"\xff?")
+    rig.state.hset(rig.store.keys.in_shard_of(key, str(result)), str(result), b"\xff?")
     rig.open()
     rig.until_state(result, *(["succeeded", "failed"] if key == "messages" else ["succeeded"]))
     rig.until_idle()
 
 
 def test_a_verdict_that_is_none_is_put_away(rig: Rig) -> None:
-    rig.redis.lpush(rig.store.keys.queue("outbox"), b"\xff", b"x", b"id lost why")
+    rig.state.lpush(rig.store.keys.queue("outbox"), b"\xff", b"x", b"id lost why")
     outbox = rig.store.keys.queue("outbox")
     rig.until(lambda: sum(outbox in why for why in whys(rig)) == 3, "they are in quarantine")
-    assert rig.redis.llen(outbox) == 0
+    assert rig.state.llen(outbox) == 0

@@ -32,6 +32,8 @@ def run_when_a_node_is_up(code, folder, url):
     with ParsyncClient.from_url(url) as client:
         client.wait([client.submit("proj.render", [0])], 30)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=180
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

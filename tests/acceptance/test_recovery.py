@@ -16,7 +16,7 @@ from parsync_redis.model.task import TaskState
 from .conftest import CLUSTER, Rig
 
 pytestmark = pytest.mark.serial
-GET_S = 20
+GET_S = 180
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.serial
 def rig(new_rig: Callable[..., Rig]) -> Rig:
     """Two schedulers."""
     rig = new_rig()
-    rig.stack.scheduler(2, lease_s=0.5, partitions=2, gap_s=0.1)
+    rig.schedulers(2)
     return rig
 
 
@@ -23,15 +23,15 @@ def test_a_lease_shorter_than_a_stall_costs_runs_and_no_task(rig: Rig) -> None:
         rig.stack.worker(APP, node, pool="prefork", slots=2, extra=("-l", "info"))
     rig.until_up("s1", "s2")
     ids = rig.client.submit_many(
-        {"name": "tests.acceptance.app.noted", "args": [f"short-{i}", 0.1], "id": f"short-{i}"} for i in range(100)
+        {"name": "tests.acceptance.app.noted", "args": [f"short-{i}", 0.5], "id": f"short-{i}"} for i in range(100)
     )
     for node in ("s1", "s2"):
         rig.until(lambda node=node: [x for x in rig.leases() if x.place.node == node], f"{node} runs tasks")  # type: ignore[misc]
         rig.stack.processes[node].popen.send_signal(signal.SIGSTOP)
         rig.until(lambda node=node: rig.node(node).state == "down", f"{node} stood still")  # type: ignore[misc]
         rig.stack.processes[node].popen.send_signal(signal.SIGCONT)
-    assert {status.state for status in rig.client.wait(ids, timeout=60).values()} <= {"succeeded", "dead"}
+    assert {status.state for status in rig.client.wait(ids, timeout=600).values()} == {"succeeded"}
     ended = rig.counts("end")
-    assert all(ended[id] >= 1 for id in ids if rig.status(id).state == "succeeded")
+    assert all(ended[id] >= 1 for id in ids)
     rig.until_idle()
     rig.until_clean()

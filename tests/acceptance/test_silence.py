@@ -224,8 +224,9 @@ def test_a_scheduler_waits_for_its_server_and_says_so(tmp_path, rig: Rig):
 
 
 def test_a_scheduler_with_a_wrong_login_ends_at_once(rig: Rig):
-    rig.redis.execute_command("ACL SETUSER", "nobody", "on", ">secret", "+@connection", "+info")
-    url = rig.url.replace("redis://", "redis://nobody:{}@")
+    for server in rig.state_servers() or [rig.redis]:
+        server.execute_command("ACL SETUSER", "nobody", "on", ">secret", "+@connection", "+info", "+cluster")
+    url = rig.url.replace("://", "://nobody:{}@")
     for password, says in (("wrong", "refuses the login"), ("secret", "may not do this")):
         told = parsync(rig, "scheduler", "--url", url.format(password), "--cluster", "other", code=2)
         assert says in told

@@ -14,7 +14,7 @@ import pytest
 
 from parsync_redis import ParsyncClient
 
-from .conftest import CLUSTER, Rig
+from .conftest import CLUSTER, LONG_LEASE_S, Rig
 
 pytestmark = pytest.mark.serial
 POISON = "tests.acceptance.poison"
@@ -25,7 +25,7 @@ APP = f"{POISON}:app"
 def rig(new_rig: Callable[..., Rig]) -> Rig:
     """Two schedulers, a node of two processes."""
     rig = new_rig()
-    rig.schedulers(2)
+    rig.schedulers(2, lease_s=LONG_LEASE_S)
     rig.stack.worker(APP, "n1", pool="prefork", slots=2, labels={"kind": "rare"}, extra=("-l", "info"))
     rig.until_up("n1")
     return rig
@@ -41,7 +41,7 @@ def notes(rig: Rig, name: str, n: int, seconds: float = 0.0, **options: Any) -> 
 
 def states(rig: Rig, ids: list[str]) -> list[str]:
     """How they ended."""
-    return [status.state for status in rig.client.wait(ids, timeout=60).values()]
+    return [status.state for status in rig.client.wait(ids, timeout=180).values()]
 
 
 def test_poisonous_tasks_end_after_a_few_starts_and_the_others_run(rig: Rig) -> None:
@@ -64,7 +64,8 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
     for turn in range(4):
         rig.until(lambda turn=turn: len(rig.marks("end")) >= 20 * turn, "tasks run")  # type: ignore[misc]
         node = f"n{1 + turn % 2}"
-        assert rig.stack.terminate(node) == 0, rig.lines(node)[-2000:]
+        ended = rig.stack.terminate(node)
+        assert ended in (0, -signal.SIGTERM), rig.lines(node)[-2000:]  # one that only begins is ended by the signal
         labels = {"kind": "rare"} if node == "n1" else {}
         rig.stack.worker(APP, node, pool="prefork", slots=2, labels=labels, extra=("-l", "info"))
     assert set(states(rig, ids)) == {"succeeded"}
@@ -109,7 +110,7 @@ def test_a_flood_from_many_clients_at_once_is_taken_in_and_each_task_runs_once(r
     def submit(number: int) -> None:
         try:
             with ParsyncClient.from_url(rig.url, CLUSTER) as client:
-                start.wait(timeout=30)
+                start.wait(timeout=180)
                 for i in range(each):
                     client.submit("tests.acceptance.app.add", [number, i], id=f"flood-{number}-{i}")
         except Exception as error:
@@ -134,6 +135,7 @@ def test_a_task_that_only_a_busy_node_can_run_is_not_passed_for_ever(rig: Rig) -
     )
     late = notes(rig, "late", 60, 0.05)
     rig.until_state(rare, "succeeded")
-    passed = sum(rig.status(id).state == "succeeded" for id in late)
+    begun = [key for _, key, *_ in rig.marks("begin")]
+    passed = sum(key in late for key in begun[: begun.index("rare")])
     assert passed <= 20, f"{passed} of 60 younger tasks went before it"
     assert set(states(rig, crowd + late)) == {"succeeded"}

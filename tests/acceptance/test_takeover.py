@@ -41,7 +41,7 @@ def load(rig: Rig, name: str) -> list[str]:
 
 def all_done_and_none_twice(rig: Rig, ids: list[str]) -> int:
     """Every task succeeded, its last attempt is the only accepted one; how many starts were lost."""
-    left = rig.client.wait(ids, timeout=60)
+    left = rig.client.wait(ids, timeout=180)
     assert {status.state for status in left.values()} == {"succeeded"}, left
     statuses = [rig.status(id) for id in ids]
     assert {id for id, n in rig.counts("end").items() if n >= 1} == set(ids)
@@ -88,7 +88,7 @@ def test_a_killed_scheduler_costs_no_task_and_what_it_had_taken_goes_back(rig: R
     killed_s = time.monotonic()
     rig.until(lambda: victim not in members(rig), f"{victim} is no member")
     report(record_property, "scheduler_repaired", killed_s)
-    taken = rig.redis.hvals(rig.store.keys.queue("taken"))
+    taken = rig.state.hvals(rig.store.keys.queue("taken"))
     assert victim.encode() not in taken
     assert all_done_and_none_twice(rig, ids) == 0, "no node was lost, so that each task started once"
     rig.schedulers(1)

@@ -10,16 +10,16 @@ from celery import group
 from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
 
-from .conftest import Rig
+from .conftest import LONG_LEASE_S, Rig
 
 pytestmark = pytest.mark.serial
-GET_S = 20
+GET_S = 180
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
     rig = new_rig()
-    rig.schedulers(1)
+    rig.schedulers(1, lease_s=LONG_LEASE_S)
     for pool, slots in (("prefork", 2), ("threads", 2), ("solo", 1)):
         # tasks of the broker run on prefork only, which has a process for them beside its slots
         words = () if pool == "prefork" else ("-Q", "unused")

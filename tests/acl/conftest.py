@@ -9,22 +9,27 @@ import redis
 from parsync_redis.security.acl import Options, user_line
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.embedded_cluster import EmbeddedCluster
 from tests.conftest import server_programs
 
 CLUSTER = "guarded"
 
 
 class Guarded:
-    """A server with logins; `admin` may do everything, the default user nothing."""
+    """A server with logins; `admin` may do everything, the default user nothing. primaries: of a cluster, if not 0."""
 
-    def __init__(self, program: str, options: Options | None = None) -> None:
-        self.server = EmbeddedServer(program)
-        self.admin = redis.Redis(port=self.server.port, username="admin", password="pw-admin")
-        with redis.Redis(port=self.server.port) as first:
-            first.execute_command("ACL", "SETUSER", "admin", "on", ">pw-admin", "~*", "&*", "+@all")
-            for role in Role:
-                self.login(first, role, options)
-            first.execute_command("ACL", "SETUSER", "default", "off")
+    def __init__(self, program: str, options: Options | None = None, primaries: int = 0) -> None:
+        self._running = EmbeddedCluster(primaries, program=program) if primaries else EmbeddedServer(program)
+        servers = self._running.servers if isinstance(self._running, EmbeddedCluster) else [self._running]
+        self.server = servers[0]
+        for server in servers:
+            with redis.Redis(port=server.port) as first:
+                first.execute_command("ACL", "SETUSER", "admin", "on", ">pw-admin", "~*", "&*", "+@all")
+                for role in Role:
+                    self.login(first, role, options)
+                first.execute_command("ACL", "SETUSER", "default", "off")
+        self.admins = [redis.Redis(port=one.port, username="admin", password="pw-admin") for one in servers]
+        self.admin = self.admins[0]
 
     @staticmethod
     def login(client: redis.Redis, role: Role, options: Options | None = None) -> None:
@@ -35,11 +40,16 @@ class Guarded:
 
     def url(self, role: str) -> str:
         """The address with the login of a role."""
-        return f"redis://{CLUSTER}-{role}:pw-{role}@127.0.0.1:{self.server.port}/0"
+        return self.address(f"{role}:pw-{role}")
+
+    def address(self, login: str) -> str:
+        """The address with a login of the cluster, with or without its password."""
+        scheme, _, place = self._running.url.partition("://")
+        return f"{scheme}://{CLUSTER}-{login}@{place}"
 
     def denials(self) -> list[tuple[str, str]]:
         """The denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis 7.0 does not have it."""
-        found = self.admin.execute_command("ACL", "LOG", 1000)
+        found = [entry for admin in self.admins for entry in admin.execute_command("ACL", "LOG", 1000)]
         pairs = {(entry[b"username"].decode(), entry[b"object"].decode()) for entry in found}
         return sorted((who, what) for who, what in pairs if what != "client|setinfo")
 
@@ -49,8 +59,9 @@ class Guarded:
         return "" if reply == b"OK" else reply.decode()
 
     def stop(self) -> None:
-        self.admin.close()
-        self.server.stop()
+        for admin in self.admins:
+            admin.close()
+        self._running.stop()
 
 
 def _rules(line: str) -> list[str]:

@@ -20,12 +20,12 @@ _REPAIRED = ("slots", "left", "nodes", "alive")
 
 
 def family(script: Script) -> str:
-    """Return the family of a script's keys, all of one hash tag: q0, p, or '' for those of the whole cluster."""
-    return "q0" if _QUEUE & {*script.keys} else "" if _CLUSTER & {*script.keys} else "p"
+    """Return the family of a script's keys, all of one hash tag: q, p, or '' for those of the whole cluster."""
+    return "q" if script.verb == "align" or _QUEUE & {*script.keys} else "" if _CLUSTER & {*script.keys} else "p"
 
 
 def uses(script: Script) -> set[tuple[str, str]]:
-    """(command, kind) of each call: ('hset', 'q0:tasks'), ('publish', 'channel'), ('time', '')."""
+    """(command, kind) of each call: ('hset', 'q:tasks'), ('spublish', 'channel'), ('time', '')."""
     return {(command.lower(), kind) for command, kind in _uses(script)}
 
 
@@ -38,7 +38,7 @@ def _uses(script: Script) -> Iterator[tuple[str, str]]:
         for command in re.findall(r"'(\w+)'", words):
             if argument == "any":
                 yield from ((command, kind) for kind in _any(script, command))
-            elif command == "PUBLISH":
+            elif command == "SPUBLISH":
                 yield command, "channel"
             elif not argument.startswith("KEY.") or argument[4:].split(" ")[0] in {
                 k.rstrip(":") for k in (*script.keys, *script.also)
@@ -56,8 +56,8 @@ def _any(script: Script, command: str) -> list[str]:
     if script.verb == "discard":
         counted = [kind for kind in COMES_BACK if kind in NUMBERS]
         kinds = {"DEL": [*COMES_BACK, "stats"], "HGET": counted}.get(command, [])
-        more = ["q0:extra", "q0:pending", "p:inbox"] if command == "DEL" else []
-        return [f"{'q0' if kind in QUEUE_KINDS else ''}:{kind}" for kind in kinds] + more
+        more = ["q:extra", "q:pending", "p:inbox"] if command == "DEL" else []
+        return [f"{'q' if kind in QUEUE_KINDS else ''}:{kind}" for kind in kinds] + more
     if command == "HMGET":
         return [f"{where}:{key}" for key in script.keys if key in NUMBERS]
     return [f"{where}:{kind}" for kind in (script.keys if command == "DEL" else _REPAIRED)]
@@ -70,9 +70,9 @@ def _kind(script: Script, argument: str) -> str:
     if argument == "inbox":
         return "p:inbox"
     if argument == "key" or argument.startswith("KEY.extra .."):
-        return "q0:extra"
+        return "q:extra"
     if argument.endswith("pending"):  # of a kind: pending, queue.pending
-        return "q0:pending"
+        return "q:pending"
     if re.match(r"KEYS\[.*[a-z]", argument):  # one of those that follow
         return f"{where}:{script.keys[-1].rstrip('*')}"
     kind = script.keys[int(argument[5:-1]) - 1] if argument.startswith("KEYS[") else argument.removeprefix("KEY.")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.security.acl_tables import Role
-from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
+from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys, gate_of
 from tests.documents import WRITE
 
 from .conftest import CLUSTER, Guarded
@@ -18,13 +18,14 @@ from .conftest import CLUSTER, Guarded
 GOLDEN = Path(__file__).with_name("matrix.txt")
 KEYS = Keys(CLUSTER)
 KINDS = {
-    **{f"q0:{kind}": KEYS.queue(kind) for kind in QUEUE_KINDS},
-    "q0:extra": KEYS.extra("t1"),
-    "q0:pending": KEYS.pending("work slots=1"),
+    **{f"q:{kind}": KEYS.queue(kind) for kind in QUEUE_KINDS},
+    "q:extra": KEYS.extra("t1"),
+    "q:pending": KEYS.pending("work slots=1"),
     **{f"p:{kind}": KEYS.partition(3, kind) for kind in PARTITION_KINDS},
     "p:inbox": KEYS.inbox(3, "n1"),
     **{f":{kind}": KEYS.shared(kind) for kind in CLUSTER_KINDS},
     ":stats": KEYS.stats("s1"),
+    ":gate": gate_of(KEYS.shared("config")),
     "queue": "celery",
     "queue-high": "celery\x06\x169",
     "result": "celery-task-meta-t1",
@@ -51,7 +52,8 @@ FOREIGN = {
 }
 CHANNELS = {
     "tick": KEYS.tick,
-    "tick:s1": KEYS.own_channel("s1"),
+    "wake:s1": f"{KEYS.wakes()}:s1",
+    "freed:s1": f"{KEYS.frees(3)}:s1",
     "result": "celery-task-meta-t1",
     "pidbox": "/0.celery.pidbox",
     "event": "/0.celeryev/worker.heartbeat",
@@ -60,6 +62,8 @@ CHANNELS = {
 FOREIGN_CHANNELS = (
     "parsync:{other}:tick",
     "parsync:{guarded}:tock",
+    "parsync:{other:q0}:wake@0:s1",
+    "parsync:{guarded:q0}:wake@1:s1",
     "/1.celery.pidbox",
     "news",
     "*",
@@ -209,7 +213,7 @@ def test_no_role_runs_dangerous_commands(guarded: Guarded, role: Role):
         "migrate h 1 k 0 1",
         "restore k 0 x",
         "dump k",
-        "cluster info",
+        "cluster reset",
         "swapdb 0 1",
         "slowlog get",
         "latency doctor",

@@ -21,20 +21,21 @@ from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.ids import readable
 from parsync_redis.security.acl import Options
 from parsync_redis.security.acl_tables import Role
+from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
 
 from .conftest import CLUSTER, Guarded
 
 pytestmark = pytest.mark.serial
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 class Site:
     """A guarded server, a scheduler and a worker of examples.tiles, and where their passwords and lines are."""
 
-    def __init__(self, program: str, folder: Path) -> None:
-        self.guarded, self.secrets, self.logs = Guarded(program), folder / "secrets", folder / "logs"
+    def __init__(self, guarded: Guarded, folder: Path) -> None:
+        self.guarded, self.secrets, self.logs = guarded, folder / "secrets", folder / "logs"
         self.secrets.mkdir()
         for role in Role:
             (self.secrets / role).write_text(f"pw-{role}\n")
@@ -44,14 +45,14 @@ class Site:
     def env(self, role: str) -> dict[str, str]:
         """The settings of a process of this role."""
         return {
-            "PARSYNC_URL": f"redis://{CLUSTER}-{role}@127.0.0.1:{self.guarded.server.port}/0",
+            "PARSYNC_URL": self.guarded.address(role),
             "PARSYNC_PASSWORD_FILE": str(self.secrets / role),
             "PARSYNC_CLUSTER": CLUSTER,
         }
 
     def start(self) -> None:
         self.stack._env |= self.env(Role.SCHEDULER)
-        self.stack.scheduler(1, lease_s=2, partitions=2, gap_s=0.1)
+        self.stack.scheduler(1, lease_s=LONG_LEASE_S, partitions=2)
         self.stack._env |= self.env(Role.WORKER)
         celery = [sys.executable, "-m", "celery", "-A", "examples.tiles", "worker", "-n", "n1@h", "-E", "-l", "info"]
         self.stack.start("n1", [*celery, "--parsync-node", "n1", "-c", "2"])
@@ -80,10 +81,19 @@ class Site:
         self.outputs.append(done.stdout + done.stderr)
         return done
 
+    def use_client(self) -> None:
+        """Submits, waits, cancels and looks with the client's login."""
+        with self.client() as client:
+            ids = client.submit_many([("tiles.render", (tile,)) for tile in range(20)])
+            assert {found.state for found in client.wait(ids, PATIENCE_S).values()} == {"succeeded"}
+            assert client.cancel(client.submit("tiles.render", [1], countdown=60)) == "cancelled"
+            assert [node.name for node in client.nodes()] == ["n1"]
+            assert len(client.partitions()) == 2
+
 
 @pytest.fixture(scope="module", params=list(server_programs())[-1:])  # the matrix is tested on each
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(server_programs()[request.param], tmp_path_factory.mktemp("site"))
+    site = Site(Guarded(server_programs()[request.param]), tmp_path_factory.mktemp("site"))
     try:
         site.start()
         yield site
@@ -110,12 +120,7 @@ def tiles(site: Site, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_clients_submit_wait_cancel_and_look(site: Site):
-    with site.client() as client:
-        ids = client.submit_many([("tiles.render", (tile,)) for tile in range(10)])
-        assert {found.state for found in client.wait(ids, PATIENCE_S).values()} == {"succeeded"}
-        assert client.cancel(client.submit("tiles.render", [1], countdown=60)) == "cancelled"
-        assert [node.name for node in client.nodes()] == ["n1"]
-        assert len(client.partitions()) == 2
+    site.use_client()
     assert site.guarded.denials() == []
 
 
@@ -236,7 +241,7 @@ def test_rubbish_that_a_client_publishes_to_a_scheduler_ends_none(site: Site):
         assert names
         for data in (b"tick a b", b"", b"\xff", b"tick 1", b"wake x", b"freed 99 1 1", b"tick " + b"9" * 9000 + b" 0"):
             for name in names:
-                client.store.client.publish(client.store.keys.own_channel(readable(name)), data)
+                client.store.client.spublish(f"{client.store.keys.wakes()}:{readable(name)}", data)
         id = client.submit("tiles.render", [5])
         assert client.wait([id], PATIENCE_S)[id].state == "succeeded"
     assert "scheduler-1" in site.stack.alive()

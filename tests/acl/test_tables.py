@@ -12,21 +12,21 @@ from . import needs
 
 DIRECT = {
     Role.CLIENT: {
-        "q0:apps": "zrevrange",
-        "q0:names": "hmget",
-        "q0:shapes": "hgetall",
-        "q0:outbox": "lpush lrem",
-        "q0:changed": "zadd",
-        "q0:messages": "hget",
-        "q0:meta": "hmget",
+        "q:apps": "zrevrange",
+        "q:names": "hmget",
+        "q:shapes": "hgetall",
+        "q:outbox": "lpush lrem",
+        "q:changed": "zadd",
+        "q:messages": "hget",
+        "q:meta": "hmget",
     },
     Role.WORKER: {
         "p:inbox": "blmpop",
-        "q0:apps": "zscore",
-        "q0:later": "zrange",
-        "q0:messages": "hmget",
-        "q0:names": "hexists",
-        "q0:outbox": "lrange",
+        "q:apps": "zscore",
+        "q:later": "zrange",
+        "q:messages": "hmget",
+        "q:names": "hexists",
+        "q:outbox": "lrange",
     },
     Role.SCHEDULER: {
         "p:meta": "hget",
@@ -35,15 +35,15 @@ DIRECT = {
         "p:lost": "smembers",
         "p:slots": "hget",
         "p:inbox": "llen",
-        "q0:kinds": "hget hscan",
-        "q0:changed": "zscan zscore",
-        "q0:later": "zrange zscan",
-        "q0:meta": "hget",
-        "q0:names": "hmget",
-        "q0:pending": "zcard zrange zscan",
-        "q0:taken": "hmget hscan",
-        "q0:running": "hscan",
-        **dict.fromkeys(("q0:ended", "q0:ended_1", "q0:ended_2"), "hscan"),
+        "q:kinds": "hget hscan",
+        "q:changed": "zscan zscore",
+        "q:later": "zrange zscan",
+        "q:meta": "hget",
+        "q:names": "hmget",
+        "q:pending": "zcard zrange zscan",
+        "q:taken": "hmget hscan",
+        "q:running": "hscan",
+        **dict.fromkeys(("q:ended", "q:ended_1", "q:ended_2"), "hscan"),
     },
 }
 """What Python itself does, besides VIEW."""
@@ -74,16 +74,16 @@ def test_every_script_is_some_roles():
 
 
 def test_the_reader_of_scripts_sees_calls_in_libraries_and_none_that_are_not_called():
-    assert ("zadd", "q0:pending") in needs.uses(needs.SCRIPTS["requeue"])
-    assert ("publish", "channel") not in needs.uses(needs.SCRIPTS["cancel"])
+    assert ("zadd", "q:pending") in needs.uses(needs.SCRIPTS["requeue"])
+    assert ("spublish", "channel") not in needs.uses(needs.SCRIPTS["cancel"])
     assert ("sadd", "p:lost") in needs.uses(needs.SCRIPTS["reclaim"])
 
 
 def test_the_viewer_has_no_command_that_writes_and_none_that_brings_lua():
     words = {command for grant in grants(Role.VIEWER, "c", Options(scan=True)) for command in grant.commands}
-    writing = {"hset", "hdel", "del", "set", "lpush", "zadd", "publish", "eval", "script|load"}
+    writing = {"hset", "hdel", "del", "set", "lpush", "zadd", "spublish", "eval", "script|load"}
     assert not words & writing
-    assert pairs(VIEW, VIEWER, AUDIT) >= {("hgetall", ":config"), ("ttl", "q0:*")}
+    assert pairs(VIEW, VIEWER, AUDIT) >= {("hgetall", ":config"), ("ttl", "q:*")}
     assert KINDS[Role.VIEWER] == (VIEW, VIEWER)
 
 
@@ -94,7 +94,7 @@ def test_no_role_has_all_of_anything(role, options):
     assert not re.search(r"\+@|allkeys|allcommands|allchannels|nopass|[~&]\*[ )]", line)
     for word in re.findall(r"[~&]([^ )]+)", line):
         celery = re.match(r"celery|_kombu|unacked|\*\.(reply\.)?celery\.pidbox|/\d+\.celery", word)
-        assert word.startswith(("parsync:{c}:", "parsync:{c:q0}:", "parsync:{c:p*}:")) or celery, word
+        assert word.startswith(("parsync:{c}:", "parsync:{c:q*}:", "parsync:{c:p*}:")) or celery, word
     assert "+eval " not in line
 
 

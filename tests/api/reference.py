@@ -30,7 +30,7 @@ order, with a scheduler and a worker of this module as node `n1`:
 GROUPS = {
     "In a Celery app": ["Parsync"],
     "Without the app": ["ParsyncClient"],
-    "Values": ["KindView", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
+    "Values": ["KindView", "NameView", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
     "Settings": ["Settings"],
 }
 

@@ -6,7 +6,6 @@ import inspect
 import os
 import re
 import sys
-import time
 
 import pytest
 
@@ -70,10 +69,8 @@ def test_each_setting_is_in_an_example(setting):
 
 
 def ready(url):
-    deadline = time.monotonic() + 60
     with ParsyncClient.from_url(url, cluster="demo") as client:
-        client.wait([client.submit("proj.render", [0])], 60)
-        assert time.monotonic() < deadline
+        client.wait([client.submit("proj.render", [0])], 180)
 
 
 @pytest.mark.serial

@@ -65,7 +65,6 @@ def test_a_verb_is_dearer_by_more_than_a_tenth():
 
 
 @needs_valgrind
-@pytest.mark.timeout(600)
 def test_no_verb_became_a_tenth_dearer():
     program = next(iter(server_programs().values()))
     found = run(by=CALLGRIND, rounds=5, tasks=100, calls=10, held=100, sizes=(100, 1), program=program)
@@ -82,12 +81,30 @@ def test_no_verb_became_a_tenth_dearer():
 
 
 @needs_valgrind
-@pytest.mark.timeout(600)
 def test_instructions_are_counted_on_another_server_and_larger_calls_are_cheaper():
     found = run(by=CALLGRIND, rounds=1, tasks=10, held=0, sizes=(10, 1), program=list(server_programs().values())[-1])
     for case in CASES:
         ten, one = (found["cost"][case][size]["life"]["median"] for size in ("10", "1"))
         assert 10_000 < ten < one < 10_000_000
+
+
+@needs_valgrind
+def test_the_instructions_of_a_cluster_are_summed_and_calls_of_any_shards_cost_more():
+    size = {"rounds": 1, "tasks": 10, "held": 0, "sizes": (10,), "primaries": 2}
+    of_one, of_any = (run(by=CALLGRIND, **size, mixed=mixed) for mixed in (False, True))
+    assert [(found["primaries"], found["shards"]) for found in (of_one, of_any)] == [(2, 16)] * 2
+    for case in CASES:
+        cheap, dear = (found["cost"][case]["10"] for found in (of_one, of_any))
+        assert cheap["life"]["least"] < dear["life"]["least"]
+        assert 2 * cheap["submit"]["least"] < dear["submit"]["least"], "ten tasks are in at least five shards"
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_without_valgrind_microseconds_of_all_shards_are_told(mixed):
+    found = run(by=COMMANDSTATS, rounds=1, tasks=8, held=4, sizes=(4, 1), shards=3, mixed=mixed)
+    assert (found["primaries"], found["shards"], found["mixed"]) == (1, 3, mixed)
+    for case in CASES:
+        assert all(figure["least"] > 0 for verbs in found["cost"][case].values() for figure in verbs.values())
 
 
 def test_without_valgrind_microseconds_are_told():
@@ -96,6 +113,13 @@ def test_without_valgrind_microseconds_are_told():
     for case in CASES:
         assert list(found["cost"][case]["10"]) == [*VERBS, "life", "confirm"]
         assert all(0 < figure["least"] <= figure["median"] for figure in found["cost"][case]["10"].values())
+
+
+def test_the_command_names_the_cluster_whose_cost_it_tells():
+    words = ["--by", COMMANDSTATS, "--rounds", "1", "--tasks", "4", "--held", "0", "--sizes", "2", "--primaries", "2"]
+    result = CliRunner().invoke(app, ["bench", "cost", *words, "--shards", "4", "--mixed"])
+    assert result.exit_code == 0, result.stderr
+    assert "cluster     2 primaries, whose sum is told; 4 shards; calls of any shards\n" in result.stdout
 
 
 def test_the_command_prints_a_column_for_each_case_and_size():
@@ -114,6 +138,8 @@ def test_the_command_prints_a_column_for_each_case_and_size():
         (["--tasks", "0"], "--tasks 0 is not valid: it must be from 1 to 5,000"),
         (["--held", "5001"], "--held 5001 is not valid: it must be from 0 to 5,000"),
         (["--rounds", "-1"], "--rounds -1 is not valid: it must be from 0 to 1,000"),
+        (["--primaries", "17"], "--primaries 17 is not valid: it must be from 1 to 16"),
+        (["--shards", "257"], "--shards 257 is not valid: it must be from 0 to 256"),
         (["--sizes", "100,501"], "--sizes 501 is not valid: it must be from 1 to 500"),
         (["--sizes", "few"], "--sizes 'few' is not valid: it must be whole numbers with commas between them"),
         (["--by", "perf"], "--by 'perf' is not known: known are callgrind, commandstats"),

@@ -1,7 +1,9 @@
 """The small benches, and the document that is made of what they print."""
 
 import json
+import re
 import threading
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -63,22 +65,34 @@ def test_costs_by_slots_and_schedulers_make_a_document(tmp_path):
 
 @pytest.mark.serial
 def test_rates_costs_and_memory_make_a_document(tmp_path):
-    asked = BenchParameters(1, 400, 2, gap_s=0.1, rate=50, duration_s=0.2, seconds=1)
+    asked = BenchParameters(1, 400, 2, gap_s=0.1, rate=50, duration_s=0.2, seconds=6)
     cost = CostParameters(tasks=10, calls=10, held=10, rounds=1, sizes=(100, 10, 1), by=COMMANDSTATS)
     runs = {
         "ladder-50": run_placement(asked, STOP, quiet),
         "memory": run_memory(500, STOP, quiet),
         "cost": run_cost(cost, STOP, quiet),
+        "cluster-cost": run_cost(replace(cost, shards=3, mixed=True), STOP, quiet),
+        "primaries-1": run_placement(asked, STOP, quiet),
+        "primaries-2": run_placement(replace(asked, primaries=2), STOP, quiet),
     }
+    runs["ladder-50"]["sustained"] = True  # on a busy machine it may not be, and then the document has no row of it
     for name, found in runs.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"command": [name], "found": found}))
     write_report(tmp_path, tmp_path / "performance.md")
     text = (tmp_path / "performance.md").read_text()
-    for title in ("Targets", "Placements per second", "Cost of each verb", "Memory of a task"):
+    for title in ("Targets", "Placements per second", "Cost of each verb", "Memory of a task", "Several servers"):
         assert f"## {title}\n" in text
+    assert "| 1 primaries, 3 shards, calls of any shards | " in text
+    one, two = (max(runs[f"primaries-{n}"]["primaries_us_per_placement"]) for n in (1, 2))
+    assert re.search(rf"\| {cell_of(two)} \| {cell_of(one / two)} \| .* \| `parsync bench primaries-2` \|", text)
     clients = sum(runs["ladder-50"]["us_per_placement"].values())
     assert f"| CPU of schedulers, agents and generators per placement | 40 us | {clients:.0f} us |" in text
     assert f"| plain | waiting | {cell_of(runs['memory']['memory']['plain']['waiting']['bytes'])} |" in text
+    for name in ("ladder-50", "primaries-1", "primaries-2"):  # nothing was placed while it was measured
+        runs[name] |= {"redis_us_per_placement": 0.0, "primaries_us_per_placement": [0.0, 0.0], "placed_per_s": 0.0}
+        (tmp_path / f"{name}.json").write_text(json.dumps({"command": [name], "found": runs[name]}))
+    write_report(tmp_path, tmp_path / "performance.md")
+    assert "| 2 | 0 | 0 | 0 | 0 |" in (tmp_path / "performance.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Tiny runs of the placement bench: the shape of what it tells, and a clean audit."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -9,8 +10,11 @@ import time
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
+from parsync_redis.cli import app
 from parsync_redis.demo.driver import Stopped
+from parsync_redis.errors import InvalidInput
 from parsync_redis.lab.bench.parameters import BenchParameters
 from parsync_redis.lab.bench.placement import run_placement
 
@@ -24,10 +28,10 @@ def run(stop=None, **more):
 
 
 def test_the_product_under_load_places_and_ends_every_task():
-    found = run(generators=2)
+    found = run(generators=2, seconds=6.0)  # a machine that stands still for a second has some seconds more
     assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)
     assert found["tasks"] == found["counts"]["placed"]
-    assert 0 < found["tasks"] <= 150, "a generator that is late leaves out what it cannot submit in time"
+    assert 0 < found["tasks"] <= 600, "a generator that is late leaves out what it cannot submit in time"
     assert set(found["delay_ms"]) == {"p50", "p95", "p99", "p999"}
     assert 0 < found["delay_ms"]["p50"] <= found["delay_ms"]["p999"]
     for rate in ("placed_per_s", "started_per_s", "finished_per_s", "submitted_per_s"):
@@ -42,6 +46,27 @@ def test_tasks_of_fifty_kinds_go_where_they_fit():
     assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)
 
 
+def test_a_cluster_under_load_places_and_ends_every_task():
+    found = run(primaries=2, shards=4, seconds=6.0)
+    assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)
+    assert 0 < found["tasks"] == found["counts"]["placed"]
+    assert len(found["primaries_us_per_placement"]) == 2
+
+
+def test_the_command_tells_the_cost_of_each_primary():
+    words = ["--schedulers", "1", "--slots", "100", "--partitions", "2", "--rate", "50", "--duration", "0.2"]
+    words += ["--node-slots", "10", "--seconds", "1"]
+    result = CliRunner().invoke(app, ["bench", "placement", *words, "--primaries", "2"])
+    assert result.exit_code == 0, result.stderr
+    assert re.search(r"^primaries   \d+, \d+ us a placement, \d+ on the busiest", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("system", ["central", "queues"])
+def test_a_rival_of_one_server_refuses_a_cluster(system):
+    with pytest.raises(InvalidInput, match=f"--primaries 2 does not go with --system {system}"):
+        run(system=system, primaries=2)
+
+
 def test_a_bench_that_is_stopped_leaves_no_process():
     stop = threading.Event()
     threading.Timer(1.0, stop.set).start()
@@ -52,7 +77,7 @@ def test_a_bench_that_is_stopped_leaves_no_process():
 def test_the_command_prints_json_and_ctrl_c_ends_it():
     words = [sys.executable, "-m", "parsync_redis.cli", "bench", "placement", "--schedulers", "1", "--slots", "100"]
     words += ["--partitions", "1", "--rate", "50", "--duration", "0.2", "--node-slots", "10", "--json"]
-    done = subprocess.run([*words, "--seconds", "1"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*words, "--seconds", "1"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["audit"]["facts"] == 0
     long = subprocess.Popen([*words, "--seconds", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -60,7 +85,7 @@ def test_the_command_prints_json_and_ctrl_c_ends_it():
     while "baseline" not in long.stderr.readline() and long.poll() is None:
         time.sleep(0.01)
     long.send_signal(signal.SIGINT)
-    assert long.wait(30) == 130
+    assert long.wait(300) == 130
 
 
 @pytest.mark.parametrize(("system", "kinds"), [("state", 1), ("central", 1), ("central", 50), ("queues", 1)])

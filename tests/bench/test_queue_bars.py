@@ -61,7 +61,7 @@ def test_a_reason_is_counted_as_true_only_if_it_says_what_the_nodes_lack(found):
     seen = found["reasons"]
     assert (seen["waiting"], seen["kinds"]) == (SHORT.unseated, len(named_kinds()))
     assert 0 <= seen["with_true_reason"] <= seen["with_reason"] <= 1
-    # Every reason that was written by then was the true one.
+    assert seen["untrue"] == [], "every reason that was written by then was the true one"
     assert seen["with_true_reason"] == seen["with_reason"]
 
 

@@ -9,12 +9,12 @@ from collections import Counter
 from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer
 
-from .schedule import Schedule, of_text, run_schedule, to_text
+from .schedule import SHARDS, Schedule, of_text, run_schedule, to_text
 from .shrink import shrink
 from .wire import Scripts
 
 
-def many(count: int, seed: int, keep_going: bool = False) -> int:
+def many(count: int, seed: int, keep_going: bool = False, shards: int = 1) -> int:
     """Play `count` schedules; stop at the first that breaks a promise, and shrink it."""
     coverage: Counter[str] = Counter()
     failed = 0
@@ -22,7 +22,7 @@ def many(count: int, seed: int, keep_going: bool = False) -> int:
     with EmbeddedServer() as server, connect(server.url) as client:
         scripts = Scripts()
         for number in range(seed, seed + count):
-            violation, reached = run_schedule(client, scripts, Schedule(number))
+            violation, reached = run_schedule(client, scripts, Schedule(number, shards=shards))
             coverage += reached
             if (number - seed + 1) % 100 == 0:
                 print(f"{number - seed + 1} schedules, {time.monotonic() - begun_s:.0f} s", file=sys.stderr, flush=True)
@@ -31,12 +31,13 @@ def many(count: int, seed: int, keep_going: bool = False) -> int:
                 failed += 1
                 if keep_going:
                     continue
-                steps, violation = shrink(client, scripts, Schedule(number), violation)
+                steps, violation = shrink(client, scripts, Schedule(number, shards=shards), violation)
                 log: list[str] = []
-                run_schedule(client, scripts, Schedule(number, steps), log)
+                run_schedule(client, scripts, Schedule(number, steps, shards), log)
                 print("\n".join(log))
                 print(f"\nseed {number}, {len(steps)} steps: {violation}")
-                print(f"again: python -m tests.chaos replay --seed {number} --steps '{to_text(steps)}'")
+                several = " --cluster" if shards > 1 else ""
+                print(f"again: python -m tests.chaos replay{several} --seed {number} --steps '{to_text(steps)}'")
                 return 1
     took_s = time.monotonic() - begun_s
     print_coverage(coverage, count)
@@ -51,11 +52,12 @@ def print_coverage(coverage: Counter[str], count: int) -> None:
         print(f"  {what:32} {often:9d} {often / count:9.2f} a schedule")
 
 
-def replay(seed: int, steps: str) -> int:
+def replay(seed: int, steps: str, shards: int = 1) -> int:
     """Play one schedule and print all that happened."""
     log: list[str] = []
     with EmbeddedServer() as server, connect(server.url) as client:
-        violation, _ = run_schedule(client, Scripts(), Schedule(seed, of_text(steps) if steps else None), log)
+        schedule = Schedule(seed, of_text(steps) if steps else None, shards)
+        violation, _ = run_schedule(client, Scripts(), schedule, log)
     print("\n".join(log))
     print(f"seed {seed}: {violation or 'no violation'}")
     return int(violation is not None)
@@ -71,11 +73,13 @@ def main() -> int:
     parser.add_argument("--steps", default="")
     parser.add_argument("--only", default="", help="mutants: those whose name contains this")
     parser.add_argument("--keep-going", action="store_true", help="many: name every seed that fails, shrink none")
+    parser.add_argument("--cluster", action="store_true", help="many, replay: on several primaries")
     args = parser.parse_args()
+    shards = SHARDS if args.cluster else 1
     if args.what == "many":
-        return many(args.count, args.seed, args.keep_going)
+        return many(args.count, args.seed, args.keep_going, shards)
     if args.what == "replay":
-        return replay(args.seed, args.steps)
+        return replay(args.seed, args.steps, shards)
     from .mutants import hunt_all
 
     return hunt_all(args.count, args.seed, args.only)

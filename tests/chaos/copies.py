@@ -5,7 +5,8 @@ A number by which a copy is judged must name one state for ever, also if the ser
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,25 +18,32 @@ from .state import State
 
 def named_states(state: State) -> Iterator[tuple[str, str]]:
     """Yield each version and epoch, and what it is the number of."""
-    lines = state.hashes["kinds"]
-    for kind, version in state.versions.items():
-        yield f"version {version:.0f}", f"{kind}: {' '.join(lines.get(kind, '').split()[:3])}"
+    for number, shard in enumerate(state.shards):
+        lines = shard.hashes["kinds"]
+        for kind, version in shard.versions.items():
+            yield f"version {version:.0f} of q{number}", f"{kind}: {' '.join(lines.get(kind, '').split()[:3])}"
     for partition in state.partitions:
         if epoch := partition.meta.get("epoch"):
-            yield f"epoch {epoch} of p{partition.number}", str(sorted(map(str, partition.nodes.values())))
+            nodes = [replace(node, ahead=None) for node in partition.nodes.values()]  # open seats make no epoch
+            yield f"epoch {epoch} of p{partition.number}", str(sorted(map(str, nodes)))
 
 
-def copy_facts(core: Core, state: State) -> Iterator[str]:
-    """Yield what does not hold of the copies of a scheduler that waits for nothing."""
-    if core.queue.version == str(state.version):
-        lines = {kind: KindLine.of(line) for kind, line in state.hashes["kinds"].items()}
-        there = {kind: (line.count, line.first, line.last) for kind, line in lines.items()}
-        copied = {kind: (known.count, known.first, known.last) for kind, known in core.queue.kinds.items()}
-        if copied != there:
-            yield f"the copy of the kinds at version {state.version} is {copied}, not {there}"
+def copy_facts(core: Core, state: State, knows: Callable[[str], bool]) -> Iterator[str]:
+    """Yield what does not hold of the copies of a scheduler that waits for nothing.
+
+    knows: whether it has heard which server has a shard or partition now, 'q0' or 'p1'.
+    """
+    for number, shard in enumerate(state.shards):
+        if knows(f"q{number}") and core.queue.versions[number] == str(shard.version):
+            lines = {kind: KindLine.of(line) for kind, line in shard.hashes["kinds"].items()}
+            there = {kind: (line.count, line.first, line.last) for kind, line in lines.items()}
+            copied = {kind: (known.count, known.first, known.last) for kind, known in core.queue.kinds[number].items()}
+            if copied != there:
+                yield f"the copy of the kinds of q{number} at version {shard.version} is {copied}, not {there}"
     for copy, partition in zip(core.view.partitions, state.partitions, strict=True):
         meta = partition.meta
-        if (copy.version, copy.epoch) != (int(meta.get("version", 0)), int(meta.get("epoch", 0))):
+        now = int(meta.get("version", 0)), int(meta.get("epoch", 0))
+        if not knows(f"p{partition.number}") or (copy.version, copy.epoch) != now:
             continue
         free = copy.free.copy()
         for reservation in copy.reserved:

@@ -60,9 +60,7 @@ class Ghost:
         self.attempts: set[tuple[str, str]] = set()
         self.lives: dict[str, TaskGhost] = {}  # by the number of the submission
         self.alive_s: dict[str, float] = {}
-        self.restarted_s = float("-inf")
         self.lost: set[tuple[str, int]] = set()  # incarnations that were given up or superseded
-        self.rolled_back = False  # the server lost acknowledged writes: what rests on history is promised no more
         self.coverage: Counter[str] = Counter()
         self.state = State()
         self.named: dict[str, str] = {}  # of each version and epoch that was ever seen, what it was the number of
@@ -73,9 +71,20 @@ class Ghost:
         if not fact:
             raise Violation(promise, text)
 
-    def history(self, fact: bool, promise: int, text: str) -> None:
-        """Raise Violation unless `fact` holds or the server has lost writes."""
-        self.check(fact or self.rolled_back, promise, text)
+    def history(self, fact: bool, promise: int, text: str, id: str | None = None) -> None:
+        """Raise Violation unless `fact` holds or a server has lost writes that it may rest on.
+
+        id: of the task in whose shard alone it rests; None if it may rest on anything.
+        """
+        self.check(fact or self._lost_writes(id), promise, text)
+
+    def _lost_writes(self, id: str | None = None) -> bool:
+        """Return whether a server has lost acknowledged writes: what rests on them is promised no more."""
+        primaries = self.world.primaries
+        return bool(primaries.rolled_back) if id is None else self._tag(id) in primaries.rolled_back
+
+    def _tag(self, id: str) -> str:
+        return f"q{self.world.primaries.keys.shard_of(id)}"
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -112,7 +121,7 @@ class Ghost:
         for row, word in zip(args.rows, call.read(reply), strict=True):
             if word == "submitted":
                 known = row.id in self.tasks
-                self.history(not known, 1, f"task {row.id} was submitted a second time: an id is one task")
+                self.history(not known, 1, f"task {row.id} was submitted a second time: an id is one task", row.id)
                 self.tasks[row.id] = TaskGhost()
 
     def _take(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
@@ -120,24 +129,27 @@ class Ghost:
         self.check(not took.failed, 9, f"records are damaged: {took.failed}")
         for id, attempt in ((task.id, task.attempt) for task in took.tasks):
             self.coverage["take"] += 1
-            self.history((id, attempt) not in self.attempts, 4, f"attempt {attempt} of task {id} was given out twice")
+            known = (id, attempt) in self.attempts
+            self.history(not known, 4, f"attempt {attempt} of task {id} was given out twice", id)
             self.attempts.add((id, attempt))
-            task, life = self.of(id), attempt.partition("@")[2].partition(".")[0]
+            task, life = self.of(id), self._tag(id) + attempt.partition("@")[2].partition(".")[0]
             task.attempt = attempt
-            self.history(self.lives.setdefault(life, task) is task, 4, f"task {id} has the life {life} of another one")
+            mine = self.lives.setdefault(life, task) is task
+            self.history(mine, 4, f"task {id} has the life {life} of another one", id)
 
     def _start(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        may_run = sum(word in ("ok", "yours") for word, _ in call.read(reply))
+        self.check(may_run <= int(args.most), 2, f"{may_run} tasks may run in {args.most} idle slots")
         for row, (word, _) in zip(args.rows, call.read(reply), strict=True):
             if word != "ok":
                 continue
             id, attempt = row.id, row.attempt
             task = self.of(id)
-            self.history(
-                attempt == task.attempt, 4, f"a stale attempt started: {attempt} of {id}, which is at {task.attempt}"
-            )
-            self.history(attempt not in task.started, 4, f"attempt {attempt} of task {id} was started twice")
-            self.history(not task.cancelled, 4, f"task {id} was started after its cancel was accepted")
-            self.history(not task.final, 4, f"task {id} was started when it was {task.final}")
+            stale = f"a stale attempt started: {attempt} of {id}, which is at {task.attempt}"
+            self.history(attempt == task.attempt, 4, stale, id)
+            self.history(attempt not in task.started, 4, f"attempt {attempt} of task {id} was started twice", id)
+            self.history(not task.cancelled, 4, f"task {id} was started after its cancel was accepted", id)
+            self.history(not task.final, 4, f"task {id} was started when it was {task.final}", id)
             task.started[attempt] = row.text
             task.starts += 1
 
@@ -147,7 +159,7 @@ class Ghost:
                 continue
             task = self.of(row.id)
             mine = bool(task.attempt) and task.started.get(task.attempt) == row.text
-            self.history(mine, 4, f"the outcome {row.outcome} of a stale attempt counted: {row.text}")
+            self.history(mine, 4, f"the outcome {row.outcome} of a stale attempt counted: {row.text}", row.id)
             if word == "again":
                 task.starts = 0
 
@@ -157,11 +169,10 @@ class Ghost:
             task = self.tasks.get(id)
             if task is None or word == "none":
                 continue
-            self.history(
-                attempt == task.attempt, 4, f"a stale attempt put task {id} back: {attempt}, not {task.attempt}"
-            )
+            stale = f"a stale attempt put task {id} back: {attempt}, not {task.attempt}"
+            self.history(attempt == task.attempt, 4, stale, id)
             if word == "dead":
-                self.history(task.starts >= MAX_STARTS, 4, f"task {id} is dead after {task.starts} starts")
+                self.history(task.starts >= MAX_STARTS, 4, f"task {id} is dead after {task.starts} starts", id)
 
     def _cancel(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, (word, _) in zip(args.rows, call.read(reply), strict=True):
@@ -179,12 +190,13 @@ class Ghost:
         if text(reply[0]) == "down":
             self.lost.add((args.node, int(args.inc)))
             if not isinstance(process, AgentProcess):
-                self._judged(process, f"{args.node} {args.inc}", f"node {args.node}")
+                p = self.world.primaries.keys.number_of(call.keys[0])
+                self._judged(process, f"{args.node} {args.inc}", f"node {args.node}", [f"p{p}"])
 
     def _renew_scheduler(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         name = args.lost.partition(" ")[0]
         if name in self.alive_s and name not in call.read(reply).counters:
-            self._judged(process, name, f"scheduler {name}")
+            self._judged(process, name, f"scheduler {name}", [""])
             self.alive_s.pop(name, None)
             self.coverage["schedulers lost"] += 1
         if args.stay:
@@ -192,22 +204,24 @@ class Ghost:
         else:  # it left
             self.alive_s.pop(args.scheduler, None)
 
-    def _judged(self, process: Process, holder: str, what: str) -> None:
-        """Check a judgement that a lease has lapsed: its holder was silent for a whole lease, and the server was up.
+    def _judged(self, process: Process, holder: str, what: str, tags: list[str]) -> None:
+        """Check a judgement that a lease has lapsed: its holder was silent for a whole lease, and its server was up.
 
         A restart in the middle of a leader's pass, or while its request is on the way, is not seen by it.
         """
         now_s = self.world.clock.now_s + 1e-6
         silent_s = now_s - self.alive_s.get(holder, float("-inf"))
         self.history(silent_s >= LEASE_S, 8, f"{what} was given up after {silent_s:.1f} s of silence")
-        unseen = self.restarted_s >= getattr(process, "began_s", 0.0)
+        primaries = self.world.primaries
+        restarted_s = max(primaries.restarted_s[primaries.owners[tag]] for tag in tags)
+        unseen = restarted_s >= getattr(process, "began_s", 0.0)
         self.history(
-            unseen or now_s - self.restarted_s >= LEASE_S, 7, f"{what} was given up just after the server restarted"
+            unseen or now_s - restarted_s >= LEASE_S, 7, f"{what} was given up just after the server restarted"
         )
 
     def of(self, id: str) -> TaskGhost:
         """Return the record of a task's present life."""
-        if self.rolled_back:
+        if self._lost_writes(id):
             return self.tasks.get(id, TaskGhost())
         self.check(id in self.tasks, 1, f"task {id} is there, but was never submitted or is long purged")
         return self.tasks[id]
@@ -246,7 +260,7 @@ class Ghost:
             raise Violation(3, f"the state is beyond reading: {error!r}") from error
 
     def _look(self, always: bool) -> None:
-        state = read_state(self.world.wire.client, sorted(self.tasks), self.state)
+        state = read_state(self.world.wire.client, self.tasks, self.state, self.world.config.shards)
         if state is self.state and not always:
             return
         self.state = state
@@ -254,7 +268,7 @@ class Ghost:
             if lease.leads:
                 place = lease.place
                 self.slots[place.task, place.attempt, place.node, place.slot] = place.slots
-        for promise, fact in state.facts(not self.rolled_back):
+        for promise, fact in state.facts(not self._lost_writes()):
             self.check(False, promise, fact)
         for id, task in self.tasks.items():
             self._look_at(id, task, state.tasks.get(id))
@@ -267,19 +281,19 @@ class Ghost:
             )
         for scheduler in self.world.schedulers:
             if scheduler.knows_server and not any(who is scheduler for who, _ in self.world.stack):
-                for fact in copy_facts(scheduler.scheduler.core, state):
+                for fact in copy_facts(scheduler.scheduler.core, state, scheduler.knows):
                     self.check(False, 1, f"{scheduler.name}: {fact}")
 
     def _look_at(self, id: str, task: TaskGhost, known: TaskNow | None) -> None:
         now = known.state if known else ""
-        self.history(bool(now), 1, f"nothing is known of task {id} any more")
-        self.history(task.final in ("", now), 4, f"task {id} was {task.final} and is {now}")
+        self.history(bool(now), 1, f"nothing is known of task {id} any more", id)
+        self.history(task.final in ("", now), 4, f"task {id} was {task.final} and is {now}", id)
         if now in FINAL and not task.final:
             task.final = now
             self.coverage[f"final {now}"] += 1
         if known and known.attempt:  # not that of a task that was cancelled before it had a place
             new, old = (int(a.partition("@")[0] or 0) for a in (known.attempt, task.attempt))
-            self.history(new >= old, 4, f"task {id} went back from attempt {task.attempt} to {known.attempt}")
+            self.history(new >= old, 4, f"task {id} went back from attempt {task.attempt} to {known.attempt}", id)
 
     def _look_into(self, process: Any, state: State) -> None:
         """Check the functions of a node's present process: one per slot, each on a slot of its own lease."""
@@ -301,7 +315,8 @@ class Ghost:
                 known = state.tasks.get(place.task)
                 mine = known is not None and (known.state, known.place) == ("running", place)
                 self.history(mine, 5, f"task {place.task} was taken from its run, but its node is well")
-            for slot in self.slots.get((place.task, place.attempt, place.node, place.slot), (place.slot,)):
+            slots = self.slots.get((place.task, place.attempt, place.node, place.slot), (place.slot,))
+            for slot in run.given or slots:
                 self.check(
                     slot not in seats, 2, f"two functions on {place.node}/{slot}: {place.task}, {seats.get(slot)}"
                 )

@@ -57,12 +57,12 @@ MUTANTS = (
         "(owners[i] == row.attempt or not owners[i] and not run)",
     ),
     Mutant("confirm ignores the attempt", "confirm", "owners[i] == row.attempt", "owners[i]"),
-    Mutant("start ignores the attempt", "start", "owners[i] == row.attempt", "owners[i]"),
+    Mutant("start ignores the attempt", "start", "owners[i] == attempts[i]", "owners[i]"),
     Mutant(
         "start of a task that went back",
         "start",
-        "owners[i] == row.attempt",
-        "(owners[i] == row.attempt or not owners[i])",
+        "owners[i] == attempts[i]",
+        "(owners[i] == attempts[i] or not owners[i])",
     ),
     Mutant(
         "start refuses its own repeat",
@@ -70,6 +70,7 @@ MUTANTS = (
         "elseif run and string.sub(run, 1, #text + 9) == text .. ' started=' then",
         "elseif false then",
     ),
+    Mutant("start ignores how many may run", "start", "count > most and", "false and"),
     Mutant("start leaves the task in taken", "start", "redis.call('HDEL', taken, unpack(begun))", ""),
     Mutant(
         "finish ignores the attempt",
@@ -170,20 +171,20 @@ MUTANTS = (
     Mutant(
         "the leader frees before it puts back",
         f"{_SC}.duties.nodes:clear_leases",
-        "        store.run(store.commands.requeue([(place, why) for place in places]))\n        store.run(store.commands.release(p, places))",
-        "        store.run(store.commands.release(p, places))\n        store.run(store.commands.requeue([(place, why) for place in places]))",
+        "                store.run(store.commands.requeue([(place, why) for place in some]))\n                store.run(store.commands.release(p, some))",
+        "                store.run(store.commands.release(p, some))\n                store.run(store.commands.requeue([(place, why) for place in some]))",
     ),
     Mutant(
         "the leader frees and never puts back",
         f"{_SC}.duties.nodes:clear_leases",
-        "store.run(store.commands.requeue([(place, why) for place in places]))",
+        "store.run(store.commands.requeue([(place, why) for place in some]))",
         "pass",
     ),
     Mutant(
         "no grace after a restart",
         f"{_SC}.membership:Membership._notice_restart",
-        "if run_id != self._run_id:",
-        "if not self._run_id:",
+        'if run_id != before.get(name, "")]',
+        "if not before]",
     ),
     Mutant(
         "half a lease is enough",
@@ -197,7 +198,7 @@ MUTANTS = (
         "if now_s - self._looked_s > self.lease_s / 2:",
         "if False:",
     ),
-    Mutant("strays are not given back", f"{_SC}.taken:TakenTasks.give_back_strays", "not in known", "in ()"),
+    Mutant("strays are not given back", f"{_SC}.taken:TakenTasks._give_back", "not in known", "in ()"),
     Mutant(
         "no orphan is given back",
         f"{_SC}.duties.schedulers:SchedulerDuty.work",
@@ -232,19 +233,18 @@ MUTANTS = (
     Mutant(
         "the slot before the outcome",
         f"{_EX}.reporter:Reporter._report",
-        "new = [run for run in runs if not run.told]\n",
-        "new = [run for run in runs if not run.told]\n"
-        "    for run in runs: store.run(store.commands.release(run.place.partition, [run.place]))\n",
+        "    groups = store.keys.by_shard(",
+        "    for run in free: store.run(store.commands.release(run.place.partition, [run.place]))\n    groups = store.keys.by_shard(",
     ),
     Mutant(
         "a leaving node frees before it puts back",
         f"{_EX}.reconciler:Reconciler._give_back",
-        "store.run(store.commands.requeue([(place, why) for place in some]))",
-        "pass",
+        "store.run_each(calls)",
+        "[None] * len(calls)",
     ),
     Mutant(
         "a lost process is forgotten",
-        f"{_EX}.reporter:_outcomes",
+        f"{_EX}.reporter:outcomes",
         "calls += [commands.requeue(lost)] if lost else []",
         "pass",
     ),

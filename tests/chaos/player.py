@@ -10,9 +10,10 @@ from parsync_redis.model.node import drain_terms
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
 from parsync_redis.store.tasks import GENERATIONS
+from parsync_redis.worker.look_ahead import LATELY
 
 from .processes import LEASE_S, AgentProcess
-from .state import KEYS, State, read_state
+from .state import State, read_state
 
 if TYPE_CHECKING:
     from .schedule import Schedule, Step
@@ -98,6 +99,15 @@ class Player:
                 self.world.act(agent, "home", agent.bring_home)
                 break
 
+    def ahead(self, rng: Random) -> None:
+        """Let a node's tasks be short, or one long, and its waiting seats be looked after."""
+        if agent := self._agent(rng):
+            for _ in range(rng.choice((0, 0, LATELY))):
+                agent.agent.node.ahead.ran("work", rng.choice((0.001, 0.02)))
+            if rng.random() < 0.1:
+                agent.agent.node.ahead.late()
+            self.world.act(agent, "seats", agent.keep)
+
     # -- the customer ------------------------------------------------------------------------------------------------
 
     def submit(self, rng: Random) -> None:
@@ -134,10 +144,11 @@ class Player:
         if final := [id for id, task in self.ghost.tasks.items() if task.final]:
             id = rng.choice(final)
             self.world.trace("purged", id)
+            keys = self.world.primaries.keys
             for kind in ("tasks", "messages", *GENERATIONS):
-                self.world.client.hdel(KEYS.queue(kind), id)
-            self.world.client.zrem(KEYS.queue("dead"), id)
-            self.world.client.delete(KEYS.extra(id))
+                self.world.client.hdel(keys.in_shard_of(kind, id), id)
+            self.world.client.zrem(keys.in_shard_of("dead", id), id)
+            self.world.client.delete(keys.extra(id))
             del self.ghost.tasks[id]
             if rng.random() < 0.7:
                 self._submit(rng, [id])
@@ -227,7 +238,27 @@ class Player:
         self.world.client.script_flush()
 
     def restart(self, rng: Random) -> None:
-        self.world.restart_server()
+        self.world.restart_server(rng.choice(self.world.primaries.names))
+
+    def away(self, rng: Random) -> None:
+        """Let a primary not answer for a while, and then go on as if nothing had been."""
+        primaries, now_s = self.world.primaries, self.world.clock.now_s
+        name = rng.choice(primaries.names)
+        if not primaries.is_away(name, now_s):
+            self.ghost.coverage["primaries away"] += 1
+            away_s = rng.uniform(0.02, 1.5) * LEASE_S
+            primaries.away_until_s[name] = now_s + away_s
+            if away_s > LEASE_S / 2:  # every leader has noticed, or paused as long: it watches anew
+                primaries.restarted_s[name] = now_s + away_s
+
+    def move(self, rng: Random) -> None:
+        """Let a hash slot move to another primary."""
+        primaries = self.world.primaries
+        tag = rng.choice(primaries.tags)
+        name = rng.choice([name for name in primaries.names if name != primaries.owners[tag]])
+        self.world.trace("moves", tag, name)
+        self.ghost.coverage["slots moved"] += 1
+        primaries.owners[tag] = name
 
     def wall(self, rng: Random) -> None:
         """Let the server's wall clock jump, and the client's with it."""
@@ -236,20 +267,23 @@ class Player:
         self.world.clock.was_set_back |= seconds < 0
 
     def rollback(self, rng: Random) -> None:
-        """Restart the server without its last writes: with the data that it had when this step was last played."""
-        world = self.world
+        """Restart a server without its last writes: with the data that it had when this step was last played."""
+        world, primaries = self.world, self.world.primaries
         if world.stack:
             return
         if world.backup:
-            world.trace("the last writes are lost")
+            name = rng.choice(primaries.names)
+            lost = primaries.tags_of(name)
+            world.trace("the last writes are lost", name)
             self.ghost.coverage["rollbacks"] += 1
-            self.ghost.rolled_back = True
-            world.restore()
-            world.restart_server()
-            there = read_state(world.client, [], State()).tasks
-            for id in [id for id in self.ghost.tasks if id not in there]:
-                del self.ghost.tasks[id]
-            for task in self.ghost.tasks.values():
-                task.final = ""
+            primaries.rolled_back |= lost
+            world.restore(name)
+            world.restart_server(name)
+            there = read_state(world.client, [], State(), world.config.shards).tasks
+            for id, task in list(self.ghost.tasks.items()):
+                if f"q{primaries.keys.shard_of(id)}" in lost:
+                    task.final = ""
+                    if id not in there:
+                        del self.ghost.tasks[id]
             self.ghost.look()
         world.keep()

@@ -12,14 +12,16 @@ import numpy as np
 
 from parsync_redis.model.apps import KnownTasks
 from parsync_redis.model.needs import Resources
+from parsync_redis.model.place import Place
 from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
-from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.worker.agent import Agent
+from parsync_redis.worker.look_ahead import MOST
 from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.reporter import Reporter
 from parsync_redis.worker.runs import Run
+from parsync_redis.worker.starter import Started
 
 from .wire import CLUSTER, MAX_STARTS, WireStore
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from .world import World
 
 PARTITIONS, GAP_S, LEASE_S = 2, 1.0, 8.0
-CONFIG = ClusterConfig(PARTITIONS, GAP_S, LEASE_S)
 SETTINGS = Settings(url="redis://127.0.0.1:1/0", cluster=CLUSTER, max_starts=MAX_STARTS)
 
 
@@ -40,6 +41,10 @@ class Listener:
     def listen(self) -> None:
         """Subscribe again; messages under way are lost."""
         self.heard.clear()
+
+    def listen_to_ticks(self) -> None:
+        """Subscribe to the ticks again; ticks under way are lost."""
+        self.heard = [words for words in self.heard if words[0] != "tick"]
 
     def hear(self, timeout_s: float, ticks: bool = True) -> list[list[str]]:
         """Return what is there, ticks or not."""
@@ -58,9 +63,11 @@ class SchedulerProcess:
         self.world, self.name = world, name
         self.dead, self.awake_at = False, 0
         dice = np.random.default_rng(world.rng.getrandbits(32))
-        self.scheduler = Scheduler(WireStore(world, self, "loop"), CONFIG, SETTINGS, name, rng=dice)
+        self.scheduler = Scheduler(WireStore(world, self, "loop"), world.config, SETTINGS, name, rng=dice)
         self.listener: Any = Listener(world)
         self.scheduler.listener = cast(Any, self.listener)
+        keys = self.scheduler.store.keys
+        self.channels = {keys.tick: ("tick", 0), **keys.own_channels(name, PARTITIONS)}
         self.trouble = self.entered = False
         self.began_s = 0.0  # when its last beat began
 
@@ -73,7 +80,12 @@ class SchedulerProcess:
     def knows_server(self) -> bool:
         """Return whether it has heard which server this is, and is not about to begin anew."""
         known = self.scheduler._rank.server or self.scheduler._run_id
-        return self.entered and not self.trouble and known == self.world.run_id
+        return self.entered and not self.trouble and known == self.world.primaries.run_of("")
+
+    def knows(self, tag: str) -> bool:
+        """Return whether it has heard which of several servers has a shard or partition now."""
+        primaries = self.world.primaries
+        return not primaries.several or self.scheduler._rank.servers.get(tag) == primaries.run_of(tag)
 
     def turn(self) -> None:
         """Run one turn of the loop, as Scheduler.run does."""
@@ -136,16 +148,19 @@ class WorkerPort:
 
 
 class AgentProcess:
-    """A node's worker; hands: pass (the thread that renews), bell (the event loop), home."""
+    """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop), home, seats."""
 
     def __init__(self, world: World, node: str, number: int, offer: Resources, score: float) -> None:
         self.world, self.name, self.node = world, f"{node}#{number}", node
         self.dead, self.awake_at = False, 0
-        spec = NodeSpec(node, offer, score)
+        spec = NodeSpec(node, offer, score, room=world.rng.choice((0, MOST, MOST)) * offer.slots)
         spec.know(KnownTasks.of({"work": None}), ["celery"])
         self.agent = Agent(None, SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
         self.passing, self.reporting = WireStore(world, self, "pass"), WireStore(world, self, "home")
+        self.seats = WireStore(world, self, "seats")
+        self.agent.nudge = self.nudge
         self.unreported: list[Run] = []
+        self.waiting_bells: list[Place] = []  # read while another hand asked to start tasks
 
     def superseded(self) -> None:
         """Another process has registered as this node."""
@@ -160,15 +175,39 @@ class AgentProcess:
             if agent.node.leaving:
                 self.dead = True
                 return
-            agent.renewer.register(self.passing, CONFIG)
-        if agent.renewer.renew(self.passing, CONFIG):
+            agent.renewer.register(self.passing, self.world.config)
+        if agent.renewer.renew(self.passing, self.world.config):
             agent.reconciler.reconcile(self.passing)
 
     def answer(self, message: bytes) -> None:
         """Answer a doorbell; the function begins once the start is accepted."""
-        for run, _ in self.agent.starter.answer([read_doorbell(message)]):
-            run.request = cast(Any, run.place)  # a run that has a request has begun
-            self.world.ghost.began(self, run)
+        self._answer([read_doorbell(message)])
+
+    def _answer(self, bells: list[Place]) -> None:  # in the product, the hands wait for one another
+        if not self.agent.starter._turn.locked():
+            bells, self.waiting_bells = self.waiting_bells + bells, []
+            self._hand_over(self.agent.starter.answer(bells))
+        else:
+            self.waiting_bells += bells
+
+    def _hand_over(self, found: Started) -> None:
+        """Begin functions, as Turns hands runs to Celery."""
+        for run, _ in found:
+            if run.unwanted or run.place.inc != self.agent.node.inc:
+                self.agent.reporter.ended(run, run.unwanted or "recalled")
+            else:
+                run.request = cast(Any, run.place)  # a run that has a request has begun
+                run.name, run.began_s = "work", self.world.clock.now_s
+                self.world.ghost.began(self, run)
+
+    def nudge(self) -> None:
+        """Have the event loop start what waits."""
+        self.world.act(self, "bell", lambda: self._answer([]))
+
+    def keep(self) -> None:
+        """Look once after the waiting seats, as the thread does that is there for it."""
+        if self.agent.node.ahead.room and not self.agent.starter._turn.locked():
+            self.agent.seat_keeper.keep(self.seats)
 
     def end(self, run: Run, outcome: str) -> None:
         """End a function."""
@@ -187,9 +226,20 @@ class AgentProcess:
         if not self.unreported:
             while (run := next_ended(reporter)) is not None:
                 self.unreported.append(run)
+        if (
+            self.agent.node.runs.waiting() and not self.agent.starter._turn.locked()
+        ):  # as a pool of threads: with the start of the next
+            new = [run for run in self.unreported if not run.told]
+            ended = [run for run in self.unreported if run.told]
+            try:
+                self._hand_over(self.agent.starter.start_next(self.reporting, (), new))
+            finally:
+                self.unreported = [*ended, *(run for run in new if not run.told)]
         if self.unreported:
-            reporter._report(self.reporting, self.unreported)
-            self.unreported = []
+            trouble = reporter._report(self.reporting, self.unreported)
+            self.unreported = reporter._occupied
+            if trouble is not None:
+                raise trouble
 
     def depart(self) -> None:
         """Leave in order, when nothing runs any more."""

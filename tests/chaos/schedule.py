@@ -32,6 +32,7 @@ WEIGHTS = {
     "bell": 16.0,
     "end": 12.0,
     "home": 12.0,
+    "ahead": 16.0,
     "submit": 5.0,
     "cancel": 1.0,
     "late": 5.0,
@@ -52,6 +53,10 @@ WEIGHTS = {
     "leave": 0.3,
     "rollback": 0.0,
 }
+SHARDS = 2
+"""Shards of schedules on several primaries."""
+SEVERAL = {"away": 0.8, "move": 0.5}
+"""Steps of schedules on several servers, which also restart and lose writes more often."""
 ROUNDS = 60
 """Rounds (a quarter of a lease each) after the last fault within which everything has come to rest."""
 
@@ -68,16 +73,21 @@ class Step:
 
 
 class Schedule:
-    """A schedule made from a seed: odds, and steps."""
+    """A schedule made from a seed: odds, and steps. With more than one shard it is played on several primaries."""
 
-    def __init__(self, seed: int, steps: list[Step] | None = None) -> None:
+    def __init__(self, seed: int, steps: list[Step] | None = None, shards: int = 1) -> None:
         rng = Random(f"chaos {seed}")
-        self.seed = seed
+        self.seed, self.shards = seed, shards
         self.weights = {verb: weight * rng.choice((0.3, 1.0, 1.0, 2.0, 4.0)) for verb, weight in WEIGHTS.items()}
         for verb in ("kill_agent", "second_agent", "oversleep", "jump", "leave", "drain", "kill_scheduler", "cancel"):
             self.weights[verb] *= rng.choice((0, 1, 1, 2))
         if rng.random() < 0.08:
             self.weights["rollback"] = rng.choice((2.0, 8.0))
+        if shards > 1:
+            self.weights |= {verb: weight * rng.choice((0.0, 1.0, 2.0, 4.0)) for verb, weight in SEVERAL.items()}
+            self.weights["restart"] *= 2.0
+            if rng.random() < 0.2:
+                self.weights["rollback"] = rng.choice((2.0, 8.0))
         self.odds = {
             "fault": rng.choice((0.0, 0.03, 0.1, 0.2)),
             "nest": rng.choice((0.0, 0.05, 0.15, 0.3)),
@@ -107,6 +117,7 @@ def heal(player: Player) -> None:
     world, ghost, rng = player.world, player.ghost, Random(player.schedule.seed)
     world.calm = True
     world.trace("healing")
+    world.primaries.end_outages(world.clock.now_s)
     while world.wire.late:
         request = world.wire.late.pop(rng.randrange(len(world.wire.late)))
         if rng.random() < 0.7:
@@ -128,9 +139,10 @@ def heal(player: Player) -> None:
     else:
         waiting = {id: ghost.state.tasks.get(id) for id, task in ghost.tasks.items() if not task.final}
         raise Violation(1, f"tasks never end: {waiting}; {ghost.state.nodes}; leases {ghost.state.leases}")
-    found = audit(Store(world.client, CLUSTER))
+    store = Store(world.client, CLUSTER, shards=player.schedule.shards)
+    found = audit(store)
     ghost.check(not found, 3, "; ".join(found))
-    damaged = entries(Store(world.client, CLUSTER))
+    damaged = entries(store)
     ghost.check(not damaged, 10, f"what scripts have written was taken for damage: {damaged}")
 
 
@@ -153,6 +165,7 @@ def _round(player: Player, rng: Random) -> None:
         for run in agent.agent.node.runs.going():
             agent.end(run, {"": "succeeded", "SIGKILL": "lost", "recalled": "lost"}.get(run.ending, "cancelled"))
         world.act(agent, "home", agent.bring_home)
+        world.act(agent, "seats", agent.keep)
         if agent.agent.node.leaving:
             world.act(agent, "bell", agent.depart)
 
@@ -161,7 +174,7 @@ def run_schedule(
     client: redis.Redis, scripts: Scripts, schedule: Schedule, log: list[str] | None = None
 ) -> tuple[Violation | None, Counter[str]]:
     """Play a schedule from an empty server to rest; the broken promise if there was one, and what was reached."""
-    world = World(client, scripts, schedule, schedule.seed, log)
+    world = World(client, scripts, schedule, schedule.seed, log, schedule.shards)
     player = Player(schedule, world)
     with world.in_force():
         try:

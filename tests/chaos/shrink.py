@@ -17,7 +17,7 @@ def shrink(
         while at < len(steps) and runs < most:
             fewer = steps[:at] + steps[at + size :]
             runs += 1
-            found = run_schedule(client, scripts, Schedule(schedule.seed, fewer))[0] if fewer else None
+            found = run_schedule(client, scripts, Schedule(schedule.seed, fewer, schedule.shards))[0] if fewer else None
             if found is not None and found.promise == violation.promise:
                 steps, violation, shorter = fewer, found, True
             else:

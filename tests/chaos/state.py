@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import redis
@@ -11,6 +12,7 @@ import redis
 from parsync_redis.inspect.kind_audit import audit_kinds
 from parsync_redis.inspect.partition_audit import PartitionState, audit_partition
 from parsync_redis.inspect.task_audit import Extra, QueueState, audit_tasks
+from parsync_redis.model.ids import shard_of
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import read_run
@@ -20,12 +22,11 @@ from parsync_redis.wire.keys import Keys
 from .processes import PARTITIONS
 from .wire import CLUSTER
 
-KEYS = Keys(CLUSTER)
 _KINDS = ("meta", "slots", "left", "nodes", "alive", "notes", "lost", "free")
 _HASHES = ("tasks", "messages", "taken", "running", *GENERATIONS, "kinds")
 _SETS = ("later", "dead")
 _READ = """
-local found = {}
+local found, arg = {}, 3
 for p = 0, ARGV[1] - 1 do
   local at = p * 8
   local rows = {}
@@ -34,25 +35,35 @@ for p = 0, ARGV[1] - 1 do
   rows[8] = redis.call('GET', KEYS[at + 8]) or ''
   found[#found + 1] = rows
 end
-local at, hashes, sets = ARGV[1] * 8, {}, {}
-for i = 1, 8 do hashes[i] = redis.call('HGETALL', KEYS[at + i]) end
-for i = 1, 2 do sets[i] = redis.call('ZRANGE', KEYS[at + 8 + i], 0, -1, 'WITHSCORES') end
-local versions, queues = redis.call('ZRANGE', KEYS[at + 11], 0, -1, 'WITHSCORES'), {}
-for i = 1, #versions, 2 do
-  queues[(i + 1) / 2] = redis.call('ZRANGE', KEYS[at + 13] .. versions[i], 0, -1, 'WITHSCORES')
+for shard = 0, ARGV[2] - 1 do
+  local at, hashes, sets = ARGV[1] * 8 + shard * 14, {}, {}
+  for i = 1, 8 do hashes[i] = redis.call('HGETALL', KEYS[at + i]) end
+  for i = 1, 2 do sets[i] = redis.call('ZRANGE', KEYS[at + 8 + i], 0, -1, 'WITHSCORES') end
+  local versions, queues = redis.call('ZRANGE', KEYS[at + 11], 0, -1, 'WITHSCORES'), {}
+  for i = 1, #versions, 2 do
+    queues[(i + 1) / 2] = redis.call('ZRANGE', KEYS[at + 13] .. versions[i], 0, -1, 'WITHSCORES')
+  end
+  local counts = redis.call('HMGET', KEYS[at + 12], 'version', 'submitted')
+  local extras, ids = {}, tonumber(ARGV[arg])
+  for i = 1, ids do
+    local key = KEYS[at + 14] .. ARGV[arg + i]
+    extras[i] = {redis.call('HGETALL', key), redis.call('PTTL', key)}
+  end
+  arg = arg + ids + 1
+  found[#found + 1] = {hashes, sets, versions, queues, {counts[1] or '0', counts[2] or '0'}, extras}
 end
-local counts = redis.call('HMGET', KEYS[at + 12], 'version', 'submitted')
-local extras = {}
-for i, id in ipairs({unpack(ARGV, 2)}) do
-  local key = KEYS[at + 14] .. id
-  extras[i] = {redis.call('HGETALL', key), redis.call('PTTL', key)}
-end
-found[#found + 1] = {hashes, sets, versions, queues, {counts[1] or '0', counts[2] or '0'}, extras}
 return found
 """
-_FIXED = [KEYS.partition(p, kind) for p in range(PARTITIONS) for kind in _KINDS]
-_FIXED += [KEYS.queue(kind) for kind in (*_HASHES, *_SETS, "changed", "meta")]
-_FIXED += [KEYS.pending_prefix, KEYS.extra_prefix]
+
+
+@lru_cache
+def _fixed(shards: int) -> list[str]:
+    keys = Keys(CLUSTER, shards=shards)
+    found = [keys.partition(p, kind) for p in range(PARTITIONS) for kind in _KINDS]
+    for shard in range(shards):
+        found += [keys.queue(kind, shard) for kind in (*_HASHES, *_SETS, "changed", "meta")]
+        found += [keys.prefix("pending:", shard), keys.prefix("extra:", shard)]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +75,20 @@ class TaskNow:
     place: Place | None = None
 
 
-class State:
-    """The state as read: partitions, the indexes of tasks, and the record of each task."""
+class Shard:
+    """A shard of the queue as read: the indexes of its tasks, and the record of each."""
 
-    def __init__(self, raw: list[Any] | None = None, ids: list[str] | None = None) -> None:
-        self.raw, self.ids = raw, ids or []
-        self.nodes: dict[str, Node] = {}
-        self.leases: dict[tuple[str, int], Lease] = {}
-        self.tasks: dict[str, TaskNow] = {}
-        self.partitions: list[PartitionState] = []
-        if raw is None:
-            return
-        for number in range(PARTITIONS):
-            self._partition(number, raw[number])
-        hashes, sets, versions, queues, (version, submitted), extras = raw[PARTITIONS]
+    def __init__(self, raw: list[Any], ids: list[str]) -> None:
+        hashes, sets, versions, queues, (version, submitted), extras = raw
         self.hashes = {name: _hash(row) for name, row in zip(_HASHES, hashes, strict=True)}
         self.later, self.dead = map(_scores, sets)
         self.version, self.submitted, self.versions = int(version), int(submitted), _scores(versions)
         self.queues = {kind: _scores(queue) for kind, queue in zip(self.versions, queues, strict=True)}
         self.extras = {
-            id: Extra(_hash(fields), ttl_ms >= 0)
-            for id, (fields, ttl_ms) in zip(self.ids, extras, strict=True)
-            if fields
+            id: Extra(_hash(fields), ttl_ms >= 0) for id, (fields, ttl_ms) in zip(ids, extras, strict=True) if fields
         }
-        for id in sorted({id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]}):
-            self.tasks[id] = self._task(id)
+        known = {id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]}
+        self.tasks = {id: self._task(id) for id in sorted(known)}
 
     def _task(self, id: str) -> TaskNow:
         """Return what the hashes say of a task."""
@@ -107,6 +107,48 @@ class State:
             return TaskNow("dead", place.attempt if place else "", place)
         return TaskNow("pending", line.split(" ")[0].lstrip("+"))
 
+    def facts(self) -> Iterator[str]:
+        """Return what does not hold of the shard by itself."""
+        yield from audit_kinds(self.queues, self.hashes["kinds"], self.versions, self.version)
+        yield from audit_tasks(self._queue())
+
+    def _queue(self) -> QueueState:
+        """Return the tasks for the audit; of their leases, `State.facts` says what must hold."""
+        of = self.hashes
+        return QueueState(
+            of["tasks"],
+            [id for id in of["tasks"] if id not in of["messages"]],
+            len(of["messages"]),
+            of["taken"],
+            of["running"],
+            self.queues,
+            self.later,
+            self.dead,
+            [of[name] for name in GENERATIONS],
+            self.extras,
+            {},
+            frozenset(),
+            self.submitted,
+        )
+
+
+class State:
+    """The state as read: partitions, shards, and the record of each task. ids: in each shard, whose extras are read."""
+
+    def __init__(self, raw: list[Any] | None = None, ids: list[list[str]] | None = None) -> None:
+        self.raw, self.ids = raw, ids or []
+        self.nodes: dict[str, Node] = {}
+        self.leases: dict[tuple[str, int], Lease] = {}
+        self.tasks: dict[str, TaskNow] = {}
+        self.partitions: list[PartitionState] = []
+        self.shards: list[Shard] = []
+        if raw is None:
+            return
+        for number in range(PARTITIONS):
+            self._partition(number, raw[number])
+        self.shards = [Shard(rows, mine) for rows, mine in zip(raw[PARTITIONS:], self.ids, strict=True)]
+        self.tasks = {id: task for shard in self.shards for id, task in shard.tasks.items()}
+
     def _partition(self, number: int, rows: list[Any]) -> None:
         meta, slots, left, nodes, alive, notes = (_hash(row) for row in rows[:6])
         held: dict[tuple[str, int], Lease] = {}
@@ -120,7 +162,7 @@ class State:
         self.partitions.append(PartitionState(number, meta, mine, held, rows[7], left, alive, notes, lost, set(), []))
 
     def facts(self, whole: bool) -> Iterator[tuple[int, str]]:
-        """Return what does not hold: (promise, in words). `whole`: the server has kept all that it acknowledged."""
+        """Return what does not hold: (promise, in words). `whole`: the servers have kept all that they acknowledged."""
         for partition in self.partitions:
             yield from ((3, fact) for fact in audit_partition(partition))
             shrunk = {
@@ -133,39 +175,24 @@ class State:
                 for name, left in partition.left.items()
                 if "=-" in left and name not in shrunk  # one that came back smaller may, until it is repaired
             )
-        lines = self.hashes["kinds"]
-        yield from ((1, fact) for fact in audit_kinds(self.queues, lines, self.versions, self.version))
-        yield from ((1, fact) for fact in audit_tasks(self._queue()))
+        for shard in self.shards:
+            yield from ((1, fact) for fact in shard.facts())
         for id, task in self.tasks.items():
             if whole and task.state in ("placed", "running"):
                 lease = self.leases.get((task.place.node, task.place.slot)) if task.place else None
                 if lease is None or lease.place != task.place:
                     yield 2, f"task {id} is {task.state} at {task.place}, whose lease is not its own"
 
-    def _queue(self) -> QueueState:
-        """Return the tasks for the audit; of their leases, `facts` says what must hold."""
-        of = self.hashes
-        return QueueState(
-            of["tasks"],
-            [id for id in of["tasks"] if id not in of["messages"]],
-            len(of["messages"]),
-            of["taken"],
-            of["running"],
-            self.queues,
-            self.later,
-            self.dead,
-            [of[name] for name in GENERATIONS],
-            self.extras,
-            frozenset(),
-            frozenset(),
-            self.submitted,
-        )
 
-
-def read_state(client: redis.Redis, ids: list[str], before: State) -> State:
+def read_state(client: redis.Redis, ids: Iterable[str], before: State, shards: int = 1) -> State:
     """Return the state now; `before` itself if nothing has changed."""
-    raw = cast(list[Any], client.eval(_READ, len(_FIXED), *_FIXED, PARTITIONS, *ids))
-    return before if raw == before.raw and ids == before.ids else State(raw, ids)
+    mine: list[list[str]] = [[] for _ in range(shards)]
+    for id in sorted(ids):
+        mine[shard_of(id, shards)].append(id)
+    words: list[str] = [word for some in mine for word in (str(len(some)), *some)]
+    fixed = _fixed(shards)
+    raw = cast(list[Any], client.eval(_READ, len(fixed), *fixed, PARTITIONS, shards, *words))
+    return before if raw == before.raw and mine == before.ids else State(raw, mine)
 
 
 def _hash(row: list[bytes]) -> dict[str, str]:

@@ -7,7 +7,7 @@ mutant's), in which the server's clock is replaced by the schedule's.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +16,7 @@ import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 
+from parsync_redis.errors import ParsyncError, ServerUnreachable
 from parsync_redis.store import Store
 from parsync_redis.store.calls import ALL, Call
 from parsync_redis.store.scripts import compose, lua_folder, read_header
@@ -103,9 +104,33 @@ class Wire:
         return replies
 
     def send(self, process: Process, hand: str, calls: Sequence[Call[Any]]) -> list[Any]:
-        """Send a request for a process; what becomes of it, the dice say."""
+        """Send a request for a process; what becomes of it, the dice say, of several primaries for each by itself."""
         world = self.world
         world.between(process)
+        if not world.primaries.several:
+            return self._deliver(process, hand, calls)
+        groups: dict[str, list[int]] = {}
+        for i, call in enumerate(calls):
+            groups.setdefault(world.primaries.of(call.keys[0]), []).append(i)
+        replies: list[Any] = [None] * len(calls)
+        for name in world.rng.sample(sorted(groups), len(groups)):
+            try:
+                self.check_away(name)
+                some = self._deliver(process, hand, [calls[i] for i in groups[name]])
+            except RedisConnectionError as error:
+                some = [ServerUnreachable(f"{name}: {error}")] * len(groups[name])
+            for i, reply in zip(groups[name], some, strict=True):
+                replies[i] = reply
+        return replies
+
+    def check_away(self, name: str) -> None:
+        """Raise RedisConnectionError if a primary is away."""
+        if self.world.primaries.is_away(name, self.world.clock.now_s):
+            self.world.ghost.coverage["requests to a primary that is away"] += 1
+            raise RedisConnectionError("chaos: the primary is away")
+
+    def _deliver(self, process: Process, hand: str, calls: Sequence[Call[Any]]) -> list[Any]:
+        world = self.world
         fate = world.fate()
         world.trace("request", process, hand, [call.script.verb for call in calls], fate)
         if fate == "lost":
@@ -137,9 +162,11 @@ class Wire:
         if request.calls[1:]:
             self.execute(request.process, request.calls[1:])
 
-    def ask(self, process: Process) -> None:
+    def ask(self, process: Process, *keys: str | bytes) -> None:
         """Let others act, or break the connection, before a process reads with plain commands."""
         self.world.between(process)
+        for key in keys:
+            self.check_away(self.world.primaries.of(key))
         if self.world.fate() in ("lost", "unheard", "cut"):
             raise RedisConnectionError("chaos: the connection broke")
 
@@ -157,14 +184,20 @@ class WireClient:
     def info(self, section: str) -> dict[str, str]:
         """Return the run id, which the schedule changes when the server restarts."""
         self._world.wire.ask(self._process)
-        return {"run_id": self._world.run_id}
+        return {"run_id": self._world.primaries.run_of("")}
 
     def close(self) -> None:
         """Do nothing: there is no connection to close."""
 
     def __getattr__(self, name: str) -> Any:
         def command(*args: Any, **kwargs: Any) -> Any:
-            self._world.wire.ask(self._process)
+            several = self._world.primaries.several
+            try:
+                self._world.wire.ask(self._process, *(args[:1] if several else ()))
+            except RedisConnectionError as error:
+                if several:
+                    raise ServerUnreachable(str(error)) from None
+                raise
             return getattr(self._world.wire.client, name)(*args, **kwargs)
 
         return command
@@ -189,6 +222,8 @@ class WirePipeline:
     def execute(self, raise_on_error: bool = True) -> list[Any]:
         """Return the replies; here no key is damaged, so that none of them is an error."""
         world = self._world
+        if world.primaries.several:
+            return self._ask_several(raise_on_error)
         world.wire.ask(self._process)
         if len(self._commands) < 5 and world.dares(0.3):
             replies = []
@@ -201,12 +236,30 @@ class WirePipeline:
                 getattr(pipe, name)(*args)
             return pipe.execute()
 
+    def _ask_several(self, raise_on_error: bool) -> list[Any]:
+        """Return the replies of several primaries; one that fails has errors in their place, or the first is raised."""
+        world, failed = self._world, dict[str, ParsyncError]()
+        names = [world.primaries.of(args[0]) for _, args in self._commands]
+        for name in dict.fromkeys(names):
+            try:
+                world.wire.check_away(name)
+                world.wire.ask(self._process)
+            except RedisConnectionError as error:
+                failed[name] = ServerUnreachable(f"{name}: {error}")
+        if failed and raise_on_error:
+            raise next(iter(failed.values()))
+        return [
+            failed[name] if name in failed else getattr(world.wire.client, command)(*args)
+            for name, (command, args) in zip(names, self._commands, strict=True)
+        ]
+
 
 class WireStore(Store):
     """The product's store for one hand of one process, over the wire."""
 
     def __init__(self, world: World, process: Process, hand: str) -> None:
-        super().__init__(cast(Any, WireClient(world, process)), CLUSTER, RETENTION_S, MAX_STARTS)
+        client, shards = cast(Any, WireClient(world, process)), world.primaries.keys.shards
+        super().__init__(client, CLUSTER, RETENTION_S, MAX_STARTS, shards=shards)
         self.world, self.process, self.hand = world, process, hand
 
     def again(self) -> WireStore:
@@ -218,9 +271,30 @@ class WireStore(Store):
         """The server's name in errors."""
         return "chaos"
 
-    def load_scripts(self) -> None:
+    @property
+    def several(self) -> bool:
+        """True if some primaries may answer while others are away."""
+        return self.world.primaries.several
+
+    def run_ids(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the run id of each key's primary, '' while it does not answer."""
+        if not self.several:
+            return super().run_ids(keys)
+        found: dict[str, str] = {}
+        primaries = self.world.primaries
+        owners = {key: primaries.of(key) for key in keys}
+        for name in dict.fromkeys(owners.values()):
+            try:
+                self.world.wire.check_away(name)
+                self.world.wire.ask(self.process)
+                found[name] = primaries.run_ids[name]
+            except RedisConnectionError:
+                found[name] = ""
+        return {key: found[name] for key, name in owners.items()}
+
+    def load_scripts(self, also: Iterable[str] = ()) -> None:
         """Load the schedule's scripts."""
         self.world.wire.load()
 
-    def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:
+    def _send(self, calls: Sequence[Call[Any]], patience_s: float | None = None, each: bool = False) -> list[Any]:
         return self.world.wire.send(self.process, self.hand, calls)

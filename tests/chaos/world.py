@@ -18,10 +18,13 @@ from redis.exceptions import RedisError
 from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Resources
 from parsync_redis.scheduler import loop, membership
+from parsync_redis.scheduler.listener import understand
+from parsync_redis.store.cluster import ClusterConfig
+from parsync_redis.worker import reporter, seat_keeper, starter
 
 from .ghost import Ghost
-from .processes import LEASE_S, PARTITIONS, AgentProcess, Client, SchedulerProcess
-from .state import KEYS
+from .primaries import Primaries
+from .processes import GAP_S, LEASE_S, PARTITIONS, AgentProcess, Client, SchedulerProcess
 from .wire import Clock, Scripts, Wire
 
 
@@ -50,13 +53,21 @@ class World:
     """Everything there is. `calm` ends all faults."""
 
     def __init__(
-        self, client: redis.Redis, scripts: Scripts, dice: Dice, seed: int, log: list[str] | None = None
+        self,
+        client: redis.Redis,
+        scripts: Scripts,
+        dice: Dice,
+        seed: int,
+        log: list[str] | None = None,
+        shards: int = 1,
     ) -> None:
         self.client, self.dice, self.rng, self.log = client, dice, Random(seed), log
+        self.primaries = Primaries(seed, shards)
+        self.config = ClusterConfig(PARTITIONS, GAP_S, LEASE_S, shards)
         self.clock = Clock()
         self.ghost = Ghost(self)
         self.wire = Wire(self, client, scripts)
-        self.calm, self.step, self.run_id = False, 0, "run1"
+        self.calm, self.step = False, 0
         self.agents: list[AgentProcess] = []
         self.schedulers: list[SchedulerProcess] = []
         self.customer = Client(self)
@@ -67,8 +78,7 @@ class World:
         client.flushall()
         if not all(client.script_exists(*scripts.shas.values())):
             self.wire.load()
-        self.rumours: Any = client.pubsub(ignore_subscribe_messages=True)
-        self.rumours.psubscribe(KEYS.tick + "*")
+        self.rumours: Any = client.pubsub()
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -76,6 +86,9 @@ class World:
         with (
             patch.object(loop, "time", self.clock),
             patch.object(membership, "time", self.clock),
+            patch.object(starter, "time", self.clock),
+            patch.object(reporter, "time", self.clock),
+            patch.object(seat_keeper, "time", self.clock),
         ):
             yield
         self.rumours.close()
@@ -137,7 +150,7 @@ class World:
         return False
 
     def kill(self, process: Process) -> None:
-        """Kil a process as kill -9 does, with the functions that it runs."""
+        """Kill a process as kill -9 does, with the functions that it runs."""
         self.trace("killed", process)
         self.ghost.coverage["killed"] += 1
         process.dead = True
@@ -176,48 +189,62 @@ class World:
     def start_scheduler(self, name: str = "") -> None:
         """Start a scheduler, under a new name or that of an earlier one."""
         self.numbers += 1
-        self.schedulers.append(SchedulerProcess(self, name or f"s{self.numbers}"))
+        scheduler = SchedulerProcess(self, name or f"s{self.numbers}")
+        self.schedulers.append(scheduler)
+        self.rumours.ssubscribe(*scheduler.channels)
 
     def spread_rumours(self) -> None:
         """Deliver published messages to the schedulers, or lose, double or reorder them."""
         self.rumours.ping()
         while (message := self.rumours.get_message(timeout=5.0)) is not None and message["type"] != "pong":
-            channel, words = message["channel"].decode(), message["data"].decode().split()
+            if message["type"] != "smessage":
+                continue
+            channel = message["channel"].decode()
             for scheduler in self.schedulers:
-                if channel not in (KEYS.tick, KEYS.own_channel(scheduler.name)):
+                if channel not in scheduler.channels:
                     continue
+                words = understand(message["data"], *scheduler.channels[channel])
                 heard = scheduler.listener.heard
                 for _ in range(0 if self.dares(self.dice.odds["deaf"]) else 2 if self.dares(0.05) else 1):
                     heard.insert(self.rng.randint(0, len(heard)) if self.dares(0.1) else len(heard), words)
 
-    def restart_server(self) -> None:
-        """Restart the server after more than a lease: its data is whole, its scripts are gone, its run id is new."""
-        self.trace("server restarts")
+    def restart_server(self, name: str = "") -> None:
+        """Restart a server after more than a lease: its data is whole, its scripts are gone, its run id is new."""
+        name = name or self.primaries.names[0]
+        self.trace("server restarts", name)
         self.ghost.coverage["server restarts"] += 1
-        self.pass_time(self.rng.uniform(0.1, 2.0) * LEASE_S)
+        away_s = self.rng.uniform(0.1, 2.0) * LEASE_S
+        if self.primaries.several:  # the others go on meanwhile
+            self.primaries.away_until_s[name] = self.clock.now_s + away_s
+        else:
+            self.pass_time(away_s)
         self.client.script_flush()
-        self.run_id = f"run{self.step}-{self.rng.getrandbits(16)}"
-        self.ghost.restarted_s = self.clock.now_s
+        run_id = f"run{self.step}-{self.rng.getrandbits(16)}"
+        self.primaries.restart(name, self.primaries.away_until_s.get(name, self.clock.now_s), run_id)
         for scheduler in self.schedulers:
             scheduler.listener.heard.clear()
 
     def keep(self) -> None:
-        """Remember the server's data as it is now."""
+        """Remember the servers' data as it is now."""
         keys: Any = self.client.keys()
         self.backup = {key: (self.client.dump(key), max(0, int(self.client.pttl(key)))) for key in keys}
 
-    def restore(self) -> None:
-        """Restore the data that `keep` remembered."""
-        self.client.flushall()
+    def restore(self, name: str = "") -> None:
+        """Restore the data of one primary that `keep` remembered."""
+        of, name = self.primaries.of, name or self.primaries.names[0]
+        present: Any = self.client.keys()
+        if mine := [key for key in present if of(key) == name]:
+            self.client.delete(*mine)
         for key, (value, ttl_ms) in self.backup.items():
-            self.client.restore(key, ttl_ms, value)
+            if of(key) == name:
+                self.client.restore(key, ttl_ms, value)
 
     def doorbell(self, agent: AgentProcess) -> bytes | None:
         """Return the next message of a node's inbox; it is lost, late or doubled as kombu does."""
         node, partition = agent.node, agent.agent.node.partition
         if not 0 <= partition < PARTITIONS:
             return None
-        message: Any = self.client.rpop(KEYS.inbox(partition, node))
+        message: Any = self.client.rpop(self.primaries.keys.inbox(partition, node))
         if message is None or self.dares(0.1):
             late = [bell for bell in self.bells if bell[0] == node]
             if late and not (self.calm and self.rng.random() < 0.5):

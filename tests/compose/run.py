@@ -1,5 +1,7 @@
 """Runs docker-compose.yml for real: up, 200 tasks submitted from the host, all succeed, down. `make compose-test`.
 
+With --cluster the state is on a Redis Cluster (docker-compose.cluster.yml), and a primary is killed while tasks run.
+
 The stack is closed as the file says: each container's user, root, capabilities, environment and ports are looked at.
 
 It takes a free port and a project name of its own, so that it can run beside a stack that is up; on failure it shows
@@ -22,17 +24,21 @@ from parsync_redis import ParsyncClient
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = {"redis": 1, "scheduler": 3, "worker": 4}
+SERVERS = [f"redis-{n}" for n in range(1, 7)]
 TASKS = 200
 CLUSTER = "compose-test"
 FILES = ("docker-compose.yml", "docker-compose.host.yml")
-HEALTHY_WITHIN_S = 60
+CLUSTER_FILES = ("docker-compose.yml", "docker-compose.cluster.yml")
+HEALTHY_WITHIN_S = 180
 DONE_WITHIN_S = 120
 
 
 class Stack:
     """The compose project of this run."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: bool) -> None:
+        self.cluster, self.files = cluster, CLUSTER_FILES if cluster else FILES
+        self.scale = {**SCALE, **dict.fromkeys(SERVERS, 1)} if cluster else SCALE
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -42,9 +48,9 @@ class Stack:
         plugin = subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
         self._compose = ["docker", "compose"] if plugin else ["docker-compose"]
 
-    def run(self, *words: str, capture: bool = False, files: Sequence[str] = FILES) -> str:
+    def run(self, *words: str, capture: bool = False, files: Sequence[str] = ()) -> str:
         """`docker compose WORDS` for this project; its output if `capture`."""
-        named = [word for name in files for word in ("--file", str(ROOT / name))]
+        named = [word for name in files or self.files for word in ("--file", str(ROOT / name))]
         command = [*self._compose, "--project-name", self._name, *named, *words]
         return subprocess.run(
             command, env=self._env(), check=True, text=True, stdout=subprocess.PIPE if capture else None
@@ -86,12 +92,22 @@ class Stack:
 
     def wait_healthy(self) -> float:
         """The seconds until every container was healthy; TimeoutError after HEALTHY_WITHIN_S."""
-        begin, wanted = time.monotonic(), sum(SCALE.values())
+        begin, wanted = time.monotonic(), sum(self.scale.values())
         while (health := self.health())["healthy"] < wanted:
             if time.monotonic() - begin > HEALTHY_WITHIN_S:
                 raise TimeoutError(f"after {HEALTHY_WITHIN_S} s: {dict(health)}, {wanted} wanted")
             time.sleep(0.5)
         return time.monotonic() - begin
+
+    def find_cluster(self) -> str:
+        """The address of the cluster as the host sees it: the containers' own addresses."""
+        form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        ids = [self.run("ps", "--quiet", name, capture=True).strip() for name in SERVERS]
+        shown = subprocess.run(
+            ["docker", "inspect", "--format", form, *ids], check=True, text=True, capture_output=True
+        )
+        places = ",".join(f"{address}:6379" for address in shown.stdout.split())
+        return f"redis+cluster://{CLUSTER}-client@{places}"
 
 
 def submit_and_wait(stack: Stack) -> None:
@@ -101,6 +117,9 @@ def submit_and_wait(stack: Stack) -> None:
         assert len(nodes) == SCALE["worker"], f"{len(nodes)} nodes are up: {nodes}"
         begin = time.monotonic()
         ids = client.submit_many([("tiles.render", (tile % 64,), {}) for tile in range(TASKS)])
+        if stack.cluster:
+            stack.run("kill", SERVERS[1])
+            print(f"{SERVERS[1]}, a primary, was killed after {time.monotonic() - begin:.1f} s")
         done = client.wait(ids, timeout=DONE_WITHIN_S)
         took_s = time.monotonic() - begin
     states = Counter(str(status.state) for status in done.values())
@@ -112,16 +131,18 @@ def submit_and_wait(stack: Stack) -> None:
 
 def main() -> int:
     """The whole run; always ends with the stack down and its volume removed."""
-    stack = Stack()
+    stack = Stack("--cluster" in sys.argv[1:])
     try:
         stack.make_secrets()
         closed = stack.run("config", capture=True, files=FILES[:1])
         assert "ports:" not in closed, "docker-compose.yml alone publishes a port"
         stack.run("build")
-        scale = [word for name, count in SCALE.items() for word in ("--scale", f"{name}={count}")]
+        scale = [word for name, count in stack.scale.items() for word in ("--scale", f"{name}={count}")]
         stack.run("up", "--detach", *scale)
-        print(f"{sum(SCALE.values())} containers healthy after {stack.wait_healthy():.1f} s")
+        print(f"{sum(stack.scale.values())} containers healthy after {stack.wait_healthy():.1f} s")
         stack.check_closed()
+        if stack.cluster:
+            stack.url = stack.find_cluster()
         submit_and_wait(stack)
     except (AssertionError, OSError, TimeoutError, subprocess.CalledProcessError) as error:
         print(f"compose-test failed: {error}", file=sys.stderr)

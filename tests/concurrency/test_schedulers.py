@@ -16,26 +16,25 @@ from parsync_redis.model.node import Lease
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.record import owner_of
 from parsync_redis.model.task import Submission
+from parsync_redis.settings import Settings
 from parsync_redis.store import Store
+from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.embedded import EmbeddedServer
+from tests.waiting import until
 
 pytestmark = [pytest.mark.serial, pytest.mark.one_server(0)]
-LEASE_S = 1.0
-
-
-def wait_until(fact: Callable[[], object], timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not fact():
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {fact}"
-        time.sleep(0.005)
+LEASE_S, GAP_S = 4.0, 0.1
 
 
 class Cluster:
     """Scheduler processes on one server, and nodes whose agents the test plays."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, shards: int = 1) -> None:
+        self.url, self.shards = url, shards
         self.store = Store.from_url(url, "race")
+        if shards > 1:  # known to this process before it submits
+            settings = Settings(url=url, cluster="race", partitions=1, shards=shards, gap_s=GAP_S, lease_s=LEASE_S)
+            join_cluster(self.store, settings, create=True)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.places: dict[str, int] = {}
         self.offers: dict[str, tuple[int, float]] = {}
@@ -48,7 +47,8 @@ class Cluster:
             "PARSYNC_URL": self.url,
             "PARSYNC_CLUSTER": "race",
             "PARSYNC_PARTITIONS": str(partitions),
-            "PARSYNC_GAP_S": "0.1",
+            "PARSYNC_SHARDS": str(self.shards),
+            "PARSYNC_GAP_S": str(GAP_S),
             "PARSYNC_LEASE_S": str(LEASE_S),
             "PARSYNC_STRATEGY": strategy,
         }
@@ -60,14 +60,14 @@ class Cluster:
     def alive(self) -> list[str]:
         return [name for name, process in self.processes.items() if process.poll() is None]
 
-    def wait(self, fact: Callable[[], object], timeout_s: float = 30.0) -> None:
+    def wait(self, fact: Callable[[], object], timeout_s: float = 180.0) -> None:
         """Waits for a fact while the nodes' agents renew."""
 
         def renewed() -> object:
             self.renew()
             return fact()
 
-        wait_until(renewed, timeout_s)
+        until(renewed, f"{fact}", timeout_s)
 
     def members(self) -> dict[str, str]:
         return self.store.hash(self.store.keys.shared("schedulers"))
@@ -124,9 +124,10 @@ class Cluster:
 
     def takers(self) -> set[str]:
         """The schedulers that have taken tasks and not placed them yet."""
-        return {owner_of(attempt) for attempt in self.store.hash(self.store.keys.queue("taken")).values()}
+        taken = [self.store.hash(key) for key in self.store.keys.queues("taken")]
+        return {owner_of(attempt) for some in taken for attempt in some.values()}
 
-    def work_until_done(self, ids: list[str], timeout_s: float = 40.0) -> None:
+    def work_until_done(self, ids: list[str], timeout_s: float = 180.0) -> None:
         def done() -> bool:
             self.work()
             return all(state == "succeeded" for state in self.store.states(ids))
@@ -138,12 +139,13 @@ class Cluster:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
         for process in self.processes.values():
-            process.wait(timeout=20)
+            process.wait(timeout=180)
 
 
 @pytest.fixture
-def cluster(server: EmbeddedServer) -> Iterator[Cluster]:
-    cluster = Cluster(server.url)
+def cluster(server: EmbeddedServer, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster with one shard, or with as many as the test's parameter says."""
+    cluster = Cluster(server.url, getattr(request, "param", 1))
     yield cluster
     cluster.stop()
     assert not audit(cluster.store)
@@ -151,6 +153,7 @@ def cluster(server: EmbeddedServer) -> Iterator[Cluster]:
     cluster.store.client.flushall()
 
 
+@pytest.mark.parametrize("cluster", [1, 4], indirect=True)
 def test_on_one_partition_each_task_is_started_once_and_conflicts_are_confirmed_by_first_claim(
     cluster: Cluster,
 ) -> None:
@@ -186,10 +189,11 @@ def test_schedulers_join_and_leave_while_tasks_flow(cluster: Cluster) -> None:
     cluster.processes["s1"].send_signal(signal.SIGTERM)
     ids += cluster.submit(200, prefix="c")
     cluster.work_until_done(ids)
-    cluster.processes["s1"].wait(timeout=20)
+    cluster.processes["s1"].wait(timeout=180)
     assert sorted(cluster.members()) == ["s2", "s3"]
 
 
+@pytest.mark.parametrize("cluster", [1, 4], indirect=True)
 def test_a_killed_scheduler_costs_no_task_and_is_made_good_within_two_leases(cluster: Cluster) -> None:
     cluster.node(0, "n1", 4)
     cluster.schedulers("s1", "s2", "s3")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from parsync_redis.store.embedded import free_port
 
-START_S = 60.0
+START_S = 300.0
 
 
 def named_program() -> str | None:
@@ -70,6 +70,10 @@ class RabbitMQ:
             self._server = subprocess.Popen(
                 [program], env=self._env, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
+        self._until_it_answers()
+
+    def _until_it_answers(self) -> None:
+        assert self._server is not None
         deadline = time.monotonic() + START_S
         while not self._answers():
             said = (self.folder / "output").read_text(errors="replace")[-800:]
@@ -101,8 +105,9 @@ class RabbitMQ:
         self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets it go on."""
+        """Lets it go on, and waits until it answers."""
         self._send(signal.SIGCONT)
+        self._until_it_answers()
 
     def close(self) -> None:
         """Ends everything and removes the folder."""

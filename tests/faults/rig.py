@@ -15,7 +15,7 @@ from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 
-LEASE_S, GAP_S, PATIENCE_S = 1.0, 0.1, 25.0
+LEASE_S, GAP_S, PATIENCE_S = 3.0, 0.1, 60.0
 
 
 class Rig:
@@ -111,5 +111,5 @@ class Rig:
         """Stops the schedulers."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(timeout=20)
+            thread.join(timeout=180)
         self.store.client.close()

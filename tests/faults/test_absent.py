@@ -10,10 +10,10 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.embedded import EmbeddedServer, free_port
-from tests.acceptance.conftest import ROOT
+from tests.acceptance.conftest import LONG_LEASE_S, ROOT
 
 pytestmark = pytest.mark.serial
-PATIENCE_S = 40.0
+PATIENCE_S = 180.0
 CELERY = [sys.executable, "-m", "celery", "-A", "tests.acceptance.app:app", "-b", "memory://", "worker"]
 NODE = [*CELERY, "-P", "threads", "-c", "2", "-l", "info", "--parsync-only", "--parsync-node", "n1"]
 ENV = {"PYTHONPATH": str(ROOT), "CELERY_RESULT_BACKEND": "cache+memory://"}
@@ -50,7 +50,7 @@ def until(fact: Callable[[], object], what: str, folder: Path) -> None:
 
 def test_a_node_waits_for_its_server_and_for_its_cluster(stack: LocalStack, port: int, tmp_path: Path) -> None:
     with EmbeddedServer(port=port, options={"requirepass": "secret"}):
-        stack.scheduler(1, lease_s=2)
+        stack.scheduler(1, lease_s=LONG_LEASE_S)
         with ParsyncClient.from_url(str(stack.url), "absent") as client:
             until(lambda: [node.state for node in client.nodes()] == ["up"], "the node is up", tmp_path)
             id = client.submit("tests.acceptance.app.add", [1, 2])

@@ -19,7 +19,8 @@ TASKS = 12
 
 @pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))
 def aof_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
-    with EmbeddedServer(request.param, aof=True) as server:
+    # Of a slow disk, `everysec` would put off writes to the file.
+    with EmbeddedServer(request.param, aof=True, options={"appendfsync": "always"}) as server:
         yield server
 
 

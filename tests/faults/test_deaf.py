@@ -1,13 +1,13 @@
 """F24, F25: schedulers that hear nothing go on by their own clocks, and subscribe again."""
 
 import threading
-import time
 from typing import Any
 
 from parsync_redis.scheduler.listener import Listener
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.faults.rig import Rig
+from tests.waiting import until
 
 
 def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server: EmbeddedServer) -> None:
@@ -32,7 +32,7 @@ def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server
         stop.set()
         cutter.join()
         tick = rig.store.keys.tick
-        rig.wait(lambda: client.pubsub_numsub(tick)[0][1] == 2, "both subscribe again")
+        rig.wait(lambda: client.pubsub_shardnumsub(tick)[0][1] == 2, "both subscribe again")
         rig.wait(lambda: not any(each.ticks.is_own for each in rig.schedulers), "and hear ticks")
     finally:
         stop.set()
@@ -45,24 +45,17 @@ def test_a_listener_that_was_too_slow_is_deaf_once_and_hears_again(server: Embed
     client: Any = store.client
     before = client.config_get("client-output-buffer-limit")["client-output-buffer-limit"]
     client.config_set("client-output-buffer-limit", "pubsub 65536 0 0")
-    listener = Listener(store.again(), "s1", 1)
+    listener = Listener(store, "s1", 1)
     try:
         listener.listen()
-        until(lambda: client.pubsub_numsub(store.keys.tick)[0][1] == 1)
-        while client.publish(store.keys.tick, b"x" * 100_000):
+        until(lambda: client.pubsub_shardnumsub(store.keys.tick)[0][1] == 1)
+        while client.spublish(store.keys.tick, b"x" * 100_000):
             pass  # until the server has cut it off
         heard: list[list[str]] = []
         until(lambda: heard.extend(listener.hear(0.1)) or ["cut"] in heard)
-        until(lambda: listener.hear(0.1) or client.publish(store.keys.tick, "tick 7 1"))
-        until(lambda: ["tick", "7", "1"] in listener.hear(0.1) or not client.publish(store.keys.tick, "tick 7 1"))
+        until(lambda: listener.hear(0.1) or client.spublish(store.keys.tick, "tick 7 1"))
+        until(lambda: ["tick", "7", "1"] in listener.hear(0.1) or not client.spublish(store.keys.tick, "tick 7 1"))
         assert heard.count(["cut"]) == 1
     finally:
         client.config_set("client-output-buffer-limit", before)
         listener.close()
-
-
-def until(fact: Any, patience_s: float = 20.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

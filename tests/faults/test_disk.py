@@ -18,7 +18,7 @@ from parsync_redis.store.store import Store
 from tests.conftest import server_programs
 from tests.lua.driver import Driver
 
-PATIENCE_S = 20.0
+PATIENCE_S = 180.0
 
 
 @pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))

@@ -47,10 +47,10 @@ def deaf() -> Iterator[Deaf]:
     deaf.close()
 
 
-def task(url: str, **conf: Any) -> Any:
+def task(url: str, retry_for_s: float = 0.3, **conf: Any) -> Any:
     app = Celery("publish", broker=url, set_as_current=False)
     app.conf.update(conf)
-    Parsync(app).client.requests.retry_for_s = 0.3
+    Parsync(app).client.requests.retry_for_s = retry_for_s
 
     @app.task(shared=False, name="publish.placed", parsync=True)
     def placed() -> None: ...
@@ -81,7 +81,7 @@ def test_it_is_asked_as_often_as_the_call_or_the_app_says(deaf: Deaf, conf: Any,
 
 def test_without_a_word_it_is_asked_for_as_long_as_the_clients_patience_lasts(deaf: Deaf) -> None:
     with pytest.raises(OperationalError):
-        task(deaf.url).delay()
+        task(deaf.url, retry_for_s=3).delay()
     assert deaf.calls > 2
     assert pauses_of(True, task(deaf.url).app.conf.task_publish_retry_policy) is None
 

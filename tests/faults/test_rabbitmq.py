@@ -15,13 +15,13 @@ import pytest
 from celery.result import AsyncResult
 
 from parsync_redis.store.embedded import EmbeddedServer
-from tests.acceptance.conftest import CLUSTER, Rig
+from tests.acceptance.conftest import CLUSTER, LONG_LEASE_S, Rig
 from tests.conftest import server_programs
 from tests.faults.rabbit import RabbitMQ, epmd_program, named_program, rabbitmq_program
 
 pytestmark = pytest.mark.serial
 APP = "tests.faults.rabbit_app:app"
-GET_S = 40
+GET_S = 180
 needs_rabbitmq = pytest.mark.skipif(
     not (named_program() or (rabbitmq_program() and epmd_program())),
     reason="needs RabbitMQ: apt-get install rabbitmq-server",
@@ -106,8 +106,9 @@ def site(state: EmbeddedServer, rabbit: RabbitMQ, tmp_path_factory: pytest.TempP
         for name, value in {**env, "PARSYNC_CLUSTER": CLUSTER}.items():
             patch.setenv(name, value)
         tasks = importlib.import_module("tests.faults.rabbit_app")
-        site = Site(state.url, tasks, tmp_path_factory.mktemp("logs"), {**env, "CELERY_BROKER_URL": ""})
-        site.schedulers(1)
+        env = {**env, "CELERY_BROKER_URL": ""}
+        site = Site(state.url, tasks, tmp_path_factory.mktemp("logs"), env, celery_url=state.url)
+        site.schedulers(1, lease_s=LONG_LEASE_S)
         yield site
         site.close()
         # Celery unsubscribes from a result that is forgotten later, and would wait for a server that is gone by then

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerReadOnly, ServerUnreachable
 from parsync_redis.inspect.audit import audit
+from parsync_redis.inspect.checkup import check_up
+from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.conftest import server_programs
@@ -108,7 +111,7 @@ def test_a_server_that_loads_its_data(own: EmbeddedServer) -> None:
     other = Store.from_url(own.url, "loads")
     loading = threading.Thread(target=lambda: _ignore(lambda: admin.execute_command("DEBUG", "RELOAD", "NOSAVE")))
     loading.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     seen = ""
     while not seen and time.monotonic() < deadline:
         try:
@@ -128,7 +131,7 @@ def _ignore(request: Any) -> None:
 
 
 def until_busy(client: Any) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         try:
             client.ping()
@@ -136,3 +139,12 @@ def until_busy(client: Any) -> None:
             if "BUSY" in str(error):
                 return
     pytest.fail("the server is not busy")
+
+
+def test_the_doctor_goes_on_where_the_server_has_no_config_command(tmp_path: Path) -> None:
+    renamed = tmp_path / "renamed.conf"
+    renamed.write_text('rename-command CONFIG ""\n')
+    with EmbeddedServer(list(server_programs().values())[-1], options={"include": renamed}) as server:
+        found = {check.name: check for check in check_up(Store.from_url(server.url, "none"), Settings(url=server.url))}
+    assert "does not tell this login its settings" in found["lists"].text
+    assert found["persistence"].level == "warn"

@@ -10,12 +10,13 @@ from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.errors import AccessDenied, ServerUnreachable
 from parsync_redis.inspect.audit import audit
-from parsync_redis.store import Store
+from parsync_redis.store import Store, sentinel
 from parsync_redis.store.losses import read_losses
 from tests.conftest import server_programs
 from tests.documents import ROOT
 from tests.faults.rig import LEASE_S, Rig
-from tests.faults.watched import SERVICE, Watched, until
+from tests.faults.watched import SERVICE, Watched
+from tests.waiting import until
 
 pytestmark = pytest.mark.serial
 FIRST, *_, LAST = [*server_programs().values()] * 2
@@ -42,6 +43,12 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
     watched = Watched(request.param, pw="p w/@", spw="s")
     yield watched
     watched.stop()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for a second makes no Sentinel silent."""
+    monkeypatch.setattr(sentinel, "ASK_S", 30.0)
 
 
 def a_wrong_password_or_service_is_one_clear_error(watched: Watched) -> None:
@@ -107,10 +114,10 @@ def test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on(watched
         stack.worker("proj:app", "n1", slots=2)
         until(lambda: [node.state for node in client.nodes()] == ["up"], "the worker is a node")
         long, *others = client.submit_many([("proj.nap", [6]), *[("proj.nap", [0.05])] * 5])
-        client.wait(others[:1], timeout=20)
+        client.wait(others[:1], timeout=180)
         watched.kill_primary()
         others += client.submit_many([("proj.nap", [0.05])] * 5)
-        done = client.wait([long, *others], timeout=60)
+        done = client.wait([long, *others], timeout=180)
         assert {task.state for task in done.values()} == {"succeeded"}
         assert done[long].starts == 1, "what ran went on"
         assert client.nodes()[0].inc == 1, "nobody was given up"

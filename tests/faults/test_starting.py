@@ -1,8 +1,6 @@
 """A scheduler that starts while its server does not take writes, and one that finds its place taken on entering."""
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,16 +10,7 @@ from parsync_redis.scheduler.start import join_when_up, run
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
-
-PATIENCE_S = 25.0
-
-
-def until(fact: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := fact()):
-        assert time.monotonic() < deadline, f"not seen: {what}"
-        time.sleep(0.02)
-    return found
+from tests.waiting import until
 
 
 def clients(admin: Any) -> set[str]:
@@ -34,7 +23,7 @@ def test_a_scheduler_that_starts_on_a_replica_waits_until_it_is_primary(
     server: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """F16: a failover at the moment of its start."""
-    settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=1, gap_s=0.1)
+    settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=3, gap_s=0.1)
     store, stop = Store.from_url(server.url, "starting"), threading.Event()
     admin: Any = store.client
     admin.execute_command("REPLICAOF", "127.0.0.1", "1")

@@ -5,8 +5,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +12,7 @@ from urllib.parse import quote
 import redis
 
 from parsync_redis.store.embedded import EmbeddedServer, free_port
+from tests.waiting import until
 
 SERVICE = "mymaster"
 DOWN_AFTER_MS = 1000
@@ -116,15 +115,7 @@ class Watched:
         """Ends everything."""
         for watcher in self._watchers:
             watcher.terminate()
-            watcher.wait(timeout=10)
+            watcher.wait(timeout=180)
         for server in self.servers:
             server.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def until(fact: Callable[[], Any], what: str, patience_s: float = 30.0) -> None:
-    """Waits for a fact."""
-    deadline = time.monotonic() + patience_s
-    while not fact():
-        assert time.monotonic() < deadline, f"not seen: {what}"
-        time.sleep(0.05)

@@ -123,7 +123,7 @@ def _lines(line: bytes) -> None:
         with contextlib.suppress(ValueError):
             read()
     read_nodes({b"n1": line, line: line})
-    understand(line, 8)
+    understand(line, "wake")
     Entry.of(line, 1.0)
     sound = [b"running", b"0@1 9000000000001 17 17 - f slots=1", b"1@1.s1.0", b"", b"", b"", [b"history", b""]]
     for at in range(6):

@@ -1,6 +1,6 @@
 """The protocol's steps with short names, so that a test shows only what it is about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from parsync_redis.model.apps import KnownTasks, offer_with
@@ -11,7 +11,7 @@ from parsync_redis.model.place import Loss, Place
 from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.replies import Took, Waits
 from parsync_redis.model.status import TaskStatus
-from parsync_redis.model.task import Submission, TaskState
+from parsync_redis.model.task import Submission, Taken, TaskState
 from parsync_redis.store import Call, Store
 
 NEVER_MS = 10**9
@@ -58,6 +58,19 @@ class Driver:
         assert dump(self.store) == before, f"{call.script.verb} answered {answer!r}, but changed the state"
         return answer
 
+    def heard(self, do: Callable[[], object], *channels: str) -> list[tuple[str, bytes]]:
+        """Return the messages on channels of one server, each with its channel, while something is done."""
+        said = list[tuple[str, bytes]]()
+        with self.store.client.pubsub(ignore_subscribe_messages=True) as subscriber:
+            subscriber.ssubscribe(*channels)
+            for _ in channels:
+                subscriber.get_message(timeout=60)  # the server has accepted it
+            do()
+            self.store.client.spublish(channels[0], b"end")  # comes after all others
+            while (message := subscriber.get_message(timeout=60))["data"] != b"end":
+                said.append((message["channel"].decode(), message["data"]))
+        return said
+
     # -- facts -------------------------------------------------------------------------------------------------------
 
     def record(self, id: str = "a") -> Record:
@@ -75,7 +88,7 @@ class Driver:
     def message(self, id: str = "a") -> bytes | None:
         """Return the message of a task that has not ended."""
         client: Any = self.store.client
-        return client.hget(self.keys.queue("messages"), id)
+        return client.hget(self.keys.in_shard_of("messages", id), id)
 
     def state(self, id: str) -> str:
         """Return the state of a task."""
@@ -86,22 +99,18 @@ class Driver:
         words = self.record(id).text.split(" ", 5)
         kept = [word for word in words[4].split(",") if word != "-" and word.partition("=")[0] not in options]
         words[4] = ",".join([*kept, *(f"{name}={value}" for name, value in options.items())])
-        self.store.client.hset(self.keys.queue("tasks"), id, " ".join(words))
+        self.store.client.hset(self.keys.in_shard_of("tasks", id), id, " ".join(words))
 
     def index(self, kind: str) -> list[str]:
-        """Return the tasks in an index of the queue, in order; `pending`: of all kinds."""
+        """Return the tasks in an index of the queue, of all shards, in order; `pending`: of all kinds."""
         client: Any = self.store.client
-        if kind == "pending":
-            found = [
-                (order, id.decode())
-                for key in client.scan_iter(self.keys.pending("*"), count=1000)
-                for id, order in client.zrange(key, 0, -1, withscores=True)
-            ]
-            return [id for _, id in sorted(found)]
-        key = self.keys.queue(kind)
-        ordered = kind in ("later", "dead", "expires")
-        names = client.zrange(key, 0, -1) if ordered else sorted(client.hkeys(key))
-        return [name.decode() for name in names]
+        if kind not in ("pending", "later", "dead", "expires"):
+            return sorted(name.decode() for key in self.keys.queues(kind) for name in client.hkeys(key))
+        keys = self.keys.queues(kind) if kind != "pending" else []
+        for shard in range(self.keys.shards if kind == "pending" else 0):
+            keys += client.scan_iter(self.keys.pending("*", shard), count=1000)
+        found = [(order, id) for key in keys for id, order in client.zrange(key, 0, -1, withscores=True)]
+        return [id.decode() for _, id in sorted(found)]
 
     def hash(self, kind: str, p: int = 0) -> dict[str, str]:
         """Return a hash of a partition."""
@@ -138,27 +147,36 @@ class Driver:
         submission = Submission(id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms, publication)
         return self.word(self.commands.submit([submission]))
 
-    def kinds(self) -> dict[str, str]:
-        """Return the line of each kind of which tasks wait."""
-        return self.store.hash(self.keys.queue("kinds"))
+    def kinds(self, shard: int = 0) -> dict[str, str]:
+        """Return the line of each kind of which tasks wait in a shard."""
+        return self.store.hash(self.keys.queue("kinds", shard))
 
     def version(self) -> int:
         """Return the version of the queue: when a kind changed last."""
         return int(self.store.hash(self.keys.queue("meta")).get("version", "0"))
 
-    def demand(self, limit: int = 100) -> list[tuple[str, int]]:
+    def demand(self, limit: int = 100, shard: int = 0) -> list[tuple[str, int]]:
         """Return rows of a take that asks for `limit` tasks of each kind that waits, or is due now, by the first."""
-        due = [line.kind for record in self.store.records(self.index("later")) if (line := record.line)]
-        lines = sorted(self.kinds().items(), key=lambda pair: int(pair[1].split()[1]))
+        later = [id for id in self.index("later") if self.keys.shard_of(id) == shard]
+        due = [line.kind for record in self.store.records(later) if (line := record.line)]
+        lines = sorted(self.kinds(shard).items(), key=lambda pair: int(pair[1].split()[1]))
         return [(kind, limit) for kind in dict.fromkeys([*due, *(kind for kind, _ in lines)])]
 
     def taking(self, scheduler: str = "s1", limit: int = 100, salt: str = "", waits: Waits = "") -> Call[Took]:
-        """Return a take of up to `limit` tasks of each kind, whose scheduler has no copy of `kinds`."""
-        return self.commands.take(scheduler, self.demand(limit), salt=salt, waits=waits)
+        """Return a take of up to `limit` tasks of each kind in the first shard, by no copy of `kinds`."""
+        return self._taking(0, scheduler, limit, salt, waits)
+
+    def _taking(self, shard: int, scheduler: str, limit: int, salt: str = "", waits: Waits = "") -> Call[Took]:
+        return self.commands.take(scheduler, self.demand(limit, shard), salt=salt, waits=waits, shard=shard)
 
     def take(self, scheduler: str = "s1", limit: int = 100) -> dict[str, str]:
-        """Take tasks; return task -> attempt."""
-        return {task.id: task.attempt for task in self.run(self.taking(scheduler, limit)).tasks}
+        """Take up to `limit` tasks of each kind of each shard; return task -> attempt."""
+        return {task.id: task.attempt for task in self.take_tasks(scheduler, limit)}
+
+    def take_tasks(self, scheduler: str = "s1", limit: int = 100) -> list[Taken]:
+        """Take tasks as `take` does, and return them."""
+        shards = range(self.keys.shards)
+        return [task for shard in shards for task in self.run(self._taking(shard, scheduler, limit)).tasks]
 
     def taken(self, id: str = "a", options: Mapping[str, Any] | None = None) -> str:
         """Submit and take one task; return its attempt."""
@@ -188,9 +206,9 @@ class Driver:
 
     def unlist(self, id: str) -> None:
         """Take a pending task out of the queue of its kind, so that a test may make of it what it likes."""
-        kind = self.line(id).kind
-        self.store.client.zrem(self.keys.pending(kind), id)
-        self.run(self.commands.repair_kind(kind))
+        kind, shard = self.line(id).kind, self.keys.shard_of(id)
+        self.store.client.zrem(self.keys.pending(kind, shard), id)
+        self.run(self.commands.repair_kind(kind, shard))
 
     def cancel(self, id: str, why: str = "cancelled", how: str = "SIGTERM") -> tuple[str, str]:
         """Cancel one task and return its answer."""

@@ -1,11 +1,13 @@
 """A call of each verb, for tests that are about every one."""
 
+from collections import Counter
 from typing import Any
 
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
+from parsync_redis.model.times import RunTimes
 from parsync_redis.store.calls import Call, Commands
 from tests.lua.driver import nth
 
@@ -35,6 +37,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "rotate": commands.rotate(),
         "read_tasks": commands.read_tasks(["a", "waits"]),
         "set_reason": commands.set_reason([("work slots=1", "why")]),
+        "align": commands.align(0, 1, 1, 9),
         "offer": commands.offer("n2", "slots=1"),
         "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
         "commit": commands.commit(0, [Claim("taken", nth(1, 2), 0, "n1", (1,), 1, "gpu=1", 0, EPOCH)]),
@@ -49,6 +52,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "deal_node": commands.deal_node("n1", 2, "", 4, 1.0),
         "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
         "record_loss": commands.record_loss("s1 submitted=2->1", 60),
+        "learn_times": commands.learn_times({"work": RunTimes(1, 2.0, Counter({16: 1}))}),
         "quarantine": commands.quarantine(b"something", 10),
         "discard": commands.discard(commands.keys.queue("names"), "names"),
         "repair_partition": commands.repair_partition(0),

@@ -132,7 +132,7 @@ BROKEN: dict[str, Break] = {
 @pytest.mark.unaudited
 @pytest.mark.parametrize("fact", BROKEN)
 def test_a_violated_fact_is_named(busy: Driver, fact: str):
-    queue, partition = busy.keys.extra_prefix.removesuffix("extra:"), busy.keys.inbox(0, "").removesuffix("inbox:")
+    queue, partition = busy.keys.prefix("extra:").removesuffix("extra:"), busy.keys.inbox(0, "").removesuffix("inbox:")
     BROKEN[fact](busy.store.client, lambda kind: queue + kind, lambda kind: partition + kind)
     assert any(fact in found for found in audit(busy.store)), audit(busy.store)
 

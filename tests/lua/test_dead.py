@@ -103,14 +103,9 @@ def test_reviving_twice_is_reviving_once(drive: Driver):
 
 def test_what_is_revived_where_nothing_waited_wakes_a_scheduler(drive: Driver):
     die(drive)
-    listener = drive.store.client.pubsub(ignore_subscribe_messages=True)
     drive.wait("s1")
-    listener.subscribe(drive.keys.own_channel("s1"))
-    listener.get_message(timeout=1)
-    drive.run(drive.commands.revive(["a"], "why"))
-    heard = [message for _ in range(3) if (message := listener.get_message(timeout=1))]
-    listener.close()
-    assert [message["data"] for message in heard] == [b"wake"]
+    channel = f"{drive.keys.wakes()}:s1"
+    assert drive.heard(lambda: drive.run(drive.commands.revive(["a"], "why")), channel) == [(channel, b"wake")]
 
 
 def test_an_unstarted_attempt_is_put_back_only_while_it_has_not_started(drive: Driver):

@@ -156,19 +156,19 @@ def test_a_task_that_never_ran_ended_nowhere(drive: Driver):
 # -- the dead ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(300)
 def test_a_full_list_of_the_dead_lets_the_oldest_go_one_by_one(store: Store):
     drive, client = Driver(store), store.client
     queue = drive.keys.queue
     places = [drive.bring(TaskState.RUNNING, f"d{n}") for n in range(4)]
-    for n in range(10_000):  # as requeue leaves them
-        id, run = f"x{n}", f"x{n} {nth(1)} p0 n1/0 inc=1 since=1 started=2"
-        pipe: Any = client.pipeline(transaction=False)
-        pipe.hset(queue("tasks"), id, "+0@1 9000000000001 1 1 starts=3 work slots=1")
-        pipe.hset(queue("messages"), id, "m")
+    ids = [f"x{n}" for n in range(10_000)]  # as requeue leaves them
+    pipe: Any = client.pipeline(transaction=False)
+    pipe.hset(queue("tasks"), mapping=dict.fromkeys(ids, "+0@1 9000000000001 1 1 starts=3 work slots=1"))
+    pipe.hset(queue("messages"), mapping=dict.fromkeys(ids, "m"))
+    pipe.zadd(queue("dead"), {id: n + 1 for n, id in enumerate(ids)})
+    for n, id in enumerate(ids):
+        run = f"{id} {nth(1)} p0 n1/0 inc=1 since=1 started=2"
         pipe.hset(drive.keys.extra(id), mapping={"ended_ms": n + 1, "run": run, "why": "lost", "history": "x"})
-        pipe.zadd(queue("dead"), {id: n + 1})
-        pipe.execute()
+    pipe.execute()
     for place in places:
         drive.set_options(place.task, starts=drive.commands.max_starts)
     client.delete(drive.keys.extra("x2"))

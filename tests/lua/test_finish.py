@@ -101,8 +101,5 @@ def test_finish_judges_each_task_by_itself(drive: Driver):
 def test_a_task_that_waits_again_wakes_one_scheduler(drive: Driver):
     place = drive.bring(TaskState.RUNNING)
     drive.wait("s1")
-    with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.subscribe(drive.keys.own_channel("s1"))
-        heard.get_message(timeout=1)
-        drive.finish(place, "again")
-        assert heard.get_message(timeout=1)["data"] == b"wake"
+    channel = f"{drive.keys.wakes()}:s1"
+    assert drive.heard(lambda: drive.finish(place, "again"), channel) == [(channel, b"wake")]

@@ -241,7 +241,6 @@ def many_ended(drive: Driver, count: int, head: str) -> None:
         drive.run(drive.commands.cancel(names))
 
 
-@pytest.mark.timeout(300)
 def test_ended_kinds_are_forgotten_and_old_copies_are_read_anew(store: Store) -> None:
     drive = Driver(store)
     old, young = Copy(drive), Copy(drive)
@@ -266,7 +265,6 @@ def test_ended_kinds_are_forgotten_and_old_copies_are_read_anew(store: Store) ->
         assert copy.lines == drive.kinds() == {"stays slots=1": f"1 {FIRST + 1} {FIRST + 1}"}
 
 
-@pytest.mark.timeout(300)
 def test_kinds_that_wait_are_never_forgotten_however_many_end(store: Store) -> None:
     drive = Driver(store)
     drive.run(drive.commands.submit([Submission(f"w{n}", f"w{n}", b"") for n in range(500)]))

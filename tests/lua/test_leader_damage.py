@@ -49,7 +49,7 @@ def test_a_lead_that_does_not_name_its_own_slot_holds_up_no_leader(drive: Driver
     drive.store.client.hset(drive.keys.partition(0, "slots"), "n1/0", text.replace("n1/0", "n1/1"))
     done = threading.Thread(target=passes, args=(Janitor(drive.store, 1, LEASE_S),), daemon=True)
     done.start()
-    done.join(timeout=20)
+    done.join(timeout=60)
     assert not done.is_alive()
     assert drive.store.nodes(0)["n1"].state == "down"
 

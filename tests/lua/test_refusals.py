@@ -104,6 +104,6 @@ def test_scripts_that_are_flushed_again_while_they_are_loaded_are_no_damage(
     drive: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drive.store.client.script_flush()
-    monkeypatch.setattr(drive.store, "load_scripts", lambda: None)
+    monkeypatch.setattr(drive.store, "load_scripts", lambda also: None)
     with pytest.raises(ServerUnreachable, match="has lost the script"):
         drive.submit("a")

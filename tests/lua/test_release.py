@@ -102,16 +102,9 @@ def test_schedulers_that_wait_hear_of_a_freed_slot_once_each_in_the_order_they_a
     a, b = drive.held("a"), drive.held("b", "1@2", slots=(1,))
     for waiter in ("s1", "s2", "s1"):
         drive.run(drive.commands.read_partition(0, waiter=waiter))
-    with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.subscribe(drive.keys.own_channel("s1"), drive.keys.own_channel("s2"))
-        heard.get_message(timeout=1)
-        heard.get_message(timeout=1)
-        drive.release(a)
-        message = heard.get_message(timeout=1)
-        assert (message["channel"].decode(), message["data"]) == (drive.keys.own_channel("s1"), b"freed 0 1 2")
-        drive.release(b)
-        message = heard.get_message(timeout=1)
-        assert (message["channel"].decode(), message["data"]) == (drive.keys.own_channel("s2"), b"freed 0 2 2")
+    channels = [f"{drive.keys.frees(0)}:{name}" for name in ("s1", "s2")]
+    assert drive.heard(lambda: drive.release(a), *channels) == [(channels[0], b"freed 0 1 2")]
+    assert drive.heard(lambda: drive.release(b), *channels) == [(channels[1], b"freed 0 2 2")]
     assert "waiters" not in drive.hash("meta")
 
 

@@ -146,14 +146,8 @@ def test_fence_survives_purge(drive: Driver):
 
 def test_the_first_task_of_a_kind_wakes_one_scheduler(drive: Driver):
     drive.wait("s1", "s2", "gone")
-    with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.subscribe(drive.keys.own_channel("s1"), drive.keys.own_channel("s2"))
-        drive.submit("a")
-        drive.submit("b")
-        said = [message for _ in range(5) if (message := heard.get_message(timeout=0.1))]
-    assert [(message["channel"], message["data"]) for message in said] == [
-        (drive.keys.own_channel("s2").encode(), b"wake")
-    ]
+    first, second = (f"{drive.keys.wakes()}:{name}" for name in ("s1", "s2"))
+    assert drive.heard(lambda: (drive.submit("a"), drive.submit("b")), first, second) == [(second, b"wake")]
     assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1"
 
 
@@ -364,13 +358,13 @@ def test_what_was_made_from_other_apps_is_not_submitted(drive: Driver):
     drive.offer("n1", "slots=2", "work")
     apps = directory.read()
     tasks = [Submission("a", "work", b""), Submission("b", "work", b"")]
-    assert drive.unchanged_by(drive.commands.submit(tasks, before.stamp)) == ["changed", "changed"]
+    assert drive.unchanged_by(drive.commands.submit(tasks, before.stamps)) == ["changed", "changed"]
     drive.offer("n2", "slots=4", "work")  # another node of the same app
-    assert drive.run(drive.commands.submit(tasks, apps.stamp)) == ["submitted", "submitted"]
+    assert drive.run(drive.commands.submit(tasks, apps.stamps)) == ["submitted", "submitted"]
     drive.run(drive.commands.offer("n1", ""))
-    assert directory.read().stamp == apps.stamp, "another node has this app"
+    assert directory.read().stamps == apps.stamps, "another node has this app"
     drive.run(drive.commands.offer("n2", ""))
-    assert directory.read().stamp != apps.stamp, "no node has it"
+    assert directory.read().stamps != apps.stamps, "no node has it"
 
 
 @pytest.mark.parametrize("stamp", ["", "damaged", "9" * 400, "12"])
@@ -379,7 +373,7 @@ def test_apps_get_a_stamp_that_they_never_had(drive: Driver, stamp: str):
     drive.store.client.hset(drive.keys.queue("meta"), "apps", stamp)
     before = int(drive.store.client.time()[0]) * 1000
     drive.offer("n1", "slots=2", "work")
-    assert int(Directory(drive.store).read().stamp.split(".")[0]) >= before
+    assert int(Directory(drive.store).read().stamps[0].split(".")[0]) >= before
 
 
 def test_a_server_that_lost_writes_and_whose_clock_was_set_back_has_another_stamp_for_other_apps(drive: Driver):
@@ -387,7 +381,7 @@ def test_a_server_that_lost_writes_and_whose_clock_was_set_back_has_another_stam
     for node, name in (("n1", "work"), ("n2", "other")):
         drive.store.client.hset(drive.keys.queue("meta"), "apps", 9 * 10**13)
         drive.offer(node, "slots=2", name)
-        stamps.add(Directory(drive.store).read().stamp)
+        stamps.add(Directory(drive.store).read().stamps[0])
     assert {stamp.split(".")[0] for stamp in stamps} == {str(9 * 10**13 + 1)}
     assert len(stamps) == 2
 
@@ -396,4 +390,4 @@ def test_an_empty_stamp_is_read_as_none(drive: Driver):
     drive.offer("n1", "slots=2", "work")
     drive.store.client.hset(drive.keys.queue("meta"), "apps", "")
     apps = Directory(drive.store).read()
-    assert drive.run(drive.commands.submit([Submission("a", "work", b"")], apps.stamp)) == ["submitted"]
+    assert drive.run(drive.commands.submit([Submission("a", "work", b"")], apps.stamps)) == ["submitted"]

@@ -149,13 +149,8 @@ def test_who_is_told_of_changes_waits_for_the_next(drive: Driver):
 
 def heard_by(drive: Driver, do: Callable[[], object], *names: str) -> list[str]:
     """Return which of these schedulers are woken, in turn, while something is done."""
-    with drive.store.client.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.subscribe(*map(drive.keys.own_channel, names))
-        for _ in names:
-            heard.get_message(timeout=1)
-        do()
-        said = [message for _ in range(2 * len(names)) if (message := heard.get_message(timeout=0.1))]
-    return [message["channel"].decode().rpartition(":")[2] for message in said]
+    said = drive.heard(do, *(f"{drive.keys.wakes()}:{name}" for name in names))
+    return [channel.rpartition(":")[2] for channel, _ in said]
 
 
 def test_a_kind_that_begins_to_wait_wakes_one_and_one_that_waits_already_none(drive: Driver):

@@ -65,7 +65,7 @@ def test_a_delayed_task_that_has_no_line_fails_when_it_is_due(drive: Driver, lin
 def test_a_taken_task_that_has_no_line_fails_when_it_is_given_back(drive: Driver, line: str):
     drive.taken("a")
     write(drive, "tasks", line)
-    give_back(drive.store, "s1", ["a"], "")
+    give_back(drive.store, "s1", 0, ["a"], "")
     assert (drive.state("a"), drive.index("taken")) == ("failed", [])
     assert [entry.where for entry in quarantine.entries(drive.store)] == [f"{drive.keys.queue('tasks')}\\x20a"]
 
@@ -160,7 +160,7 @@ def test_a_call_of_more_tasks_than_lua_can_name_is_refused(drive: Driver, verb: 
 def test_a_taken_task_whose_attempt_is_damaged_waits_again(drive: Driver, attempt: str):
     drive.taken("a")
     write(drive, "taken", attempt)
-    give_back(drive.store, "", ["a"], "its scheduler was lost")
+    give_back(drive.store, "", 0, ["a"], "its scheduler was lost")
     assert (drive.state("a"), drive.index("taken"), drive.index("pending")) == ("pending", [], ["a"])
     assert [attempt.split("@")[1] for attempt in drive.take().values()] == ["1.s1.0"]
 
@@ -308,5 +308,5 @@ def test_an_end_that_cannot_be_looked_up_stays_in_the_outbox(drive: Driver):
     client.lpush(drive.keys.queue("outbox"), "a cancelled why")
     client.lpush(drive.keys.extra("a"), "of another type")
     app = Celery("app", backend="cache+memory://", set_as_current=False)
-    assert announce_entries(drive.store, app, outbox(drive)) == 0
+    assert announce_entries(drive.store, app, [line.decode() for line in outbox(drive)]) == 0
     assert outbox(drive) == [b"a cancelled why"]

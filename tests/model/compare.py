@@ -141,7 +141,7 @@ def state_of_reference(reference: MemoryStore) -> State:
     """Return what a server would have, had it done what the reference did."""
     cluster = reference.cluster
     state: State = {
-        **_queue(reference.queue),
+        **{name: value for shard, queue in enumerate(reference.queues) for name, value in _queue(shard, queue).items()},
         **{
             f":p{number}}}:{kind}": value
             for number, partition in reference.partitions.items()
@@ -159,12 +159,19 @@ def state_of_reference(reference: MemoryStore) -> State:
     return {key: value for key, value in state.items() if value}
 
 
-def _queue(queue: Queue) -> State:
+def _queue(shard: int, queue: Queue) -> State:
     tasks = queue.tasks
     times = {"rotated_ms": queue.rotated_ms is not None, "apps": queue.apps_ms > 0}
     indexes = {
         "meta": {name: "T" for name, known in times.items() if known}
-        | _numbers({"submitted": queue.submitted, "version": queue.version, "waiters": " ".join(queue.waiters)}),
+        | _numbers(
+            {
+                "submitted": queue.submitted,
+                "version": queue.version,
+                "waiters": " ".join(queue.waiters),
+                "shards": queue.shards,
+            }
+        ),
         "kinds": {kind: waiting.line() for kind, waiting in queue.kinds.items()},
         "changed": list(queue.changed),
         **{
@@ -189,8 +196,8 @@ def _queue(queue: Queue) -> State:
     }
     known = [(id, task, task is not tasks.get(id)) for some in (tasks, *queue.ended) for id, task in some.items()]
     return {
-        **{f":q0}}:{kind}": value for kind, value in indexes.items()},
-        **{f":q0}}:extra:{id}": _extra(task) | {"expires": over} for id, task, over in known if _extra(task)},
+        **{f":q{shard}}}:{kind}": value for kind, value in indexes.items()},
+        **{f":q{shard}}}:extra:{id}": _extra(task) | {"expires": over} for id, task, over in known if _extra(task)},
     }
 
 
@@ -232,5 +239,5 @@ def _partition(partition: Partition) -> State:
 
 
 def _node(node: NodeRecord) -> str:
-    values = {field: getattr(node, field) for field in ("state", "inc", "drain", "first", "span", "score")}
+    values = {field: getattr(node, field) for field in ("state", "inc", "drain", "first", "span", "ahead", "score")}
     return text.NODE.write(**values, offer=node.offer.text)

@@ -39,6 +39,10 @@ EXPIRIES = st.sampled_from([None, None, None, None, 0, NEVER_MS])
 class SideBySide(PartitionRules):
     """Drives the queue as well."""
 
+    def queue_of(self, id: str) -> Queue:
+        """Return the shard of a task."""
+        return self.reference.queues[self.store.keys.shard_of(id)]
+
     # -- the way of a task, as it should be ---------------------------------------------------------------------------
 
     @initialize(offer=OFFERS, other=OFFERS)
@@ -54,13 +58,14 @@ class SideBySide(PartitionRules):
     @rule(id=IDS, data=st.data())
     def go_on(self, id, data):
         """Take the step that comes next for a task."""
-        task = self.reference.queue.find(id)
+        task = self.queue_of(id).find(id)
         held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
         if task is None:
             self.publish(id, data.draw(NEEDS), data.draw(PUBLICATIONS), None, None)
         elif task.state == "pending":
-            self.take("s1", 10)
-            self.take("s1", 10)
+            shard = self.store.keys.shard_of(id)
+            self.take("s1", 10, shard=shard)
+            self.take("s1", 10, shard=shard)
         elif task.state == "taken" and not held:
             self.commit_where_it_fits(id, task.attempt, split_kind(task.job.kind).needs)
         elif held and task.state in ("taken", "placed"):
@@ -80,7 +85,7 @@ class SideBySide(PartitionRules):
     )
     def again_or_with_a_slip(self, id, slip, verb, data):
         """Send a request of a task's present attempt twice in one call, perhaps once from another place."""
-        task = self.reference.queue.find(id)
+        task = self.queue_of(id).find(id)
         held = [place for place in self.places if task and (place.task, place.attempt) == (id, task.attempt)]
         if held:
             two = [held[-1], replace(held[-1], **slip)]
@@ -101,7 +106,7 @@ class SideBySide(PartitionRules):
     def until_it_runs(self, id, data) -> Place | None:
         """Go on with a task; return its place if it runs then."""
         for _ in range(7):
-            task = self.reference.queue.find(id)
+            task = self.queue_of(id).find(id)
             if task and task.state == "running":
                 return task.place
             self.go_on(id, data)
@@ -178,7 +183,7 @@ class SideBySide(PartitionRules):
     def submit(self, ids, options, delay, expiry, name, apps=""):
         asked = TaskOptions.of(options)
         tasks = [Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids]
-        self.both(self.commands.submit(tasks, apps))
+        self.both(self.commands.submit(tasks, [apps]))
 
     @rule(id=IDS, options=NEEDS, publication=PUBLICATIONS, delay=DELAYS, expiry=EXPIRIES)
     def publish(self, id, options, publication, delay, expiry):
@@ -199,24 +204,27 @@ class SideBySide(PartitionRules):
         most=st.sampled_from([1, 2, 10, 10]),
         some=st.integers(0, 9),
         waits=st.sampled_from(["", "", "wait", "wake"]),
+        shard=st.integers(0, 2),
     )
-    def take(self, scheduler, limit, salt="", most=10, some=9, waits=""):
+    def take(self, scheduler, limit, salt="", most=10, some=9, waits="", shard=0):
         """Take of kinds that the scheduler knows of, and of one that may be due; hear what has changed since."""
-        if any(due < NEVER_MS for due in self.reference.queue.later.values()):
+        shard %= self.store.keys.shards
+        queue, mine = self.reference.queues[shard], (scheduler, shard)
+        if any(due < NEVER_MS for due in queue.later.values()):
             limit, most = 10, 10  # which of several that fell due in one millisecond goes first is not told
-        rows = [(kind, limit) for kind in [*self.copies[scheduler]][:some]]
+        rows = [(kind, limit) for kind in [*self.copies.get(mine, {})][:some]]
         if some % 3 == 0 and ("f slots=1", limit) not in rows:
             rows.append(("f slots=1", limit))
-        took = self.both(self.commands.take(scheduler, rows, self.since[scheduler], most, salt, waits))
+        took = self.both(self.commands.take(scheduler, rows, self.since.get(mine, "0"), most, salt, waits, shard))
         self.attempts += [(scheduler, task.id, task.attempt) for task in took.tasks]
-        copy = self.copies[scheduler] = {} if took.anew else self.copies[scheduler]
-        self.since[scheduler] = took.version
+        copy = self.copies[mine] = {} if took.anew else self.copies.get(mine, {})
+        self.since[mine] = took.version
         for kind, line in took.changes:
             copy.pop(kind, None)
             if line:
                 copy[kind] = line.split()[:3]
         if not took.more:
-            lines = {kind: queue.line().split()[:3] for kind, queue in self.reference.queue.kinds.items()}
+            lines = {kind: waiting.line().split()[:3] for kind, waiting in queue.kinds.items()}
             assert copy == lines, "a copy that follows the changes is the index"
 
     @rule(data=st.data(), scheduler=SCHEDULERS, whatever=st.booleans(), why=WHY)
@@ -232,9 +240,10 @@ class SideBySide(PartitionRules):
     def confirm(self, data):
         self.both(self.commands.confirm([self.a_place(data), self.a_place(data)]))
 
-    @rule(data=st.data())
-    def start(self, data):
-        self.both(self.commands.start([self.a_place(data), self.a_place(data)]))
+    @rule(data=st.data(), most=st.sampled_from([0, 1, 1, 2, 9]))
+    def start(self, data, most):
+        two = [self.a_place(data), self.a_place(data)]
+        self.both(self.commands.start(two, most if two[0].task != two[1].task else 9))
 
     @rule(data=st.data(), outcomes=st.lists(st.tuples(OUTCOMES, WHY), min_size=1, max_size=3))
     def finish(self, data, outcomes):
@@ -255,7 +264,7 @@ class SideBySide(PartitionRules):
 
     def an_option(self, id: str, name: str, value: int) -> None:
         """Write an option into the line of a task on the server."""
-        tasks, client = self.store.keys.queue("tasks"), cast("Any", self.store.client)
+        tasks, client = self.store.keys.in_shard_of("tasks", id), cast("Any", self.store.client)
         line = readable(client.hget(tasks, id))
         old = line.split(" ")[4]
         words = [word for word in old.split(",") if word != "-" and word.partition("=")[0] != name]
@@ -264,24 +273,24 @@ class SideBySide(PartitionRules):
     @rule(id=IDS)
     def a_task_is_near_its_end(self, id):
         """It has lost so many starts that the next one is its last."""
-        task = self.reference.queue.tasks.get(id)
+        task = self.queue_of(id).tasks.get(id)
         if task and task.state != "dead":
             task.starts = self.commands.max_starts - 1
             self.an_option(id, "starts", task.starts)
 
     @rule(id=IDS, limit=st.sampled_from([1, 9]))
     def the_expiry_of_a_task_has_come(self, id, limit):
-        task = self.reference.queue.tasks.get(id)
+        task = self.queue_of(id).tasks.get(id)
         if task and task.state != "dead":
-            task.expires_ms = self.reference.queue.expires[id] = 1
+            task.expires_ms = self.queue_of(id).expires[id] = 1
             self.an_option(id, "expires", 1)
-            self.store.client.zadd(self.store.keys.queue("expires"), {id: 1})
+            self.store.client.zadd(self.store.keys.in_shard_of("expires", id), {id: 1})
             self.expire(limit)
             self.both(self.commands.read_tasks([id]))
 
     @rule(limit=st.sampled_from([1, 9]))
     def expire(self, limit):
-        self.both(self.commands.expire(9 if len(self.reference.queue.expires) > 1 else limit))
+        self.both(self.commands.expire(9 if any(len(queue.expires) > 1 for queue in self.reference.queues) else limit))
 
     @rule(ids=st.lists(IDS, min_size=1, max_size=2), how=CANCELS)
     def cancel(self, ids, how):
@@ -290,22 +299,28 @@ class SideBySide(PartitionRules):
     @rule(id=IDS, times=st.sampled_from([1, 1, 2, 3]), data=st.data())
     def rotate(self, id, times, data):
         """A task ends and half the retention passes; rare fields last no longer than the oldest generation."""
-        queue = self.reference.queue
         if place := self.until_it_runs(id, data):
             self.both(self.commands.finish([(place, "succeeded", "")]))
         self.both(self.commands.rotate())
         for _ in range(times):
-            queue.rotated_ms = self.reference.now_ms - self.commands.retention_s * 500
-            self.store.client.hset(self.store.keys.queue("meta"), "rotated_ms", 0)
-            for old, task in queue.ended[2].items():
-                task.why, task.history, task.told = None, [], False
-                self.store.client.delete(self.store.keys.extra(old))
+            for shard, queue in enumerate(self.reference.queues):
+                queue.rotated_ms = self.reference.now_ms - self.commands.retention_s * 500
+                self.store.client.hset(self.store.keys.queue("meta", shard), "rotated_ms", 0)
+                for old, task in queue.ended[2].items():
+                    task.why, task.history, task.told = None, [], False
+                    self.store.client.delete(self.store.keys.extra(old))
             self.both(self.commands.rotate())
         self.both(self.commands.read_tasks([id]))
 
     @rule(ids=st.lists(IDS, max_size=3), extras=st.booleans())
     def read_tasks(self, ids, extras):
         self.both(self.commands.read_tasks(ids, extras))
+
+    @rule(shard=st.integers(0, 2), level=st.sampled_from([0, 5, 300]))
+    def align(self, shard, level):
+        """The leader lets the shards count alike."""
+        shards = self.store.keys.shards
+        self.both(self.commands.align(shard % shards, shards, shards, level))
 
     @rule(node=NODES, offer=st.none() | OFFERS, names=st.sampled_from([["f", "g"], ["f"], None]))
     def offer(self, node, offer, names):
@@ -318,8 +333,9 @@ STEPS = int(os.environ.get("PARSYNC_TEST_STEPS", "50"))
 
 
 @pytest.mark.unaudited  # see SideBySide.teardown
-@pytest.mark.timeout(900)  # a failure is shrunk first
-def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: str):
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: str, shards: int):
+    any_store.keys.shards = shards
     examples = settings().max_examples * (1 if server_kind == FAKE else 3) // 3
     run_state_machine_as_test(
         lambda: SideBySide(any_store),  # type: ignore[arg-type] # any function that makes one
@@ -327,8 +343,8 @@ def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: s
     )
 
 
-WITHOUT_TWIN = {"quarantine", "discard", "record_loss", "repair_partition", "repair_task", "repair_kind"}
-"""Verbs about damage and losses, of which the store in memory has none."""
+WITHOUT_TWIN = {"quarantine", "discard", "record_loss", "repair_partition", "repair_task", "repair_kind", "learn_times"}
+"""Verbs about damage, losses and run times, of which the store in memory has none."""
 
 
 def test_every_other_script_has_its_twin_in_the_reference():

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -57,6 +56,5 @@ class Cluster(RuleBasedStateMachine):
         self.both(self.commands.configure(settings))
 
 
-@pytest.mark.timeout(900)  # a failure is shrunk first
 def test_the_scripts_of_the_cluster_do_what_the_reference_says(any_store: Store):
     run_state_machine_as_test(lambda: Cluster(any_store), settings=settings(stateful_step_count=30))  # type: ignore[arg-type]

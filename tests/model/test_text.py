@@ -1,5 +1,6 @@
 """Stored lines: what Python writes the scripts read, and the other way round; each line reads back what was written."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ NUMBERS = st.integers(0, 10**15 - 1).map(str) | st.integers(10**14, 10**15 - 1).
 PIECE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
 SLOTS = st.integers(1, 9999)
 VALUES: dict[str, st.SearchStrategy[str]] = {
+    "ahead": st.sampled_from("013"),
     "deadline": st.just("no deadline") | NUMBERS.map(lambda number: f"deadline_s={number[:9]}.{number[:9]}"),
     "drain": st.sampled_from("012"),
     "first": st.integers(0, 10**8 - 1).map(str),
@@ -47,7 +49,7 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
 def lines(line: text.Line) -> st.SearchStrategy[dict[str, str]]:
     """Draw the fields of a line, sometimes without the optional ones."""
     fields = {field: VALUES.get(field, NUMBERS) for field in text.FIELDS if f"{{{field}}}" in line.template}
-    optional = line.template.partition("[")[2]
+    optional = "".join(re.findall(r"\[.*?\]", line.template))
     return st.fixed_dictionaries(
         {field: values for field, values in fields.items() if f"{{{field}}}" not in optional},
         optional={field: values for field, values in fields.items() if f"{{{field}}}" in optional},
@@ -155,7 +157,7 @@ def fits_span(fields: dict[str, str]) -> bool:
         float(fields["score"])
     except ValueError:
         return False
-    return slots.isdecimal() and int(slots) <= int(fields["span"])
+    return slots.isdecimal() and int(slots) + int(fields.get("ahead", 0)) <= int(fields["span"])
 
 
 def script(library: str, ending: str) -> Callable[[Any, str], str | None]:

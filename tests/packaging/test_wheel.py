@@ -17,7 +17,7 @@ from parsync_redis.store.embedded import find_server
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.serial
 
 
 def run(*words: object, folder: Path, path: str | None = None) -> str:

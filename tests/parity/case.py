@@ -16,8 +16,10 @@ from .task_kit import GATES, MARKS
 
 PREFORK, THREADS = "prefork", "threads"
 POOLS = (PREFORK, THREADS)
-PATIENCE_S = 20.0
+PATIENCE_S = 180.0
 """How long a case waits for what will come."""
+REPLY_S = 30.0
+"""How long it waits for a worker's reply before it asks again: a reply may be lost."""
 MOMENT_S = 2.0
 """How long it waits for what plain Celery never sends."""
 
@@ -70,7 +72,7 @@ class Context:
         self.app, self.t, self.kind, self.pool, self.redis, self.worker = app, app.t, kind, pool, client, worker
         self.said = said
         self.key = uuid4().hex
-        self.s = PATIENCE_S
+        self.s, self.reply_s = PATIENCE_S, REPLY_S
 
     def end(self, result: Any, timeout_s: float = PATIENCE_S) -> Any:
         """How a result ended: its state and value; 'nothing' if it does not end in time."""
@@ -101,7 +103,7 @@ class Context:
     def begun(self, *results: Any) -> None:
         """Waits until the worker knows that these tasks run: their own marks come a moment earlier."""
         ids = [result.id for result in results]
-        inspect = self.app.control.inspect(destination=[self.worker], timeout=2)
+        inspect = self.app.control.inspect(destination=[self.worker], timeout=self.reply_s)
 
         def active() -> bool:
             found = (inspect.query_task(ids) or {}).get(self.worker) or {}
@@ -150,18 +152,22 @@ class Said:
     """The events of one app, read by one thread and kept by task id."""
 
     def __init__(self, app: Celery) -> None:
-        self._app, self._lock, self.stopped = app, Lock(), False
+        self._app, self._lock, self._stopped = app, Lock(), False
+        self._receiver: Any = None
         self._events: dict[Any, list[dict[str, Any]]] = {}
 
     def run(self) -> None:
-        """Reads until stopped."""
+        """Reads until stopped, in one subscription: what is sent between two is lost."""
         with self._app.connection_for_read() as connection:
-            receiver = self._app.events.Receiver(connection, handlers={"*": self._keep})
-            while not self.stopped:
-                try:
-                    receiver.capture(limit=None, timeout=0.5, wakeup=False)
-                except (TimeoutError, OSError):
-                    continue
+            self._receiver = self._app.events.Receiver(connection, handlers={"*": self._keep})
+            self._receiver.should_stop = self._stopped
+            self._receiver.capture(limit=None, timeout=None, wakeup=False)
+
+    def stop(self) -> None:
+        """Has the reading end within a second."""
+        self._stopped = True
+        if self._receiver:
+            self._receiver.should_stop = True
 
     def _keep(self, event: Mapping[str, Any]) -> None:
         with self._lock:

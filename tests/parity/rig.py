@@ -17,6 +17,7 @@ import celery
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
+from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
 
 from .app import PARSYNC, PLAIN, build
@@ -57,19 +58,19 @@ class Parity:
     def start(self) -> None:
         """Starts everything, and waits until the workers answer and the readers of events hear."""
         words = ("-l", "info", "-E", "-c", str(PROCESSES), "--without-mingle", "--without-gossip")
-        self.stacks[PARSYNC].scheduler(1, gap_s=0.1, partitions=1, lease_s=4)
+        self.stacks[PARSYNC].scheduler(1, partitions=1, lease_s=LONG_LEASE_S)
         for kind in KINDS:
             node = ("--parsync-node", "n1") if kind == PARSYNC else ()
             program = (sys.executable, "-m", "celery", "-A", "tests.parity.app:app", "worker", "-P", self.pool)
             self.stacks[kind].start("worker", [*program, "-n", f"{kind}@%h", *words, *node])
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 180
         store = Store.from_url(self.urls[PARSYNC], "parsync")
         up = dict.fromkeys(KINDS, False)
         while not all(up.values()):
             assert time.monotonic() < deadline, f"not up: {up}; see {self.stacks[PLAIN].logs}"
             time.sleep(0.1)
             for kind in KINDS:  # a node is up before its worker has reached the broker, and sends no events till then
-                up[kind] = bool(self.apps[kind].control.ping(timeout=0.3))
+                up[kind] = bool(self.apps[kind].control.ping(timeout=2.0))
             up[PARSYNC] = (
                 up[PARSYNC]
                 and bool(store.client.hlen(store.keys.queue("shapes")))
@@ -95,7 +96,7 @@ class Parity:
     def held(self) -> list[str]:
         """The tasks that still hold slots when a lease has passed since all cases ended; none, unless a slot leaks."""
         store = Store.from_url(self.urls[PARSYNC], "parsync")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 180
         while True:
             leases = store.leases(0, store.nodes(0).values())
             if not leases or time.monotonic() > deadline:
@@ -106,7 +107,7 @@ class Parity:
     def stop(self) -> None:
         """Stops everything."""
         for said in self.said.values():
-            said.stopped = True
+            said.stop()
         for reader in self._readers:
             reader.join(timeout=5)
         gc.collect()  # results say goodbye to the server while it is there

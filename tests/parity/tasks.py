@@ -227,11 +227,11 @@ def trackless(self: Any) -> int:
 def waits_for(self: Any, how: str) -> Any:
     result = self.app.tasks["parity.add"].delay(1, 2)
     if how == "refused":
-        return result.get(timeout=10)
+        return result.get(timeout=180)
     if how == "allowed":
         with allow_join_result():
-            return result.get(timeout=10)
-    return result.get(timeout=10, disable_sync_subtasks=False)
+            return result.get(timeout=180)
+    return result.get(timeout=180, disable_sync_subtasks=False)
 
 
 @task(bind=True)

@@ -9,7 +9,6 @@ pytestmark = pytest.mark.serial
 POOL = "threads"
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("case", these(POOL), ids=lambda case: case.id)
 def test_the_answer_is_plain_celerys(answers: Answers, case: Case) -> None:
     check(case, answers[case.id], POOL)

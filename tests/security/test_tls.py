@@ -19,6 +19,7 @@ from parsync_redis import ParsyncClient, ServerUnfit, ServerUnreachable
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.store import Store
 from parsync_redis.worker.node import place_of
+from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
 
 from .certificates import Authority
@@ -54,7 +55,7 @@ class TlsServer:
             "no",
         ]
         self.process = subprocess.Popen([program, *map(str, words)], stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline and self.process.poll() is None:
             with socket.socket() as there:
                 if there.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -66,13 +67,13 @@ class TlsServer:
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=180)
 
 
 def has_tls(program: str) -> bool:
     """Return whether a server program knows the option; a program without TLS refuses it when it starts."""
     words = [program, "--port", "0", "--tls-port", "1", "--save", ""]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=10, cwd="/")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=180, cwd="/")
     return "No tls-cert-file configured" in done.stdout + done.stderr
 
 
@@ -159,10 +160,10 @@ def test_scheduler_celery_worker_and_client_work_over_tls(tls: TlsServer, author
     with redis.Redis.from_url(url) as admin:
         admin.flushall()
     with LocalStack("tls", url, logs=tmp_path, cwd=ROOT, env=dict(os.environ)) as stack:
-        stack.scheduler(1, lease_s=2, partitions=2, gap_s=0.1)
+        stack.scheduler(1, lease_s=LONG_LEASE_S, partitions=2)
         stack.worker("examples.tiles", "n1", slots=2)
         with ParsyncClient.from_url(url, "tls") as client:
-            deadline = time.monotonic() + 40
+            deadline = time.monotonic() + 180
             while not [node for node in client.nodes() if node.state == "up"]:
                 assert time.monotonic() < deadline, "\n".join(p.read_text()[-2000:] for p in tmp_path.glob("*.log"))
                 time.sleep(0.1)

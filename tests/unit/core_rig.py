@@ -15,8 +15,8 @@ from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.plan import Plan
 
 
-def make(partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1) -> Core:
-    return Core("s1", partitions, strategy, 1.5, np.random.default_rng(seed))
+def make(partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1, shards: int = 1) -> Core:
+    return Core("s1", partitions, strategy, 1.5, np.random.default_rng(seed), shards=shards)
 
 
 def node(name: str, slots: int, score: float = 1.0, **labels: str) -> Node:
@@ -35,10 +35,10 @@ def see(core: Core, p: int, nodes: list[Node], free: int, now_s: float = 0.0, ve
 
 
 class Queue:
-    """The queue of one core: kinds with the orders of their tasks, as the script `take` would tell and give them."""
+    """A shard of the queue of one core: kinds with the orders of their tasks, as `take` would tell and give them."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, core: Core, shard: int = 0) -> None:
+        self.core, self.shard = core, shard
         self.waiting: dict[str, list[tuple[int, str]]] = {}
         self._changed: dict[str, None] = {}
         self._attempts = 0
@@ -55,15 +55,15 @@ class Queue:
         self.answer(self.core.plan(place=False, confirm=False))
 
     def answer(self, plan: Plan) -> list[Taken]:
-        """Answer a plan's take."""
+        """Answer a plan's look."""
         found: list[Taken] = []
-        for text, limit in plan.take:
+        for text, limit in takes(plan, self.shard):
             some, self.waiting[text] = self.waiting.get(text, [])[:limit], self.waiting.get(text, [])[limit:]
             found += [Taken(id, f"1@{order}", Kind.of(text), 0) for order, id in some]
             self._changed[text] = None
         changes = [(text, self._line(text)) for text in self._changed]
         self._changed = {}
-        self.core.on_took(Took("1", 0, changes=changes, tasks=found))
+        self.core.on_took(Took("1", 0, changes=changes, tasks=found, shard=self.shard))
         return found
 
     def _line(self, text: str) -> str:
@@ -81,6 +81,14 @@ def waiting(core: Core, count: int, needs: str = "slots=1", strategy: str = "", 
     queue = Queue(core).add(Kind(name, needs, strategy).text, count)
     queue.tell()
     return queue
+
+
+def takes(plan: Plan, shard: int = 0) -> list[tuple[str, int]]:
+    return plan.looks[shard].take if shard in plan.looks else []
+
+
+def reasons(plan: Plan, shard: int = 0) -> list[tuple[str, str]]:
+    return plan.reasons.get(shard, [])
 
 
 def claims_of(plan: Plan) -> list[str]:

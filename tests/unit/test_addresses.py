@@ -6,7 +6,7 @@ from celery import Celery
 
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.integration.address import broker_address, redis_url
-from parsync_redis.model.address import parse_service
+from parsync_redis.model.address import parse_cluster, parse_service, safe_url, with_password
 from parsync_redis.settings import Settings
 from parsync_redis.store import connect
 from parsync_redis.worker.node import place_of
@@ -57,10 +57,19 @@ def test_a_broker_behind_sentinels_is_read_as_parsyncs_settings_say_it() -> None
     assert broker_address(alone.connection_for_write()) == "sentinel://a:1/2?service=m"
 
 
-def test_an_app_whose_broker_is_not_redis_must_say_where_parsync_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("broker", "says"),
+    [
+        ("amqp://u:secret@h//", "PARSYNC_URL"),
+        ("redis+cluster://:secret@a:1,b:2", "cannot use a Redis Cluster as broker"),
+    ],
+)
+def test_an_app_without_a_redis_server_as_broker_is_refused(
+    broker: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PARSYNC_URL", raising=False)
-    app = Celery("rabbit", broker="amqp://u:secret@h//", set_as_current=False)
-    with pytest.raises(InvalidInput, match="PARSYNC_URL") as caught:
+    app = Celery("elsewhere", broker=broker, set_as_current=False)
+    with pytest.raises(InvalidInput, match=says) as caught:
         Parsync(app).settings()
     assert "secret" not in str(caught.value)
 
@@ -71,3 +80,24 @@ def test_an_option_in_a_sentinel_address_comes_before_ours() -> None:
     assert connect("sentinel://h/3?service=m&db=4").connection_pool.connection_kwargs["db"] == 4
     with pytest.raises(InvalidInput, match="is not valid: Invalid value for 'socket_timeout'"):
         connect("sentinel://h?service=m&socket_timeout=soon")
+
+
+def test_the_address_of_a_cluster_names_some_servers_and_a_login() -> None:
+    seeds = parse_cluster("rediss+cluster://u:p%20w@a,b:7000/0?ssl_ca_certs=/x")
+    assert (seeds.servers, seeds.login, seeds.secured) == (
+        ("a:6379", "b:7000"),
+        {"username": "u", "password": "p w"},
+        True,
+    )
+    assert seeds.options == {"ssl_ca_certs": "/x"}
+    address = "valkey+cluster://:secret@b:2,a:1"
+    assert Settings.load(url=address).url == address
+    assert safe_url(address) == "valkey+cluster://***@b:2,a:1"
+    assert with_password("redis+cluster://u@a:1,b:2", "p w") == "redis+cluster://u:p%20w@a:1,b:2"
+    assert place_of(address) == place_of("redis+cluster://a:1,b:2")
+
+
+@pytest.mark.parametrize("rest", ["", ":7000", "a:1,:2", "a:1/3", "a:1,b:2?db=1", "a:port"])
+def test_a_cluster_without_a_host_or_with_a_database_is_refused(rest: str) -> None:
+    with pytest.raises(InvalidInput, match="redis\\+cluster"):
+        Settings.load(url=f"redis+cluster://{rest}")

@@ -35,7 +35,7 @@ def test_none_that_fits_is_left_out(needs: list[Resources], nodes: list[tuple[Re
     view.partitions[1].set_free(bitmap(first), left, 1)
     for _ in range(1 + len(needs) // AT_ONCE):
         queue.open_kinds([0, 1], [])
-    groups = {waiting.group.needs.text: waiting.group for waiting in queue.kinds.values()}
+    groups = {waiting.group.needs.text: waiting.group for waiting in queue.kinds[0].values()}
     fits = {text for text, group in groups.items() if len(view.partitions[1].seats(group.needs).leads)}
     found = {text for text, group in groups.items() if not group.blocked}
     assert fits <= found

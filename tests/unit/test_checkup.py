@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsync_redis.inspect import checkup, server_checks
+from parsync_redis.inspect import checkup, primary_checks, server_checks
 from parsync_redis.model.views import NodeView
 from parsync_redis.store.members import SchedulerView
 
@@ -31,7 +31,7 @@ def node(name, state="up", draining=False):
     ],
 )
 def test_persistence(info, save, level):
-    check = server_checks.judge_persistence(info, save)
+    check = server_checks.judge_persistence(info, None if save is None else {"save": save})
     assert check.level == level
     assert bool(check.repair) == (level != "ok")
 
@@ -55,7 +55,7 @@ SMALL = {"zset-max-listpack-entries": "8", "hash-max-listpack-entries": "32"}
         (SMALL, "ok", "zset-max-listpack-entries 8, hash-max-listpack-entries 32"),
         ({**SMALL, "hash-max-listpack-entries": "512"}, "warn", "hash-max-listpack-entries 512"),
         ({**SMALL, "zset-max-listpack-entries": "128"}, "warn", "zset-max-listpack-entries 128"),
-        (None, "ok", "this login may not read the settings"),
+        (None, "ok", "the server does not tell this login its settings"),
         ({}, "ok", "no such settings"),
     ],
 )
@@ -74,6 +74,7 @@ def test_a_replica_fails():
 def test_scripts_that_are_not_loaded_yet_are_no_fault():
     check = checkup.judge_scripts([True, False])
     assert (check.level, check.text) == ("ok", "1 of 2 loaded; the others load with their first use")
+    assert checkup.judge_scripts([True], "h1:6379: ").text == "h1:6379: 1 of 1 loaded"
 
 
 @pytest.mark.parametrize(
@@ -116,3 +117,39 @@ def test_what_the_audit_names_fails():
     check = checkup.judge_audit([f"fact {i}" for i in range(7)])
     assert check.level == "fail"
     assert check.text.endswith("fact 4; and 2 more")
+
+
+# -- the primaries of a Redis Cluster ----------------------------------------------------------------------------------
+
+WELL = {"cluster-require-full-coverage": "no", "cluster-node-timeout": "5000"}
+REPLICA = {"ip": "h2", "port": 6379, "state": "online", "offset": 900, "lag": 0}
+INFO = {"connected_slaves": 1, "slave0": REPLICA, "master_repl_offset": 1000}
+
+
+@pytest.mark.parametrize(
+    ("info", "settings", "says"),
+    [
+        (INFO, WELL, ""),
+        (INFO, None, ""),
+        ({"connected_slaves": 0}, WELL, "it has no replica"),
+        ({**INFO, "slave0": {**REPLICA, "lag": 12}}, WELL, "its replica h2:6379 is 12 s behind"),
+        (
+            {**INFO, "slave0": {**REPLICA, "state": "wait_bgsave"}},
+            WELL,
+            "its replica h2:6379 is not online: wait_bgsave",
+        ),
+        ({**INFO, "master_repl_offset": 9 << 20}, WELL, "its replica h2:6379 lacks 9.0 MiB"),
+        (INFO, {**WELL, "cluster-require-full-coverage": "yes"}, "all primaries refuse requests while one is away"),
+        (INFO, {**WELL, "cluster-node-timeout": "15000"}, "after 15 s"),
+    ],
+)
+def test_what_a_primary_of_a_cluster_lacks_has_its_fix(info, settings, says):
+    found = list(primary_checks.judge_primary("h1:6379", info, settings))
+    assert [(check.level, says in check.text, bool(check.repair)) for check in found] == (
+        [("warn", True, True)] if says else []
+    )
+
+
+def test_the_tags_of_a_primary_are_told_in_short():
+    assert primary_checks.ranges([0, 1, 2, 5, 7, 8]) == "0-2 5 7-8"
+    assert primary_checks.ranges([]) == "none"

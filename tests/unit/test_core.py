@@ -13,8 +13,9 @@ from parsync_redis.model.options import Strategy
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Snapshot, Took
 from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.plan import Look
 
-from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, tasks_of, waiting
+from .core_rig import Queue, bitmap, claims_of, judge, make, node, reasons, see, takes, tasks_of, waiting
 
 
 def test_a_task_goes_to_the_best_slot_and_is_confirmed_there() -> None:
@@ -106,13 +107,13 @@ def test_it_takes_exactly_what_it_has_seats_for() -> None:
     see(core, 0, [node("n", 80)], 50)
     queue = waiting(core, 100)
     plan = core.plan()
-    assert plan.take == [("work slots=1", 50)]
+    assert takes(plan) == [("work slots=1", 50)]
     assert not plan.commit
     assert plan.ask == {0}, "the others have no seat: it wants to hear of a freed slot"
     queue.answer(plan)
     plan = core.plan()
     assert len(claims_of(plan)) == 50
-    assert not plan.take
+    assert not takes(plan)
 
 
 def test_seats_of_tasks_that_another_scheduler_took_are_free_again() -> None:
@@ -120,14 +121,14 @@ def test_seats_of_tasks_that_another_scheduler_took_are_free_again() -> None:
     see(core, 0, [node("n", 4)], 4)
     queue = waiting(core, 4)
     plan = core.plan()
-    assert plan.take == [("work slots=1", 4)]
+    assert takes(plan) == [("work slots=1", 4)]
     assert core.view.free_count == 0
     queue.waiting["work slots=1"] = queue.waiting["work slots=1"][:1]
     queue.answer(plan)
     assert len(claims_of(core.plan())) == 1
     assert core.view.free_count == 3
     queue.add("other slots=1", 9, 10).tell()
-    assert core.plan().take == [("other slots=1", 3)]
+    assert takes(core.plan()) == [("other slots=1", 3)]
 
 
 def test_a_partition_that_is_read_meanwhile_does_not_free_what_is_reserved() -> None:
@@ -140,7 +141,7 @@ def test_a_partition_that_is_read_meanwhile_does_not_free_what_is_reserved() -> 
     queue.add("other slots=1", 9, 10).answer(plan)
     plan = core.plan()
     taken = {claim.slots for claim in plan.commit[0]}
-    assert plan.take == [("other slots=1", 2)]
+    assert takes(plan) == [("other slots=1", 2)]
     queue.answer(plan)
     assert taken.isdisjoint(claim.slots for claim in core.plan().commit[0])
 
@@ -161,11 +162,11 @@ def test_amounts_and_several_slots_are_reserved_and_put_back() -> None:
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(8), {"n": "mem=100"}), 0.0)
     queue = waiting(core, 9, "slots=2 mem=40")
     plan = core.plan()
-    assert plan.take == [("work slots=2 mem=40", 2)]
+    assert takes(plan) == [("work slots=2 mem=40", 2)]
     queue.waiting["work slots=2 mem=40"] = []
     queue.answer(plan)
     queue.add("big slots=8 mem=100", 1, 20).tell()
-    assert core.plan().take == [("big slots=8 mem=100", 1)]
+    assert takes(core.plan()) == [("big slots=8 mem=100", 1)]
 
 
 def test_one_round_trip_takes_a_batch_and_then_another_scheduler_is_woken_for_the_rest() -> None:
@@ -173,10 +174,10 @@ def test_one_round_trip_takes_a_batch_and_then_another_scheduler_is_woken_for_th
     see(core, 0, [node("n", 2 * MAX_BATCH)], 2 * MAX_BATCH)
     queue = waiting(core, MAX_BATCH + 7)
     plan = core.plan()
-    assert (plan.take, plan.waits) == ([("work slots=1", MAX_BATCH)], "wake")
+    assert plan.looks == {0: Look([("work slots=1", MAX_BATCH)], "1", "wake")}
     queue.answer(plan)
     plan = core.plan()
-    assert (plan.take, plan.waits) == ([("work slots=1", 7)], "wait")
+    assert plan.looks == {0: Look([("work slots=1", 7)], "1", "wait")}
     assert len(plan.commit[0]) == MAX_BATCH, "what it took before is claimed in the same request"
 
 
@@ -190,17 +191,17 @@ def test_a_kind_without_a_seat_keeps_no_other_waiting_and_is_tried_when_a_partit
     queue.tell()
     core.on_tick(0)
     plan = core.plan()
-    assert plan.take == [("cpu slots=1", 1)]
-    assert plan.reasons == [
+    assert takes(plan) == [("cpu slots=1", 1)]
+    assert reasons(plan) == [
         ("gpu slots=1 gpu_model:a100", "no node fits: no node has label gpu_model:a100; there are no labels")
     ]
     queue.answer(plan)
     judge(core, core.plan(), ClaimOutcome.HELD)
     core.on_tick(1)
-    assert core.plan().reasons == [], "it was written, and nothing changed"
+    assert reasons(core.plan()) == [], "it was written, and nothing changed"
     core.on_nodes(0, [node("g", 1, gpu_model="a100")], 1)
     core.on_snapshot(Snapshot(0, 3, 1, bitmap(1), {}), 1.0)
-    assert core.plan().take == [("gpu slots=1 gpu_model:a100", 1)]
+    assert takes(core.plan()) == [("gpu slots=1 gpu_model:a100", 1)]
 
 
 def test_blocked_kinds_cost_nothing_until_a_partition_changes_in_which_they_may_fit() -> None:
@@ -212,11 +213,11 @@ def test_blocked_kinds_cost_nothing_until_a_partition_changes_in_which_they_may_
     for mem in range(51, 100):
         queue.add(f"work slots=1 mem={mem}", 1, mem)
     queue.tell()
-    assert not core.plan().take
+    assert not takes(core.plan())
     assert len(core.queue.blocked) == 49
     assert not core.queue.any_open
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(4), {"n1": "mem=52"}), 1.0)
-    assert core.plan().take == [("work slots=1 mem=51", 1)], "of two that fit by themselves the older gets the seat"
+    assert takes(core.plan()) == [("work slots=1 mem=51", 1)], "of two that fit by themselves the older gets the seat"
     assert len(core.queue.blocked) == 48
 
 
@@ -239,14 +240,14 @@ def test_many_seats_are_shared_in_the_order_of_the_tasks_too() -> None:
     see(core, 0, [node("n", 100)], 40)
     queue = Queue(core).add("old slots=1", 30, 1).add("young slots=1", 30, 31)
     queue.tell()
-    assert dict(core.plan().take) == {"old slots=1": 30, "young slots=1": 10}
+    assert dict(takes(core.plan())) == {"old slots=1": 30, "young slots=1": 10}
     core = make()
     see(core, 0, [node("n", 100)], 40)
     queue = Queue(core)
     for order in range(1, 61, 2):
         queue.add("odd slots=1", 1, order).add("even slots=1", 1, order + 1)
     queue.tell()
-    shares = dict(core.plan().take)
+    shares = dict(takes(core.plan()))
     assert abs(shares["odd slots=1"] - shares["even slots=1"]) <= 3
 
 
@@ -305,18 +306,18 @@ def test_who_is_woken_looks_at_the_queue_and_a_turn_is_for_one_a_tick() -> None:
         core.plan()
         assert core.at_rest
     cores[2].on_wake()
-    assert [core.plan().look for core in cores] == [False, False, True, False]
+    assert [bool(core.plan().looks) for core in cores] == [False, False, True, False]
     for core in cores:
         core.on_tick(1)
-    assert [core.plan().look for core in cores] == [False, False, False, True]
+    assert [bool(core.plan().looks) for core in cores] == [False, False, False, True]
 
 
 def test_a_queue_with_more_changes_than_one_look_returns_is_looked_at_again() -> None:
     core = make()
     core.on_took(Took("1", 0, more=True))
-    assert core.plan().look
+    assert core.plan().looks
     core.on_took(Took("2", 0))
-    assert not core.plan().look
+    assert not core.plan().looks
 
 
 def test_with_tasks_and_no_seat_each_partition_is_asked_once_a_gap_to_tell_of_a_freed_slot() -> None:
@@ -351,7 +352,7 @@ def test_turns_orders_and_asking_can_be_others() -> None:
         see(core, p, [node("n", 2)], 2)
     core.on_tick(7)
     queue = waiting(core, 9)
-    assert core.plan().take == [("work slots=1", 2)]
+    assert takes(core.plan()) == [("work slots=1", 2)]
     core.on_tick(7)
     queue.answer(core.plan())
     core.on_tick(7)
@@ -379,7 +380,7 @@ def test_after_an_outage_it_reads_everything_and_has_nothing_in_flight() -> None
     plan = core.plan()
     assert core.in_flight == 0
     assert plan.read_nodes == [0, 1, 2]
-    assert (plan.look, plan.since) == (True, "0")
+    assert plan.looks == {0: Look([], "0", "wait")}
 
 
 # -- which nodes know the name of a task ----------------------------------------------------------------------
@@ -413,7 +414,7 @@ def test_nothing_is_placed_on_a_node_whose_names_are_not_read_yet() -> None:
     core = make(1)
     see(core, 0, [knowing("n1", OLD, 0)], 2)
     queue = names_wait(core, "old")
-    assert not core.plan().take
+    assert not takes(core.plan())
     assert core.view.unread() == {OLD.digest}
     core.on_names(OLD.digest, OLD.declared)
     assert claims_of(queue.turn())

@@ -15,7 +15,7 @@ from parsync_redis.settings import RULES, Settings, load_rules
 from parsync_redis.store import calls
 from parsync_redis.store.cluster import DEFAULT_GAP_S, DEFAULT_LEASE_S, DEFAULT_PARTITIONS
 from parsync_redis.store.scripts import lua_folder
-from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS, Keys
+from parsync_redis.wire.keys import CLUSTER_KINDS, DEFAULT_SHARDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 from tests.documents import ROOT, Document, tables
 
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
@@ -31,30 +31,33 @@ def key_rows():
 
 def test_the_page_of_keys_lists_every_key_and_no_other():
     keys = Keys("C")
-    right = {keys.queue(kind) for kind in QUEUE_KINDS} | {keys.shared(kind) for kind in CLUSTER_KINDS}
+    right = {keys.queue(kind).replace("q0", "qN") for kind in QUEUE_KINDS}
+    right |= {keys.shared(kind) for kind in CLUSTER_KINDS}
     right |= {keys.partition(7, kind).replace("p7", "pN") for kind in PARTITION_KINDS}
     right |= {
-        keys.extra("ID"),
-        keys.pending("KIND"),
+        keys.extra("ID").replace("q0", "qN"),
+        keys.pending("KIND").replace("q0", "qN"),
         keys.inbox(7, "NODE").replace("p7", "pN"),
         keys.stats("SCHEDULER"),
     }
     assert sorted(row[0].strip("`") for row in key_rows()) == sorted(right)
     assert f"`{keys.tick.removesuffix('0')}DB`" in Document("docs/keys.md").text
-    assert f"`{keys.own_channel('SCHEDULER').replace('@0:', '@DB:')}`" in Document("docs/keys.md").text
+    for channel in (keys.wakes(0).replace("q0", "qN"), keys.frees(0).replace("p0", "pN")):
+        assert f"`{channel.replace('@0', '@DB')}:SCHEDULER`" in Document("docs/keys.md").text
 
 
 @pytest.mark.parametrize("row", key_rows(), ids=lambda row: row[0])
 def test_each_writer_of_a_key_takes_that_key(row):
     key, _, _, writers, _ = row
-    found = re.fullmatch(r"`parsync:\{C(:q0|:pN|)\}:(\w+)(?::\w+)?`", key)
+    found = re.fullmatch(r"`parsync:\{C(:qN|:pN|)\}:(\w+)(?::\w+)?`", key)
     assert found, key
     family, kind = found.groups()
-    mates = {"meta": {":q0": {"kinds", "ended", "apps"}, ":pN": {"free"}}}.get(kind, {}).get(
+    mates = {"meta": {":qN": {"kinds", "ended", "apps"}, ":pN": {"free"}}}.get(kind, {}).get(
         family
     )  # meta is in two families
     keys = {verb: {name.strip("*:") for name in (*script.keys, *script.also)} for verb, script in SCRIPTS.items()}
     may = {verb for verb, names in keys.items() if kind in names and (mates is None or mates & names)}
+    may |= {"align"} if (kind, family) == ("meta", ":qN") else set()  # which takes no other key
     for writer in writers.split(", "):
         assert writer in may, f"{writer} does not take {key}"
         text = (lua_folder() / f"{writer}.lua").read_text()
@@ -110,7 +113,12 @@ def test_pages_name_the_flags_of_a_worker_and_no_other():
 
 def test_the_readme_has_the_settings_of_the_code():
     fields = Settings.model_fields
-    shared = {"partitions": DEFAULT_PARTITIONS, "gap_s": DEFAULT_GAP_S, "lease_s": DEFAULT_LEASE_S}
+    shared = {
+        "partitions": DEFAULT_PARTITIONS,
+        "shards": DEFAULT_SHARDS,
+        "gap_s": DEFAULT_GAP_S,
+        "lease_s": DEFAULT_LEASE_S,
+    }
     rows = {row[2].strip("`"): row for row in tables(Document("README.md").text) if row[1].startswith("`PARSYNC_")}
     assert list(rows) == list(fields)
     for name, (flag, variable, _, default, _) in rows.items():

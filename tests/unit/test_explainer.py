@@ -28,7 +28,7 @@ def gap(core):
     found: dict[str, str] = {}
     plan = core.plan(confirm=False)
     while plan.reasons:
-        found |= dict(plan.reasons)
+        found |= dict(plan.reasons[0])
         plan = core.plan(confirm=False)
     return found
 

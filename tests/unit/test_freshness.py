@@ -8,7 +8,7 @@ from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.plan import Plan
 
-from .core_rig import Queue, bitmap, judge, make, node, see, waiting
+from .core_rig import Queue, bitmap, judge, make, node, see, takes, waiting
 
 
 def partitions_of(plan: Plan) -> list[int]:
@@ -82,7 +82,7 @@ def test_what_is_full_when_it_is_read_anew_is_not_read_without_end() -> None:
     core, _ = fetching(3)
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(0), {}), 7.0)
     plan = core.plan()
-    assert not plan.take
+    assert not takes(plan)
     assert plan.ask == {0, 1}, "now they wait until a slot is freed"
     assert not core.plan()
 
@@ -111,7 +111,7 @@ def test_what_is_due_can_be_read_before_anything_is_placed() -> None:
     queue = waiting(core, 1)
     core.on_tick(1)
     plan = core.plan(place=False)
-    assert not plan.take
+    assert not takes(plan)
     assert plan.read == [0, 1]
     core.on_snapshot(Snapshot(1, 2, 1, bitmap(2), {}), 1.0)
     assert partitions_of(queue.turn()) == [1]
@@ -169,7 +169,7 @@ def test_what_was_fetched_is_fresh_for_one_pass() -> None:
     for order in (1, 2):
         queue.add("work slots=1", 1, order).tell()
         plan = core.plan(confirm=False)
-        assert not plan.take, "it was read at its turn, or for the task before: others place there now"
+        assert not takes(plan), "it was read at its turn, or for the task before: others place there now"
         assert plan.read == [2]
         core.on_snapshot(Snapshot(2, 3, 1, bitmap(4), {}), 2.0)
         judge(core, queue.turn(), ClaimOutcome.HELD)

@@ -3,8 +3,10 @@
 import fcntl
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
@@ -27,9 +29,10 @@ from parsync_redis.worker.isolation.locks import (
 )
 from parsync_redis.worker.isolation.machine import KILL_AFTER, MachineIsolation, now_s
 from parsync_redis.worker.isolation.tie import IsolatedPool, NotBegun, RunIsolation, run_isolated, tied
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
-PATIENCE_S = 20.0
+PATIENCE_S = 180.0
 
 
 @pytest.fixture
@@ -46,14 +49,6 @@ def null_stdin() -> Iterator[None]:
     os.dup2(before, 0)
     os.close(before)
     os.close(null)
-
-
-def until(fact: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := fact()):
-        assert time.monotonic() < deadline, f"not seen: {what}"
-        time.sleep(0.005)
-    return found
 
 
 def forked(work: Callable[[], Any]) -> int:
@@ -253,9 +248,10 @@ def test_a_run_lives_while_the_lease_is_renewed_and_is_killed_when_it_is_not(
     isolation.renewed(now_s(), 3600)
     pid = forked(spin(isolation.of((0,))))  # type: ignore[arg-type]
     until(begun(file).exists, "it runs")
+    isolation.renewed(now_s(), 3.0)
     began_s = now_s()
     for _ in range(10):
-        isolation.renewed(now_s(), 0.5)
+        isolation.renewed(now_s(), 3.0)
         time.sleep(0.1)
     assert os.waitpid(pid, os.WNOHANG) == (0, 0), "renewed, though its interpreter is held"
     last_s = now_s()
@@ -266,10 +262,24 @@ def test_a_run_lives_while_the_lease_is_renewed_and_is_killed_when_it_is_not(
     assert isolation.free((0,))
 
 
+def renewed_for_certain(isolation: MachineIsolation, lease_s: float) -> None:
+    """Renew, and wait until the guard has set its timer: it reads the second renewal after that."""
+    until_s = now_s()
+    for _ in range(2):
+        isolation.renewed(until_s, lease_s)
+        until(lambda: unread(isolation._guard.stdin) == 0, "the guard has read it")  # type: ignore[union-attr]
+
+
+def unread(pipe: Any) -> int:
+    """How many bytes of a pipe its reader has not read yet."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0])
+
+
 def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(isolation: MachineIsolation, file: Path) -> None:
-    isolation.renewed(now_s(), 2.0)
+    isolation.renewed(now_s(), 3600)
     pid = forked(spin(isolation.of((0,))))  # type: ignore[arg-type]
     until(begun(file).exists, "it runs")
+    renewed_for_certain(isolation, 10.0)
     for stopped in (pid, isolation._guard.pid):  # type: ignore[union-attr]
         os.kill(stopped, signal.SIGSTOP)
     assert ended_by(pid) == signal.SIGKILL, "without a SIGCONT"

@@ -22,8 +22,13 @@ def test_keys_are_spelled_as_the_documents_say():
     assert KEYS.shared("schedulers") == "parsync:{demo}:schedulers"
     assert KEYS.stats("s1") == "parsync:{demo}:stats:s1"
     assert KEYS.tick == "parsync:{demo}:tick@0"
-    assert Keys("demo", 3).own_channel("s1") == "parsync:{demo}:tick@3:s1"
-    assert KEYS.own_channel("s1") == "parsync:{demo}:tick@0:s1"
+    assert Keys("demo", 3, shards=2).own_channels("s1", 1) == {
+        "parsync:{demo:q0}:wake@3:s1": ("wake", 0),
+        "parsync:{demo:q1}:wake@3:s1": ("wake", 1),
+        "parsync:{demo:p0}:freed@3:s1": ("freed", 0),
+    }
+    assert KEYS.hearing("wake") == "parsync:{demo:q*}:wake@0:*"
+    assert KEYS.hearing("freed") == "parsync:{demo:p*}:freed@0:*"
 
 
 def test_no_two_keys_are_spelled_alike():

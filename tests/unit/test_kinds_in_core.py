@@ -10,7 +10,7 @@ from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.explainer import AGAIN
 from parsync_redis.scheduler.queue_copy import AT_ONCE
 
-from .core_rig import Queue, bitmap, judge, make, node, see, waiting
+from .core_rig import Queue, bitmap, judge, make, node, see, takes, waiting
 
 MISSING = "slots=1 gpu_model:a100"
 
@@ -24,7 +24,7 @@ def own_turn(core: Core) -> dict[str, str]:
     """Its own turn of a gap comes; return the reasons that it writes."""
     core.on_tick(core.counters.ticks)
     found: dict[str, str] = {}
-    while reasons := core.plan(confirm=False).reasons:
+    while reasons := core.plan(confirm=False).reasons.get(0):
         found |= dict(reasons)
     return found
 
@@ -46,7 +46,7 @@ def test_what_is_given_back_is_looked_at_in_the_same_request() -> None:
     judge(core, waiting(core, 1).turn(), ClaimOutcome.CONFLICT)
     plan = core.plan()
     assert plan.give_back
-    assert plan.look
+    assert plan.looks
 
 
 def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
@@ -56,7 +56,7 @@ def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
     core.plan()
     core.on_freed(0)
     plan = core.plan()
-    assert (plan.read, plan.look) == ([0], True)
+    assert (plan.read, list(plan.looks)) == ([0], [0])
 
 
 def test_nothing_is_asked_before_what_waits_was_compared_with_the_seats() -> None:
@@ -104,14 +104,14 @@ def test_one_freed_slot_is_offered_to_some_kinds_at_a_time_and_goes_to_the_oldes
     for number in range(5 * AT_ONCE):
         queue.add(f"work slots=1 mem={1 + number}", 1, 9_000 - number)
     queue.tell()
-    assert not core.plan().take
+    assert not takes(core.plan())
     core.on_snapshot(Snapshot(0, 2, 1, bitmap(1), {"n": "mem=10000"}), 0.0)
     plan = core.plan()
-    assert plan.take == [(f"work slots=1 mem={5 * AT_ONCE}", 1)]
+    assert takes(plan) == [(f"work slots=1 mem={5 * AT_ONCE}", 1)]
     assert len(core.queue.blocked) >= 4 * AT_ONCE, "the others were not tried"
     queue.answer(plan)
     core.on_snapshot(Snapshot(0, 3, 1, bitmap(4), {"n": "mem=10000"}), 0.0)
-    assert len(core.plan().take) == 4
+    assert len(takes(core.plan())) == 4
 
 
 def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_time() -> None:
@@ -123,7 +123,7 @@ def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_ti
         queue.add(f"work{number} slots=1 zero={0}", 1, number)
         queue.add(f"work slots=1 n{number}=0", 1, 5000 + number)
     queue.tell()
-    assert len(core.plan().take) == 4 * AT_ONCE
+    assert len(takes(core.plan())) == 4 * AT_ONCE
 
 
 def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones() -> None:
@@ -131,6 +131,6 @@ def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones
     see(core, 0, [node("n", 20)], 20)
     change(core, "mixed slots=1", "1000 1 9000000000999")  # one of priority 9, the others of priority 0
     change(core, "normal slots=1", "100 4000000001000 4000000001099")
-    taken = dict(core.plan().take)
+    taken = dict(takes(core.plan()))
     assert taken["normal slots=1"] >= 17
     assert 1 <= taken["mixed slots=1"] <= 3

@@ -10,6 +10,16 @@ def run(task: str = "t", slot: int = 0, attempt: str = "1@1") -> Run:
     return Run(Place(task, attempt, 0, "n", (slot,), 1, 0))
 
 
+def ended_and_waiting() -> tuple[Runs, Run, Run]:
+    """A run that has ended in slot 0, and one that waits at slot 1."""
+    runs, ended, waits = Runs(), run("ended"), run("waits", slot=1)
+    waits.waits = True
+    assert runs.enter(ended)
+    runs.end(ended, "succeeded")
+    assert runs.enter(waits)
+    return runs, ended, waits
+
+
 def test_of_one_slot_only_one_run_goes_on_and_a_known_run_is_not_entered_again() -> None:
     runs = Runs()
     first = run()
@@ -52,3 +62,24 @@ def test_a_run_whose_slots_are_free_is_forgotten() -> None:
     assert len(runs) == 0
     assert runs.keys() == set()
     assert runs.going() == []
+
+
+def test_a_slot_that_is_being_freed_is_idle_only_for_what_holds_it_anew() -> None:
+    runs, ended, _ = ended_and_waiting()
+    assert runs.idle(1) == [0]
+    assert runs.may_free(ended)
+    assert runs.idle(1) == [], "a task may be claimed there now"
+    anew = run("anew")
+    anew.waits = True
+    assert runs.enter(anew)
+    assert runs.idle(1) == [0]
+
+
+def test_a_slot_is_not_freed_while_somebody_asks_to_start_a_run_there() -> None:
+    runs, ended, waits = ended_and_waiting()
+    assert runs.idle(1, reserve=True) == [0]
+    assert not runs.may_free(ended)
+    runs.give([(waits, (0,))])
+    assert not runs.may_free(ended), "it runs there"
+    runs.end(waits, "succeeded")
+    assert runs.may_free(ended)

@@ -7,7 +7,7 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import SCRIPTS, find_differences
 
-RUNNING = {"partitions": "8", "gap_ms": "500", "lease_ms": "10000", "scripts": SCRIPTS}
+RUNNING = {"partitions": "8", "gap_ms": "500", "lease_ms": "10000", "shards": "1", "scripts": SCRIPTS}
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_settings_do_not_change():
         ({"max_starts": 0}, "a whole number from 1 to 1000"),
         ({"retention_s": -1}, "a whole number of seconds from 1"),
         ({"tau_s": 0}, "a number of seconds from 0.001 to 3600"),
-        ({"partitons": 8}, "unknown setting 'partitons': known are url, cluster, partitions, gap_s"),
+        ({"partitons": 8}, "unknown setting 'partitons': known are url, cluster, partitions, shards, gap_s"),
     ],
 )
 def test_a_bad_value_is_refused_in_one_sentence(flags, says):

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from parsync_redis.cli.stack import LocalStack
+from tests.waiting import until
 
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
 PARENT = (
@@ -32,7 +33,7 @@ class Lines(list[tuple[str, str]]):
 
     def first(self):
         with self._came:
-            assert self._came.wait_for(lambda: self, timeout=20)
+            assert self._came.wait_for(lambda: self, timeout=60)
         return self[0]
 
 
@@ -41,13 +42,6 @@ def is_running(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def wait_until(fact):
-    deadline = time.monotonic() + 10
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_lines_go_to_the_sink_and_to_files(tmp_path):
@@ -81,7 +75,7 @@ def test_what_a_process_has_started_goes_with_it(how):
             stack.stop()
         else:
             getattr(stack, how)("parent")
-        wait_until(lambda: not is_running(child))
+        until(lambda: not is_running(child))
         assert stack.alive() == []
 
 

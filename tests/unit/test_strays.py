@@ -27,10 +27,16 @@ class Silence:
 
 def scheduler(store: Store, server: str = "") -> Scheduler:
     made = Scheduler(store, CONFIG, Settings(), "s1")
-    made.store.run_id = lambda: server  # type: ignore[method-assign]
+    made.membership.store.run_ids = lambda keys: dict.fromkeys(keys, server)  # type: ignore[method-assign]
     made.listener = Silence()  # type: ignore[assignment]
     made.enter()
     return made
+
+
+def hears_of(made: Scheduler, **servers: str) -> None:
+    """Its membership has learnt which server has what, and the loop takes that in."""
+    made.membership.rank = replace(made.membership.rank, servers=servers)
+    made._hear(0.0)
 
 
 def test_a_scheduler_that_comes_back_under_its_name_gives_back_what_the_earlier_process_took(fake_store: Store) -> None:
@@ -65,8 +71,8 @@ def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
 def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store: Store) -> None:
     member = scheduler(fake_store).membership
     fake_store.client.hset(fake_store.keys.shared("schedulers"), "s2", 7)
-    member._leadership.leads, member._run_id, member._janitor.schedulers.lost = True, "before", ["s2 7"]
-    member.store.client.info = lambda section: {"run_id": "after"}  # type: ignore[method-assign, assignment, misc]
+    member._leadership.leads, member._runs, member._janitor.schedulers.lost = True, {"": "before"}, ["s2 7"]
+    member.store.run_ids = lambda keys: dict.fromkeys(keys, "after")  # type: ignore[method-assign]
     member.beat()
     assert fake_store.hash(fake_store.keys.shared("schedulers"))["s2"] == "7"
 
@@ -75,11 +81,23 @@ def test_copies_from_before_the_first_renewal_are_dropped_if_the_server_is_anoth
     drive, made = Driver(fake_store), scheduler(fake_store, "before")
     drive.submit("a")
     made.turn()
-    assert made.core.queue.kinds.keys() == {"work slots=1"}
-    made.membership.store.run_id = lambda: "after"  # type: ignore[method-assign]
+    assert made.core.queue.kinds[0].keys() == {"work slots=1"}
+    made.membership.store.run_ids = lambda keys: dict.fromkeys(keys, "after")  # type: ignore[method-assign]
     made.membership.beat()
     made._hear(0.0)
-    assert (made.core.queue.version, made.core.queue.kinds) == ("0", {})
+    assert (made.core.queue.versions, made.core.queue.kinds) == (["0"], [{}])
+
+
+def test_a_shard_is_read_anew_if_before_the_first_renewal_another_server_has_it(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store, "same")
+    drive.submit("a")
+    made._plans.carry_out(made.core.plan(), lambda: 0.0)  # before it hears anything
+    assert made.core.queue.kinds[0].keys() == {"work slots=1"}
+    now = {fake_store.keys.queue("meta", 0): "after"}
+    made.membership.store.run_ids = lambda keys: {key: now.get(key, "same") for key in keys}  # type: ignore[method-assign]
+    made.membership.beat()
+    made._hear(0.0)
+    assert (made.core.queue.versions, made.core.queue.kinds) == (["0"], [{}])
 
 
 def test_copies_are_dropped_when_the_first_server_leads_again(fake_store: Store) -> None:
@@ -87,9 +105,9 @@ def test_copies_are_dropped_when_the_first_server_leads_again(fake_store: Store)
     drive.submit("a")
     made.turn()
     for server, joined in (("before", 0), ("after", 1), ("before", 1)):
-        made.core.queue.version = "5"
+        made.core.queue.versions = ["5"]
         made._on_rank(replace(made._rank, server=server, joined=joined))
-    assert made.core.queue.version == "0"
+    assert made.core.queue.versions == ["0"]
 
 
 def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_asked_for(fake_store: Store) -> None:
@@ -102,3 +120,39 @@ def test_a_lease_is_counted_from_when_its_counter_had_come_not_from_when_it_was_
     assert fake_store.nodes(0)["n1"].state == "up", "it has been silent for 7 seconds"
     janitor.work(lambda: 15.0, {})
     assert fake_store.nodes(0)["n1"].state == "down"
+
+
+def test_a_shard_is_read_anew_if_another_server_has_it(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.submit("a")
+    hears_of(made, p0="x", q0="before")
+    for _ in range(3):
+        made.turn()
+    version = made.core.queue.versions[0]
+    assert version != "0"
+    hears_of(made, p0="y", q0="before")
+    assert made.core.queue.versions[0] == version
+    hears_of(made, p0="y", q0="after")
+    assert made.core.queue.versions[0] == "0", "its version may count what that server has lost"
+    assert not made.core.queue.kinds[0]
+    drive.taken("b")  # by s1, which has given it back; that server has not got it
+    made.turn()
+    assert drive.state("b") == "pending", "nobody else knows of it"
+    made.core.on_wake()
+    made.turn()
+    assert made.core.queue.versions[0] > version
+    assert made.core.queue.kinds[0]
+
+
+def test_a_partition_is_read_anew_if_another_server_has_it(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    drive.node()
+    hears_of(made, p0="before", q0="x")
+    for _ in range(3):
+        made.turn()
+    version = made.core.view.partitions[0].version
+    assert version > 0
+    hears_of(made, p0="before", q0="y")
+    assert made.core.view.partitions[0].version == version
+    hears_of(made, p0="after", q0="y")
+    assert made.core.view.partitions[0].version == -1, "its version may count what that server has lost"

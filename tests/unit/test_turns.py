@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 from redis.exceptions import ConnectionError as Disconnected
 
+from parsync_redis.errors import ServerUnreachable
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Taken
+from parsync_redis.scheduler import loop, tick_clock
 from parsync_redis.scheduler.loop import RESTS, Scheduler
 from parsync_redis.store import Store
 from tests.lua.driver import Driver
@@ -73,14 +75,14 @@ def test_what_could_not_be_confirmed_for_an_error_is_not_lost(
 ) -> None:
     drive, made = won
 
-    def cut(*_: object) -> None:
+    def cut(*_: object, **__: object) -> None:
         raise Disconnected("cut")
 
     made._duties[0].last_s = float("-inf")
     made.turn()
-    monkeypatch.setattr(made.store.client, "hmget", cut)
+    monkeypatch.setattr(made.store.client, "pipeline", cut)
     made._duties[0].last_s = float("-inf")
-    with pytest.raises(Disconnected):
+    with pytest.raises(ServerUnreachable):
         made.turn()
     monkeypatch.undo()
     made.recover()
@@ -110,17 +112,39 @@ def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: S
     assert not made._rests
 
 
-def test_a_scheduler_at_rest_takes_a_delayed_task_when_it_is_due(fake_store: Store) -> None:
+def test_only_a_long_silence_makes_it_subscribe_anew(fake_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = scheduler(fake_store)
+    made.listener.listen = lambda: asked.append("again")  # type: ignore[method-assign]
+    asked: list[str] = []
+    monkeypatch.setattr(tick_clock, "DEAF_S", float("inf"))
+    made.ticks.heard_s = time.monotonic() - 10 * made.config.gap_s
+    made.turn()
+    assert made.ticks.is_own
+    assert not asked, "others tick late too, and all would subscribe at once"
+    monkeypatch.undo()
+    made.ticks.heard_s = time.monotonic() - 10 * (made.config.gap_s + tick_clock.DEAF_S)
+    made.turn()
+    made.turn()
+    assert asked == ["again"]
+
+
+def test_a_scheduler_at_rest_takes_a_delayed_task_when_it_is_due(
+    fake_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drive, made = Driver(fake_store), scheduler(fake_store)
     drive.node("n1", slots=1)
-    drive.submit("a", delay_ms=300)
+    monkeypatch.setattr(loop, "LONGEST_WAIT_S", float("inf"))
+    drive.submit("later", delay_ms=60_000)
     for _ in range(3):
         made.core.on_wake()
         made.turn()
     made.ticks.heard_s = float("inf")  # no tick comes, and it does not miss one
     assert made.core.at_rest
-    assert 0 < made._wait_s(time.monotonic()) <= 0.3
-    deadline = time.monotonic() + 10
+    assert 0 < made._wait_s(time.monotonic()) <= 60
+    monkeypatch.undo()
+    drive.submit("a", delay_ms=300)
+    made.core.on_wake()
+    deadline = time.monotonic() + 60
     while drive.state("a") == "pending":
         assert time.monotonic() < deadline, "it was not taken"
         made.turn()

@@ -8,7 +8,9 @@ from .processes import cpu_of
 
 BATCH: Final = 100
 SLOTS: Final = 10_000
-_KEY: Final = "bench:baseline"
+_KEY: Final = "baseline:seats"
+"""A key of the first primary of an embedded cluster with 16 primaries at most."""
+
 _LOOP: Final = """
 local won = 0
 for i = 1, #ARGV do won = won + redis.call('HSETNX', KEYS[1], ARGV[i], 'x') end

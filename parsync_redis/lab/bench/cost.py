@@ -1,12 +1,12 @@
 """The server's cost of each verb of a task's life, by the size of its calls; the same on a busy machine.
 
-The server has the settings that a cluster's server should have, and some held slots and running tasks, so that its
-hashes are as in a large cluster.
+Of several servers the cost is their sum. They have the settings that a cluster should have, and some held slots and
+running tasks, so that their hashes are as in a large cluster.
 """
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from ...demo.driver import Stopped
 from ...errors import InvalidInput, ServerUnfit
-from ...store.connection import connect
-from ...store.embedded import EmbeddedServer
+from ...store.connection import set_timeouts
 from ...store.server_info import LIST_SETTINGS
 from ...store.store import Store
 from .cost_life import CASES, VERBS, WITH_CONFIRM, Life
 from .meters import Instructions, Meter, Microseconds, callgrind_words, find_valgrind
 from .placement import Say, facts_of
+from .servers import Servers, start_servers
 
 CALLGRIND, COMMANDSTATS = "callgrind", "commandstats"
 SIZES: Final = (100, 10, 1)
@@ -35,6 +35,9 @@ _TIMEOUT_S: Final = 60.0
 _QUIET: Final = {"hz": 1, "activerehashing": "no"}
 """Settings of a server under callgrind: it does little by itself between calls."""
 
+_QUIET_PEERS: Final = {**_QUIET, "cluster-node-timeout": 60_000}
+"""Settings of a cluster's servers: they seldom ask each other whether they live."""
+
 
 @dataclass(frozen=True, slots=True)
 class CostParameters:
@@ -42,7 +45,8 @@ class CostParameters:
 
     calls: the most of a verb in a round; a server has Lua collect its garbage once in 50 calls, so each verb gets its
     part. by: '' is callgrind if there is one. program: the server, '' for the usual one. options: of the server,
-    besides the usual ones.
+    besides the usual ones. primaries: of a cluster; 1 is a server without one. shards: of the queue, 0 is the usual
+    number. mixed: the tasks of a call are of any shards, as Celery's ids are; else of one, as a client makes ids.
     """
 
     tasks: int = 200
@@ -53,6 +57,9 @@ class CostParameters:
     by: str = ""
     program: str = ""
     options: Mapping[str, object] = field(default_factory=dict)
+    primaries: int = 1
+    shards: int = 0
+    mixed: bool = False
 
     def meter(self) -> str:
         """Return how to measure; raise InvalidInput for an unknown way, ServerUnfit for a missing valgrind."""
@@ -71,6 +78,8 @@ class CostParameters:
             ("--held", (self.held,), 0, 5000),
             ("--rounds", (self.rounds,), 0, 1000),
             ("--sizes", self.sizes or (0,), 1, 500),
+            ("--primaries", (self.primaries,), 1, 16),
+            ("--shards", (self.shards,), 0, 256),
         ):
             for value in values:
                 if not least <= value <= most:
@@ -78,18 +87,21 @@ class CostParameters:
 
 
 @contextmanager
-def metered(asked: CostParameters) -> Iterator[tuple[EmbeddedServer, Meter]]:
-    """Start a server and its meter."""
-    program = asked.program or None
+def metered(asked: CostParameters) -> Iterator[tuple[Servers, Meter]]:
+    """Start the servers and their meter."""
     valgrind = find_valgrind() if asked.meter() == CALLGRIND else None
+    program, quiet = asked.program or None, _QUIET if asked.primaries == 1 else _QUIET_PEERS
     if not valgrind:
-        with EmbeddedServer(program, options=asked.options) as server:
-            yield server, Microseconds(server)
+        with start_servers(asked.primaries, program, asked.options) as servers:
+            yield servers, Microseconds(servers.all)
         return
-    with TemporaryDirectory(prefix="parsync-cost-") as folder:
-        words = callgrind_words(valgrind, Path(folder))
-        with EmbeddedServer(program, options={**_QUIET, **asked.options}, launcher=words) as server:
-            yield server, Instructions(server, Path(folder))
+    with ExitStack() as stack:
+        folders = [
+            Path(stack.enter_context(TemporaryDirectory(prefix="parsync-cost-"))) for _ in range(asked.primaries)
+        ]
+        launchers = [callgrind_words(valgrind, folder) for folder in folders]
+        servers = stack.enter_context(start_servers(asked.primaries, program, {**quiet, **asked.options}, launchers))
+        yield servers, Instructions(dict(zip(folders, servers.all, strict=True)))
 
 
 def run_cost(asked: CostParameters, stop: threading.Event, say: Say) -> dict[str, Any]:
@@ -97,15 +109,16 @@ def run_cost(asked: CostParameters, stop: threading.Event, say: Say) -> dict[str
     asked.check()
     by = asked.meter()
     rounds = asked.rounds or ROUNDS[by]
-    with metered(asked) as (server, meter):
+    with metered(asked) as (servers, meter):
         costs: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
         for name, case in CASES.items():
             say(f"{name}: {asked.held} tasks start")
-            store = Store(connect(server.url, _TIMEOUT_S), f"cost-{name}")
+            store = Store.from_url(servers.url, f"cost-{name}")
+            set_timeouts(store.client, _TIMEOUT_S)
             store.load_scripts()
-            life = Life(store, case)
+            life = Life(store, case, asked.shards)
             _bring(life, asked.held, ("submit", "take", "commit", "start"))
-            _bring(life, 100, WITH_CONFIRM)
+            _bring(life, min(100, asked.tasks), WITH_CONFIRM)
             costs[name] = {}
             for size in asked.sizes:
                 found: dict[str, list[float]] = {}
@@ -120,9 +133,12 @@ def run_cost(asked: CostParameters, stop: threading.Event, say: Say) -> dict[str
             "unit": meter.unit,
             "tasks": asked.tasks,
             "rounds": rounds,
+            "primaries": asked.primaries,
+            "shards": life.shards,
+            "mixed": asked.mixed,
             "options": {**LIST_SETTINGS, **asked.options},
             "cost": costs,
-            "facts": facts_of(server),
+            "facts": facts_of(servers.all[0]),
         }
 
 
@@ -134,12 +150,12 @@ def _bring(life: Life, count: int, verbs: tuple[str, ...]) -> None:
 
 def _add_round(found: dict[str, list[float]], life: Life, meter: Meter, asked: CostParameters, size: int) -> None:
     """Measure a life without `confirm`, then `confirm` in a short one with it; add each verb's cost for one task."""
-    count = min(asked.tasks, asked.calls * size)
-    life.begin(count)
+    count, of_one = min(asked.tasks, asked.calls * size), 0 if asked.mixed else size
+    life.begin(count, of_one)
     costs = {verb: meter.measure(partial(life.step, verb, size)) / count for verb in VERBS}
     costs["life"] = sum(costs.values())
     some = min(count, max(asked.calls, size))
-    life.begin(some)
+    life.begin(some, of_one)
     for verb in WITH_CONFIRM:
         spent = meter.measure(partial(life.step, verb, size))
         if verb == "confirm":

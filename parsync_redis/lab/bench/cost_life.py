@@ -6,12 +6,14 @@ Only this module knows how a verb is called: a changed signature is an edit of o
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
 from ...errors import BrokenContract
 from ...model.apps import KnownTasks, offer_with
 from ...model.claim import Claim
+from ...model.ids import id_in_shard
 from ...model.kind import Kind
 from ...model.limits import MAX_BATCH
 from ...model.needs import Resources
@@ -59,17 +61,22 @@ CASES: Final[Mapping[str, CostCase]] = {
 
 
 class Life:
-    """Takes tasks of one case through their life, in one partition: `begin`, then a `step` for each verb."""
+    """Takes tasks of one case through their life, in one partition: `begin`, then a `step` for each verb.
 
-    def __init__(self, store: Store, case: CostCase, nodes: int = NODES) -> None:
+    shards: of the queue, 0 is the usual number.
+    """
+
+    def __init__(self, store: Store, case: CostCase, shards: int = 0, nodes: int = NODES) -> None:
         self.store, self.commands = store, store.commands
         self._options = TaskOptions.of(case.options)
         self._dice = random.Random(1)
-        self._kind, self._since = Kind(TASK, self._options.needs.text), "0"
+        self._kind = Kind(TASK, self._options.needs.text)
         self._submissions: list[Submission] = []
         self._taken: list[Taken] = []
         self._places: list[Place] = []
-        set_up(store, BenchParameters(schedulers=1, partitions=1))
+        set_up(store, BenchParameters(schedulers=1, partitions=1, shards=shards))
+        self.shards = store.keys.shards
+        self._since, self._next = ["0"] * self.shards, 0
         self._nodes = self._register(case, nodes)
         self._epoch = store.run(self.commands.read_partition(0)).epoch
         self._seats = [(name, slot) for name in self._nodes for slot in range(NODE_SLOTS)]
@@ -84,9 +91,12 @@ class Life:
         found = self.store.run_all([self.commands.register_node(0, name, 0, 1.0, offer) for name in names])
         return dict(zip(names, found, strict=True))
 
-    def begin(self, count: int) -> None:
-        """Make so many new tasks; the verbs that follow are about them."""
+    def begin(self, count: int, of_one: int = 0) -> None:
+        """Make so many new tasks; the verbs that follow are about them. of_one: so many in turn are of one shard."""
         ids = [str(UUID(int=self._dice.getrandbits(128))) for _ in range(count)]
+        if of_one and self.shards > 1:
+            ids = [id_in_shard((self._next + at // of_one) % self.shards, self.shards) for at in range(count)]
+            self._next += -(-count // of_one)
         self._submissions = [Submission(id, TASK, MESSAGE, self._options) for id in ids]
         self._taken, self._places = [], []
 
@@ -109,12 +119,15 @@ class Life:
             _expect("submit", "submitted", words)
 
     def _take(self, size: int) -> None:
-        for some in batches(self._submissions, size):
-            rows = [(self._kind.text, len(some))]
-            took = self.store.run(self.commands.take(_SCHEDULER, rows, self._since, MAX_BATCH, _SALT, "wait"))
-            self._since = took.version
-            self._taken += took.tasks
-            _expect("take", True, [len(took.tasks) == len(some)])
+        """Take from one shard a call, because that is all that a call can; shards in turn, as schedulers do."""
+        for shard, tasks in self.store.keys.by_shard(self._submissions, attrgetter("id")):
+            for some in batches(tasks, size):
+                rows, since = [(self._kind.text, len(some))], self._since[shard]
+                call = self.commands.take(_SCHEDULER, rows, since, MAX_BATCH, _SALT, "wait", shard)
+                took = self.store.run(call)
+                self._since[shard] = took.version
+                self._taken += took.tasks
+                _expect("take", True, [len(took.tasks) == len(some)])
 
     def _commit(self, size: int) -> None:
         for some in batches(self._taken, size):

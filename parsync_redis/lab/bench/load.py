@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from threading import Event
 from typing import Any, Final
 
 from ...client import ParsyncClient
+from ...model.ids import shard_of
 from .figures import Pace
 
 POLL_S: Final = 0.01
@@ -27,9 +29,16 @@ class Sent:
     late_s: float
 
 
-def task_id(number: int) -> str:
-    """Return the id of task `number`."""
-    return f"b{number}"
+OF_ONE: Final = 100
+"""So many tasks in turn are of one shard: a client that makes the ids of a batch does so too."""
+
+
+def task_id(number: int, shards: int = 1) -> str:
+    """Return the id of task `number` in a queue with so many shards."""
+    if shards == 1:
+        return f"b{number}"
+    wanted = number // OF_ONE % shards
+    return next(id for id in (f"b{number}-{salt}" for salt in count()) if shard_of(id, shards) == wanted)
 
 
 def through_client(url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]) -> Callable[[], Submit]:
@@ -40,7 +49,8 @@ def through_client(url: str, cluster: str, kinds: Sequence[Mapping[str, Any]]) -
         client.check()
 
         def submit(numbers: Sequence[int]) -> None:
-            client.submit_many({"name": TASK, "id": task_id(n), **kinds[n % len(kinds)]} for n in numbers)
+            shards = client.store.keys.shards
+            client.submit_many({"name": TASK, "id": task_id(n, shards), **kinds[n % len(kinds)]} for n in numbers)
 
         return submit
 

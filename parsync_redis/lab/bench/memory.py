@@ -20,7 +20,7 @@ def run_memory(tasks: int, stop: threading.Event, say: Say) -> dict[str, Any]:
         found: dict[str, dict[str, dict[str, float]]] = {}
         for name, case in CASES.items():
             store = Store.from_url(server.url, f"memory-{name}")
-            life = Life(store, case, -(-tasks // NODE_SLOTS))
+            life = Life(store, case, nodes=-(-tasks // NODE_SLOTS))
             life.begin(MAX_BATCH)
             for verb in VERBS:
                 life.step(verb, MAX_BATCH)  # the server's buffers have grown

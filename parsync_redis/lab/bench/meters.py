@@ -1,7 +1,8 @@
 """Meters of the server's work: instructions, counted by callgrind, or microseconds, as the server counts them."""
 
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -13,6 +14,9 @@ Work = Callable[[], None]
 
 _MARK: Final = "echoCommand"
 """The server's function for ECHO: when the server enters it, callgrind writes the count so far and begins anew."""
+
+_QUIET_S: Final = 3.0
+"""How long the servers do nothing, so that what that costs is known."""
 
 
 class Meter(Protocol):
@@ -42,27 +46,36 @@ def callgrind_words(valgrind: str, folder: Path) -> list[str]:
 
 
 class Instructions:
-    """Counts the instructions of a server that runs under callgrind, without those of the marks."""
+    """Counts the instructions of servers that run under callgrind, without those of the marks and of doing nothing.
+
+    servers: the folder of the counts of each. The servers of a cluster talk to each other all the time.
+    """
 
     unit = "instructions"
 
-    def __init__(self, server: EmbeddedServer, folder: Path) -> None:
-        self._folder = folder
-        self._client: Any = connect(server.url, timeout_s=60)
-        self._empty = 0.0
+    def __init__(self, servers: Mapping[Path, EmbeddedServer]) -> None:
+        self._clients: dict[Path, Any] = {folder: connect(s.url, timeout_s=60) for folder, s in servers.items()}
+        self._empty = self._a_second = 0.0
         self._mark()
         self._empty = min(self.measure(lambda: None) for _ in range(5))
+        began_s = time.monotonic()
+        quiet = self.measure(lambda: time.sleep(_QUIET_S))
+        self._a_second = max(0.0, quiet / (time.monotonic() - began_s))
 
     def measure(self, work: Work) -> float:
-        """Do the work; return the instructions that the server ran for it."""
+        """Do the work; return the instructions that the servers ran for it."""
         self._mark()
+        began_s = time.monotonic()
         work()
-        return self._mark() - self._empty
+        return self._mark() - self._empty - self._a_second * (time.monotonic() - began_s)
 
     def _mark(self) -> float:
         """Return the instructions since the last mark."""
-        self._client.echo("mark")
-        counts = sorted(self._folder.glob("count.*"), key=lambda path: int(path.suffix[1:]))
+        return sum(self._mark_of(folder, client) for folder, client in self._clients.items())
+
+    def _mark_of(self, folder: Path, client: Any) -> float:
+        client.echo("mark")
+        counts = sorted(folder.glob("count.*"), key=lambda path: int(path.suffix[1:]))
         if not counts:
             raise ServerUnfit(f"callgrind does not find the function {_MARK} in this server: measure --by commandstats")
         found = _total(counts[-1])
@@ -80,12 +93,12 @@ def _total(path: Path) -> float:
 
 
 class Microseconds:
-    """Reads how long scripts ran, by the server's own count (INFO commandstats): without reading and replying."""
+    """Reads how long scripts ran, by the servers' own count (INFO commandstats): without reading and replying."""
 
     unit = "microseconds"
 
-    def __init__(self, server: EmbeddedServer) -> None:
-        self._client: Any = connect(server.url)
+    def __init__(self, servers: Sequence[EmbeddedServer]) -> None:
+        self._clients: list[Any] = [connect(server.url) for server in servers]
 
     def measure(self, work: Work) -> float:
         """Do the work; return the microseconds of the scripts that it ran."""
@@ -94,4 +107,5 @@ class Microseconds:
         return self._used() - before
 
     def _used(self) -> float:
-        return float(self._client.info("commandstats").get("cmdstat_evalsha", {}).get("usec", 0))
+        found = [client.info("commandstats").get("cmdstat_evalsha", {}) for client in self._clients]
+        return sum(float(stats.get("usec", 0)) for stats in found)

@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from ...inspect.audit import audit
-from ...model.kind import KindLine
 from ...model.task import TaskState
 from ...placement.strategy import Floats
 from ...scheduler.core import Core
 from ...scheduler.loop import Scheduler
 from ...settings import Settings
 from ...store.cluster import join_cluster
+from ...store.demand import read_kinds
 from ...store.store import Store
 from ..simulate.modes import whole_state
 from .load import TASK, Submit, task_id, through_client
@@ -45,7 +45,7 @@ def read_times(store: Store, numbers: Sequence[int]) -> tuple[list[tuple[TaskSta
     found = [
         status
         for at in range(0, len(numbers), CHUNK)
-        for status in store.statuses(map(task_id, numbers[at : at + CHUNK]))
+        for status in store.statuses(task_id(n, store.keys.shards) for n in numbers[at : at + CHUNK])
     ]
     stamps = [[float(status.times.get(step) or "nan") for step in STEPS] for status in found]
     times = np.array(stamps, dtype=float).reshape(len(numbers), len(STEPS))
@@ -58,6 +58,7 @@ def settings_of(url: str, asked: BenchParameters) -> Settings:
         url=url,
         cluster=CLUSTER,
         partitions=asked.partitions,
+        shards=asked.shards or None,
         gap_s=asked.gap_s,
         lease_s=asked.lease_s,
         strategy=asked.strategy,
@@ -131,15 +132,11 @@ class Ours:
 
     def open(self) -> int:
         """Count the submitted tasks that are not final."""
-        client, keys = self.store.client, self.store.keys
-        lines: Any = client.hvals(keys.queue("kinds"))
-        counts: Any = (
-            *(KindLine.of(line.decode()).count for line in lines),
-            client.zcard(keys.queue("later")),
-            client.hlen(keys.queue("taken")),
-            client.hlen(keys.queue("running")),
+        reads = [("zcard", "later"), ("hlen", "taken"), ("hlen", "running")]
+        counts: list[int] = self.store.pipe(
+            [(command, key) for command, kind in reads for key in self.store.keys.queues(kind)]
         )
-        return int(sum(counts))
+        return sum(counts) + sum(line.count for line in read_kinds(self.store).values())
 
     def end(self, numbers: Sequence[int]) -> tuple[TaskTimes, dict[str, Any]]:
         """Stop schedulers and stand-ins, and audit the state; return the tasks' times and counts."""
@@ -179,7 +176,16 @@ def scheduler_job(
         core = None
         if system == System.STATE:
             dice = np.random.default_rng()
-            core = Core(name, config.partitions, settings.strategy, settings.tau_s, dice, turns=whole_state, asks=False)
+            core = Core(
+                name,
+                config.partitions,
+                settings.strategy,
+                settings.tau_s,
+                dice,
+                turns=whole_state,
+                asks=False,
+                shards=config.shards,
+            )
         one = Scheduler(store, config, settings, name, core=core)
         one.run(stop)
         return asdict(one.core.counters)

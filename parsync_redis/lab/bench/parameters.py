@@ -28,7 +28,10 @@ KINDS = GPUS * ZONES * SIZES
 
 @dataclass(frozen=True, slots=True)
 class BenchParameters:
-    """A placement bench; check() raises InvalidInput. `kinds`: 1, or 50 unlike kinds of task on labelled nodes."""
+    """A placement bench; check() raises InvalidInput. `kinds`: 1, or 50 unlike kinds of task on labelled nodes.
+
+    primaries: of a cluster; 1 is a server without one. shards: of the queue, 0 is the usual number.
+    """
 
     schedulers: int = 20
     slots: int = 200_000
@@ -45,6 +48,8 @@ class BenchParameters:
     lease_s: float = 10.0
     kinds: int = 1
     aof: bool = False
+    primaries: int = 1
+    shards: int = 0
 
     def check(self) -> None:
         """Check the values; raise InvalidInput with the wrong value and what would be right."""
@@ -60,6 +65,8 @@ class BenchParameters:
             ("agents", 1, 64),
             ("generators", 1, 16),
             ("lease_s", 0.5, 3600),
+            ("primaries", 1, 16),
+            ("shards", 0, 256),
         ):
             value = getattr(self, name)
             if not least <= value <= most:
@@ -84,6 +91,10 @@ class BenchParameters:
         if self.partitions < self.schedulers:
             raise InvalidInput(
                 f"--partitions {self.partitions} is too few: there must be as many as --schedulers {self.schedulers}"
+            )
+        if self.primaries > 1 and self.system in (System.CENTRAL, System.QUEUES):
+            raise InvalidInput(
+                f"--primaries {self.primaries} does not go with --system {self.system}: it has one server"
             )
         if self.system == System.QUEUES and self.kinds > 1:
             raise InvalidInput("--kinds 50 does not go with --system queues: 50 kinds would need 50 queues, by hand")

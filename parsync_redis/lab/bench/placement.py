@@ -1,4 +1,4 @@
-"""The placement bench: real schedulers, open-loop load, stand-ins for agents, one server; measured, then audited."""
+"""The placement bench: real schedulers, open-loop load, stand-ins for agents; measured, then audited."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any, Final, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,35 +18,13 @@ from ...store.embedded import EmbeddedServer
 from .baseline import measure_baseline
 from .central import Central
 from .figures import Pace, grows, quantiles, rate_within, ratio
-from .load import Sent, Submit, generator
+from .load import Sent, generator
 from .ours import Ours, TaskTimes
 from .parameters import BenchParameters, System
-from .processes import Processes, cpu_of
+from .processes import Processes
 from .queues import Queues
-
-STALL_S: Final = 60.0
-"""How long no task may become final after the load before the bench is given up."""
-
-Say = Callable[[str], None]
-
-
-class Contender(Protocol):
-    """A system in the bench."""
-
-    def start(self, say: Say) -> None:
-        """Start all processes; return when they are ready."""
-
-    def connect(self) -> Callable[[], Submit]:
-        """Return a function that a generator calls to get its submit function."""
-
-    def stats(self) -> list[dict[str, str]]:
-        """Return the schedulers' own figures; [] without schedulers."""
-
-    def open(self) -> int:
-        """Count the submitted tasks that are not final."""
-
-    def end(self, numbers: Any) -> tuple[TaskTimes, dict[str, Any]]:
-        """Stop everything; return the tasks' times and counts."""
+from .servers import start_servers
+from .watch import Contender, Say, Watch
 
 
 def contender(url: str, asked: BenchParameters, processes: Processes) -> Contender:
@@ -60,12 +38,13 @@ def run_placement(asked: BenchParameters, stop: threading.Event, say: Say) -> di
     """Run one load; return the figures of docs/performance.md. Raise InvalidInput, Stopped or TimeoutError."""
     asked.check()
     load = round(os.getloadavg()[0], 1)
-    with EmbeddedServer(aof=asked.aof) as server, Processes(stop) as processes:
+    with start_servers(asked.primaries, aof=asked.aof) as servers, Processes(stop) as processes:
         say("baseline")
+        server = servers.all[0]
         baseline = measure_baseline(server.url, server.process.pid)
-        one = contender(server.url, asked, processes)
+        one = contender(servers.url, asked, processes)
         one.start(say)
-        watch = _Watch(server, processes, one)
+        watch = Watch(servers.all, processes, one)
         begin_s = time.monotonic() + 1.0
         paces = [Pace(asked.rate, asked.seconds, which, asked.generators) for which in range(asked.generators)]
         for pace in paces:
@@ -132,10 +111,12 @@ def _costs(
     def used(name: str) -> float:
         return float(after[name] - before[name])
 
+    each_s = [end_s - begin_s for begin_s, end_s in zip(before["servers_s"], after["servers_s"], strict=True)]
     kinds = {kind: round((after["cpu"][kind] - before["cpu"].get(kind, 0.0)) / seconds, 3) for kind in after["cpu"]}
     return {
         "redis_cpu_share": round(used("redis_s") / seconds, 3),
         "redis_us_per_placement": ratio(used("redis_s") * 1e6, placed, 1),
+        "primaries_us_per_placement": [ratio(used_s * 1e6, placed, 1) for used_s in each_s],
         "commands_per_placement": ratio(used("commands"), placed, 1),
         "scripts_per_placement": ratio(used("scripts"), placed, 2),
         "script_us_per_placement": ratio(used("script_us"), placed, 1),
@@ -161,72 +142,4 @@ def facts_of(server: EmbeddedServer) -> dict[str, Any]:
     }
 
 
-class _Watch:
-    """Looks at a run from outside: once a second what schedulers say of themselves, at two moments what was used."""
-
-    def __init__(self, server: EmbeddedServer, processes: Processes, one: Contender) -> None:
-        self.server, self.processes, self.one = server, processes, one
-        self.client: Any = connect(server.url, timeout_s=30)
-        self._ages: list[tuple[float, float]] = []
-
-    def server_ms(self, at_s: float) -> float:
-        """Convert a monotonic time to the server's time, by the shortest of some round trips."""
-        best, found = float("inf"), 0.0
-        for _ in range(20):
-            began_s = time.monotonic()
-            seconds, micros = self.client.time()
-            ended_s = time.monotonic()
-            if ended_s - began_s < best:
-                best = ended_s - began_s
-                found = seconds * 1e3 + micros / 1e3 + (at_s - (began_s + ended_s) / 2) * 1e3
-        return found
-
-    def until(self, at_s: float, say: Say) -> None:
-        """Wait until `at_s`; report the progress."""
-        while (rest_s := at_s - time.monotonic()) > 0:
-            self.processes.pause(min(1.0, rest_s))
-            rows = [row for row in self.one.stats() if row]
-            self._ages += [
-                (float(row["view_age_ms"]), float(row["view_age_max_ms"])) for row in rows if "view_age_ms" in row
-            ]
-            say(f"{max(0.0, at_s - time.monotonic()):.0f} s to go, {self.one.open():,} tasks open")
-
-    def drain(self, say: Say) -> None:
-        """Wait until every submitted task is final."""
-        left, moved_s = self.one.open(), time.monotonic()
-        while left:
-            say(f"draining, {left:,} tasks open")
-            self.processes.pause(0.25)
-            now = self.one.open()
-            if now < left:
-                moved_s = time.monotonic()
-            elif time.monotonic() - moved_s > STALL_S:
-                raise TimeoutError(f"{now} tasks did not end within {STALL_S:g} s after the load")
-            left = now
-
-    def look(self) -> dict[str, Any]:
-        """Return the usage so far."""
-        info = self.client.info("everything")
-        rows = self.one.stats()
-        calls = [info[name] for name in ("cmdstat_evalsha", "cmdstat_eval") if name in info]
-        return {
-            "at_s": time.monotonic(),
-            "redis_s": cpu_of(self.server.process.pid),
-            "commands": info["total_commands_processed"],
-            "scripts": sum(row["calls"] for row in calls),
-            "script_us": sum(row["usec"] for row in calls),
-            "bytes": info["total_net_input_bytes"] + info["total_net_output_bytes"],
-            "memory": info["used_memory"],
-            "cpu": self.processes.cpu_s(),
-            **{name: sum(int(row.get(name, 0)) for row in rows) for name in ("claims", "conflicts")},
-        }
-
-    def staleness(self) -> dict[str, float]:
-        """Return the age of views in ms: the mean over partitions, schedulers and time, and the maximum."""
-        means, oldest = [mean for mean, _ in self._ages], [most for _, most in self._ages]
-        if not means:
-            return {}
-        return {"mean": round(float(np.mean(means)), 1), "least": min(means), "most": max(means), "oldest": max(oldest)}
-
-
-__all__ = ["BenchParameters", "Stopped", "run_placement"]
+__all__ = ["BenchParameters", "Say", "Stopped", "run_placement"]

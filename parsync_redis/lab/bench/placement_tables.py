@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from .figures import ratio
 from .markdown import Runs, audit_of, cell_of, command_of, named, rungs_of, table
 
 _RATES = (
@@ -53,7 +54,7 @@ _LIVES = (
 def _lives(run: Mapping[str, Any]) -> list[object]:
     found = run["found"]
     clients = found["us_per_placement"]
-    placed, baseline = 1e6 / found["redis_us_per_placement"], found["baseline_claims_per_cpu_s"]
+    placed, baseline = ratio(1e6, found["redis_us_per_placement"]), found["baseline_claims_per_cpu_s"]
     return [
         found["offered_per_s"],
         *(clients.get(kind) for kind in ("agents", "schedulers", "generators")),
@@ -61,7 +62,7 @@ def _lives(run: Mapping[str, Any]) -> list[object]:
         found["redis_us_per_placement"],
         placed,
         baseline,
-        placed / baseline,
+        ratio(placed, baseline),
     ]
 
 

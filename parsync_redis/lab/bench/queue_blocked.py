@@ -8,7 +8,7 @@ import numpy as np
 
 from ...model.needs import Resources
 from ...model.task import TaskState
-from ...store.tasks import read_kinds
+from ...store.demand import read_kinds
 from .figures import ratio
 from .placement import Say
 from .queue_parameters import QueueParameters
@@ -130,6 +130,7 @@ def measure_reasons(asked: QueueParameters, stop: threading.Event, say: Say) -> 
             "with_reason": ratio(told, waiting),
             "with_true_reason": ratio(true, waiting),
             "different_reasons": len({line.why for line in lines.values() if line.why}),
+            "untrue": sorted({line.why for line in lines.values() if line.why} - set(reasons))[:5],
             "audit": len(facts),
             "first_facts": facts[:5],
             "facts": rig.facts(),

@@ -43,8 +43,9 @@ class Rig:
     """A running cluster. Tasks have numbers; it counts them as they are submitted."""
 
     def __init__(self, server: EmbeddedServer, processes: Processes, homes: Sequence[Home], schedulers: int) -> None:
-        self.processes, self.schedulers = processes, schedulers
-        self._server, self._homes = server, homes
+        self.processes, self._server, self._homes = processes, server, homes
+        self._names = [f"s{number}" for number in range(schedulers)]
+        self._slots = sum(home.offer.slots for home in homes)
         self._asked = BenchParameters(partitions=PARTITIONS, strategy=Strategy.ADAPTIVE)  # as a new cluster has it
         self._settings = settings_of(server.url, self._asked)
         self.client = ParsyncClient(self._settings)
@@ -61,14 +62,16 @@ class Rig:
         ]
         for agent in [self.processes.start("agents", job) for job in agents]:
             self.processes.hear(agent, START_S)
-        names = [f"s{number}" for number in range(self.schedulers)]
-        for name in names:
+        for name in self._names:
             self.processes.start("schedulers", scheduler_job(self._settings, name))
-        slots = str(sum(home.offer.slots for home in self._homes))
+        self._until_all_see(self._slots)
+
+    def _until_all_see(self, free: int) -> None:
+        """Wait until so many slots are free in every scheduler's copy of the state."""
         deadline = time.monotonic() + START_S
-        while any(self.store.hash(self.store.keys.stats(name)).get("free") != slots for name in names):
+        while any(self.store.hash(self.store.keys.stats(name)).get("free") != str(free) for name in self._names):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {START_S:g} s not every scheduler sees all {slots} slots")
+                raise TimeoutError(f"after {START_S:g} s not every scheduler sees {free} free slots")
             self.processes.pause(0.1)
 
     def submit(self, tasks: Sequence[Options]) -> range:
@@ -93,9 +96,10 @@ class Rig:
         return True
 
     def occupy(self, options: Options) -> None:
-        """Submit a task and wait until it runs: it holds what the others wait for."""
+        """Submit a task of one slot; wait until it runs and all schedulers know: it holds what the others wait for."""
         if not self.until(self.submit([options]), TaskState.RUNNING, START_S):
             raise TimeoutError(f"after {START_S:g} s the task that holds the busy node does not run")
+        self._until_all_see(self._slots - 1)
 
     def cores(self, seconds: float) -> dict[str, float]:
         """Return the CPU seconds a second of the schedulers and of the server, for so many seconds."""

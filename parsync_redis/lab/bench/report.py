@@ -27,10 +27,14 @@ TABLE_RATE: Final = 600
 """The load offered to all rivals: little enough for plain Celery's publisher, the slowest part of them."""
 
 KINDS_RATE: Final = 2_000
+CLUSTER_RATE: Final = 2_000
+_CLUSTER_COST: Final = ["cost", "--primaries", "4", "--shards", "16", "--tasks", "1600", "--rounds", "3"]
 RUNS: Final[dict[str, list[str]]] = {
     "read": ["read"],
     "submit": ["submit"],
     "cost": ["cost"],
+    "cluster-cost": _CLUSTER_COST,
+    "cluster-mixed": [*_CLUSTER_COST, "--mixed"],
     "memory": ["memory"],
     "idle": ["idle"],
     "queue": ["queue", "--waiting", "1000000"],
@@ -57,6 +61,9 @@ def measure_all(keep: Path, again: bool, most: float, stop: threading.Event, say
     for system in ("parsync", "central"):
         words = [*_placement(KINDS_RATE, ["--seconds", "20"]), "--system", system, "--slots", "40000", "--kinds", "50"]
         _keep(keep, f"kinds-{system}", [*words, "--node-slots", "4", "--duration", "15"], again, stop, say)
+    for primaries in (1, 2):
+        words = _placement(CLUSTER_RATE, ["--seconds", "20", "--primaries", f"{primaries}"])
+        _keep(keep, f"primaries-{primaries}", words, again, stop, say)
     for name, words in RUNS.items():
         _keep(keep, name, words, again, stop, say)
 

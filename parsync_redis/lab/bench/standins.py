@@ -9,6 +9,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import Event
 from typing import Any, Final, TypeVar
 
@@ -78,13 +79,12 @@ def turn_until(stop: Event, poll_s: float, turn: Callable[[float], None]) -> Non
 class StandIn:
     """The agents of some nodes. `duration_s`: how long each task is held. `idle`: do not read inboxes."""
 
-    def __init__(self, store: Store, url: str, nodes: Sequence[NodePlan], duration_s: float, lease_s: float) -> None:
+    def __init__(self, store: Store, nodes: Sequence[NodePlan], duration_s: float, lease_s: float) -> None:
         self.store, self.duration_s, self.lease_s = store, duration_s, lease_s
         self.plans = nodes
         self.idle = False
-        self._wire = Wire(url)
         self._homes: list[tuple[str, int, int]] = []  # name, partition, incarnation
-        self._bells = b""
+        self._inboxes: list[tuple[Wire, bytes, int]] = []  # a server, the requests for what is there, how many
         self._held: deque[tuple[float, Place]] = deque()  # each is held equally long: the first ends first
         self._renewed = 0
         self.ran = Ran()
@@ -107,7 +107,14 @@ class StandIn:
             found = self.store.run_all([commands.register_node(p, n.name, 0, n.score, offers[n.name]) for n, p in rows])
             self._homes += [(n.name, p, inc) for (n, p), (inc, _) in zip(rows, found, strict=True)]
         keys = [self.store.keys.inbox(p, name) for name, p, _ in self._homes]
-        self._bells = pack([("RPOP", key, AT_ONCE) for key in keys])
+        by_server: dict[tuple[str, int], list[str]] = {}
+        for key, pool in self.store.pools_of(keys).items():
+            where = pool.connection_kwargs
+            by_server.setdefault((where["host"], where["port"]), []).append(key)
+        self._inboxes = [
+            (Wire(f"redis://{where[0]}:{where[1]}"), pack([("RPOP", key, AT_ONCE) for key in some]), len(some))
+            for where, some in by_server.items()
+        ]
 
     def run(self, stop: Event) -> Ran:
         """Serve the nodes until stopped; then every held task ends at once."""
@@ -135,7 +142,9 @@ class StandIn:
 
     def _start(self) -> None:
         """Take doorbells and start their tasks; release what is refused."""
-        answers = self._wire.ask(self._bells, len(self._homes))
+        for wire, packed, _ in self._inboxes:
+            wire.send(packed)
+        answers = chain.from_iterable(wire.read(count) for wire, _, count in self._inboxes)
         places = [read_doorbell(bell) for bells in answers for bell in bells or ()]
         refused = []
         for some in batches(places):
@@ -185,7 +194,9 @@ def stand_in(
     """Make a stand-in's job: register, report ready, and serve until stopped."""
 
     def job(stop: Event, tell: Callable[[Any], None]) -> Ran:
-        one = StandIn(Store.from_url(url, cluster), url, nodes, duration_s, lease_s)
+        store = Store.from_url(url, cluster)
+        store.config()  # which tells the number of shards
+        one = StandIn(store, nodes, duration_s, lease_s)
         one.register(partitions, task_name)
         one.idle = idle
         tell("ready")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from .bars import bars
+from .cluster_tables import cluster
 from .markdown import Runs
 from .placement_tables import kinds, ladder, rivals, scale
 from .plots import draw_plots
@@ -30,7 +31,7 @@ including the server, share the cores of the machine named here.
 def render(runs: Runs, out: Path) -> str:
     """Render the document, and write the plots beside it."""
     parts = [HEAD, _machine(runs)]
-    for section in (bars, ladder, rivals, kinds, queue, scale, cost, small, celery):
+    for section in (bars, ladder, rivals, kinds, queue, scale, cost, cluster, small, celery):
         parts += section(runs)
     plots = draw_plots(runs, out.parent / "performance")
     return "\n".join([*parts, *(f"![{name}](performance/{name}.svg)" for name in plots), ""])

@@ -23,7 +23,15 @@ class Wire:
 
     def ask(self, packed: bytes, count: int) -> list[Any]:
         """Send packed commands and return their `count` replies; raise the first error among them."""
+        self.send(packed)
+        return self.read(count)
+
+    def send(self, packed: bytes) -> None:
+        """Send packed commands, whose replies are to be read."""
         self._socket.sendall(packed)
+
+    def read(self, count: int) -> list[Any]:
+        """Return the next `count` replies; raise the first error among them."""
         found: list[Any] = []
         gets = self._reader.gets
         while len(found) < count:

@@ -7,7 +7,7 @@ import typer
 
 from ...cli.common import Json, print_table
 from ...errors import InvalidInput
-from .measuring import measuring
+from .measuring import Primaries, Shards, measuring
 
 
 def cost(
@@ -24,12 +24,19 @@ def cost(
     option: Annotated[
         list[str] | None, typer.Option(help="A setting of the server; repeatable.", metavar="NAME=VALUE")
     ] = None,
+    primaries: Primaries = 1,
+    shards: Shards = 0,
+    mixed: Annotated[
+        bool,
+        typer.Option("--mixed", help="Calls of tasks of any shards, as with Celery's ids; else of one shard each."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Measure what each verb costs the server for one task, in instructions, by the size of the calls."""
     from ..bench.cost import CostParameters, run_cost
 
-    asked = CostParameters(tasks, calls, held, rounds, _sizes(sizes), by, server, _options(option or []))
+    given = _sizes(sizes), by, server, _options(option or [])
+    asked = CostParameters(tasks, calls, held, rounds, *given, primaries, shards, mixed)
     asked.check()
     with measuring() as (stop, line):
         found = run_cost(asked, stop, line)
@@ -55,6 +62,9 @@ def _print(found: dict[str, Any]) -> None:
     facts = found["facts"]
     print(f"machine     {facts['machine']}, load at the start {facts['load_average']}")
     print(f"server      {facts['server']}, allocator {facts['allocator']}")
+    if found["primaries"] > 1 or found["shards"] > 1:
+        mixed = "of any shards" if found["mixed"] else "of one shard each"
+        print(f"cluster     {found['primaries']} primaries, whose sum is told; {found['shards']} shards; calls {mixed}")
     if found["by"] == "callgrind":
         print("unit        thousand instructions of the server for one task, by callgrind: median of the rounds")
     else:

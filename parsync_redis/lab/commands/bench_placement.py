@@ -7,7 +7,20 @@ import typer
 
 from ...cli.common import Json, print_table
 from ...errors import InvalidInput
-from .measuring import Agents, Gap, Generators, NodeSlots, Partitions, Schedulers, Seconds, Slots, Strategy, measuring
+from .measuring import (
+    Agents,
+    Gap,
+    Generators,
+    NodeSlots,
+    Partitions,
+    Primaries,
+    Schedulers,
+    Seconds,
+    Shards,
+    Slots,
+    Strategy,
+    measuring,
+)
 
 
 def placement(
@@ -26,6 +39,8 @@ def placement(
     lease: Annotated[float, typer.Option(help="Lease of nodes and schedulers, seconds.")] = 10.0,
     kinds: Annotated[int, typer.Option(help="Kinds of task: 1, or 50 (labels, amounts).")] = 1,
     aof: Annotated[bool, typer.Option(help="The server keeps its append-only file (fsync every second).")] = False,
+    primaries: Primaries = 1,
+    shards: Shards = 0,
     as_json: Json = False,
 ) -> None:
     """Put schedulers under open-loop load: rates, delays, conflicts, costs. An audit ends the run."""
@@ -48,6 +63,8 @@ def placement(
         lease,
         kinds,
         aof,
+        primaries,
+        shards,
     )
     asked.check()
     with measuring() as (stop, line):
@@ -91,6 +108,10 @@ def print_placement(found: dict[str, Any]) -> None:
         f"{found['commands_per_placement']:.1f} commands, {found['bytes_per_placement']:.0f} bytes, "
         f"{found['memory_mb']:.0f} MiB"
     )
+    if found["primaries"] > 1:
+        each = found["primaries_us_per_placement"]
+        rest = ", ".join(f"{us:.0f}" for us in each)
+        print(f"primaries   {rest} us a placement, {max(each):.0f} on the busiest; each has its part of the cost above")
     print("cores       " + ", ".join(f"{kind} {value:.2f}" for kind, value in found["cpu_share"].items()))
     print("audit       " + ", ".join(f"{name} {value}" for name, value in audit.items() if name != "first_facts"))
     for fact in audit["first_facts"]:

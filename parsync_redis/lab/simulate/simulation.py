@@ -110,9 +110,9 @@ class Simulation:
         return plan
 
     def _take(self, one: SimScheduler, plan: Plan) -> None:
-        if plan.look:
-            queue, core = self.cluster.queues[one.group], one.core
-            core.on_took(queue.took(core.name, plan.take, plan.since, CHANGES))
+        queue, core = self.cluster.queues[one.group], one.core
+        for look in plan.looks.values():
+            core.on_took(queue.took(core.name, look.take, look.since, CHANGES))
 
     def _commit(self, one: SimScheduler, plan: Plan, now_s: float) -> None:
         core, cluster, measure = one.core, self.cluster, self.measure

@@ -4,6 +4,7 @@ from ...model.limits import MAX_BATCH
 from ...store.repair import repair_keys
 from ...store.store import Store
 from ...store.tasks import GENERATIONS
+from .guarded import unless_away
 
 
 def expire(store: Store) -> None:
@@ -11,8 +12,13 @@ def expire(store: Store) -> None:
 
     Repairs first the keys of the wrong type that workers write: their ACL has no DEL.
     """
-    repair_keys(store, [store.keys.queue(name) for name in ("dead", "names", "apps", *GENERATIONS)])
+    for shard in range(store.keys.shards):
+        with unless_away(store):
+            repair_keys(store, [store.keys.queue(name, shard) for name in ("dead", "names", "apps", *GENERATIONS)])
     for _ in range(10):
-        if len(store.run(store.commands.expire())) < MAX_BATCH:
+        ended: list[str] = []
+        with unless_away(store):  # the other shards expire theirs
+            ended = store.run(store.commands.expire())
+        if len(ended) < MAX_BATCH:
             break
     store.run(store.commands.rotate())

@@ -13,40 +13,50 @@ from ...model.task import TaskState
 from ...store.repair import repair_keys, repair_task
 from ...store.server_errors import is_damage
 from ...store.store import Store
-from .guarded import guarded
+from .guarded import guarded, unless_away
 
 LOOKED_AT: Final = 200
 """About so many kinds are looked at in a pass, of `kinds` and of `changed` each."""
 
 
 class KindDuty:
-    """The kinds with a line, and those whose line changed once; each pass looks at some hundreds."""
+    """The kinds with a line, and those whose line changed once; each pass looks at some hundreds of a shard."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._cursors = [0, 0]
+        self._shard, self._cursors = 0, [0, 0]
 
     def work(self) -> None:
-        """Look at the next kinds."""
+        """Look at the next kinds of a shard; the next pass looks at the next shard, or goes on where this one ends."""
+        looked = False
+        with unless_away(self._store):
+            self._look()
+            looked = True
+        if not (looked and any(self._cursors)):
+            self._shard, self._cursors = (self._shard + 1) % self._store.keys.shards, [0, 0]
+
+    def _look(self) -> None:
         store, client = self._store, cast(Any, self._store.client)
-        repair_keys(store, [store.keys.queue(name) for name in ("kinds", "changed")])
-        self._cursors[0], lines = client.hscan(store.keys.queue("kinds"), self._cursors[0], count=LOOKED_AT)
-        self._cursors[1], known = client.zscan(store.keys.queue("changed"), self._cursors[1], count=LOOKED_AT)
+        kinds, changed = (store.keys.queue(name, self._shard) for name in ("kinds", "changed"))
+        repair_keys(store, [kinds, changed])
+        self._cursors[0], lines = client.hscan(kinds, self._cursors[0], count=LOOKED_AT)
+        self._cursors[1], known = client.zscan(changed, self._cursors[1], count=LOOKED_AT)
         names = list(dict.fromkeys([*lines, *(name for name, _ in known)]))  # bytes: a damaged one may be no text
         for at in range(0, len(names), LOOKED_AT):
             self._compare(names[at : at + LOOKED_AT])
 
     def _compare(self, kinds: list[bytes]) -> None:
         """Repair those of these kinds whose line is not what their queue says, and tasks that do not wait there."""
-        store, prefix = self._store, self._store.keys.pending_prefix.encode()
+        store, keys, shard = self._store, self._store.keys, self._shard
+        prefix = keys.prefix("pending:", shard).encode()
         pipe: Any
         with store.client.pipeline(transaction=False) as pipe:
             for kind in kinds:
-                pipe.hget(store.keys.queue("kinds"), kind)
-                pipe.zscore(store.keys.queue("changed"), kind)
+                pipe.hget(keys.queue("kinds", shard), kind)
+                pipe.zscore(keys.queue("changed", shard), kind)
                 pipe.zcard(prefix + kind)
                 pipe.zrange(prefix + kind, 0, 0, False, True)
-            pipe.hget(store.keys.queue("meta"), "version")
+            pipe.hget(keys.queue("meta", shard), "version")
             *replies, current = pipe.execute(raise_on_error=False)
         latest = int(current or 0) if not isinstance(current, Exception) else 0
         firsts: dict[bytes, str] = {}
@@ -54,13 +64,13 @@ class KindDuty:
             if isinstance(count, Exception):
                 if not isinstance(count, ResponseError) or not is_damage(count):
                     raise count
-                guarded(store, "repair_keys", repair_keys, store, [store.keys.pending(readable(kind))])
+                guarded(store, "repair_keys", repair_keys, store, [keys.pending(readable(kind), shard)])
                 count, first = 0, []
             if count:
                 firsts[kind] = readable(first[0][0]) if first else ""
             known = version is not None and version <= latest
             if not _agree(line, known, count, first[0][1] if first else 0.0):
-                guarded(store, "repair_kind", store.run, store.commands.repair_kind(kind))
+                guarded(store, "repair_kind", store.run, store.commands.repair_kind(kind, shard))
         self._judge_firsts(firsts)
 
     def _judge_firsts(self, firsts: dict[bytes, str]) -> None:
@@ -69,7 +79,7 @@ class KindDuty:
         states = store.states(list(firsts.values()))
         for (kind, id), state in zip(firsts.items(), states, strict=True):
             if state != TaskState.PENDING or not _is_kind(kind):
-                guarded(store, "repair_task", repair_task, store, id, kind)
+                guarded(store, "repair_task", repair_task, store, id, kind, self._shard)
 
 
 def _agree(line: bytes | None, known: bool, count: int, first: float) -> bool:

@@ -1,7 +1,8 @@
 """Judge nodes by their counters: mark lost ones down, requeue their tasks, free their slots; forget old ones."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from ...model.ids import readable
@@ -14,12 +15,14 @@ from ...store.store import Store
 from ..lease_watch import LeaseWatch
 from .consistency import are_consistent
 from .drains import DrainDuty
-from .guarded import guarded
+from .guarded import guarded, unless_away
 
 log = logging.getLogger("parsync.leader")
 
 FORGET_S: Final = 3600.0
 """A node that is down and holds nothing is forgotten after an hour."""
+
+_TASK: Final = attrgetter("task")
 
 KEYS: Final = ("alive", "lost", "notes", "nodes")
 
@@ -32,10 +35,10 @@ class NodeDuty:
         self._up, self._down = LeaseWatch(lease_s), LeaseWatch(FORGET_S)
         self._drains = DrainDuty(store, lease_s)
 
-    def reset(self) -> None:
-        """Watch anew: no node is judged for one lease."""
-        self._up.reset()
-        self._down.reset()
+    def reset(self, partitions: Collection[int] | None = None) -> None:
+        """Watch anew: no node is judged for one lease, or none of these partitions."""
+        for watch in (self._up, self._down):
+            watch.reset(lambda node: partitions is None or cast(tuple[int, str], node)[0] in partitions)
 
     def work(self, clock: Callable[[], float]) -> None:
         """Repair inconsistent partitions, reclaim lost nodes, end drains and suspicions, forget nodes that are down."""
@@ -44,11 +47,11 @@ class NodeDuty:
         notes: dict[tuple[int, str], tuple[str, str]] = {}
         replies = self._read()
         now_s = clock()
-        for p, (counters, lost, noted, records) in enumerate(replies):
+        for p, (counters, lost, noted, records) in replies.items():
             for name, line in counters.items():
                 (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)
             if not all(map(COUNTER.match, counters.values())) or not are_consistent(records, counters, noted):
-                repair_partition(self._store, p)
+                guarded(self._store, "repair_partition", repair_partition, self._store, p)
             for node in lost:
                 guarded(self._store, "reclaim", self.reclaim, p, readable(node))
             for name, text in noted.items():
@@ -57,18 +60,22 @@ class NodeDuty:
         guarded(self._store, "drains", self._drains.work, now_s, notes)
         self._judge(now_s, {node: line for node, line in up.items() if COUNTER.read(line)}, down)
 
-    def _read(self) -> list[list[Any]]:
-        """Return, for each partition, what its KEYS hold; empty where a key was damaged and is repaired."""
+    def _read(self) -> dict[int, list[Any]]:
+        """Return, for each partition, what its KEYS hold; empty where a key was damaged and is repaired.
+
+        Partitions whose primary is away are left out, so that their nodes are watched anew when it is back.
+        """
         keys = self._store.keys
         with self._store.client.pipeline(transaction=False) as pipe:
             for p in range(self._partitions):
                 for name in KEYS:
                     (pipe.smembers if name == "lost" else pipe.hgetall)(keys.partition(p, name))
             replies = pipe.execute(raise_on_error=False)
-        found = []
+        found = {}
         for p in range(self._partitions):
             mine = replies[len(KEYS) * p : len(KEYS) * (p + 1)]
-            found.append([self._readable(reply, p) or {} for reply in mine])
+            with unless_away(self._store):
+                found[p] = [self._readable(reply, p) or {} for reply in mine]
         return found
 
     def _readable(self, reply: Any, p: int) -> Any:
@@ -101,9 +108,12 @@ class NodeDuty:
             _, leases = self._store.run(self._store.commands.reclaim(p, node))
 
     def _forget(self, p: int, node: str, inc: int) -> None:
-        commands = self._store.commands
+        """Forget a node that is still down, its record last: if a shard is away, a later pass finds it by that."""
+        commands, record = self._store.commands, self._store.nodes(p).get(node)
+        if record is None or (record.state, record.inc) != ("down", inc):
+            return
+        self._store.run_all([commands.offer(node, ""), commands.deal_node(node, self._partitions, "", 0, 0.0)])
         if self._store.run(commands.forget_node(p, node, inc)) == "forgotten":
-            self._store.run_all([commands.offer(node, ""), commands.deal_node(node, self._partitions, "", 0, 0.0)])
             log.info("node %s was down for long and is forgotten", node)
 
 
@@ -111,5 +121,7 @@ def clear_leases(store: Store, p: int, leases: list[Lease], why: str) -> None:
     """Requeue the tasks of lost leases, and then free their slots."""
     for at in range(0, len(leases), MAX_BATCH):
         places = [lease.place for lease in leases[at : at + MAX_BATCH]]
-        store.run(store.commands.requeue([(place, why) for place in places]))
-        store.run(store.commands.release(p, places))
+        for _, some in store.keys.by_shard(places, _TASK):
+            with unless_away(store):  # what cannot be requeued keeps its slots, and no other does
+                store.run(store.commands.requeue([(place, why) for place in some]))
+                store.run(store.commands.release(p, some))

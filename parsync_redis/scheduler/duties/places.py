@@ -1,8 +1,9 @@
 """Compare `running` with the leases: requeue tasks whose lease is gone, and tasks that do not start."""
 
 import logging
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Final, cast
 
 from ...model.ids import readable
 from ...model.limits import MAX_BATCH
@@ -10,13 +11,15 @@ from ...model.place import Place
 from ...model.record import read_run
 from ...store.quarantine import quarantine
 from ...store.repair import repair_partition, repair_task
-from ...store.server_errors import is_damage
+from ...store.server_errors import AWAY, is_damage
 from ...store.store import Store
 from ..age_tracker import AgeTracker
-from .guarded import guarded
+from .guarded import guarded, unless_away
 from .suspects import Suspects
 
 log = logging.getLogger("parsync.leader")
+
+_TASK: Final = attrgetter("task")
 
 
 class PlaceDuty:
@@ -26,7 +29,7 @@ class PlaceDuty:
         self._store, self._lease_s = store, lease_s
         self._unstarted = AgeTracker(lease_s / 2)
         self._suspects = Suspects(store, lease_s)
-        self._cursor = 0
+        self._shard = self._cursor = 0
 
     def reset(self) -> None:
         """Watch anew: no task is late for one lease."""
@@ -34,23 +37,39 @@ class PlaceDuty:
         self._suspects.reset()
 
     def work(self, clock: Callable[[], float]) -> None:
-        """Look at the next entries."""
-        store = self._store
+        """Look at the next entries, of one shard after the other; all were seen when the last one's last was."""
         self._unstarted.begin(clock())
-        cursor, some = store.client.hscan(store.keys.queue("running"), self._cursor, count=MAX_BATCH)
+        runs: list[tuple[Place, bool]] = []
+        for _ in range(self._store.keys.shards):
+            shard = self._shard
+            with unless_away(self._store):
+                runs += self._read()
+                shard = -1
+            if shard == self._shard:  # its primary is away
+                self._shard, self._cursor = (shard + 1) % self._store.keys.shards, 0
+            if len(runs) >= MAX_BATCH or not (self._shard or self._cursor):
+                break
+        for at in range(0, len(runs), MAX_BATCH):
+            self._compare(runs[at : at + MAX_BATCH], clock)
+        if not (self._shard or self._cursor):
+            self._unstarted.forget_unseen()
+
+    def _read(self) -> list[tuple[Place, bool]]:
+        """Return the next entries, and whether each has started, and repair damaged ones."""
+        store, key = self._store, self._store.keys.queue("running", self._shard)
+        cursor, some = store.client.hscan(key, self._cursor, count=MAX_BATCH)
         runs: list[tuple[Place, bool]] = []
         for task, text in cast(dict[bytes, bytes], some).items():
             place, started_ms = read_run(readable(text))
             if place is not None and place.task == readable(task):
                 runs.append((place, started_ms is not None))
             else:
-                quarantine(store, f"{store.keys.queue('running')} {readable(task)}", "not a place", text)
-                repair_task(store, readable(task))
+                quarantine(store, f"{key} {readable(task)}", "not a place", text)
+                repair_task(store, readable(task), shard=self._shard)
         self._cursor = int(cursor)
-        for at in range(0, len(runs), MAX_BATCH):
-            self._compare(runs[at : at + MAX_BATCH], clock)
         if not self._cursor:
-            self._unstarted.forget_unseen()
+            self._shard = (self._shard + 1) % store.keys.shards
+        return runs
 
     def _compare(self, runs: list[tuple[Place, bool]], clock: Callable[[], float]) -> None:
         """Requeue those of these tasks whose slot has another lease or none, and those that are late to start."""
@@ -61,6 +80,8 @@ class PlaceDuty:
             leases = pipe.execute(raise_on_error=False)
         now_s, torn, late, damaged = clock(), list[Place](), dict[tuple[int, str], list[Place]](), set[int]()
         for (place, started), lease in zip(runs, leases, strict=True):
+            if isinstance(lease, AWAY):
+                continue  # its partition's primary is away: nobody knows
             if isinstance(lease, Exception):
                 if not is_damage(lease):
                     raise lease
@@ -73,12 +94,14 @@ class PlaceDuty:
                 late.setdefault((place.partition, place.node), []).append(place)
         for p in damaged:
             guarded(store, "repair_partition", repair_partition, store, p)
-        if torn:
-            self._requeue_torn(torn)
+        for _, some in store.keys.by_shard(torn, _TASK):
+            with unless_away(store):
+                self._requeue_torn(some)
         for (p, node), waiting in late.items():
-            self._suspects.put_back(p, node, waiting, now_s)
+            with unless_away(store):
+                self._suspects.put_back(p, node, waiting, now_s)
 
-    def _requeue_torn(self, torn: list[Place]) -> None:
+    def _requeue_torn(self, torn: Sequence[Place]) -> None:
         """Requeue tasks whose lease is gone."""
         words = self._store.run(self._store.commands.requeue([(place, "its lease was gone") for place in torn]))
         if back := [word for word in words if word != "none"]:

@@ -9,6 +9,7 @@ from ...model.record import owner_of
 from ...store.store import Store
 from ..lease_watch import LeaseWatch
 from ..taken import give_back
+from .guarded import unless_away
 
 log = logging.getLogger("parsync.leader")
 
@@ -29,16 +30,24 @@ class SchedulerDuty:
 
     def work(self, clock: Callable[[], float], members: Mapping[str, int]) -> None:
         """Give back the tasks of members that stood still for a lease, and of owners that are no members."""
-        taken: dict[str, list[str]] = {}
-        for task, attempt in self._store.client.hscan_iter(self._store.keys.queue("taken"), count=1000):
-            taken.setdefault(owner_of(readable(attempt)), []).append(readable(task))
+        taken: dict[str, dict[int, list[str]]] = {}
+        for shard, key in enumerate(self._store.keys.queues("taken")):
+            with unless_away(self._store):
+                for task, attempt in self._store.client.hscan_iter(key, count=1000):
+                    shards = taken.setdefault(owner_of(readable(attempt)), {})
+                    shards.setdefault(shard, []).append(readable(task))
         now_s = clock()
         orphans = {owner: "" for owner in taken if owner not in members}
         for owner in self._owners.look(now_s, cast(dict[Any, Any], orphans)):
-            give_back(self._store, cast(str, owner), taken[cast(str, owner)], "its scheduler was lost")
+            self._give_back(cast(str, owner), taken[cast(str, owner)])
         self.lost = []
         for member in self._members.look(now_s, cast(dict[Any, Any], members)):
             name = cast(str, member)
             log.warning("scheduler %s stood still for a lease: its tasks go back", name)
-            give_back(self._store, name, taken.get(name, []), "its scheduler was lost")
+            self._give_back(name, taken.get(name, {}))
             self.lost.append(f"{name} {members[name]}")
+
+    def _give_back(self, owner: str, taken: Mapping[int, list[str]]) -> None:
+        for shard, tasks in taken.items():
+            with unless_away(self._store):
+                give_back(self._store, owner, shard, tasks, "its scheduler was lost")

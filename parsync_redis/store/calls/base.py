@@ -1,24 +1,48 @@
 """A call: a script with its keys and arguments. What the calls of all families share."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from ...model.ids import shards_of
 from ...wire.keys import Keys
 from ..header import Once, Word
 from ..scripts import Script
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 Reply = Any  # what a script answers: bytes, integers, lists of them
+
+RECORD: Final = "tasks messages taken running dead ended ended_1 ended_2"
+"""The keys that tell what is known of a task; extra: as well."""
 
 
 class Call(NamedTuple, Generic[T]):
-    """A script with its keys and arguments, and the reader of its reply; `unsent` are keys that it spells itself."""
+    """A script with its keys and arguments, and the reader of its reply; `unsent` are keys that it spells itself.
+
+    parts: instead of keys and arguments, the calls that it stands for, one a shard; `read` joins what they answer.
+    """
 
     script: Script
     keys: Sequence[str]
     args: Sequence[Word]
     read: Callable[[Reply], T]
     unsent: Sequence[str] = ()
+    parts: Sequence["Call[Any]"] = ()
+
+
+def parts_of(calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
+    """Return the calls that are sent for these."""
+    return [part for call in calls for part in call.parts or (call,)]
+
+
+def join_parts(calls: Sequence[Call[Any]], answers: Iterable[Any]) -> list[Any]:
+    """Return what these calls answer, by what their `parts_of` answered; the error of a part is that of its call."""
+    found = iter(answers)
+    return [_join(call, [next(found) for _ in call.parts]) if call.parts else next(found) for call in calls]
+
+
+def _join(call: Call[Any], answers: Sequence[Any]) -> Any:
+    return next((answer for answer in answers if isinstance(answer, Exception)), None) or call.read(answers)
 
 
 class Calls:
@@ -27,7 +51,7 @@ class Calls:
     def __init__(self, keys: Keys, retention_s: int = 86_400, max_starts: int = 3) -> None:
         self.keys, self.retention_s, self.max_starts = keys, retention_s, max_starts
         self._fixed: dict[tuple[str, int], list[str]] = {}
-        self._queue_keys: dict[str, tuple[list[str], list[str]]] = {}
+        self._queue_keys: dict[tuple[str, int], tuple[list[str], list[str]]] = {}
 
     def _queue(
         self,
@@ -36,18 +60,53 @@ class Calls:
         once: Once,
         names: tuple[str, ...] = (),
         values: Sequence[Word] = (),
+        shard: int = 0,
     ) -> Call[T]:
-        """Return a call on the queue, see Header.arguments."""
-        sent, unsent = self._queue_keys.get(script.verb) or self._spell(script)
+        """Return a call on a shard of the queue, see Header.arguments."""
+        sent, unsent = self._queue_keys.get((script.verb, shard)) or self._spell(script, shard)
         return Call(script, sent, script.arguments(once, names, values), read, unsent)
 
-    def _spell(self, script: Script) -> tuple[list[str], list[str]]:
-        prefixes = {"extra:": self.keys.extra_prefix, "pending:": self.keys.pending_prefix}
-        sent, unsent = (
-            [prefixes.get(kind) or self.keys.queue(kind) for kind in kinds] for kinds in (script.keys, script.also)
-        )
-        self._queue_keys[script.verb] = sent, unsent
+    def _spell(self, script: Script, shard: int) -> tuple[list[str], list[str]]:
+        sent, unsent = ([self.keys.prefix(kind, shard) for kind in kinds] for kinds in (script.keys, script.also))
+        self._queue_keys[script.verb, shard] = sent, unsent
         return sent, unsent
+
+    def _spread(
+        self,
+        items: Sequence[Item],
+        id_of: Callable[[Item], str],
+        make: Callable[[int, Sequence[Item]], Call[list[T]]],
+        count: int = 0,
+    ) -> Call[list[T]]:
+        """Return a call on items, with an answer for each, that `make` makes for a shard; a part for each shard.
+
+        count: the number of shards, if `make` goes by it too; another thread may learn another number meanwhile.
+        """
+        count = count or self.keys.shards
+        if count == 1 or not items:
+            return make(0, items)
+        shards = shards_of(map(id_of, items), count)
+        if len({*shards}) == 1:
+            return make(shards[0], items)
+        rows: dict[int, list[int]] = {}
+        for row, shard in enumerate(shards):
+            rows.setdefault(shard, []).append(row)
+
+        def read(answers: Sequence[Sequence[T]]) -> list[T]:
+            found: dict[int, T] = {}
+            for some, words in zip(rows.values(), answers, strict=True):
+                found |= zip(some, words, strict=True)
+            return [found[row] for row in range(len(items))]
+
+        parts = [make(shard, [items[row] for row in some]) for shard, some in rows.items()]
+        return Call(parts[0].script, (), (), read, (), parts)
+
+    def _everywhere(self, make: Callable[[int], Call[T]], join: Callable[[Sequence[T]], T]) -> Call[T]:
+        """Return a call that `make` makes for each shard."""
+        if self.keys.shards == 1:
+            return make(0)
+        parts = [make(shard) for shard in range(self.keys.shards)]
+        return Call(parts[0].script, (), (), join, (), parts)
 
     def _partition(
         self,
@@ -86,6 +145,11 @@ def words(reply: Reply) -> list[str]:
 def pairs(values: Sequence[Reply]) -> Iterable[tuple[Reply, Reply]]:
     """Return a reply's values, two at a time."""
     return zip(values[::2], values[1::2], strict=True)
+
+
+def itself(id: str) -> str:
+    """Return an id: what tells the shard of an item that is an id."""
+    return id
 
 
 def optional(value: int | None) -> int | str:

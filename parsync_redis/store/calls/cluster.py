@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...model.replies import Members
+from ...model.times import KEPT, RunTimes
 from ..header import Once
 from ..scripts import Script
 from .base import Call, Calls, Reply, pairs, text
@@ -12,7 +13,8 @@ CONFIGURE: Final = Script("configure", "config")
 DEAL_NODE: Final = Script("deal_node", "dealt")
 RENEW_SCHEDULER: Final = Script("renew_scheduler", "schedulers leader stats")
 RECORD_LOSS: Final = Script("record_loss", "losses")
-ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS)
+LEARN_TIMES: Final = Script("learn_times", "times")
+ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS, LEARN_TIMES)
 
 _PAIR: Final = ("name", "value")
 
@@ -76,3 +78,9 @@ class ClusterCalls(Calls):
         """Record that numbers went back: 'WHO NAME=WAS->IS ...'; 1 if it is new."""
         once: Once = {"seen": seen, "keep_s": keep_s}
         return Call(RECORD_LOSS, [self.keys.shared("losses")], RECORD_LOSS.arguments(once), int)
+
+    def learn_times(self, news: Mapping[str, RunTimes]) -> Call[int]:
+        """Add to the run times of these names; how many names have times."""
+        words = [word for name, times in news.items() for word in (name, times.text)]
+        arguments = LEARN_TIMES.arguments({"kept": KEPT}, ("name", "text"), words)
+        return Call(LEARN_TIMES, [self.keys.shared("times")], arguments, int)

@@ -30,9 +30,11 @@ ALL: Final = (REGISTER_NODE, COMMIT, RELEASE, READ_PARTITION, RENEW, RECLAIM, SE
 class PartitionCalls(Calls):
     """The nodes and leases of a partition; each method names its script, whose header says what it does."""
 
-    def register_node(self, p: int, node: str, known_inc: int, score: float, offer: str) -> Call[tuple[int, int]]:
-        """Give a node's name to a process; (incarnation, first bit)."""
-        once: Once = {"node": node, "known_inc": known_inc, "score": repr(score), "offer": offer}
+    def register_node(
+        self, p: int, node: str, known_inc: int, score: float, offer: str, room: int = 0
+    ) -> Call[tuple[int, int]]:
+        """Give a node's name to a process; room: its waiting seats. Returns (incarnation, first bit)."""
+        once: Once = {"node": node, "known_inc": known_inc, "score": repr(score), "offer": offer, "room": room}
         return self._partition(p, REGISTER_NODE, lambda r: (int(r[0]), int(r[1])), once, inboxes=[node])
 
     def commit(self, p: int, claims: Sequence[Claim]) -> Call[Judged]:
@@ -68,7 +70,7 @@ class PartitionCalls(Calls):
                 found[int(row) - 1] = "none"
             return found
 
-        once: Once = {"channel": self.keys.tick, "partition": p}
+        once: Once = {"channel": self.keys.frees(p), "partition": p}
         values = [word for place in places for word in (place.seat, place.text)]
         return self._partition(p, RELEASE, read, once, (), ("seat", "text"), values)
 
@@ -101,7 +103,7 @@ class PartitionCalls(Calls):
         return self._partition(p, RECLAIM, read, once)
 
     def set_node(self, p: int, node: str, word: str, inc: int | None = None, note: str = "") -> Call[list[str]]:
-        """Say drain, over, undrain, suspect, trust or leaving of a node; [ok, state, drain] or [gone]."""
+        """Say drain, over, undrain, suspect, trust, leaving or ahead of a node; [ok, state, drain] or [gone]."""
         return self._partition(p, SET_NODE, words, {"node": node, "inc": optional(inc), "word": word, "note": note})
 
     def ring(self, place: Place) -> Call[str]:

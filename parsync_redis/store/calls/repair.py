@@ -38,14 +38,15 @@ class RepairCalls(Calls):
 
         return self._partition(p, REPAIR_PARTITION, read, {})
 
-    def repair_task(self, id: str, why: str, kind: str | bytes = "") -> Call[str]:
+    def repair_task(self, id: str, why: str, kind: str | bytes = "", shard: int | None = None) -> Call[str]:
         """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it has now.
 
-        kind: the kind of which it was seen to wait, if that may not be its record's.
+        kind: the kind of which it was seen to wait, if that may not be its record's. shard: where it was seen, if that
+        may not be the shard of its id.
         """
         once: Once = {"id": id, "retention_s": self.retention_s, "why": why, "kind": kind}
-        return self._queue(REPAIR_TASK, text, once)
+        return self._queue(REPAIR_TASK, text, once, shard=self.keys.shard_of(id) if shard is None else shard)
 
-    def repair_kind(self, kind: str | bytes) -> Call[int]:
-        """Make the line of a kind what its tasks say; 1 if it changed."""
-        return self._queue(REPAIR_KIND, int, {"kind": kind})
+    def repair_kind(self, kind: str | bytes, shard: int = 0) -> Call[int]:
+        """Make the line of a kind in a shard what its tasks say; 1 if it changed."""
+        return self._queue(REPAIR_KIND, int, {"kind": kind}, shard=shard)

@@ -23,11 +23,12 @@ class NodeRecord:
     drain: int = 0
     left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
+    ahead: int | None = None  # its open waiting seats, None if it has none behind its slots
     inbox: "deque[Place]" = field(default_factory=deque)  # doorbells, the newest first
 
     def usable(self, slot: int) -> bool:
-        """Return whether the slot may be claimed when it has no lease."""
-        return self.state == "up" and not self.drain and slot < self.offer.slots
+        """Return whether the slot or waiting seat may be claimed when it has no lease."""
+        return self.state == "up" and not self.drain and slot < self.offer.slots + (self.ahead or 0)
 
 
 def amounts_of(asked: str) -> tuple[tuple[str, int], ...]:

@@ -13,7 +13,7 @@ class Nodes(Leases):
 
     def register_node(self, keys: Sequence[str], args: Args) -> list[int]:
         """Give a node's name to a process, as a new incarnation."""
-        name = args.node
+        name, room = args.node, int(args.room)
         old, offer = self.nodes.get(name), parse_resources(args.offer)
         held = dict(self._leases_of(old)) if old else {}
         self.inc = max(self.inc, int(args.known_inc)) + 1
@@ -21,7 +21,8 @@ class Nodes(Leases):
         for slot, lease in held.items():
             if slot == lease.slot:
                 self._give(node, lease, -1)
-        node.span = max([offer.slots, *(slot + 1 for slot in held)])
+        node.ahead = 0 if room else None
+        node.span = max([offer.slots + room, *(slot + 1 for slot in held)])
         if old:
             for slot in range(old.span):
                 self._set(old.first + slot, False)
@@ -70,7 +71,7 @@ class Nodes(Leases):
         node = self.nodes.get(name)
         if node is None or inc not in ("", str(node.inc)):
             return ["gone"]
-        before, told = (node.state, node.drain), self.notes.get(name, "")
+        before, ahead, told = (node.state, node.drain), node.ahead, self.notes.get(name, "")
         note = note or ("no reason was given" if word == "suspect" else "no deadline")
         if word == "drain" and (node.drain, told) != (2, note):
             node.drain, told = 1, note
@@ -80,12 +81,17 @@ class Nodes(Leases):
             node.drain, told = 0, ""
         elif word == "suspect" and before == ("up", 0):
             node.state, told = "suspect", note
-        if before[0] == "suspect" and word != "suspect":
+        elif word == "ahead" and node.ahead is not None:
+            node.ahead = int(note)
+        if before[0] == "suspect" and word not in ("suspect", "ahead"):
             node.state = "up"
         if word == "leaving" and node.state == "up":
             node.state = "leaving"
         self.notes[name] = told
-        if (node.state, node.drain) != before:
+        if node.ahead != ahead:
+            self._write_bits(node)
+            self.version += 1
+        elif (node.state, node.drain) != before:
             self._write_bits(node)
             self._changed_nodes()
         return ["ok", node.state, str(node.drain)]

@@ -11,7 +11,7 @@ from ...model.place import Place
 from ...model.record import owner_of
 from ...model.replies import Took
 from ...model.task import Taken
-from .records import PLACED, RUNNING, TAKEN, Args
+from .records import PLACED, RUNNING, TAKEN, Args, Task
 from .tasks import Tasks
 
 
@@ -101,8 +101,25 @@ class Running(Tasks):
         return "yours" if task and task.state in (PLACED, RUNNING) and task.place == place else "stale"
 
     def start(self, keys: Sequence[str], args: Args) -> list[Any]:
-        """Start the current attempt, once, at the place that confirm gave it, if it did."""
-        return [word for row in args.rows for word in self.start_at(Place.of(row.text))]
+        """Start the current attempt, once, at the place that confirm gave it, if it did; at most so many of these."""
+        places, most = [Place.of(row.text) for row in args.rows], int(args.most)
+        waits = self._beyond(most, places) if len(places) > most else ()
+        found = [("wait", b"") if at in waits else self.start_at(place) for at, place in enumerate(places)]
+        return [word for words in found for word in words]
+
+    def _beyond(self, most: int, places: Sequence[Place]) -> set[int]:
+        """Return which of these must wait: `most` may run, first those that do, then in the queue's order."""
+        able: list[tuple[float, int]] = []
+        waits = set[int]()
+        for at, place in enumerate(places):
+            task = self.find(place.task)
+            if task is not None and task.state == RUNNING and task.place == place:
+                most -= 1
+                if most < 0:
+                    waits.add(at)
+            elif task is not None and self._may_start(task, place):
+                able.append((task.order, at))
+        return waits | {at for _, at in sorted(able)[max(0, most) :]}
 
     def start_at(self, place: Place) -> tuple[str, bytes]:
         """Start one task; return the word, and the message or the state that refuses it."""
@@ -111,11 +128,14 @@ class Running(Tasks):
             return "refused", b"gone"
         if task.state == RUNNING and task.place == place:
             return "yours", task.job.message
-        mine = task.state == TAKEN and task.attempt == place.attempt
-        if mine or (task.state == PLACED and task.place == place):
+        if self._may_start(task, place):
             task.state, task.place, task.started_ms = RUNNING, place, self.world.now_ms
             return "ok", task.job.message
         return "refused", task.state.encode()
+
+    def _may_start(self, task: Task, place: Place) -> bool:
+        mine = task.state == TAKEN and task.attempt == place.attempt
+        return mine or (task.state == PLACED and task.place == place)
 
     def finish(self, keys: Sequence[str], args: Args) -> list[str]:
         """Accept the outcome of the current attempt, from its place."""

@@ -27,18 +27,21 @@ _FAMILY: Final = re.compile(r"[^{]*\{[^:}]*:?([^}]*)\}")
 class MemoryStore:
     """The state of one cluster, in memory; it answers calls as `Store` does."""
 
-    def __init__(self, cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> None:
-        self.keys = Keys(cluster)
+    def __init__(self, cluster: str, retention_s: int = 86_400, max_starts: int = 3, shards: int = 1) -> None:
+        self.keys = Keys(cluster, shards=shards)
         self.commands = Commands(self.keys, retention_s, max_starts)
         self.now_ms = 0
         self.published: list[tuple[str, str]] = []
-        self.queue = Queue(self)
+        self.queues = [Queue(self) for _ in range(shards)]
         self.partitions: dict[int, Partition] = {}
         self.cluster = Cluster()
-        self._homes: dict[str, Queue | Partition | Cluster] = {"": self.cluster, "q0": self.queue}
+        self._homes: dict[str, Queue | Partition | Cluster] = {"": self.cluster}
+        self._homes |= {f"q{shard}": queue for shard, queue in enumerate(self.queues)}
 
     def run(self, call: Call[T]) -> T:
         """Execute one call."""
+        if call.parts:
+            return call.read(self.run_all(call.parts))
         args = call.script.header.named([arg if isinstance(arg, bytes) else str(arg) for arg in call.args])
         script: Callable[[Sequence[str], Any], Any] | None
         script = getattr(self._home(call.keys[0]), call.script.verb, None)

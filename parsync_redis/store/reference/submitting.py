@@ -16,8 +16,8 @@ class Submitting(Tasks):
 
     def submit(self, keys: Sequence[str], args: Args) -> list[str]:
         """Create each task once."""
-        if args.apps not in ("", str(self.apps_ms)):
-            return [word for number in range(len(args.rows)) for word in (str(number + 1), "changed")]
+        if refused := self._refused(args):
+            return [word for number in range(len(args.rows)) for word in (str(number + 1), refused)]
         kinds = [line.partition(" ") for line in args.what.splitlines()]
         replies = []
         for number, r in enumerate(args.rows, 1):
@@ -31,6 +31,20 @@ class Submitting(Tasks):
                 replies += [str(number), word]
         self._write_kinds(args.channel)
         return replies
+
+    def _refused(self, args: Args) -> str:
+        if self.shards not in ("", args.shards):
+            return "elsewhere"
+        return "" if args.apps in ("", str(self.apps_ms)) else "changed"
+
+    def align(self, keys: Sequence[str], args: Args) -> int:
+        """Fix the number of shards, and raise the number of submissions."""
+        fixed = self.shards
+        if fixed in ("", "?"):
+            fixed = args.usual if self.submitted else args.shards
+            self.shards = "?" if args.shards == "0" else fixed
+        self.submitted = max(self.submitted, int(args.level))
+        return int(fixed)
 
     def admit(
         self, id: str, job: Job, due: int | None = None, wait: bool = False, after: str = "", expiry: int | None = None

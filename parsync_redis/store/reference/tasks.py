@@ -23,6 +23,7 @@ class Tasks(Waiting):
         self.apps: dict[str, int] = {}
         self.apps_ms = 0
         self.submitted = 0
+        self.shards = ""
         self.waiters: list[str] = []
 
     def find(self, id: str) -> Task | None:

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .failover import failover
+from .moves import move_slots
 from .pace import soak, throughput
-from .play import play
+from .play import Outcome, play
 
 SHOWN = 20
 
@@ -16,16 +18,32 @@ SHOWN = 20
 def run(args: argparse.Namespace) -> int:
     """Return the storm; 1 if a promise broke."""
     folder = args.folder or Path("build", "chaos", str(args.seed))
-    outcome = play(args.seconds, args.seed, folder, say, args.every, args.rate)
+    return tell(play(args.seconds, args.seed, folder, say, args.every, args.rate), args.seed, folder)
+
+
+def run_failover(args: argparse.Namespace) -> int:
+    """Have primaries go away; 1 if a promise broke."""
+    folder = args.folder or Path("build", "chaos", "failover")
+    return tell(failover(args.kills, args.seed, folder, say, args.how, args.rate), args.seed, folder)
+
+
+def run_moves(args: argparse.Namespace) -> int:
+    """Move slots; 1 if a promise broke, or a submitter saw an error."""
+    folder = args.folder or Path("build", "chaos", "moves")
+    return tell(move_slots(args.moves, args.seed, folder, say, args.rate), args.seed, folder)
+
+
+def tell(outcome: Outcome, seed: int, folder: Path) -> int:
+    """Print figures and broken promises; return 1 if there are some."""
     for name, value in outcome.figures.items():
         print(f"  {name:20} {value}")
     for what in outcome.broken[:SHOWN]:
-        print(f"seed {args.seed}: {what}")
+        print(f"seed {seed}: {what}")
     if len(outcome.broken) > SHOWN:
         print(f"... and {len(outcome.broken) - SHOWN} more")
-    print(json.dumps({"seed": args.seed, "broken": len(outcome.broken), **outcome.figures}))
+    print(json.dumps({"seed": seed, "broken": len(outcome.broken), **outcome.figures}))
     if outcome.broken:
-        print(f"seed {args.seed}: {len(outcome.broken)} broken promises; what everybody did is in {folder}")
+        print(f"seed {seed}: {len(outcome.broken)} broken promises; what everybody did is in {folder}")
     return int(bool(outcome.broken))
 
 
@@ -70,7 +88,16 @@ def main() -> int:
     long = verbs.add_parser("soak", help="memory at seventy in a hundred of what it can do")
     long.add_argument("--minutes", type=float, default=20)
     long.set_defaults(do=run_soak)
-    for verb in (storm, pace, long):
+    over = verbs.add_parser("failover", help="primaries of a cluster of servers go away, one after the other")
+    over.add_argument("--kills", type=int, default=8)
+    over.add_argument("--how", choices=("kill", "stop", "lag", "mixed"), default="mixed")
+    over.add_argument("--rate", type=float, default=30.0, help="tasks a second")
+    over.set_defaults(do=run_failover)
+    moves = verbs.add_parser("move-slots", help="slots of a cluster of servers are moved under load")
+    moves.add_argument("--moves", type=int, default=40)
+    moves.add_argument("--rate", type=float, default=30.0, help="tasks a second")
+    moves.set_defaults(do=run_moves)
+    for verb in (storm, pace, long, over, moves):
         verb.add_argument("--seed", type=int, default=1)
         verb.add_argument("--folder", type=Path, help="where everything is written down; a folder in build/chaos")
     args = parser.parse_args()

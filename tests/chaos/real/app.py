@@ -19,7 +19,7 @@ from .recorder import FOLDER, watch_this_process
 TICK_S = 0.02
 TICKS = "ticks.log"
 
-BROKER = os.environ.get("PARSYNC_URL", "redis://127.0.0.1:1/0")
+BROKER = os.environ.get("CHAOS_BROKER") or os.environ.get("PARSYNC_URL", "redis://127.0.0.1:1/0")
 app = Celery("chaos", broker=BROKER, backend=BROKER)
 app.conf.update(
     broker_connection_retry_on_startup=True,

@@ -6,12 +6,13 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import InvalidInput, ParsyncError, ServerUnreachable
+from parsync_redis.model.task import TaskState
 from parsync_redis.store.store import Store
 
 from .history import FINAL
@@ -80,7 +81,36 @@ class Book:
             return sorted(self.open)
 
 
-class Client(threading.Thread):
+class Submitter(threading.Thread):
+    """A client that submits tasks until it is stopped. `broken` is the bug that ended it."""
+
+    def __init__(
+        self, url: str, cluster: str, name: str, book: Book, rate: float, retry_for_s: float, seed: int
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.book, self.rate, self._dice = book, rate, random.Random(f"{seed} {name}")
+        self._client = ParsyncClient.from_url(url, cluster)
+        self._client.requests.retry_for_s = retry_for_s
+        self._halt = threading.Event()
+        self.broken: Exception | None = None
+
+    def stop(self) -> None:
+        """Submit no more."""
+        self._halt.set()
+
+
+def stop_all(submitters: Sequence[Submitter]) -> None:
+    """Stop submitters and wait for their end; raises the bug that ended one before."""
+    for submitter in submitters:
+        submitter.stop()
+    for submitter in submitters:
+        submitter.join(timeout=180)
+        assert not submitter.is_alive(), f"{submitter.name} does not end"
+        if submitter.broken is not None:
+            raise submitter.broken
+
+
+class Client(Submitter):
     """Submits tasks, `rate` a second as long as fewer than `window` are open, until it is stopped."""
 
     def __init__(
@@ -95,13 +125,8 @@ class Client(threading.Thread):
         make: Make = mixed,
         cancels: float = 0.02,
     ) -> None:
-        super().__init__(name=name, daemon=True)
-        self.book, self.rate, self.window, self.cancels = book, rate, window, cancels
-        self.make, self._dice = make, random.Random(f"{seed} {name}")
-        self._client = ParsyncClient.from_url(url, cluster)
-        self._client.requests.retry_for_s = 1.0
-        self._halt = threading.Event()
-        self.broken: Exception | None = None
+        super().__init__(url, cluster, name, book, rate, 1.0, seed)
+        self.window, self.make, self.cancels = window, make, cancels
 
     def run(self) -> None:
         """Submit until stopped; whatever happens to the server, it goes on."""
@@ -144,10 +169,6 @@ class Client(threading.Thread):
             with self.book.lock:
                 self.book.errors[f"cancel {type(error).__name__}"] += 1
 
-    def stop(self) -> None:
-        """Submit no more."""
-        self._halt.set()
-
 
 class Watcher(threading.Thread):
     """Reads the states of open tasks, past all lines; the server may be away."""
@@ -164,17 +185,16 @@ class Watcher(threading.Thread):
 
     def look(self) -> None:
         """Look once."""
-        ids = self._book.still_open()
-        try:
-            for at in range(0, len(ids), 500):
-                some = ids[at : at + 500]
-                for id, state in zip(some, self._store.states(some), strict=True):
-                    self._book.see(id, state)
-        except ParsyncError:
-            return  # the server is away: later
+        reads, commands = self._store.keys.by_shard(self._book.still_open(), str), self._store.commands
+        calls = [commands.read_tasks(ids[:500], False) for _, ids in reads]
+        for (_, ids), records in zip(reads, self._store.run_each(calls), strict=True):
+            if not isinstance(records, ParsyncError):  # else its server is away: later
+                for id, record in zip(ids[:500], records, strict=True):
+                    self._book.see(id, "" if record.state == TaskState.GONE else record.state)
 
     def stop(self) -> None:
         """Look no more."""
         self._halt.set()
-        self.join(timeout=10)
+        self.join(timeout=180)
+        assert not self.is_alive(), f"{self.name} does not end"
         self._store.client.close()

@@ -176,7 +176,7 @@ class Storm:
         """Send SIGTERM: the member leaves in order, and another takes its name."""
         if (member := self._one(worker)) is None:
             return None
-        process, deadline = _process(member), time.monotonic() + 15
+        process, deadline = _process(member), time.monotonic() + 180
         member.busy = True
         process.send(signal.SIGTERM)
 

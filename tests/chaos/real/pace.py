@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from .app import TICKS
-from .history import Run, read_ticks
-from .play import Field, Say, at_work, events_of, first_after, percentiles
+from .clients import stop_all
+from .history import Run
+from .play import Field, Say, at_work, events_of, first_after, percentiles, runs_of
 from .stack import LEASE_S, WORKERS, Member, Stack, session
 
 TASK_S = 0.1
@@ -74,14 +74,13 @@ def throughput(seconds: float, seed: int, folder: Path, say: Say) -> dict[str, A
         for _ in _finished(field, 3 * LEASE_S):
             pass
         ups = _restarting(field, seconds)
-        field.stop_clients()
-        deadline = time.monotonic() + 60
+        stop_all(field.clients)
+        deadline = time.monotonic() + 180
         while field.book.open and time.monotonic() < deadline:
             field.stack.supervise()
             time.sleep(0.1)
         lost = len(field.book.open)
-    with (folder / TICKS).open(encoding="utf-8") as lines:
-        moved = moved_after(kills, read_ticks(lines))
+    moved = moved_after(kills, runs_of(folder))
     events = list(events_of(folder))
     return {
         "seed": seed,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +15,12 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.store.store import Store
 
 from .app import TICKS
-from .clients import Book, Client, Make, Watcher, mixed
+from .clients import Book, Client, Make, Watcher, mixed, stop_all
 from .faults import Storm
-from .history import Event, check_leases, check_runs, check_task, read_calls, read_ticks, slots_by_attempt
+from .history import Event, Run, check_leases, check_runs, check_task, read_calls, read_ticks, slots_by_attempt
 from .proxy import Line
 from .recorder import Recorder
-from .stack import CLUSTER, LEASE_S, PARTITIONS, Stack
+from .stack import LEASE_S, PARTITIONS, Stack
 
 Say = Callable[[str], None]
 DRAIN_S = 90.0
@@ -47,15 +47,6 @@ class Field:
     watcher: Watcher
     lines: dict[str, Line]
 
-    def stop_clients(self) -> None:
-        """Submit no more tasks."""
-        for client in self.clients:
-            client.stop()
-        for client in self.clients:
-            client.join(timeout=30)
-            if client.broken is not None:
-                raise client.broken
-
 
 @contextmanager
 def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels: float = 0.02) -> Iterator[Field]:
@@ -66,10 +57,11 @@ def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels:
     book, clients = Book(), list[Client]()
     try:
         stack.start()
-        lines = {name: member.line for name, member in stack.members.items()}
+        lines = {name: member.line for name, member in stack.members.items() if member.line is not None}
         for name in ("client-a", "client-b"):
-            line = lines[name] = stack.proxy.line(stack.seed)
-            client = Client(stack.url_by(line), CLUSTER, name, book, rate / 2, window, stack.seed, make, cancels)
+            if (line := stack.line(stack.seed)) is not None:
+                lines[name] = line
+            client = Client(stack.url_by(line), stack.cluster, name, book, rate / 2, window, stack.seed, make, cancels)
             clients.append(client)
         watcher = Watcher(stack.store(), book)
         for thread in (*clients, watcher):
@@ -81,7 +73,7 @@ def at_work(stack: Stack, rate: float, window: int, make: Make = mixed, cancels:
         stack.stop()
         for client in clients:
             if client.is_alive():
-                client.join(timeout=30)
+                client.join(timeout=180)
         end_recording()
 
 
@@ -92,10 +84,8 @@ def play(seconds: float, seed: int, folder: Path, say: Say, every_s: float = 1.0
         storm = Storm(field.stack, field.lines, seed, lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"))
         _storm(storm, field.book, seconds, every_s, say)
         _calm(storm, field, outcome, say)
-    for death in field.stack.deaths:
-        say(f"{death.name} ended by itself at {death.at_s - begun_s:.1f} s, code {death.code}: {death.last}")
+    note_deaths(field.stack, outcome, begun_s, say)
     _check(field.stack, storm, field.book, outcome)
-    outcome.figures["seconds"] = round(time.monotonic() - begun_s)
     return outcome
 
 
@@ -121,17 +111,15 @@ def _calm(storm: Storm, field: Field, outcome: Outcome, say: Say) -> None:
     while not storm.calm():
         time.sleep(0.1)
     stack.await_up()
-    field.stop_clients()
+    stop_all(field.clients)
     say(f"calm: {len(book.open)} tasks are open")
     deadline = time.monotonic() + DRAIN_S
     while book.open and time.monotonic() < deadline:
         stack.supervise()
         time.sleep(0.1)
     store = stack.store()
-    ended_s, leaks = time.monotonic(), ["not looked"]
-    while leaks and time.monotonic() < ended_s + CLEAN_S:
-        time.sleep(0.1)
-        leaks = _leases(store) + audit(store)
+    ended_s = time.monotonic()
+    check_clean(store, PARTITIONS, outcome)
     outcome.figures["clean_leases"] = round((time.monotonic() - ended_s) / LEASE_S, 2)
     field.watcher.stop()
     everything = sorted(book.acknowledged | book.unknown)
@@ -142,12 +130,25 @@ def _calm(storm: Storm, field: Field, outcome: Outcome, say: Say) -> None:
     store.client.close()
     outcome.figures["end_s"] = time.monotonic()
     outcome.figures["ends"] = ends
+
+
+def check_clean(store: Store, partitions: int, outcome: Outcome) -> None:
+    """Wait until no slot is held and the audit is clean, for at most CLEAN_S; note what is left as broken promises."""
+    leaks, end_s = ["not looked"], time.monotonic() + CLEAN_S
+    while leaks and time.monotonic() < end_s:
+        time.sleep(0.1)
+        held = [lease for p in range(partitions) for lease in store.leases(p, store.nodes(p).values())]
+        leaks = [*map(str, held), *audit(store)]
     outcome.figures["leaked"] = len(leaks)
     outcome.broken += [f"promise 3 or 6, after the last end: {leak}" for leak in leaks]
 
 
-def _leases(store: Store) -> list[str]:
-    return [f"{lease}" for p in range(PARTITIONS) for lease in store.leases(p, store.nodes(p).values())]
+def note_deaths(stack: Stack, outcome: Outcome, begun_s: float, say: Say) -> None:
+    """Name the processes that ended by themselves, and note how long the run took."""
+    for death in stack.deaths:
+        say(f"{death.name} ended by itself at {death.at_s - begun_s:.1f} s, code {death.code}: {death.last}")
+    outcome.figures["died_by_themselves"] = len(stack.deaths)
+    outcome.figures["seconds"] = round(time.monotonic() - begun_s)
 
 
 # -- what came of it ---------------------------------------------------------------------------------------------------
@@ -160,24 +161,42 @@ def events_of(folder: Path) -> Iterator[Event]:
             yield from read_calls(path.stem.removeprefix("calls-"), lines)
 
 
+def runs_of(folder: Path) -> list[Run]:
+    """Return every run that left ticks."""
+    with (folder / TICKS).open(encoding="utf-8") as lines:
+        return read_ticks(lines)
+
+
+def check_histories(events: Iterable[Event], ends: Mapping[str, str], end_s: float, outcome: Outcome) -> None:
+    """Check the history of each task in `ends`, which has its last state ('' if it is gone)."""
+    by_task = defaultdict[str, list[Event]](list)
+    for event in events:
+        by_task[event.task].append(event)
+    wrong = {id: why for id, state in ends.items() if (why := check_task(by_task[id], state or "none", end_s))}
+    outcome.broken += [f"task {id}: {why}" for id, why in sorted(wrong.items())]
+    outcome.figures["histories_wrong"] = len(wrong)
+
+
+def count_accepted_again(events: Iterable[Event]) -> int:
+    """Return how many finishes were accepted beyond the first of their task."""
+    accepted = [event.task for event in events if (event.verb, event.word) == ("finish", "ok")]
+    return len(accepted) - len({*accepted})
+
+
+def runs_per_task(runs: Sequence[Run]) -> float:
+    """Return the mean number of runs of the tasks that ran."""
+    return round(len(runs) / max(1, len({run.task for run in runs})), 3)
+
+
 def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
-    events = list(events_of(stack.folder))
-    with (stack.folder / TICKS).open(encoding="utf-8") as lines:
-        runs = read_ticks(lines)
+    events, runs = list(events_of(stack.folder)), runs_of(stack.folder)
     ends, end_s = outcome.figures.pop("ends"), outcome.figures.pop("end_s")
     lost = sorted(id for id in book.acknowledged if id not in book.final)
     outcome.broken += [f"promise 1: task {id} was acknowledged and is {ends[id] or 'gone'}" for id in lost]
     outcome.broken += [f"promise 1: task {id} was {change}" for id, change in sorted(book.changed.items())]
     twice = [*check_leases(events), *check_runs(runs, slots_by_attempt(events))]
     outcome.broken += twice
-    by_task: dict[str, list[Event]] = {}
-    for event in events:
-        by_task.setdefault(event.task, []).append(event)
-    checked = {id: check_task(by_task.get(id, []), state or "none", end_s) for id, state in ends.items()}
-    wrong = {id: why for id, why in checked.items() if why}
-    outcome.broken += [f"task {id}: {why}" for id, why in wrong.items()]
-    accepted = Counter(event.task for event in events if (event.verb, event.word) == ("finish", "ok"))
-    ran = {run.task for run in runs}
+    check_histories(events, ends, end_s, outcome)
     placed = [first_after(up_s, events) for up_s in storm.server_up_s]
     outcome.figures |= {
         "faults": sum(storm.counts.values()),
@@ -186,13 +205,11 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
         "ended": dict(Counter(ends.values())),
         "lost": len(lost),
         "double_booked": len(twice),
-        "double_accepted": sum(count - 1 for count in accepted.values()) + len(book.changed),
-        "histories_wrong": len(wrong),
-        "runs_per_task": round(len(runs) / max(1, len(ran)), 3),
+        "double_accepted": count_accepted_again(events) + len(book.changed),
+        "runs_per_task": runs_per_task(runs),
         "events": len(events),
         "first_placement_s": percentiles([seconds for seconds in placed if seconds is not None]),
         "server_kills": len(storm.server_up_s),
-        "died_by_themselves": len(stack.deaths),
         "client_errors": dict(book.errors),
         "by_kind": dict(sorted(storm.counts.items())),
     }

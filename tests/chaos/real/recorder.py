@@ -42,7 +42,8 @@ def _parts(row: dict[str, str]) -> dict[str, str]:
         return {}
     place = Place.of(row["text"] if " since=" in row["text"] else f"{row['text']} since=0")
     slots = ",".join(map(str, place.slots))
-    return {"task": place.task, "attempt": place.attempt, "node": place.node, "slots": slots, "inc": str(place.inc)}
+    where = {"node": place.node, "slots": slots, "inc": str(place.inc), "partition": str(place.partition)}
+    return {"task": place.task, "attempt": place.attempt, **where}
 
 
 def words_of(reply: Any) -> list[str]:
@@ -69,24 +70,28 @@ class Recorder:
         os.write(self._fd, json.dumps(line).encode() + b"\n")
 
     def watch(self) -> Callable[[], None]:
-        """Record every call of this process, until the returned function is called."""
-        run_all = Store.run_all
+        """Record every call of this process, until the returned function is called.
 
-        def recorded(store: Store, calls: Sequence[Call[Any]]) -> list[Any]:
+        On several servers a call is recorded in its parts, one for each shard.
+        """
+        send = Store._replies
+
+        def recorded(store: Store, calls: Sequence[Call[Any]], **patience: Any) -> list[Any]:
             numbers = {i: next(self._numbers) for i, call in enumerate(calls) if call.script.verb in VERBS}
             for i, number in numbers.items():
                 call = calls[i]
                 self._write(["call", number, time.monotonic(), call.script.verb, items_of(call)])
-            replies = run_all(store, calls)
+            replies = send(store, calls, **patience)
             now_s = time.monotonic()
             for i, number in numbers.items():
-                self._write(["reply", number, now_s, words_of(replies[i])])
+                if not isinstance(replies[i], Exception):  # else nobody knows
+                    self._write(["reply", number, now_s, words_of(calls[i].read(replies[i]))])
             return replies
 
         def end() -> None:
-            Store.run_all = run_all  # type: ignore[method-assign]
+            Store._replies = send  # type: ignore[method-assign]
 
-        Store.run_all = recorded  # type: ignore[method-assign, assignment]
+        Store._replies = recorded  # type: ignore[method-assign, assignment]
         return end
 
 

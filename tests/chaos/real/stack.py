@@ -63,7 +63,7 @@ class Member:
 
     name: str
     command: list[str]
-    line: Line
+    line: Line | None
     process: Process | None = None
     busy: bool = False
 
@@ -93,6 +93,9 @@ class Stack:
     workers: tuple[Spec, ...] = WORKERS
     retention_s: int = 86_400
     record: bool = True
+    cluster: str = CLUSTER
+    partitions: int = PARTITIONS
+    lease_s: float = LEASE_S
     server: EmbeddedServer = field(init=False)
     proxy: Proxy = field(init=False)
     members: dict[str, Member] = field(init=False, default_factory=dict)
@@ -102,11 +105,11 @@ class Stack:
     def start(self) -> None:
         """Start all, and wait until every scheduler is a member and every node is up."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.server = DurableServer(aof=True)
-        self.proxy = Proxy("127.0.0.1", self.server.port)
+        self.serve()
         for i in range(1, self.schedulers + 1):
             name = f"scheduler-{i}"
-            options = {"partitions": PARTITIONS, "gap-s": GAP_S, "lease-s": LEASE_S, "retention-s": self.retention_s}
+            options = {"partitions": self.partitions, "gap-s": GAP_S, "lease-s": self.lease_s}
+            options["retention-s"] = self.retention_s
             words = [word for flag, value in options.items() for word in (f"--{flag}", str(value))]
             self._add(name, [sys.executable, "-m", "tests.chaos.real.scheduler", "--name", name, *words])
         for spec in self.workers:
@@ -116,8 +119,21 @@ class Stack:
             self._add(spec.node, words)
         self.await_up()
 
+    def serve(self) -> None:
+        """Start the server, and the proxy to it."""
+        self.server = DurableServer(aof=True)
+        self.proxy = Proxy("127.0.0.1", self.server.port)
+
+    def line(self, seed: int) -> Line | None:
+        """Return a new line to the server."""
+        return self.proxy.line(seed)
+
+    def addresses(self, line: Line | None) -> dict[str, str]:
+        """Return the environment that tells a process where its servers are."""
+        return {"PARSYNC_URL": self.url_by(line)}
+
     def _add(self, name: str, command: list[str]) -> None:
-        self.members[name] = Member(name, command, self.proxy.line(self.seed + len(self.members)))
+        self.members[name] = Member(name, command, self.line(self.seed + len(self.members)))
         self.launch(name)
 
     def launch(self, name: str) -> None:
@@ -125,13 +141,12 @@ class Stack:
         member = self.members[name]
         if member.process is not None:
             self.former.append(member.process)
-        url = f"redis://127.0.0.1:{member.line.port}/0"
         env = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             "PYTHONPATH": str(ROOT),
-            "PARSYNC_URL": url,
-            "PARSYNC_CLUSTER": CLUSTER,
+            **self.addresses(member.line),
+            "PARSYNC_CLUSTER": self.cluster,
             "PARSYNC_RETENTION_S": str(self.retention_s),
             **({FOLDER: str(self.folder)} if self.record else {}),
         }
@@ -141,7 +156,7 @@ class Stack:
         with (self.folder / f"{name}.log").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
-    def await_up(self, patience_s: float = 60.0) -> None:
+    def await_up(self, patience_s: float = 300.0) -> None:
         """Wait until all schedulers are members and all nodes are up; TimeoutError names who is not."""
         store, deadline = self.store(), time.monotonic() + patience_s
         try:
@@ -155,16 +170,17 @@ class Stack:
 
     def _missing(self, store: Store) -> list[str]:
         up = set(store.hash(store.keys.shared("schedulers")))
-        for p in range(PARTITIONS):
+        for p in range(self.partitions):
             up |= {name for name, node in store.nodes(p).items() if node.state == "up"}
         return sorted(self.members.keys() - up)
 
     def store(self) -> Store:
         """Return a store on the server itself, past all lines."""
-        return Store.from_url(self.server.url, CLUSTER)
+        return Store.from_url(self.server.url, self.cluster)
 
-    def url_by(self, line: Line) -> str:
+    def url_by(self, line: Line | None) -> str:
         """Return the server's address through a line."""
+        assert line is not None
         return f"redis://127.0.0.1:{line.port}/0"
 
     def supervise(self) -> None:
@@ -181,11 +197,15 @@ class Stack:
             send(pid, how)
 
     def stop(self) -> None:
-        """Kil everything."""
+        """Kill everything."""
         processes = [member.process for member in self.members.values() if member.process is not None]
         for process in [*self.former, *processes]:
             self.signal(process, signal.SIGKILL)
             process.end(time.monotonic() + 5)
+        self.end_servers()
+
+    def end_servers(self) -> None:
+        """End the proxy and the server."""
         self.proxy.close()
         self.server.stop()
 

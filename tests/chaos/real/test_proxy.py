@@ -1,7 +1,6 @@
 """The proxy does to a connection what its modes say: shown on a real server."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import redis
@@ -9,6 +8,7 @@ import redis
 from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.chaos.real.proxy import Line, Proxy
+from tests.waiting import until
 
 Unreachable = (redis.ConnectionError, redis.TimeoutError)
 
@@ -35,16 +35,9 @@ def direct(upstream: EmbeddedServer) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def through(line: Line) -> Iterator[redis.Redis]:
-    with connect(f"redis://127.0.0.1:{line.port}/0", timeout_s=0.3) as client:
+    with connect(f"redis://127.0.0.1:{line.port}/0", timeout_s=3) as client:
         assert client.ping()
         yield client
-
-
-def until(fact: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_what_passes_comes_as_it_was_sent_also_in_slices(line: Line, through: redis.Redis) -> None:

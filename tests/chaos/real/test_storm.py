@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos.real.play import play
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.serial
 
 
 def test_promises_1_to_7_hold_for_real_processes_under_faults(tmp_path: Path) -> None:

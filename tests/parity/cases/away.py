@@ -32,7 +32,7 @@ def revoked(c: Context) -> Any:
         away(c).control.revoke(c.key)
     except OperationalError:
         assert c.kind == PARSYNC
-    inspect = c.app.control.inspect(destination=[c.worker], timeout=2)
+    inspect = c.app.control.inspect(destination=[c.worker], timeout=c.reply_s)
     return c.until(lambda: c.key in ((inspect.revoked() or {}).get(c.worker) or ()), "it was told")
 
 

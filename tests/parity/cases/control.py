@@ -12,7 +12,7 @@ case = area("app.control and inspect")
 
 def ask(c: Context, what: str, *args: Any, **kwargs: Any) -> Any:
     """This worker's answer to an inspect command."""
-    found = getattr(c.app.control.inspect(destination=[c.worker], timeout=2), what)(*args, **kwargs)
+    found = getattr(c.app.control.inspect(destination=[c.worker], timeout=c.reply_s), what)(*args, **kwargs)
     return (found or {}).get(c.worker)
 
 
@@ -29,7 +29,7 @@ def entry(found: Any, id: str) -> Any:
     ]
 
 
-case("ping", "who answers", lambda c: c.app.control.ping(destination=[c.worker], timeout=2), short=True)
+case("ping", "who answers", lambda c: c.app.control.ping(destination=[c.worker], timeout=c.reply_s), short=True)
 case("inspect.ping", "who answers", lambda c: ask(c, "ping"))
 case(
     "inspect.registered",
@@ -127,7 +127,7 @@ case(
     "revoke",
     "many ids that wait",
     lambda c: [
-        rs := [c.t.add.apply_async((1, 2), countdown=1) for _ in range(2)],
+        rs := [c.t.add.apply_async((1, 2), countdown=5) for _ in range(2)],
         c.app.control.revoke([r.id for r in rs]),
         c.states(rs),
     ][1:],
@@ -136,7 +136,7 @@ case("revoke", "an id that nobody knows", lambda c: [c.app.control.revoke(f"nobo
 case(
     "revoke(reply=True)",
     "what it replies",
-    lambda c: c.app.control.revoke(f"nobody-{c.key}", reply=True, timeout=2, destination=[c.worker]),
+    lambda c: c.app.control.revoke(f"nobody-{c.key}", reply=True, timeout=c.reply_s, destination=[c.worker]),
 )
 case(
     "revoke(terminate=True, signal=)",
@@ -154,7 +154,7 @@ case("revoke", "a task that is over stays as it is", lambda c: [c.end(r := c.t.a
 case(
     "revoke",
     "a group that waits",
-    lambda c: [(r := group(c.t.add.s(1, 2).set(countdown=1) for _ in range(2))()).revoke(), c.states(r)],
+    lambda c: [(r := group(c.t.add.s(1, 2).set(countdown=5) for _ in range(2))()).revoke(), c.states(r)],
 )
 
 
@@ -180,26 +180,26 @@ case(
     "rate_limit",
     "set, and taken back",
     lambda c: [
-        c.app.control.rate_limit("parity.nothing", "5/m", destination=[c.worker], reply=True, timeout=2),
+        c.app.control.rate_limit("parity.nothing", "5/m", destination=[c.worker], reply=True, timeout=c.reply_s),
         ask(c, "registered", "rate_limit") and 0,
-        c.app.control.rate_limit("parity.nothing", "0", destination=[c.worker], reply=True, timeout=2),
+        c.app.control.rate_limit("parity.nothing", "0", destination=[c.worker], reply=True, timeout=c.reply_s),
     ],
 )
 case(
     "rate_limit",
     "an invalid limit",
-    lambda c: c.app.control.rate_limit("parity.nothing", "x", destination=[c.worker], reply=True, timeout=2),
+    lambda c: c.app.control.rate_limit("parity.nothing", "x", destination=[c.worker], reply=True, timeout=c.reply_s),
 )
 
 
 @case("rate_limit", "tasks keep it", alone=True)
 def _(c: Context) -> Any:
-    c.app.control.rate_limit("parity.sleeps", "30/m", destination=[c.worker], reply=True, timeout=2)
+    c.app.control.rate_limit("parity.sleeps", "30/m", destination=[c.worker], reply=True, timeout=c.reply_s)
     results = [c.t.sleeps.delay(c.key, 0) for _ in range(3)]
     c.marks(1)
     time.sleep(0.5)
     began = len(c.marks())
-    c.app.control.rate_limit("parity.sleeps", "0", destination=[c.worker], reply=True, timeout=2)
+    c.app.control.rate_limit("parity.sleeps", "0", destination=[c.worker], reply=True, timeout=c.reply_s)
     return began, len(results)
 
 
@@ -207,7 +207,7 @@ case(
     "time_limit",
     "set",
     lambda c: c.app.control.time_limit(
-        "parity.quiet", soft=60, hard=120, destination=[c.worker], reply=True, timeout=2
+        "parity.quiet", soft=60, hard=120, destination=[c.worker], reply=True, timeout=c.s
     ),
 )
 
@@ -220,15 +220,15 @@ case(
     differs="a new limit applies to the placed tasks that start after it; plain Celery keeps its first limits",
 )
 def _(c: Context) -> Any:
-    c.app.control.time_limit("parity.sleeps", hard=0.5, destination=[c.worker], reply=True, timeout=2)
+    c.app.control.time_limit("parity.sleeps", hard=0.5, destination=[c.worker], reply=True, timeout=c.reply_s)
     found = c.end(c.t.sleeps.delay(c.key, 1.5))
-    c.app.control.time_limit("parity.sleeps", hard=None, destination=[c.worker], reply=True, timeout=2)
+    c.app.control.time_limit("parity.sleeps", hard=None, destination=[c.worker], reply=True, timeout=c.reply_s)
     return found
 
 
 @case("add_consumer, cancel_consumer", "queues", alone=True)
 def _(c: Context) -> Any:
-    say = {"destination": [c.worker], "reply": True, "timeout": 2}
+    say = {"destination": [c.worker], "reply": True, "timeout": c.s}
     added = c.app.control.add_consumer("more", **say)
     c.until(lambda: len(ask(c, "active_queues")) == 2, "it consumes the queue")
     cancelled = c.app.control.cancel_consumer("more", **say)
@@ -238,22 +238,28 @@ def _(c: Context) -> Any:
 
 @case("pool_grow, pool_shrink", "processes", pools=("prefork",), alone=True)
 def _(c: Context) -> Any:
-    say = {"destination": [c.worker], "reply": True, "timeout": 4}
+    say = {"destination": [c.worker], "reply": True, "timeout": c.s}
     grown = c.app.control.pool_grow(1, **say)
     size = ask(c, "stats")["pool"]["max-concurrency"]
     return grown, size, c.app.control.pool_shrink(1, **say), ask(c, "stats")["pool"]["max-concurrency"]
 
 
-case("autoscale", "not enabled", lambda c: c.app.control.autoscale(5, 1, destination=[c.worker], reply=True, timeout=2))
 case(
-    "enable_events", "already on", lambda c: c.app.control.enable_events(destination=[c.worker], reply=True, timeout=2)
+    "autoscale",
+    "not enabled",
+    lambda c: c.app.control.autoscale(5, 1, destination=[c.worker], reply=True, timeout=c.reply_s),
+)
+case(
+    "enable_events",
+    "already on",
+    lambda c: c.app.control.enable_events(destination=[c.worker], reply=True, timeout=c.reply_s),
 )
 case("heartbeat", "no reply", lambda c: c.app.control.heartbeat(destination=[c.worker]))
 case("election", "no reply", lambda c: c.app.control.election(f"id-{c.key}", "topic"))
 case(
     "broadcast",
     "an unknown command",
-    lambda c: c.app.control.broadcast("nope", reply=True, timeout=2, destination=[c.worker]),
+    lambda c: c.app.control.broadcast("nope", reply=True, timeout=c.reply_s, destination=[c.worker]),
 )
 case(
     "purge, discard_all",

@@ -81,7 +81,7 @@ case(
     "revoke",
     "those that wait",
     lambda c: [
-        (r := group(c.t.marks.s(c.key).set(countdown=1) for _ in range(3)).apply_async()).revoke(),
+        (r := group(c.t.marks.s(c.key).set(countdown=5) for _ in range(3)).apply_async()).revoke(),
         c.states(r),
         c.marks(),
     ],
@@ -98,7 +98,7 @@ def _(c: Context) -> Any:
 
 @case("ResultSet.revoke(terminate=True)", "those that run and those that wait", pools=("prefork",))
 def _(c: Context) -> Any:
-    result = ResultSet([c.t.gated.delay(c.key), c.t.gated.apply_async((c.key,), countdown=2)], app=c.app)
+    result = ResultSet([c.t.gated.delay(c.key), c.t.gated.apply_async((c.key,), countdown=10)], app=c.app)
     c.begun(result.results[0])
     c.marks(1)
     result.revoke(terminate=True)

@@ -28,7 +28,7 @@ case(
     "events",
     "of a revoked task",
     lambda c: [
-        (r := c.t.add.apply_async((1, 2), countdown=1)).revoke(),
+        (r := c.t.add.apply_async((1, 2), countdown=5)).revoke(),
         "task-revoked" in events(c, r, "task-revoked"),
     ],
 )

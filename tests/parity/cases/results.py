@@ -101,7 +101,7 @@ case(
 
 @case("revoke", "a task that waits for its time")
 def _(c: Context) -> Any:
-    result = c.t.marks.apply_async((c.key,), countdown=1)
+    result = c.t.marks.apply_async((c.key,), countdown=5)
     result.revoke()
     return c.end(result), c.marks()
 
@@ -134,7 +134,7 @@ def _(c: Context) -> Any:
 @case("revoke(wait=True)", "what workers reply")
 def _(c: Context) -> Any:
     result = c.t.add.apply_async((1, 2), countdown=60)
-    return result.revoke(wait=True, timeout=2)
+    return result.revoke(wait=True, timeout=5)
 
 
 @case("revoke_by_stamped_headers(terminate=True)", "a task that runs", pools=("prefork",))
@@ -152,7 +152,7 @@ def _(c: Context) -> Any:
     signature = c.t.marks.s(c.key)
     signature.stamp(case=c.key)
     signature.freeze().revoke_by_stamped_headers({"case": [c.key]})
-    c.until(lambda: c.app.control.ping(destination=[c.worker], timeout=1))
+    c.until(lambda: c.app.control.ping(destination=[c.worker], timeout=c.reply_s))
     return c.end(signature.apply_async()), c.marks()
 
 

@@ -166,7 +166,7 @@ def _(c: Context) -> Any:
     result = c.t.becomes_gated.delay(c.key)
     c.marks(1)
     result.revoke()
-    c.until(lambda: c.app.control.ping(destination=[c.worker], timeout=1))
+    c.until(lambda: c.app.control.ping(destination=[c.worker], timeout=c.reply_s))
     c.open()
     return c.end(result), c.marks(2)
 
@@ -207,7 +207,7 @@ case(
     "a state that the task has set",
     lambda c: [r := c.t.ignores_with_state.delay(c.key), c.until(lambda: r.state == "HALF"), r.info][1:],
 )
-case("Reject", "not put back", lambda c: [c.end(c.t.rejects.delay(c.key, False), MOMENT_S), c.marks()])
+case("Reject", "not put back", lambda c: [c.end(c.t.rejects.delay(c.key, False)), c.marks()])
 case("Reject(requeue=True)", "it runs again", lambda c: [c.end(c.t.rejects.delay(c.key, True)), c.marks()], short=True)
 case("throws", "an expected error", lambda c: c.end(c.t.throws.delay(1)))
 

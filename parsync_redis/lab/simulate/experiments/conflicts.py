@@ -105,7 +105,6 @@ def play_round(cluster: SimCluster, cores: Sequence[Core], k: int, rng: np.rando
                 core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
             for p in due.read:
                 core.on_snapshot(cluster.read(p, -1), 0.0)
-            core.wants_tasks = False
         core.on_took(Took("1", 0, tasks=cluster.take_all(0, core.name, k)))
         plans.append(core.plan())
     lost = 0

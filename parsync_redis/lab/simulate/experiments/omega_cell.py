@@ -122,7 +122,6 @@ class _Cell:
         core.on_took(Took("1", 0, tasks=member.seatless))
         core.on_stale()
         while due := core.plan(place=False):
-            core.wants_tasks = False
             for p in due.read_nodes:
                 core.on_nodes(p, cluster.nodes[p], cluster.partitions[p].epoch)
             for p in due.read:

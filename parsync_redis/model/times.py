@@ -1,0 +1,71 @@
+"""Learnt run times: how long the tasks of each name run, as counts of quarter octaves."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from math import log2
+from typing import Final
+
+_PER_OCTAVE: Final = 4
+_LEAST_MS: Final = 0.125
+_BIN: Final = r"[0-9]{1,3}:[0-9]{1,15}"
+_TEXT: Final = re.compile(rf"([0-9]{{1,15}}) ([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({_BIN}(?:,{_BIN})*)")
+KEPT: Final = 1000
+"""With more runs than this in its quarter octaves, a name forgets half of them, so that recent runs count."""
+P95: Final = 0.95
+
+
+def bin_of(ms: float) -> int:
+    """Return the quarter octave of a run time, from 0."""
+    return max(0, int(_PER_OCTAVE * log2(max(ms, _LEAST_MS) / _LEAST_MS)))
+
+
+def end_of(number: int) -> float:
+    """Return the longest run time (ms) of a quarter octave."""
+    return float(_LEAST_MS * 2 ** ((number + 1) / _PER_OCTAVE))
+
+
+@dataclass(slots=True)
+class RunTimes:
+    """The run times of one name. count and total_ms: of all runs; bins: of the latest, quarter octave -> runs."""
+
+    count: int = 0
+    total_ms: float = 0.0
+    bins: Counter[int] = field(default_factory=Counter)
+
+    def add(self, ms: float) -> None:
+        """Learn a run."""
+        self.count += 1
+        self.total_ms += ms
+        self.bins[bin_of(ms)] += 1
+        if self.bins.total() > KEPT:
+            self.bins = Counter({number: runs // 2 for number, runs in self.bins.items() if runs > 1})
+
+    @property
+    def mean_ms(self) -> float:
+        """The mean of all runs."""
+        return self.total_ms / self.count if self.count else 0.0
+
+    @property
+    def p95_ms(self) -> float:
+        """The end of the quarter octave in which 95 % of the latest runs have ended; 0 without runs."""
+        left = P95 * self.bins.total()
+        for number in sorted(self.bins):
+            left -= self.bins[number]
+            if left <= 0:
+                return end_of(number)
+        return 0.0
+
+    @property
+    def text(self) -> str:
+        """The field of `times`: COUNT TOTAL_MS BIN:RUNS,BIN:RUNS, the time with three decimals."""
+        bins = ",".join(f"{number}:{runs}" for number, runs in sorted(self.bins.items()))
+        return f"{self.count} {self.total_ms:.3f} {bins}"
+
+    @classmethod
+    def of(cls, text: str) -> "RunTimes":
+        """Read a field of `times`; raises ValueError."""
+        if (match := _TEXT.fullmatch(text)) is None:
+            raise ValueError(f"not the times of a name: {text!r:.200}")
+        pairs = [pair.split(":") for pair in match[3].split(",")]
+        return cls(int(match[1]), float(match[2]), Counter({int(number): int(runs) for number, runs in pairs}))

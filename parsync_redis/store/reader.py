@@ -1,0 +1,119 @@
+"""Read with plain commands, on one server or on all primaries of a cluster; errors are those of errors.py."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import redis
+from redis.exceptions import RedisError
+
+from ..errors import ParsyncError, ServerUnreachable
+from ..model.ids import readable
+from .connection import address_of, disconnect, set_timeouts
+from .primaries import away
+from .redis_cluster import ClusterClient
+from .server_errors import translate
+from .slot_map import slot_of
+
+
+class Reader:
+    """A client of redis-py's. On a cluster each command goes to the primary of its key."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        self.client = client
+
+    @property
+    def address(self) -> str:
+        """The address of the server, without its password."""
+        return address_of(self.client)
+
+    def read(self, command: str, *args: Any) -> Any:
+        """Run one plain command, by the name of redis-py's method; errors are those of errors.py."""
+        try:
+            return getattr(self.client, command)(*args)
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+
+    def pipe(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Run plain commands, (redis-py method, arguments...), in one round trip, and return the replies."""
+        try:
+            with self.client.pipeline(transaction=False) as batch:
+                for command, *args in commands:
+                    getattr(batch, command)(*args)
+                return batch.execute()
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+
+    def pipe_each(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Run plain commands as `pipe` does, and return the error of each that fails in the place of its reply.
+
+        On one server only error replies are returned: if there is no answer, it raises what `pipe` raises.
+        """
+        try:
+            with self.client.pipeline(transaction=False) as batch:
+                for command, *args in commands:
+                    getattr(batch, command)(*args)
+                return batch.execute(raise_on_error=False)
+        except (RedisError, OSError) as error:
+            raise translate(self.address, error) from None
+
+    def hash(self, key: str) -> dict[str, str]:
+        """Return a small hash as text; bytes that are not UTF-8 are escaped."""
+        return {readable(k): readable(v) for k, v in cast(Mapping[bytes, bytes], self.read("hgetall", key)).items()}
+
+    # -- servers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def several(self) -> bool:
+        """True on a cluster, of which one primary may be away while others serve."""
+        return isinstance(self.client, ClusterClient)
+
+    def servers(self, also: Iterable[str] = ()) -> "dict[str, Reader | None]":
+        """Return a reader of each server that has keys, by its address; None for one that is away.
+
+        also: the addresses of servers that have keys, though the map that is read now may not name them yet.
+        """
+        if not isinstance(self.client, ClusterClient):
+            return {self.address: self}
+        return {place: None if one is None else Reader(one) for place, one in self.client.servers.all(also).items()}
+
+    def ask_servers(self, commands: Sequence[tuple[Any, ...]], also: Iterable[str] = ()) -> dict[str, Any]:
+        """Ask each server: its address -> its replies as of `pipe`, or its ParsyncError. also: see `servers`."""
+        found: dict[str, Any] = {}
+        for address, server in self.servers(also).items():
+            try:
+                found[address] = away(address) if server is None else server.pipe(commands)
+            except ParsyncError as error:
+                found[address] = error
+        return found
+
+    def place_of(self, key: str) -> str:
+        """Return the address of the server that has a key, as far as is known; '' is nobody's."""
+        return self.client.servers.slots.owner(slot_of(key)) if isinstance(self.client, ClusterClient) else self.address
+
+    def is_away(self, key: str) -> bool:
+        """Return True if the server that has a key is known to be away."""
+        return isinstance(self.client, ClusterClient) and self.client.servers.is_away(self.place_of(key))
+
+    def pool_of(self, key: str) -> Any:
+        """Return the pool of connections to the server that has a key now. Raises ServerUnreachable if it is away."""
+        found = self.pools_of([key], anew=True)
+        if key not in found:
+            raise ServerUnreachable(f"the server at {self.address} that has {key} is away")
+        return found[key]
+
+    def pools_of(self, keys: Iterable[str], anew: bool = False) -> dict[str, Any]:
+        """Return the pool of connections to the server of each key, but of none whose server is away.
+
+        anew: ask first which server has what, because something has changed. Raises ServerUnreachable if nobody tells.
+        """
+        if isinstance(self.client, ClusterClient):
+            return self.client.pools_of(keys, anew)
+        return dict.fromkeys(keys, self.client.connection_pool)
+
+    def set_timeouts(self, timeout_s: float) -> None:
+        """Use other time-outs from now on."""
+        set_timeouts(self.client, timeout_s)
+
+    def disconnect(self) -> None:
+        """Close all connections."""
+        disconnect(self.client)

@@ -1,0 +1,1 @@
+"""Tests of the store on a Redis Cluster: real servers, whose slots move and whose primaries die."""

@@ -1,0 +1,108 @@
+"""The leader while a primary answers, but takes no writes: it serves the others now, and this one later."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from parsync_redis.model.claim import Claim
+from parsync_redis.model.ids import id_in_shard
+from parsync_redis.model.task import Submission
+from parsync_redis.scheduler.duties.nodes import FORGET_S
+from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.store import Store
+from parsync_redis.store.connection import connect
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.embedded_cluster import EmbeddedCluster
+
+LEASE_S, SHARDS = 10.0, 16
+
+
+@contextmanager
+def refusing(server: EmbeddedServer) -> Iterator[None]:
+    """Let a primary take no writes: it requires a replica and has none."""
+    admin = connect(server.url)
+    admin.config_set("min-replicas-to-write", 1)
+    try:
+        yield
+    finally:
+        admin.config_set("min-replicas-to-write", 0)
+        admin.close()
+
+
+@pytest.fixture
+def sharded(cluster: EmbeddedCluster) -> Iterator[Store]:
+    """A store of 16 shards and 8 partitions."""
+    store = Store(connect(cluster.url), "refusing")
+    store.keys.shards = SHARDS
+    store.load_scripts()
+    yield store
+    store.client.flushall()
+    store.disconnect()
+
+
+def divide(cluster: EmbeddedCluster, store: Store) -> tuple[EmbeddedServer, int, int, int]:
+    """Return a primary without the cluster's own keys, a shard of it, and a shard and a partition of others."""
+    home = cluster.primary_of(store.keys.shared("config"))
+    homes = [cluster.primary_of(key) for key in store.keys.queues("meta")]
+    server = next(one for one in homes if one is not home)
+    other = next(shard for shard in range(SHARDS) if homes[shard] is not server)
+    p = next(p for p in range(8) if cluster.primary_of(store.keys.partition(p, "meta")) is not server)
+    return server, homes.index(server), other, p
+
+
+class Leader:
+    """A leader, while no node renews."""
+
+    def __init__(self, store: Store) -> None:
+        self.janitor, self.now_s = Janitor(store, 8, LEASE_S), 0.0
+
+    def work(self, seconds: float) -> None:
+        """Do passes for longer than that."""
+        for _ in range(5):
+            self.janitor.work(lambda: self.now_s, {})
+            self.now_s += seconds / 3
+
+
+def run_on(store: Store, p: int, ids: list[str]) -> None:
+    """Let a new node n run these tasks, one a slot."""
+    commands = store.commands
+    inc = int(store.run(commands.register_node(p, "n", 0, 1.0, f"slots={len(ids)}"))[0])
+    epoch = int(store.hash(store.keys.partition(p, "meta"))["epoch"])
+    store.run(commands.submit([Submission(id, "work", b"{}") for id in ids]))
+    for slot, id in enumerate(ids):
+        kind, shard = "work slots=1", store.keys.shard_of(id)
+        (task,) = store.run(commands.take("s1", [(kind, 1)], "0", 9, ".1", "", shard)).tasks
+        claim = Claim(task.id, task.attempt, p, "n", (slot,), inc, "", 0, epoch)
+        (verdict,) = store.run(commands.commit(p, [claim])).verdicts
+        assert verdict.won
+        store.run(commands.start([claim.won(int(verdict.detail))]))
+
+
+def test_nodes_are_judged_and_tasks_of_other_shards_go_back(cluster: EmbeddedCluster, sharded: Store) -> None:
+    server, refused, other, p = divide(cluster, sharded)
+    here, beyond = id_in_shard(other, SHARDS), id_in_shard(refused, SHARDS)
+    run_on(sharded, p, [beyond, here])
+    leader = Leader(sharded)
+    with refusing(server):
+        leader.work(LEASE_S)
+        assert sharded.nodes(p)["n"].state == "down"
+        assert sharded.states([here, beyond]) == ["pending", "running"]
+        assert [text.split()[0] for text in sharded.hash(sharded.keys.partition(p, "slots")).values()] == [beyond]
+    leader.work(LEASE_S)
+    assert sharded.states([here, beyond]) == ["pending", "pending"]
+    assert not sharded.hash(sharded.keys.partition(p, "slots"))
+
+
+def test_a_node_is_forgotten_when_every_shard_has_forgotten_it(cluster: EmbeddedCluster, sharded: Store) -> None:
+    server, *_, p = divide(cluster, sharded)
+    inc = int(sharded.run(sharded.commands.register_node(p, "n", 0, 1.0, "slots=1"))[0])
+    sharded.run(sharded.commands.offer("n", "slots=1"))
+    sharded.run(sharded.commands.reclaim(p, "n", inc, 0))
+    leader = Leader(sharded)
+    with refusing(server):
+        leader.work(FORGET_S)
+        assert "n" in sharded.nodes(p), "a later pass would not know of it"
+    leader.work(FORGET_S)
+    assert not sharded.nodes(p)
+    assert not any(map(sharded.hash, sharded.keys.queues("shapes")))

@@ -1,0 +1,82 @@
+"""Learnt run times: nodes add what they have seen; a name forgets half of what it knows when it knows much."""
+
+from collections import Counter
+
+import pytest
+
+from parsync_redis.errors import BrokenContract
+from parsync_redis.model.times import KEPT, RunTimes, bin_of, end_of
+from parsync_redis.store.times import read_names, read_times
+
+from .driver import Driver
+
+
+def times(*runs_ms: float) -> RunTimes:
+    found = RunTimes()
+    for ms in runs_ms:
+        found.add(ms)
+    return found
+
+
+def test_what_two_nodes_learnt_adds_up(drive: Driver):
+    drive.run(drive.commands.learn_times({"work": times(1, 2, 4), "other": times(100)}))
+    assert drive.run(drive.commands.learn_times({"work": times(3)})) == 2
+    both = times(1, 2, 4, 3)
+    found = read_times(drive.store)
+    assert (found["work"].count, found["work"].total_ms, found["work"].bins) == (4, 10, both.bins)
+    (other, work) = read_names(drive.store)
+    assert (other.name, other.count, other.mean_ms) == ("other", 1, 100)
+    assert (work.name, work.count, work.mean_ms) == ("work", 4, 2.5)
+    assert 4 <= work.p95_ms <= 4.8
+
+
+def test_a_name_forgets_half_of_what_it_knows(drive: Driver):
+    drive.run(drive.commands.learn_times({"work": RunTimes(KEPT, 5.0, Counter({3: KEPT}))}))
+    drive.run(drive.commands.learn_times({"work": RunTimes(3, 5.0, Counter({3: 2, 9: 1}))}))
+    found = read_times(drive.store)["work"]
+    assert (found.count, dict(found.bins)) == (KEPT + 3, {3: KEPT // 2 + 1})
+
+
+def test_a_damaged_field_is_replaced_and_not_read(drive: Driver):
+    drive.store.client.hset(drive.keys.shared("times"), "work", "nonsense")
+    assert read_names(drive.store) == []
+    drive.run(drive.commands.learn_times({"work": times(1)}))
+    assert read_times(drive.store)["work"].count == 1
+
+
+def test_what_are_no_times_is_refused(drive: Driver):
+    with pytest.raises(BrokenContract, match="not the times of a name"):
+        drive.run(drive.commands.learn_times({"work": RunTimes(1, 1.0)}))
+
+
+class Text(RunTimes):
+    """Times whose field is any text."""
+
+    text = ""
+
+
+@pytest.mark.parametrize("text", ["1 1 ,", "1 1 3:1,", "1 1 3:1:1", "1 1. 3:1", "1 1.0001 3:1", "1 -1 3:1", "1 1 -"])
+def test_the_script_and_its_readers_agree_on_what_are_no_times(drive: Driver, text: str):
+    wrong = Text()
+    wrong.text = text
+    with pytest.raises(BrokenContract, match="not the times of a name"):
+        drive.run(drive.commands.learn_times({"work": wrong}))
+    with pytest.raises(ValueError, match="not the times of a name"):
+        RunTimes.of(text)
+
+
+def test_the_mean_of_short_runs_is_not_rounded_away(drive: Driver):
+    for _ in range(10):
+        drive.run(drive.commands.learn_times({"short": times(0.3)}))
+    assert [name.mean_ms for name in read_names(drive.store)] == [0.3]
+
+
+@pytest.mark.parametrize("ms", [0.01, 0.2, 1, 49.9, 50, 3_600_000])
+def test_a_quarter_octave_ends_within_a_fifth(ms: float):
+    assert ms <= end_of(bin_of(ms)) <= max(1.2 * ms, 0.15)
+
+
+def test_most_runs_end_by_the_95th_percentile():
+    assert times(*[1] * 95, *[100] * 5).p95_ms < 1.3
+    assert times(*[1] * 94, *[100] * 6).p95_ms >= 100
+    assert RunTimes().p95_ms == 0
