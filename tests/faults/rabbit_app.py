@@ -50,8 +50,9 @@ def publishes(a: int) -> str:
 
 
 def wait_for(gate: str) -> None:
-    """Waits until the test opens the gate."""
+    """Waits until the test opens the gate, and says so."""
     client: Any = redis.Redis.from_url(STATE)
+    client.set(f"test:held:{gate}", os.getpid(), ex=300)
     while not client.exists(f"test:gate:{gate}"):
         time.sleep(0.02)
 

@@ -170,6 +170,7 @@ class TestRabbitMQ:
         """F43: never up and deaf."""
         site.until(lambda: "ready" in site.lines("mixed"), "the node consumes its queue")
         site.tasks.app.control.broadcast("stand_still", destination=[f"mixed@{socket.gethostname()}"])
+        site.until(lambda: site.redis.exists("test:held:loop"), "its event loop stands still")
         waiting = [site.tasks.add.delay(a, a) for a in range(8)]  # some are placed on the node that does not hear
         site.until(lambda: site.node("mixed").state == "suspect", "the node is suspect")
         note = site.node("mixed").note

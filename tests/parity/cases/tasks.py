@@ -112,7 +112,7 @@ case("retry(exc=)", "its error when they are used up", lambda c: c.end(c.t.flaky
 case(
     "retry", "without error: MaxRetriesExceededError", lambda c: [c.end(c.t.retries_as.delay(c.key, "bare")), c.marks()]
 )
-for how in ("args", "kwargs", "eta", "more", "nothrow", "implied", "headers", "limits"):
+for how in ("args", "kwargs", "eta", "more", "implied", "headers", "limits"):
     case(
         f"retry: {how}",
         "what the next run gets",
@@ -121,6 +121,15 @@ for how in ("args", "kwargs", "eta", "more", "nothrow", "implied", "headers", "l
             c.until(lambda: c.marks(2)) if how != "implied" else c.marks(2),
         ],
     )
+case(
+    "retry: nothrow",
+    "both runs end, and each stores its own result: either may be seen",
+    lambda c: [
+        (said := c.end(c.t.retries_as.delay(c.key, "nothrow")))[0],
+        said[1] in ("this run's", [2, 1, [None, None], None]),
+        c.marks(2),
+    ],
+)
 case(
     "retry",
     "the state RETRY with its error",
