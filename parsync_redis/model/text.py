@@ -19,7 +19,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "labels": ".*",
     "moved": r"\d{1,15}",
     "name": r"[A-Za-z0-9][A-Za-z0-9_.@-]*",
-    "numbers": r"\w+=\d+->\d+(?: \w+=\d+->\d+)*",
+    "numbers": r"{0}(?: {0})*".format(r"(?:\w+=\d+->\d+|failover@\d+=[\w,]+)"),
     "offer": "slots=.*",
     "options": ".*",
     "partition": r"\d{1,4}",
@@ -93,7 +93,8 @@ DEALT: Final = Line("p{partition} slots={slots} score={score} {labels}")
 """A node in `dealt`: its partition, and what it adds to the sums there. lua/deal_node.lua alone reads and writes it."""
 
 LOSS: Final = Line("{name} {numbers}")
-"""A loss: who saw it, and the server's numbers that went back: 'submitted=150->120 p0=77->70'; a field of `losses`."""
+"""A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took over, at which offset:
+'submitted=150->120 p0=77->70 failover@4711=q3,p1'."""
 
 DAMAGE: Final = Line("{who} {where} {size} {why}")
 """The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""

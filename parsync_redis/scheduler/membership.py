@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from redis.exceptions import RedisError
 
@@ -18,6 +18,7 @@ from ..model.replies import LIFE
 from ..store.cluster import ClusterConfig, keep_config
 from ..store.losses import KEEP_S
 from ..store.server_errors import Backoff
+from ..store.server_run import ServerRun
 from ..store.store import Store
 from .duties.guarded import guarded, unless_away
 from .duties.orders import OrderDuty
@@ -26,6 +27,9 @@ from .janitor import Janitor
 from .leader import Leadership
 
 log = logging.getLogger("parsync.scheduler")
+
+NAMED: Final = 100
+"""The most shards and partitions that a loss names."""
 
 Stats = Mapping[str, str | int | float]
 
@@ -64,7 +68,8 @@ class Membership(threading.Thread):
         self._janitor = Janitor(store, config.partitions, config.lease_s)
         self._counters: dict[str, int] = {}
         self._marks, self._orders = HighWaterMarks(), OrderDuty(store)
-        self._runs, self._restarted, self._unkept = dict[str, str](), False, False
+        self._runs, self._restarted, self._unkept = dict[str, ServerRun](), False, False
+        self._losses: list[str] = []  # not written down yet
         self._sequence = 0
         self._done = threading.Event()
         self._poked = threading.Event()
@@ -105,7 +110,7 @@ class Membership(threading.Thread):
         came_back = bool(before) and (now <= before or now // LIFE != before // LIFE)
         self._counters = dict(members.counters)
         joined = self.rank.joined + came_back
-        runs = self._runs
+        runs = {name: run.id for name, run in self._runs.items()}
         self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, runs.get("", ""), runs)
         if self._leadership.see(members, time.monotonic()):
             log.info("%s is leader now", self.me)
@@ -166,11 +171,12 @@ class Membership(threading.Thread):
         keys, before = self.store.keys, self._runs
         homes = {"": keys.shared("config"), **{f"q{n}": key for n, key in enumerate(keys.queues("meta"))}}
         homes |= {f"p{p}": keys.partition(p, "meta") for p in range(self.config.partitions)}
-        now = self.store.run_ids([*homes.values()])
-        self._runs = {name: now[key] or before.get(name, "") for name, key in homes.items()}  # '' while it is away
-        changed = [name for name, run_id in self._runs.items() if run_id != before.get(name, "")]
+        now, none = self.store.server_runs([*homes.values()]), ServerRun()
+        self._runs = {name: now[key] if now[key].id else before.get(name, none) for name, key in homes.items()}
+        changed = [name for name, run in self._runs.items() if run.id != before.get(name, none).id]
         if not changed:
             return
+        self._notice_failover([name for name in changed if self._runs[name].took_over_from(before.get(name, none))])
         self._restarted = True
         if before:
             log.warning("the server%s restarted, or another took over: nobody is judged for one lease", _of(changed))
@@ -179,6 +185,16 @@ class Membership(threading.Thread):
             self.doubt()
         else:
             self._janitor.reset({int(name[1:]) for name in changed})
+
+    def _notice_failover(self, homes: Sequence[str]) -> None:
+        """Note by primary what replicas have taken over: a small loss may be made good before its number is read."""
+        by_run: dict[ServerRun, list[str]] = {}
+        for name in homes:
+            by_run.setdefault(self._runs[name], []).append(name or "cluster")
+        for run, some in by_run.items():
+            what = ",".join(some[:NAMED])
+            log.warning("a replica has taken over %s: its last writes may be lost; see `parsync doctor`", what)
+            self._losses.append(f"failover@{run.since}={what}")
 
     def _notice_loss(self) -> None:
         """Record what the servers have forgotten, by the numbers that went back since the last look."""
@@ -201,8 +217,11 @@ class Membership(threading.Thread):
         if back := self._marks.see(numbers):
             log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(back))
             self._unkept = True
-            self.store.run(self.store.commands.record_loss(" ".join([self.me, *back[:20]]), KEEP_S))
+            self._losses += back[:20]
         self._restarted = away  # what is away is looked at when it is back
+        if self._losses:
+            self.store.run(self.store.commands.record_loss(" ".join([self.me, *self._losses]), KEEP_S))
+            self._losses = []
 
     def leave(self) -> None:
         """Take this scheduler out of the cluster, at once."""

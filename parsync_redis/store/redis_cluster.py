@@ -8,7 +8,6 @@ READONLY, no connection) the map of slots is read again; if another primary has 
 """
 
 import random
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -22,6 +21,7 @@ from ..errors import ParsyncError
 from ..model.ids import readable
 from .primaries import NotSent, Primaries, away
 from .server_errors import refusal
+from .server_run import ServerRun
 from .slot_map import key_of, slot_of
 
 _NOT_NOW: Final = (AskError, ClusterDownError, TryAgainError)
@@ -199,17 +199,17 @@ class ClusterClient(redis.Redis):
             if owner and not self.servers.is_away(owner)
         }
 
-    def run_ids(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the run id of each key's primary, '' while it is away. Raises what `discover` raises."""
+    def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
+        """Return the run of each key's primary, one without id while it is away. Raises what `discover` raises."""
         if not self.servers.slots.primaries:
             self.servers.discover()
         of = {key: self.servers.slots.owner(slot_of(key)) for key in keys}
         places = [place for place in dict.fromkeys(of.values()) if place]
         told: list[Any] = [None] * len(places)
-        ask = _pack(("INFO", "server"))
+        ask = _pack(("INFO", *ServerRun.SECTIONS))
         self.servers.ask({place: [(i, ask)] for i, place in enumerate(places)}, told, each=True)
-        runs = dict(zip(places, (_run_id(reply) for reply in told), strict=True))
-        return {key: runs.get(place, "") for key, place in of.items()}
+        runs = dict(zip(places, (_run_of(reply) for reply in told), strict=True))
+        return {key: runs.get(place) or ServerRun() for key, place in of.items()}
 
 
 class ClusterPipeline(Pipeline):
@@ -233,6 +233,6 @@ def _pack(words: tuple[Any, ...]) -> bytes:
     return bytes(hiredis.pack_command(words))
 
 
-def _run_id(reply: Any) -> str:
-    found = re.search(r"run_id:(\w+)", readable(reply)) if isinstance(reply, bytes) else None
-    return found[1] if found else ""
+def _run_of(reply: Any) -> ServerRun:
+    lines = readable(reply).splitlines() if isinstance(reply, bytes) else ()
+    return ServerRun.of(dict(line.split(":", 1) for line in lines if ":" in line))

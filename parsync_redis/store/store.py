@@ -22,6 +22,7 @@ from .repair import find_told, repair_keys
 from .runner import Runner
 from .server_errors import translate
 from .server_info import check_info
+from .server_run import ServerRun
 
 log = logging.getLogger("parsync.store")
 
@@ -141,17 +142,16 @@ class Store(Runner):
     def run_id(self) -> str:
         """Return what tells this run of the server from every other; of several, the one that has `config`."""
         key = self.keys.shared("config")
-        return self.run_ids([key])[key]
+        return self.server_runs([key])[key].id
 
-    def run_ids(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return for each key what tells this run of its server from every other; '' while that server is away.
+    def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
+        """Return for each key what tells this run of its server from every other; its id is '' while that is away.
 
         It is another one after a restart, after a failover, and when the key's slot has moved. One round trip.
         """
         if isinstance(self.client, ClusterClient):
-            return self.client.run_ids(keys)
-        found = str(self.read("info", "server").get("run_id", ""))
-        return dict.fromkeys(keys, found)
+            return self.client.server_runs(keys)
+        return dict.fromkeys(keys, ServerRun.of(self.read("info", *ServerRun.SECTIONS)))
 
     def check_server(self) -> dict[str, Any]:
         """Return INFO of a server that parsync can use; raises ServerUnfit that says what is wrong and the fix."""

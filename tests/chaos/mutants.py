@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "no grace after a restart",
         f"{_SC}.membership:Membership._notice_restart",
-        'if run_id != before.get(name, "")]',
+        "if run.id != before.get(name, none).id]",
         "if not before]",
     ),
     Mutant(

@@ -20,6 +20,7 @@ from parsync_redis.errors import ParsyncError, ServerUnreachable
 from parsync_redis.store import Store
 from parsync_redis.store.calls import ALL, Call
 from parsync_redis.store.scripts import compose, lua_folder, read_header
+from parsync_redis.store.server_run import ServerRun
 
 if TYPE_CHECKING:
     from .world import Process, World
@@ -181,7 +182,7 @@ class WireClient:
         """Return a pipeline; others may act between its commands."""
         return WirePipeline(self._world, self._process)
 
-    def info(self, section: str) -> dict[str, str]:
+    def info(self, *sections: str) -> dict[str, str]:
         """Return the run id, which the schedule changes when the server restarts."""
         self._world.wire.ask(self._process)
         return {"run_id": self._world.primaries.run_of("")}
@@ -276,20 +277,20 @@ class WireStore(Store):
         """True if some primaries may answer while others are away."""
         return self.world.primaries.several
 
-    def run_ids(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the run id of each key's primary, '' while it does not answer."""
+    def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:
+        """Return the run of each key's primary, one without id while it does not answer."""
         if not self.several:
-            return super().run_ids(keys)
-        found: dict[str, str] = {}
+            return super().server_runs(keys)
+        found: dict[str, ServerRun] = {}
         primaries = self.world.primaries
         owners = {key: primaries.of(key) for key in keys}
         for name in dict.fromkeys(owners.values()):
             try:
                 self.world.wire.check_away(name)
                 self.world.wire.ask(self.process)
-                found[name] = primaries.run_ids[name]
+                found[name] = ServerRun(primaries.run_ids[name])
             except RedisConnectionError:
-                found[name] = ""
+                found[name] = ServerRun()
         return {key: found[name] for key, name in owners.items()}
 
     def load_scripts(self, also: Iterable[str] = ()) -> None:

@@ -62,20 +62,21 @@ def test_a_killed_primary_fails_its_own_calls_only_and_its_replica_takes_over(
 ):
     server, mine = victim_of(replicated, failing)
     assert failed(reads(failing)) == set()
-    before = failing.run_ids([failing.keys.partition(p, "meta") for p in PARTITIONS])
+    before = failing.server_runs([failing.keys.partition(p, "meta") for p in PARTITIONS])
     os.kill(server.process.pid, signal.SIGKILL)
     server.process.wait()
     assert failed(reads(failing)) == mine
     assert failed(reads(failing)) == mine
-    gone = failing.run_ids([*before])
-    assert {p for p, key in zip(PARTITIONS, before, strict=True) if not gone[key]} == mine
+    gone = failing.server_runs([*before])
+    assert {p for p, key in zip(PARTITIONS, before, strict=True) if not gone[key].id} == mine
     with pytest.raises(ServerUnreachable):
         failing.run_all([failing.commands.read_partition(p) for p in PARTITIONS])
     failing.load_scripts()  # where it can
     until(lambda: failed(reads(failing)) == set())
-    after = failing.run_ids([*before])
-    assert {p for p, key in zip(PARTITIONS, before, strict=True) if after[key] != before[key]} == mine
-    assert all(after.values())
+    after = failing.server_runs([*before])
+    taken = {p for p, key in zip(PARTITIONS, before, strict=True) if after[key].took_over_from(before[key])}
+    assert taken == {p for p, key in zip(PARTITIONS, before, strict=True) if after[key].id != before[key].id} == mine
+    assert all(run.id for run in after.values())
 
 
 def test_people_see_what_the_live_primaries_have(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture):

@@ -93,6 +93,7 @@ def test_after_a_failover_schedulers_go_on_nobody_is_lost_and_what_the_server_fo
         assert rig.incs["n1"] == inc, "nobody was given up"
         texts = [loss.text for loss in read_losses(rig.store)]
         assert any("submitted 26 -> 6" in text for text in texts), texts
+        assert any("a replica took over cluster,q0,p0" in text for text in texts), texts
         assert set(rig.store.states(lost)) == {""}
         rig.wait(lambda: rig.done(kept), "what the replica had goes on", working=True)
         assert set(rig.submit(*lost)) == {"submitted"}, "to submit the same ids again is safe"

@@ -77,3 +77,6 @@ def test_losses_are_told_by_the_newest_and_what_is_no_loss_is_passed_over():
     assert check.level == "warn"
     assert "it had lost its last writes: submitted 4 -> 0 (seen by s2); and 1 more" in check.text
     assert checkup.judge_losses([]).level == "ok"
+    (loss,) = read_lines({"s1 failover@4711=q3,p1 p0=7->1": "1795263279123"})
+    assert (loss.went_back, loss.taken_over) == (("p0 7 -> 1",), ("q3,p1",))
+    assert "p0 7 -> 1; a replica took over q3,p1: its last writes may be lost (seen by s1)" in loss.text

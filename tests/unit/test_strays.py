@@ -10,6 +10,7 @@ from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig
+from parsync_redis.store.server_run import ServerRun
 from tests.lua.driver import Driver
 
 CONFIG = ClusterConfig(1, 0.5, 10.0)
@@ -27,7 +28,7 @@ class Silence:
 
 def scheduler(store: Store, server: str = "") -> Scheduler:
     made = Scheduler(store, CONFIG, Settings(), "s1")
-    made.membership.store.run_ids = lambda keys: dict.fromkeys(keys, server)  # type: ignore[method-assign]
+    made.membership.store.server_runs = lambda keys: dict.fromkeys(keys, ServerRun(server))  # type: ignore[method-assign]
     made.listener = Silence()  # type: ignore[assignment]
     made.enter()
     return made
@@ -71,8 +72,8 @@ def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
 def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store: Store) -> None:
     member = scheduler(fake_store).membership
     fake_store.client.hset(fake_store.keys.shared("schedulers"), "s2", 7)
-    member._leadership.leads, member._runs, member._janitor.schedulers.lost = True, {"": "before"}, ["s2 7"]
-    member.store.run_ids = lambda keys: dict.fromkeys(keys, "after")  # type: ignore[method-assign]
+    member._leadership.leads, member._runs, member._janitor.schedulers.lost = True, {"": ServerRun("before")}, ["s2 7"]
+    member.store.server_runs = lambda keys: dict.fromkeys(keys, ServerRun("after"))  # type: ignore[method-assign]
     member.beat()
     assert fake_store.hash(fake_store.keys.shared("schedulers"))["s2"] == "7"
 
@@ -82,7 +83,7 @@ def test_copies_from_before_the_first_renewal_are_dropped_if_the_server_is_anoth
     drive.submit("a")
     made.turn()
     assert made.core.queue.kinds[0].keys() == {"work slots=1"}
-    made.membership.store.run_ids = lambda keys: dict.fromkeys(keys, "after")  # type: ignore[method-assign]
+    made.membership.store.server_runs = lambda keys: dict.fromkeys(keys, ServerRun("after"))  # type: ignore[method-assign]
     made.membership.beat()
     made._hear(0.0)
     assert (made.core.queue.versions, made.core.queue.kinds) == (["0"], [{}])
@@ -94,7 +95,9 @@ def test_a_shard_is_read_anew_if_before_the_first_renewal_another_server_has_it(
     made._plans.carry_out(made.core.plan(), lambda: 0.0)  # before it hears anything
     assert made.core.queue.kinds[0].keys() == {"work slots=1"}
     now = {fake_store.keys.queue("meta", 0): "after"}
-    made.membership.store.run_ids = lambda keys: {key: now.get(key, "same") for key in keys}  # type: ignore[method-assign]
+    made.membership.store.server_runs = lambda keys: {  # type: ignore[method-assign]
+        key: ServerRun(now.get(key, "same")) for key in keys
+    }
     made.membership.beat()
     made._hear(0.0)
     assert (made.core.queue.versions, made.core.queue.kinds) == (["0"], [{}])

@@ -62,7 +62,11 @@ def untold(
     lost: Iterable[str], outages: Sequence[Outage], losses: Iterable[Loss], shard_of: Callable[[str], int]
 ) -> list[str]:
     """Return the lost tasks whose shard is not named by a loss since the first outage of its primary."""
-    told = [(number.split()[0].removeprefix("submitted_q"), loss.at_ms) for loss in losses for number in loss.went_back]
+    told = [
+        (name.removeprefix("submitted_").removeprefix("q"), loss.at_ms)
+        for loss in losses
+        for name in (*(number.split()[0] for number in loss.went_back), *",".join(loss.taken_over).split(","))
+    ]
     missing = []
     for id in sorted(lost):
         shard = shard_of(id)

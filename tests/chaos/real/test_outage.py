@@ -41,6 +41,8 @@ def test_a_lost_task_must_be_told_by_its_shard_after_the_outage() -> None:
     assert untold(["t1"], [lag], losses("submitted_q1", 900), shard_of) == ["t1"]
     assert untold(["t1"], [lag], losses("submitted_q2", 1500), shard_of) == ["t1"]
     assert untold(["t1"], [lag], losses("p1", 1500), shard_of) == ["t1"]
+    assert untold(["t1"], [lag], [Loss(1500, "s1", (), ("q2,q1,p1",))], shard_of) == []
+    assert untold(["t1"], [lag], [Loss(1500, "s1", (), ("q2,p1",))], shard_of) == ["t1"]
 
 
 def test_the_longest_pause_of_an_interval_may_begin_before_it_and_end_after_it() -> None:
