@@ -100,11 +100,12 @@ def test_a_drain_does_not_wait_behind_it(rig: Rig, node: str) -> None:
 def test_a_higher_priority_waits_behind_no_more_than_has_been_placed(rig: Rig, node: str) -> None:
     held = hold(rig, node)
     low = [rig.tasks.noted.apply_async((f"low{number}",), **on(node)) for number in range(12)]
-    high = rig.tasks.noted.apply_async(("high",), **on(node, priority=9))
+    high = rig.tasks.beaten.apply_async(("high",), **on(node, priority=9))
+    rig.until(lambda: rig.status(high).why, "a scheduler knows it")
     rig.open()
     for task in (held, high, *low):
         task.get(timeout=GET_S)
-    begun = [mark[1] for mark in rig.marks("begin")]
+    begun = [key for event, key, *_ in rig.marks() if event in ("begin", "beaten")]
     assert begun.index("high") <= 3, begun
     assert sorted(begun) == sorted(["high", *(f"low{number}" for number in range(12))])
 

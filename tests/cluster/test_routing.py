@@ -11,10 +11,12 @@ import redis
 from parsync_redis.errors import ServerUnfit, ServerUnreachable
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
+from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.embedded_cluster import EmbeddedCluster
 from parsync_redis.store.primaries import Primaries
 from parsync_redis.store.slot_map import key_of, slot_of
 from tests.cluster.moving import Move
+from tests.conftest import server_programs
 from tests.waiting import until
 
 PARTITIONS = range(8)
@@ -192,10 +194,12 @@ def test_one_of_a_clusters_servers_is_refused_as_the_only_one(cluster: EmbeddedC
     store.disconnect()
 
 
-def test_a_server_alone_is_refused_as_a_cluster(server: Any):
-    store = Store.from_url(f"redis+cluster://127.0.0.1:{server.port}", "x")
-    with pytest.raises(ServerUnfit, match="its address is redis://"):
-        store.check_server()
+@pytest.mark.parametrize("program", server_programs().values(), ids=server_programs())
+def test_a_server_alone_is_refused_as_a_cluster(program: str):
+    with EmbeddedServer(program) as server:
+        store = Store.from_url(f"redis+cluster://127.0.0.1:{server.port}", "x")
+        with pytest.raises(ServerUnfit, match="its address is redis://"):
+            store.check_server()
 
 
 def test_a_connection_that_another_thread_has_closed_fails_its_requests_only():
