@@ -1,27 +1,44 @@
 -- Judge what fits, for scripts. Needs and offers are the same text: 'slots=2 gpu=1 mem=4096 gpu_model:a100', where NAME=N is an
--- amount and NAME:VALUE a label. placement/fits.py does the same for the view; a property test compares the two.
+-- amount and NAME:VALUE a label. In needs VALUE may be a condition (lib/conditions.lua). placement/fits.py does the same for the
+-- view; a property test compares the two.
+--- @include conditions
 
-local SOUND, FITTING = {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
+local SOUND, NEEDED, FITTING = {}, {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
 
-local function look(text)
+-- is_required: return whether a word is a label with a condition.
+local function is_required(word)
+  local condition = string.match(word, '^%a[%w_.-]*:(.+)$')
+  return condition ~= nil and is_condition(condition)
+end
+
+-- look: return whether a text has only words of amounts and labels; `of_needs`: conditions on labels as well.
+local function look(text, of_needs)
   if string.find(text, '[^ -~]') then return false end
   for word in string.gmatch(text, '%S+') do
     local amount = string.match(word, '^%l[%l%d_]*=%-?(%d+)$')
-    if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then return false end
+    if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then
+      if not (of_needs and in_full().is_required(word)) then return false end
+    end
   end
   return true
 end
 
--- well_formed: return whether a text has only words NAME=N and NAME:VALUE, as needs, offers and ledgers do.
+-- well_formed: return whether a text has only words NAME=N and NAME:VALUE, as offers and ledgers do.
 local function well_formed(text)
   if SOUND[text] == nil then SOUND[text] = look(text) end
   return SOUND[text]
 end
 
+-- are_needs: return whether a text has only words NAME=N and NAME:CONDITION.
+local function are_needs(text)
+  if NEEDED[text] == nil then NEEDED[text] = look(text, true) end
+  return NEEDED[text]
+end
+
 -- amounts: return {name -> number} of the NAME=N words of a text.
 local function amounts(text)
   local found = {}
-  for name, amount in string.gmatch(text, '(%S-)=(%-?%d+)') do found[name] = tonumber(amount) end
+  for name, amount in string.gmatch(text, '(%l[%l%d_]*)=(%-?%d+)') do found[name] = tonumber(amount) end
   return found
 end
 
@@ -36,8 +53,8 @@ end
 local function compare(offer, needs)
   if not amounts_fit(amounts(offer), amounts(needs)) then return false end
   local padded = ' ' .. offer .. ' '
-  for label in string.gmatch(needs, '%S+:%S+') do
-    if not string.find(padded, ' ' .. label .. ' ', 1, true) then return false end
+  for name, condition in string.gmatch(needs, '([^%s:]+):(%S+)') do
+    if not holds(condition, values_of(padded, name)) then return false end
   end
   return true
 end

@@ -7,7 +7,7 @@
 local function flaw(line)
   if not line then return 'line' end
   local name, needs, strategy = split_kind(line.kind)
-  if not string.find(needs or '', '^slots=%d') or not well_formed(needs) then return 'needs' end
+  if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then return 'needs' end
   if not string.find(name or '', '^[!-~]+$') or #name > 255 then return 'name' end
   if strategy ~= '' and not STRATEGY[strategy] then return 'strategy' end
 end

@@ -9,8 +9,8 @@ local function split_line(kind)
   if not name or #name > 255 or not string.find(name, '^[!-~]+$') then
     return nil, redis.error_reply('PSARGS the name of a task is printable and has no spaces')
   end
-  if not string.find(needs, '^slots=%d') or not well_formed(needs) then
-    return nil, redis.error_reply('PSARGS needs are words NAME=N and NAME:VALUE, slots=N first')
+  if not string.find(needs, '^slots=%d') or not are_needs(needs) then
+    return nil, redis.error_reply('PSARGS needs are words NAME=N and NAME:CONDITION, slots=N first')
   end
   return name, needs
 end
@@ -20,7 +20,7 @@ local function kinds_of(text, pending_prefix)
   local found, last = {}, 0
   for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
     local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
-    if not name or #name > 255 or not look(needs) then name, needs = in_full().split_line(kind) end -- it has a strategy
+    if not name or #name > 255 or not look(needs, true) then name, needs = in_full().split_line(kind) end -- it has a strategy
     local bad = not name and needs or bad_kind(pending_prefix, kind)
     if bad then return nil, bad end
     last = last + 1

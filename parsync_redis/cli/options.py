@@ -8,6 +8,7 @@ import typer
 
 from ..model.options import OPTIONS, Option
 from .common import parse_pairs
+from .requirements import parse_requirements
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -42,6 +43,8 @@ def _flag(option: Option) -> Any:
 
 
 def _asked(option: Option, value: Any) -> Any:
+    if option.name == "require":
+        return parse_requirements(option.flag, value) or None
     if option.value is Mapping:
         return parse_pairs(option.flag, value) or None
     return value

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ..model.apps import digest_of
 from ..model.ids import decode_id
-from ..model.needs import is_resources, parse_resources
+from ..model.needs import are_needs, parse_needs, parse_resources
 from ..model.node import Node
 from ..model.status import TaskStatus
 from ..model.task import WAITING
@@ -70,9 +70,9 @@ class Looker:
         return {decode_id(place.task): place.node for place in places if place.slot >= slots[place.node]}
 
     def _why(self, needs: str, name: str) -> str:
-        if not is_resources(needs):
+        if not are_needs(needs):
             return f"its record is damaged: needs={needs!r:.80}"
-        needed = parse_resources(needs)
+        needed = parse_needs(needs)
         facts = [self._facts(state, name) for state in self.states.values()]
         full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
         holders = [holder for node in full for holder in self._holders_of(self.states[node.name])]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from .ids import shown
-from .needs import is_resources
+from .needs import are_needs
 from .options import Strategy
 from .text import KIND, TASK_NAME
 
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
             needs = head
         else:
             strategy = ""
-        if not TASK_NAME.fullmatch(name) or not needs.startswith("slots=") or not is_resources(needs):
+        if not TASK_NAME.fullmatch(name) or not needs.startswith("slots=") or not are_needs(needs):
             raise ValueError(f"not a kind of task: {shown(text)}")
         return Kind(name, needs, strategy)
 

@@ -2,13 +2,14 @@
 
     slots=2 gpu=1 mem=4294967296 gpu_model:a100
 
-`slots` first, then the amounts by name, then the labels by name. Labels whose names begin with `celery.` are reserved:
-they say what a node's worker knows and consumes. A node may have several values of one (`celery.queue`). The text is
-what Redis stores and what scripts compare (lua/lib/fits.lua); placement/fits.py says when an offer fits a need.
+`slots` first, then the amounts by name, then the labels by name. A node may have several values of a label. The label
+of a need has a condition: a value, or another text of model/condition.py. Labels whose names begin with `celery.` are
+reserved: they say what a node's worker knows and consumes. The text is what Redis stores and what scripts compare
+(lua/lib/fits.lua); placement/fits.py says when an offer fits a need.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -16,6 +17,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
+from .condition import PATTERN, conditions_of
 from .ids import check_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
 
@@ -71,7 +73,10 @@ def check_slots(value: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Slots, amounts of resources and labels: a task's needs or a node's offer."""
+    """Slots, amounts of resources and labels: a task's needs or a node's offer.
+
+    labels: pairs of a label's name and a value, in needs a condition. A name may come several times.
+    """
 
     slots: int = 1
     amounts: tuple[tuple[str, int], ...] = ()
@@ -91,30 +96,86 @@ class Resources:
         labels: Mapping[str, object] | None = None,
         reserved: Iterable[tuple[str, str]] = (),
     ) -> "Resources":
-        """Check and normalise: names are well formed, amounts whole; raises InvalidInput.
+        """Return the offer of a node, checked; raises InvalidInput.
 
-        reserved: further labels, which no user may set.
+        labels: name -> value, or a list of values. reserved: further labels, which no user may set.
         """
+        return cls._checked(slots, resources, labels, _values_of, reserved)
+
+    @classmethod
+    def needed(
+        cls,
+        slots: object = 1,
+        resources: Mapping[str, object] | None = None,
+        require: Mapping[str, object] | None = None,
+        reserved: Iterable[tuple[str, str]] = (),
+    ) -> "Resources":
+        """Return the needs of a task, checked; raises InvalidInput.
+
+        require: label -> what is required of it, see `conditions_of`. reserved: further labels, which no user may set.
+        """
+        return cls._checked(slots, resources, require, conditions_of, reserved)
+
+    @classmethod
+    def made(cls, slots: int, amounts: Iterable[tuple[str, int]], labels: Iterable[tuple[str, str]]) -> "Resources":
+        """Return the resources of checked parts, in the order of the text."""
+        sizes, marks = tuple(sorted(amounts)), tuple(sorted(labels))
+        words = [f"slots={slots}", *(f"{n}={a}" for n, a in sizes), *(f"{n}:{v}" for n, v in marks)]
+        return cls(slots, sizes, marks, " ".join(words))
+
+    @classmethod
+    def _checked(
+        cls,
+        slots: object,
+        resources: Mapping[str, object] | None,
+        labels: Mapping[str, object] | None,
+        texts_of: Callable[[str, object], list[str]],
+        reserved: Iterable[tuple[str, str]],
+    ) -> "Resources":
         count = check_slots(slots)
-        if (size := len(resources or {}) + len(labels or {})) > MAX_WORDS:
-            raise InvalidInput(f"{size} resources and labels are too many: there may be {MAX_WORDS}")
-        amounts: list[tuple[str, int]] = []
         for name in (*(resources or {}), *(labels or {})):
             if not isinstance(name, str):
                 raise InvalidInput(f"a resource or label name must be text, not {shown(name)}")
-        for name, value in sorted((resources or {}).items()):
-            check_name("resource name", name)
-            if name == "slots":
-                raise InvalidInput("resource name 'slots' is taken: use slots=N")
-            amounts.append((name, parse_amount(name, value)))
-        if taken := next((name for name in labels or () if str(name).startswith(RESERVED)), None):
+        amounts = [
+            (_resource_name(name), parse_amount(name, value)) for name, value in sorted((resources or {}).items())
+        ]
+        if taken := next((name for name in labels or () if name.startswith(RESERVED)), None):
             raise InvalidInput(f"label name {shown(taken)} is reserved: names of labels do not begin with {RESERVED!r}")
         marks = [
-            (check_name("label name", name), check_name("label value", value)) for name, value in (labels or {}).items()
+            (check_name("label name", name), text) for name, v in (labels or {}).items() for text in texts_of(name, v)
         ]
-        marks = sorted([*marks, *reserved])
-        words = [f"slots={count}", *(f"{n}={a}" for n, a in amounts), *(f"{n}:{v}" for n, v in marks)]
-        return cls(count, tuple(amounts), tuple(marks), " ".join(words))
+        if (size := len(amounts) + sum(1 + text.count("|") for _, text in marks)) > MAX_WORDS:
+            raise InvalidInput(f"{size} resources and values of labels are too many: there may be {MAX_WORDS}")
+        return cls.made(count, amounts, [*marks, *reserved])
+
+
+def _resource_name(name: str) -> str:
+    if name == "slots":
+        raise InvalidInput("resource name 'slots' is taken: use slots=N")
+    return check_name("resource name", name)
+
+
+def _values_of(name: str, value: object) -> list[str]:
+    """Return the values of a node's label, each once; raises InvalidInput."""
+    some = value if isinstance(value, list | tuple) else [value]
+    if not some:
+        raise InvalidInput(f"label {name} has no value: it must have at least one")
+    return sorted({check_name("label value", one) for one in some})
+
+
+def labels_of(offer: Resources) -> dict[str, str]:
+    """Return a node's labels that are not reserved, for people: several values of one have commas between."""
+    found: dict[str, str] = {}
+    for name, value in offer.labels:
+        if not name.startswith(RESERVED):
+            found[name] = f"{found[name]},{value}" if name in found else value
+    return found
+
+
+def without_reserved(resources: Resources) -> Resources:
+    """Return resources without their reserved labels."""
+    labels = [pair for pair in resources.labels if not pair[0].startswith(RESERVED)]
+    return Resources.made(resources.slots, resources.amounts, labels)
 
 
 def queue_label(queue: str) -> tuple[str, str]:
@@ -127,20 +188,40 @@ def queues_of(resources: Resources) -> list[str]:
     return [unquote(value) for name, value in resources.labels if name == QUEUE_LABEL]
 
 
-_WORDS: Final = re.compile(r"(?:(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\w./%-]+)(?= |$)| )*", re.ASCII)
+_LINE: Final = r"(?:(?:[a-z][a-z0-9_]*=-?\d{{1,16}}|[A-Za-z][\w.-]*:{})(?= |$)| )*"
+_OFFER: Final = re.compile(_LINE.format(r"[\w./%-]+"), re.ASCII)
+_NEEDS: Final = re.compile(_LINE.format(PATTERN), re.ASCII)
 
 
 @lru_cache(maxsize=4096)
 def is_resources(text: str) -> bool:
-    """Return whether `parse_resources` reads a text: needs, an offer, or what is left of one."""
-    return _WORDS.fullmatch(text) is not None
+    """Return whether `parse_resources` reads a text: an offer, or what is left of one."""
+    return _OFFER.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def are_needs(text: str) -> bool:
+    """Return whether `parse_needs` reads a text."""
+    return _NEEDS.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def parse_resources(text: str) -> Resources:
-    """Read a text that `Resources.of` wrote; ValueError for any other."""
+    """Read an offer, or what is left of one; ValueError for any other text."""
     if not is_resources(text):
-        raise ValueError(f"not needs nor an offer: {shown(text)}")
+        raise ValueError(f"not an offer: {shown(text)}")
+    return _parse(text)
+
+
+@lru_cache(maxsize=4096)
+def parse_needs(text: str) -> Resources:
+    """Read the needs of a task; ValueError for any other text."""
+    if not are_needs(text):
+        raise ValueError(f"not needs: {shown(text)}")
+    return _parse(text)
+
+
+def _parse(text: str) -> Resources:
     slots, resources, labels = 0, [], []
     for word in text.split():
         if ":" in word:

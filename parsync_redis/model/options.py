@@ -100,10 +100,10 @@ OPTIONS: Final = (
         "require",
         {},
         _is_mapping,
-        'a mapping from names to values, {"gpu_model": "a100"}',
+        'a mapping from labels to values, lists of values or {OPERATOR: value}, {"gpu_model": "a100"}',
         "--require",
         Mapping,
-        "A label that it needs: gpu_model=a100 (repeat).",
+        "A label that it needs: gpu_model=a100, 'zone in a,b', 'vram_gb>=24' (repeat).",
         {"gpu_model": "a100"},
     ),
     Option(
@@ -203,7 +203,7 @@ class TaskOptions:
             raise InvalidInput(f"unknown parsync option {shown(unknown[0])}: known are {', '.join(NAMES)}")
         found = {option.name: option.check(options.get(option.name, option.default)) for option in OPTIONS}
         reserved = [queue_label(queue)] if queue else []
-        needs = Resources.of(found.pop("slots"), found.pop("resources"), found.pop("require"), reserved)
+        needs = Resources.needed(found.pop("slots"), found.pop("resources"), found.pop("require"), reserved)
         return cls(needs, **found)
 
     @classmethod

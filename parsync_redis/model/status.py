@@ -7,7 +7,7 @@ from typing import Final
 
 from .ids import decode_id
 from .kind import kind_text, read_why, split_kind
-from .needs import parse_resources
+from .needs import parse_needs
 from .options import DEFAULT_OPTIONS, TaskOptions
 from .record import Record, TaskLine
 from .task import WAITING, TaskState
@@ -136,4 +136,4 @@ def _why(record: Record, state: TaskState, line: TaskLine) -> str:
 
 def kept_options(status: TaskStatus) -> TaskOptions:
     """Return the options that the task's record keeps; the default ones of a task that is gone."""
-    return TaskOptions.stored(parse_resources(status.needs), status) if status.needs else DEFAULT_OPTIONS
+    return TaskOptions.stored(parse_needs(status.needs), status) if status.needs else DEFAULT_OPTIONS

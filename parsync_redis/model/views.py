@@ -10,8 +10,9 @@ class NodeView:
 
     state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left
     what is not held of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
-    that its worker consumes. down_ms: when it was found to be down (server time), None for a node that is not down.
-    waiting: the waiting seats that are held, by tasks that wait at its worker or begin; ahead: those that are open.
+    that its worker consumes. labels: several values of one have commas between. down_ms: when it was found to be down
+    (server time), None for a node that is not down. waiting: the waiting seats that are held, by tasks that wait at its
+    worker or begin; ahead: those that are open.
     """
 
     name: str
@@ -98,8 +99,8 @@ def gather_partition(number: int, version: int, epoch: int, nodes: Sequence[Node
     slots = sum(node.slots for node in present)
     labels: dict[str, int] = {}
     for node in present:
-        for name, value in node.labels.items():
-            labels[f"{name}:{value}"] = labels.get(f"{name}:{value}", 0) + node.slots
+        for label in [f"{name}:{value}" for name, values in node.labels.items() for value in values.split(",")]:
+            labels[label] = labels.get(label, 0) + node.slots
     mean = sum(node.score * node.slots for node in present) / slots if slots else None
     free = sum(node.free for node in present)
     return PartitionView(number, version, epoch, len(present), slots, free, mean, dict(sorted(labels.items())))

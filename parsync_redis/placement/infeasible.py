@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from urllib.parse import unquote
 
+from ..model.condition import describe
 from ..model.needs import QUEUE_LABEL, RESERVED, Resources, queues_of
+from .fits import has_labels
 
 
 def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str:
@@ -45,18 +47,23 @@ def _amounts(needs: Resources, offers: Mapping[str, Resources]) -> list[str]:
 def _labels(needs: Resources, offers: Mapping[str, Resources]) -> list[str]:
     reasons = []
     known = {label for offer in offers.values() for label in offer.labels}
-    for name, value in needs.labels:
-        if (name, value) in known:
+    for name, condition in needs.labels:
+        if any(has_labels(offer.labels, [(name, condition)]) for offer in offers.values()):
             continue
         if name == QUEUE_LABEL:
             queues = sorted({queue for offer in offers.values() for queue in queues_of(offer)})
-            reasons.append(f"no node consumes the queue {unquote(value)}; nodes consume {', '.join(queues) or 'none'}")
+            asked = unquote(condition)
+            reasons.append(f"no node consumes the queue {asked}; nodes consume {', '.join(queues) or 'none'}")
+            continue
+        if condition == "!*":
+            reasons.append(f"every node has label {name}")
             continue
         if values := sorted(v for n, v in known if n == name):
             there_are = f"there are {name}: {', '.join(values)}"
         else:
             there_are = _there_are("labels", sorted({n for n, _ in known if not n.startswith(RESERVED)}))
-        reasons.append(f"no node has label {name}:{value}; {there_are}")
+        asked = describe(name, condition)
+        reasons.append(f"no node has {'label ' if asked == f'{name}:{condition}' else ''}{asked}; {there_are}")
     return reasons
 
 
@@ -69,4 +76,4 @@ def _lacking(needs: Resources, offer: Resources) -> list[str]:
     has = {"slots": offer.slots, **dict(offer.amounts)}
     wanted = {"slots": needs.slots, **dict(needs.amounts)}
     short = [f"{name}={n} (has {has.get(name, 0)})" for name, n in wanted.items() if n > has.get(name, 0)]
-    return short + [f"{name}:{value}" for name, value in needs.labels if (name, value) not in offer.labels]
+    return short + [describe(*label) for label in needs.labels if not has_labels(offer.labels, [label])]

@@ -1,11 +1,13 @@
 """The offers of a partition's nodes, in arrays: one comparison tells which of them fit a task."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ..model.apps import digest_of
+from ..model.apps import TASKS_LABEL, digest_of
+from ..model.condition import holds
 from ..model.needs import Resources, parse_resources
 from ..model.node import Node
 from ..placement.strategy import Ints
@@ -14,6 +16,30 @@ Knowers = frozenset[str] | None
 """The digests (model/apps.py) of the nodes that know a task's name, None for all."""
 
 Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A label of all nodes: node i has the values `values[codes[i]]`, the first of which are none."""
+
+    values: Sequence[tuple[str, ...]]
+    codes: Ints
+
+
+def _index_labels(nodes: Sequence[Node]) -> dict[str, _Column]:
+    """Return the column of each label that a node has."""
+    found: dict[str, dict[int, list[str]]] = {}
+    for index, node in enumerate(nodes):
+        for name, value in node.offer.labels:
+            found.setdefault(name, {}).setdefault(index, []).append(value)
+    columns = {}
+    for name, by_node in found.items():
+        numbers: dict[tuple[str, ...], int] = {(): 0}
+        codes = np.zeros(len(nodes), dtype=np.int64)
+        for index, values in by_node.items():
+            codes[index] = numbers.setdefault(tuple(values), len(numbers))
+        columns[name] = _Column([*numbers], codes)
+    return columns
 
 
 class Offers:
@@ -30,20 +56,35 @@ class Offers:
         for index, node in enumerate(nodes):
             for name, amount in node.offer.amounts:
                 self._amounts.setdefault(name, np.zeros(len(nodes), dtype=np.int64))[index] = amount
+        self._labels = _index_labels(nodes)
         self._marked: dict[tuple[tuple[tuple[str, str], ...], Knowers], Mask] = {}
 
     def marked(self, labels: tuple[tuple[str, str], ...], knowers: Knowers) -> Mask:
-        """Return which nodes have these labels and know the task's name. Cached."""
+        """Return which nodes meet these conditions on labels and know the task's name. Cached."""
         mask = self._marked.get((labels, knowers))
         if mask is None:
-            asked = set(labels)
-            mask = self._marked[labels, knowers] = np.array(
-                [
-                    (knowers is None or not digest or digest in knowers) and asked <= set(node.offer.labels)
-                    for node, digest in zip(self.nodes, self.digests, strict=True)
-                ],
-                dtype=bool,
-            )
+            mask = self._knowing(knowers)
+            for name, condition in labels:
+                mask = mask & self._meeting(name, condition)
+            self._marked[labels, knowers] = mask
+        return mask
+
+    def _knowing(self, knowers: Knowers) -> Mask:
+        """Return which nodes know a task's name; a node that does not say which tasks it knows knows all."""
+        column = self._labels.get(TASKS_LABEL)
+        if knowers is None or column is None:
+            return np.full(len(self.nodes), True)
+        knows = np.array([not digests or digests[0] in knowers for digests in column.values], dtype=bool)
+        mask: Mask = knows[column.codes]
+        return mask
+
+    def _meeting(self, name: str, condition: str) -> Mask:
+        """Return which nodes meet a condition on a label. Each distinct set of its values is judged once."""
+        column = self._labels.get(name)
+        if column is None:
+            return np.full(len(self.nodes), holds(condition, ()), dtype=bool)
+        meets = np.array([holds(condition, values) for values in column.values], dtype=bool)
+        mask: Mask = meets[column.codes]
         return mask
 
     def fitting(self, needs: Resources, knowers: Knowers) -> Mask:

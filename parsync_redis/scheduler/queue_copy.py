@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 from ..model.kind import Kind, KindLine
-from ..model.needs import parse_resources
+from ..model.needs import parse_needs
 from ..model.replies import Took
 from .blocked import Blocked
 from .kind_group import BLOCK, KindGroup, WaitingKind
@@ -94,13 +94,13 @@ class QueueCopy:
     def group_of(self, kind: Kind) -> KindGroup:
         """Return the group of a kind, also of one of which nothing waits any more."""
         knowers = self._view.knowers(kind.name)
-        return self._groups.get((kind.needs, knowers)) or KindGroup(parse_resources(kind.needs), knowers)
+        return self._groups.get((kind.needs, knowers)) or KindGroup(parse_needs(kind.needs), knowers)
 
     def _group(self, kind: Kind) -> KindGroup:
         knowers = self._view.knowers(kind.name)
         group = self._groups.get((kind.needs, knowers))
         if group is None:
-            group = self._groups[kind.needs, knowers] = KindGroup(parse_resources(kind.needs), knowers)
+            group = self._groups[kind.needs, knowers] = KindGroup(parse_needs(kind.needs), knowers)
             self.block(group)
             self._fresh[group] = None
         return group

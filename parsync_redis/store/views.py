@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ..model.apps import KnownTasks
 from ..model.ids import readable
-from ..model.needs import RESERVED, Resources, is_resources, parse_resources, queues_of
+from ..model.needs import Resources, is_resources, labels_of, parse_resources, queues_of
 from ..model.node import Node, read_nodes
 from ..model.text import COUNTER
 from ..model.views import NodeView, PartitionView, gather_partition
@@ -229,7 +229,7 @@ def _read_partition(
                 offer.slots - state.free,
                 dict(offer.amounts),
                 state.left,
-                {label: value for label, value in offer.labels if not label.startswith(RESERVED)},
+                labels_of(offer),
                 f"over {state.note}" if node.drain == 2 else state.note,
                 tuple(queues_of(offer)),
                 state.down_ms,

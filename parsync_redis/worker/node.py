@@ -52,16 +52,19 @@ class NodeSpec:
         self.tasks, self.offer = tasks, offer_with(self.offer, tasks, queues)
 
 
-def pairs(flag: str, words: Iterable[str] | None) -> dict[str, str]:
-    """Split the NAME=VALUE words of a repeatable flag or of its variable; raises InvalidInput."""
-    found: dict[str, str] = {}
+def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict[str, list[str]]:
+    """Split the NAME=VALUE words of a repeatable flag or of its variable; raises InvalidInput.
+
+    several: a name may have several values.
+    """
+    found: dict[str, list[str]] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals:
             raise InvalidInput(f"{flag} {word!r} is not valid: it must be NAME=VALUE")
-        if name in found:
-            raise InvalidInput(f"{flag} {word!r} is not valid: {name} was given before, as {found[name]!r}")
-        found[name] = value
+        if name in found and not several:
+            raise InvalidInput(f"{flag} {word!r} is not valid: {name} was given before, as {found[name][0]!r}")
+        found.setdefault(name, []).append(value)
     return found
 
 
@@ -76,8 +79,9 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
         raise InvalidInput(f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and 1e9")
     concurrency = 1 if issubclass(worker.pool_cls, SoloPool) else worker.max_concurrency or worker.concurrency
     slots = concurrency if flags.get("parsync_slots") is None else flags["parsync_slots"]
-    resources = pairs(said.get("parsync_resource", ""), flags.get("parsync_resource"))
-    labels = pairs(said.get("parsync_label", ""), flags.get("parsync_label"))
+    amounts = pairs(said.get("parsync_resource", ""), flags.get("parsync_resource"))
+    resources = {name: amount for name, (amount,) in amounts.items()}
+    labels = pairs(said.get("parsync_label", ""), flags.get("parsync_label"), several=True)
     _check("parsync_slots", said, slots)
     _check("parsync_resource", said, 1, resources)
     _check("parsync_label", said, 1, None, labels)

@@ -19,7 +19,7 @@ from parsync_redis.errors import (
 )
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
-from parsync_redis.model.needs import parse_resources
+from parsync_redis.model.needs import parse_needs, parse_resources
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import join_cluster
@@ -76,7 +76,7 @@ def cluster(client, store):
 def place(store, id, node="n1", slot=0):
     """Takes the pending tasks and commits one to a slot."""
     taken = {task.id: task for task in Driver(store).take_tasks()}
-    asked = parse_resources(taken[id].kind.needs).asked
+    asked = parse_needs(taken[id].kind.needs).asked
     p = OFFERS[node][0]
     first, epoch = store.nodes(p)[node].first, store.run(store.commands.read_partition(p)).epoch
     claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, asked, first, epoch)
@@ -156,6 +156,17 @@ def test_what_is_no_task_is_refused(cluster, store, item):
         ({"resources": {"gpu": 1}}, Infeasible, "no node declares gpu; there are resources mem"),
         ({"require": {"gpu_model": "h100"}}, Infeasible, "no node has label gpu_model:h100; there are gpu_model: a100"),
         ({"slots": 5, "require": {"gpu_model": "a100"}}, Infeasible, "n1 comes closest: it lacks slots=5 (has 4)"),
+        (
+            {"require": {"gpu_model": ["h100", "v100"]}},
+            Infeasible,
+            "no node has gpu_model in h100, v100; there are gpu_model: a100",
+        ),
+        ({"require": {"vram_gb": {">=": 24}}}, Infeasible, "no node has vram_gb >= 24; there are labels gpu_model"),
+        (
+            {"require": {"gpu_model": {"like": "a"}}},
+            InvalidInput,
+            "unknown operator 'like': known are = in not exists >=",
+        ),
         ({"slots": 0}, InvalidInput, "slots=0 is not valid"),
         ({"priority": -1}, InvalidInput, "priority=-1 is not valid"),
         ({"id": ""}, InvalidInput, "task id '' is not valid: it must be a text of 1 to 255 characters"),
@@ -172,6 +183,20 @@ def test_a_bad_task_is_refused_and_nothing_is_written(cluster, store, options, e
         cluster.submit(**{"name": "proj.add", **options})
     assert says in str(caught.value)
     assert sorted(store.client.keys()) == before
+
+
+@pytest.mark.parametrize(
+    "required",
+    [
+        {"gpu_model": ["a100", "h100"]},
+        {"gpu_model": {"exists": True, "not": ["t4"]}, "zone": {"not": "x"}},
+        {"rack": {"exists": False}},
+    ],
+    ids=str,
+)
+def test_a_task_whose_conditions_a_node_meets_is_accepted(cluster, required):
+    id = cluster.submit("proj.add", require=required)
+    assert cluster.status(id).state is TaskState.PENDING
 
 
 def test_a_task_that_no_node_could_hold_may_wait_for_capacity(cluster):

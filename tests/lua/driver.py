@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim, Verdict
-from parsync_redis.model.needs import Resources, parse_resources
+from parsync_redis.model.needs import Resources, parse_needs, parse_resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Loss, Place
 from parsync_redis.model.record import Record, TaskLine
@@ -274,7 +274,7 @@ class Driver:
         """Return a claim by the present nodes; it asks no amounts unless `needs` says otherwise."""
         record = self.store.nodes(p).get(node)
         epoch = int(self.hash("meta", p).get("epoch", "0"))
-        asked, first = parse_resources(needs).asked, record.first if record else 0
+        asked, first = parse_needs(needs).asked, record.first if record else 0
         return Claim(task, attempt, p, node, tuple(slots), inc, asked, first, epoch)
 
     def commit(self, *args: Any, **kwargs: Any) -> Verdict:

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.claim import Claim
-from parsync_redis.model.needs import Resources, parse_resources
+from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import Record
 from parsync_redis.model.replies import Judged, Snapshot, Took
@@ -29,6 +29,9 @@ NEEDS = st.sampled_from(
         {"resources": {"gpu": 1}, "strategy": "quality"},
         {"slots": 2, "resources": {"gpu": 2, "mem": 0}},
         {"require": {"zone": "a"}},
+        {"require": {"zone": ["a", "b"], "rack": {"exists": False}}},
+        {"require": {"zone": {"not": "a"}}},
+        {"require": {"vram_gb": {">=": 24}}},
         {"slots": 9},
         {"slots": 9, "wait_for_capacity": True},
         {"priority": 9},
@@ -43,6 +46,7 @@ OFFERS = st.sampled_from(
         Resources.of(4, {"gpu": 2}),
         Resources.of(9, {"gpu": 3}),
         Resources.of(3, {"gpu": 1, "mem": 7}, {"zone": "a"}),
+        Resources.of(3, {"gpu": 1}, {"zone": ["b", "c"], "vram_gb": "24.5"}),
     ]
 )
 SLOTS = st.sampled_from([(0,), (0,), (1,), (0, 1), (2, 3), (1, 8)])
@@ -150,7 +154,7 @@ class PartitionRules(RuleBasedStateMachine):
         partition = self.reference.partition(p)
         node = partition.nodes.get(name)
         inc, first = (node.inc, node.first) if node else (1, 0)
-        asked = parse_resources(needs).asked
+        asked = parse_needs(needs).asked
         return Claim(id, attempt, p, name, slots, inc, asked, first, partition.epoch - behind)
 
     def claim(self, claim: Claim, times: int = 1) -> None:

@@ -1,24 +1,36 @@
 """The view and the scripts agree on what fits."""
 
-from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsync_redis.model.needs import Resources, parse_resources
+from parsync_redis.model.condition import COMPARISONS
+from parsync_redis.model.needs import Resources, parse_needs, parse_resources
+from parsync_redis.model.node import Node
 from parsync_redis.placement.fits import fits
+from parsync_redis.scheduler.offers import Offers
 from parsync_redis.store import Store
-from parsync_redis.store.scripts import lua_folder
+from parsync_redis.store.scripts import expand, lua_folder
 
 AMOUNTS = st.dictionaries(st.sampled_from(["gpu", "mem", "cpu"]), st.integers(0, 3) | st.integers(0, 2**53 - 1))
-LABELS = st.dictionaries(
-    st.sampled_from(["zone", "gpu", "z", "zone.a"]), st.sampled_from(["a", "ab", "a.b", "%a", "-"][:3])
+VALUES = st.sampled_from(["a", "ab", "a.b", "b/c", "3", "-3.5", "03", "16.0", "2.", "1e3", "0x10", "123456789012345"])
+NAMES = st.sampled_from(["zone", "gpu", "z", "zone.a"])
+LABELS = st.dictionaries(NAMES, VALUES | st.lists(VALUES, min_size=1, max_size=3))
+NUMBERS = st.sampled_from([3, -3.5, "16", "2.0", 123456789012345])
+REQUIRED = (
+    VALUES
+    | st.lists(VALUES, min_size=1, max_size=3)
+    | st.builds(lambda sign, value: {sign: value}, st.sampled_from(["=", "in", "not"]), VALUES)
+    | st.builds(lambda sign, number: {sign: number}, st.sampled_from([*COMPARISONS]), NUMBERS)
+    | st.builds(lambda exists: {"exists": exists}, st.booleans())
+    | st.builds(lambda low, values: {">=": low, "not": values}, NUMBERS, st.lists(VALUES, min_size=1, max_size=2))
 )
-RESOURCES = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
-PAIRS = st.tuples(RESOURCES, RESOURCES) | RESOURCES.map(lambda resources: (resources, resources))
+OFFERS = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
+NEEDS = st.builds(Resources.needed, st.integers(1, 4), AMOUNTS, st.dictionaries(NAMES, REQUIRED, max_size=3))
+PAIRS = st.tuples(OFFERS, NEEDS) | OFFERS.map(lambda offer: (offer, offer))
 SCRIPT = (
-    (Path(lua_folder()) / "lib" / "fits.lua").read_text()
+    expand("lib/fits", lua_folder(), [])
     + """
 local answers = {}
 for i = 1, #ARGV, 2 do answers[#answers + 1] = fits(ARGV[i], ARGV[i + 1]) and 1 or 0 end
@@ -27,13 +39,20 @@ return answers
 )
 
 
+@given(st.lists(OFFERS, max_size=6), NEEDS)
+def test_many_nodes_at_once_fit_as_each_does(offers: list[Resources], needs: Resources) -> None:
+    nodes = [Node(f"n{at}", "up", 1, False, 4 * at, 4, 1.0, offer) for at, offer in enumerate(offers)]
+    assert Offers(nodes).fitting(needs, None).tolist() == [fits(offer, needs) for offer in offers]
+
+
 def test_what_fits_for_the_view_fits_for_the_scripts(any_store: Store):
     client: Any = any_store.client
 
+    @settings(max_examples=300)
     @given(st.lists(PAIRS, min_size=1, max_size=50))
     def same(pairs: list[tuple[Resources, Resources]]) -> None:
         answers = client.eval(SCRIPT, 0, *(resources.text for pair in pairs for resources in pair))
         assert [bool(answer) for answer in answers] == [fits(offer, needs) for offer, needs in pairs]
-        assert all(parse_resources(resources.text) == resources for pair in pairs for resources in pair)
+        assert all(parse_resources(offer.text) == offer and parse_needs(needs.text) == needs for offer, needs in pairs)
 
     same()

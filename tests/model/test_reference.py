@@ -12,7 +12,7 @@ from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.ids import readable
 from parsync_redis.model.kind import split_kind
-from parsync_redis.model.needs import Resources, parse_resources
+from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
@@ -160,7 +160,7 @@ class SideBySide(PartitionRules):
 
     def commit_where_it_fits(self, id, attempt, needs):
         """Claim the first free slots, wherever they are; or free some of the third node."""
-        asked = parse_resources(needs)
+        asked = parse_needs(needs)
         for p, partition in self.reference.partitions.items():
             for node in partition.nodes.values():
                 free = [slot for slot in range(node.span) if partition.is_free(node, slot)]

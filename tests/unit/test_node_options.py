@@ -13,7 +13,7 @@ from parsync_redis.worker.node import node_spec, pairs
 
 
 def test_pairs_are_name_and_value_of_which_the_value_may_hold_an_equals_sign() -> None:
-    assert pairs("--parsync-label", ("a=1", "b=x=y")) == {"a": "1", "b": "x=y"}
+    assert pairs("--parsync-label", ("a=1", "b=x=y")) == {"a": ["1"], "b": ["x=y"]}
     assert pairs("--parsync-label", None) == {}
 
 

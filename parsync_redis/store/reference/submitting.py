@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...model.apps import KnownTasks, digest_of
 from ...model.kind import split_kind
-from ...model.needs import QUEUE_LABEL, parse_resources
+from ...model.needs import QUEUE_LABEL, parse_needs, parse_resources
 from ...model.task import TaskState
 from ...placement.fits import fits
 from .records import RUNNING, Args, Job, Successor, Task
@@ -88,7 +88,7 @@ class Submitting(Tasks):
         knowing = [offer for offer in offers if self._knows(digest_of(offer), kind.name)]
         if offers and not knowing:
             return "unknown"
-        needs = parse_resources(" ".join(word for word in kind.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
+        needs = parse_needs(" ".join(word for word in kind.needs.split() if not word.startswith(f"{QUEUE_LABEL}:")))
         return "" if not offers or any(fits(offer, needs) for offer in knowing) else "infeasible"
 
     def _knows(self, digest: str, name: str) -> bool:

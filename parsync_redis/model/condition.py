@@ -1,0 +1,161 @@
+"""Conditions on a node's label: what a task requires of it. A node's label may have several values.
+
+    zone:a               it has the value a
+    zone:a|b             it has one of these values
+    gpu_model:!t4|v100   it has none of these values, or the node lacks the label
+    zone:*               the node has the label; zone:!* says that it lacks it
+    vram_gb:>=24         it has a value that is a number of at least 24; others are >, <= and <
+
+The text behind the colon is what Redis stores. lua/lib/conditions.lua judges the same for scripts; a property test
+compares the two. Numbers have at most 15 characters, so that both compare them exactly.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from ..errors import InvalidInput
+from .ids import check_name, shown
+
+COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    ">": operator.gt,
+    "<=": operator.le,
+    "<": operator.lt,
+}
+OPERATORS: Final = ("=", "in", "not", "exists", *COMPARISONS)
+"""The operators of a requirement, as its mapping has them."""
+
+_VALUE: Final = r"[\w./%-]+"
+PATTERN: Final = rf"(?:!?(?:\*|{_VALUE}(?:\|{_VALUE})*)|[<>]=?-?\d{{1,15}}(?:\.\d{{1,15}})?)"
+"""The text of a condition, as a regular expression."""
+
+_COMPARISON: Final = re.compile(r"([<>]=?)(.+)", re.ASCII)
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
+MAX_DIGITS: Final = 15
+"""The most characters of a number, with its sign and its point."""
+
+
+def is_number(text: str) -> bool:
+    """Return whether comparisons read a label's value as a number."""
+    return len(text) <= MAX_DIGITS and _NUMBER.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _parse(condition: str) -> tuple[str, frozenset[str]]:
+    """Return the operator of a condition ('in', 'not', '*', '!*' or a comparison) and its values."""
+    if match := _COMPARISON.fullmatch(condition):
+        return match[1], frozenset([match[2]])
+    if condition in ("*", "!*"):
+        return condition, frozenset()
+    return ("not" if condition[0] == "!" else "in"), frozenset(condition.removeprefix("!").split("|"))
+
+
+def holds(condition: str, values: Collection[str]) -> bool:
+    """Return whether a condition is true of a node whose label has these values; none if the node lacks the label."""
+    sign, wanted = _parse(condition)
+    if sign == "in":
+        return not wanted.isdisjoint(values)
+    if sign == "not":
+        return wanted.isdisjoint(values)
+    if sign in ("*", "!*"):
+        return bool(values) == (sign == "*")
+    (bound,) = wanted
+    return any(is_number(value) and COMPARISONS[sign](float(value), float(bound)) for value in values)
+
+
+def describe(name: str, condition: str) -> str:
+    """Return a condition on a label for people: 'zone in a, b', 'vram_gb >= 24', 'zone:a'."""
+    sign, wanted = _parse(condition)
+    if sign in COMPARISONS:
+        return f"{name} {sign} {''.join(wanted)}"
+    if sign in ("*", "!*"):
+        return f"label {name}" if sign == "*" else f"no label {name}"
+    listed = ", ".join(sorted(wanted))
+    if sign == "not":
+        return f"{name} not in {listed}" if len(wanted) > 1 else f"{name} other than {listed}"
+    return f"{name} in {listed}" if len(wanted) > 1 else f"{name}:{listed}"
+
+
+def bound_of(condition: str) -> tuple[str, float] | None:
+    """Return the comparison of a condition and its number; None if it compares no numbers."""
+    sign, wanted = _parse(condition)
+    return (sign, float("".join(wanted))) if sign in COMPARISONS else None
+
+
+def conditions_of(name: str, required: object) -> list[str]:
+    """Return the conditions of what a task requires of a label, sorted; raises InvalidInput.
+
+    required: a value, a list of values of which the node must have one, or a mapping {OPERATOR: value}.
+    """
+    if isinstance(required, str):
+        return [check_name("label value", required)]
+    if isinstance(required, Mapping):
+        return _combined(name, required)
+    if isinstance(required, Sequence | set | frozenset) and not isinstance(required, bytes):
+        return ["|".join(_values(name, required))]
+    raise InvalidInput(
+        f"require {name}={shown(required)} is not valid: it must be a text, a list of texts, "
+        f"or a mapping with the operators {' '.join(OPERATORS)}"
+    )
+
+
+def _combined(name: str, required: Mapping[object, object]) -> list[str]:
+    """Return the conditions of a mapping, all of which must hold; raises InvalidInput, also for a contradiction."""
+    if not required:
+        raise InvalidInput(f"require {name} has no operator: known are {' '.join(OPERATORS)}")
+    if unknown := [sign for sign in required if sign not in OPERATORS]:
+        raise InvalidInput(f"require {name}: unknown operator {shown(unknown[0])}: known are {' '.join(OPERATORS)}")
+    allowed: set[str] | None = None
+    for sign in ("=", "in"):
+        if sign in required:
+            some = set(_values(name, required[sign]))
+            allowed = some if allowed is None else allowed & some
+    barred = set(_values(name, required["not"])) if "not" in required else set[str]()
+    exists = required.get("exists")
+    if not isinstance(exists, bool | None):
+        raise InvalidInput(f"require {name}: exists={shown(exists)} is not valid: it must be True or False")
+    found = [f"{sign}{_bound(name, sign, required[sign])}" for sign in COMPARISONS if sign in required]
+    nothing = allowed is not None and not allowed - barred
+    if nothing or _excludes(found) or (exists is False and (found or allowed is not None)):
+        raise InvalidInput(f"require {name}={shown(dict(required))} is a contradiction: no label can meet all of it")
+    if allowed is not None:
+        # No value may be barred, whatever else the node has: the label may have several.
+        found.append("|".join(sorted(allowed - barred)))
+    if barred:
+        found.append("!" + "|".join(sorted(barred)))
+    if exists is not None:
+        found.append("*" if exists else "!*")
+    return sorted(found)
+
+
+def _values(name: str, given: object) -> list[str]:
+    """Return the values of a list or of a single value, sorted, each once; raises InvalidInput."""
+    if isinstance(given, str):
+        return [check_name("label value", given)]
+    if isinstance(given, Iterable) and not isinstance(given, Mapping | bytes):
+        if found := sorted({check_name("label value", value) for value in given}):
+            return found
+        raise InvalidInput(f"require {name} has an empty list: it must have at least one value")
+    raise InvalidInput(f"require {name}: {shown(given)} is not valid: it must be a text or a list of texts")
+
+
+def _bound(name: str, sign: str, given: object) -> str:
+    """Return the number of a comparison as its condition has it; raises InvalidInput."""
+    text = str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else ""
+    if not is_number(text):
+        rule = f"it must be a number of at most {MAX_DIGITS} characters"
+        raise InvalidInput(f"require {name}: {sign} {shown(given)} is not valid: {rule}")
+    return text
+
+
+def _excludes(comparisons: Iterable[str]) -> bool:
+    """Return True if no number meets all of these comparisons."""
+    found = [bound for text in comparisons if (bound := bound_of(text))]
+    lows = [(number, sign) for sign, number in found if sign[0] == ">"]
+    highs = [(number, sign) for sign, number in found if sign[0] == "<"]
+    return any(
+        low > high or (low == high and (above, below) != (">=", "<=")) for low, above in lows for high, below in highs
+    )
