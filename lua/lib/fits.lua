@@ -2,13 +2,16 @@
 -- amount and NAME:VALUE a label. In needs VALUE may be a condition (lib/conditions.lua). placement/fits.py does the same for the
 -- view; a property test compares the two.
 --- @include conditions
+--- @include thousandths
 
 local SOUND, NEEDED, FITTING = {}, {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
 
--- is_required: return whether a word is a label with a condition.
-local function is_required(word)
-  local condition = string.match(word, '^%a[%w_.-]*:(.+)$')
-  return condition ~= nil and is_condition(condition)
+-- is_rare: return whether a word is an amount with decimals or, in needs, a label with a condition.
+local function is_rare(word, of_needs)
+  local amount = string.match(word, '^%l[%l%d_]*=%-?(.+)$')
+  if amount then return is_part(amount) end
+  local condition = of_needs and string.match(word, '^%a[%w_.-]*:(.+)$')
+  return condition and is_condition(condition) or false
 end
 
 -- look: return whether a text has only words of amounts and labels; `of_needs`: conditions on labels as well.
@@ -17,7 +20,7 @@ local function look(text, of_needs)
   for word in string.gmatch(text, '%S+') do
     local amount = string.match(word, '^%l[%l%d_]*=%-?(%d+)$')
     if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then
-      if not (of_needs and in_full().is_required(word)) then return false end
+      if not in_full().is_rare(word, of_needs) then return false end
     end
   end
   return true
@@ -35,17 +38,19 @@ local function are_needs(text)
   return NEEDED[text]
 end
 
--- amounts: return {name -> number} of the NAME=N words of a text.
+-- amounts: return {name -> number} of the NAME=N words of a text; lib/thousandths.lua says what those with decimals are.
 local function amounts(text)
   local found = {}
   for name, amount in string.gmatch(text, '(%l[%l%d_]*)=(%-?%d+)') do found[name] = tonumber(amount) end
-  return found
+  return string.find(text, '=%-?%d+%.') and in_full().add_parts(text, found) or found
 end
 
 -- amounts_fit: return whether every amount asked for is offered.
 local function amounts_fit(offered, asked)
   for name, amount in pairs(asked) do
-    if (offered[name] or 0) < amount then return false end
+    if (offered[name] or 0) < amount and not (string.byte(name, -1) == 46 and in_full().part_fits(offered, asked, name)) then
+      return false
+    end
   end
   return true
 end

@@ -5,16 +5,19 @@
 -- ledger_text: return the text of {name -> number}.
 local function ledger_text(left)
   local names, words = {}, {}
-  for name in pairs(left) do names[#names + 1] = name end
+  for name in pairs(left) do
+    if string.byte(name, -1) ~= 46 then names[#names + 1] = name end
+  end
   table.sort(names)
-  for i, name in ipairs(names) do words[i] = name .. '=' .. string.format('%d', left[name]) end
+  for i, name in ipairs(names) do words[i] = name .. '=' .. size_text(left[name], left[name .. '.']) end
   return table.concat(words, ' ')
 end
 
 -- ledger_add: add `factor` times the amounts of `asked` to what is left; ignore amounts that the node does not declare.
 local function ledger_add(left, asked, factor)
   for name, amount in pairs(asked) do
-    if left[name] then left[name] = left[name] + factor * amount end
+    if string.byte(name, -1) == 46 then in_full().add_part(left, name, factor * amount)
+    elseif left[name] then left[name] = left[name] + factor * amount end
   end
 end
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from ..model.needs import is_resources, parse_resources
+from ..model.needs import amounts_text, read_amounts
 from ..model.node import Lease, Node
 from ..model.text import TERMS
 
@@ -82,20 +82,19 @@ def number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 16 else 0 if not text else -1
 
 
-def _amounts_of(text: str) -> dict[str, int]:
-    return dict(parse_resources(text).amounts) if is_resources(text) else {}
-
-
 def _amounts(state: PartitionState) -> Iterator[str]:
     """Check that what is left and what leases hold add up to what the node declares."""
     for name, node in state.nodes.items():
-        held = [_amounts_of(lease.place.asked) for (of, _), lease in state.leases.items() if of == name and lease.leads]
+        held = [
+            read_amounts(lease.place.asked) for (of, _), lease in state.leases.items() if of == name and lease.leads
+        ]
         right = {
             resource: amount - sum(amounts.get(resource, 0) for amounts in held)
             for resource, amount in node.offer.amounts
         }
-        if _amounts_of(state.left.get(name, "")) != right:
-            yield f"node {name} has {state.left.get(name, '')!r} left, but by its leases {right}"
+        left = state.left.get(name, "")
+        if read_amounts(left) != right:
+            yield f"node {name} has {left!r} left, but by its leases {amounts_text(right.items())!r}"
     yield from (f"amounts are left of {name}, which is no node" for name in state.left.keys() - state.nodes.keys())
 
 

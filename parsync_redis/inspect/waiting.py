@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ..model.apps import digest_of
 from ..model.ids import decode_id
-from ..model.needs import are_needs, parse_needs, parse_resources
+from ..model.needs import are_needs, parse_needs, read_amounts
 from ..model.node import Node
 from ..model.status import TaskStatus
 from ..model.task import WAITING
@@ -100,7 +100,7 @@ class Looker:
 def read_holders(store: Store, partition: int, node: Node) -> list[Holder]:
     """Return the tasks that hold slots of a node, each once, with the amounts that they hold."""
     return [
-        Holder(node.name, decode_id(lease.place.task), dict(parse_resources(lease.place.asked).amounts))
+        Holder(node.name, decode_id(lease.place.task), read_amounts(lease.place.asked))
         for lease in store.leases(partition, [node])
         if lease.leads
     ]

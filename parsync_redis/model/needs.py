@@ -1,6 +1,6 @@
 """Needs and offers: what a task needs of a node, and what a node has. Both are the same kind of text.
 
-    slots=2 gpu=1 mem=4294967296 gpu_model:a100
+    slots=2 gpu=0.5 mem=4294967296 gpu_model:a100
 
 `slots` first, then the amounts by name, then the labels by name. A node may have several values of a label. The label
 of a need has a condition: a value, or another text of model/condition.py. Labels whose names begin with `celery.` are
@@ -11,57 +11,22 @@ reserved: they say what a node's worker knows and consumes. The text is what Red
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
+from .amount import PATTERN as AMOUNT
+from .amount import amount_text, parse_amount, read_amount
 from .condition import PATTERN, conditions_of
 from .ids import check_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
-
-MAX_AMOUNT: Final = 2**53 - 1
 
 RESERVED: Final = "celery."
 """The names of labels that a user cannot set begin so."""
 
 QUEUE_LABEL: Final = "celery.queue"
 """The label of a node for each queue that its worker consumes, and of a task that was routed to one."""
-
-_UNITS: Final = {
-    "": 1,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-}
-_AMOUNT: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
-
-
-def parse_amount(name: str, value: object) -> int:
-    """Return an amount (1, "64GiB", "1.5GB") as an integer in its smallest unit; raises InvalidInput."""
-    amount: int | None = None
-    if isinstance(value, int) and not isinstance(value, bool):
-        amount = value
-    elif isinstance(value, str) and (match := _AMOUNT.fullmatch(value.strip())) and match[2] in _UNITS:
-        exact = Decimal(match[1]) * _UNITS[match[2]]
-        amount = int(exact) if exact == exact.to_integral_value() else None
-    if amount is None or not 0 <= amount <= MAX_AMOUNT:
-        units = " ".join(unit for unit in _UNITS if unit)
-        raise InvalidInput(
-            f"resource {name}={shown(value)} is not an amount: it must be a whole number from 0 to 2^53-1, "
-            f"or a number with one of the units {units}"
-        )
-    return amount
 
 
 def check_slots(value: object) -> int:
@@ -75,7 +40,8 @@ def check_slots(value: object) -> int:
 class Resources:
     """Slots, amounts of resources and labels: a task's needs or a node's offer.
 
-    labels: pairs of a label's name and a value, in needs a condition. A name may come several times.
+    amounts: in thousandths (model/amount.py). labels: pairs of a label's name and a value, in needs a condition. A name
+    may come several times.
     """
 
     slots: int = 1
@@ -85,8 +51,8 @@ class Resources:
 
     @property
     def asked(self) -> str:
-        """Return the amounts as the text of a place has them: 'gpu=1 mem=4096'."""
-        return " ".join(f"{name}={amount}" for name, amount in self.amounts)
+        """Return the amounts as the text of a place has them: 'gpu=0.5 mem=4096'."""
+        return amounts_text(self.amounts)
 
     @classmethod
     def of(
@@ -120,7 +86,7 @@ class Resources:
     def made(cls, slots: int, amounts: Iterable[tuple[str, int]], labels: Iterable[tuple[str, str]]) -> "Resources":
         """Return the resources of checked parts, in the order of the text."""
         sizes, marks = tuple(sorted(amounts)), tuple(sorted(labels))
-        words = [f"slots={slots}", *(f"{n}={a}" for n, a in sizes), *(f"{n}:{v}" for n, v in marks)]
+        words = [f"slots={slots}", *(f"{n}={amount_text(a)}" for n, a in sizes), *(f"{n}:{v}" for n, v in marks)]
         return cls(slots, sizes, marks, " ".join(words))
 
     @classmethod
@@ -147,6 +113,16 @@ class Resources:
         if (size := len(amounts) + sum(1 + text.count("|") for _, text in marks)) > MAX_WORDS:
             raise InvalidInput(f"{size} resources and values of labels are too many: there may be {MAX_WORDS}")
         return cls.made(count, amounts, [*marks, *reserved])
+
+
+def amounts_text(amounts: Iterable[tuple[str, int]]) -> str:
+    """Return amounts in thousandths as Redis has them."""
+    return " ".join(f"{name}={amount_text(amount)}" for name, amount in amounts)
+
+
+def read_amounts(text: str) -> dict[str, int]:
+    """Return the amounts of what is left or held, in thousandths; none of a text that cannot be read."""
+    return dict(parse_resources(text).amounts) if is_resources(text) else {}
 
 
 def _resource_name(name: str) -> str:
@@ -188,9 +164,9 @@ def queues_of(resources: Resources) -> list[str]:
     return [unquote(value) for name, value in resources.labels if name == QUEUE_LABEL]
 
 
-_LINE: Final = r"(?:(?:[a-z][a-z0-9_]*=-?\d{{1,16}}|[A-Za-z][\w.-]*:{})(?= |$)| )*"
-_OFFER: Final = re.compile(_LINE.format(r"[\w./%-]+"), re.ASCII)
-_NEEDS: Final = re.compile(_LINE.format(PATTERN), re.ASCII)
+_LINE: Final = r"(?:(?:[a-z][a-z0-9_]*=-?{amount}|[A-Za-z][\w.-]*:{label})(?= |$)| )*"
+_OFFER: Final = re.compile(_LINE.format(amount=AMOUNT, label=r"[\w./%-]+"), re.ASCII)
+_NEEDS: Final = re.compile(_LINE.format(amount=AMOUNT, label=PATTERN), re.ASCII)
 
 
 @lru_cache(maxsize=4096)
@@ -232,5 +208,5 @@ def _parse(text: str) -> Resources:
             if name == "slots":
                 slots = int(value)
             else:
-                resources.append((name, int(value)))
+                resources.append((name, read_amount(value)))
     return Resources(slots, tuple(resources), tuple(labels), text)

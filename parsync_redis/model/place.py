@@ -9,12 +9,14 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from .amount import PATTERN as AMOUNT
+
 _NUMBER: Final = r"0|[1-9]\d{0,14}"
 _SLOT: Final = r"0|[1-9]\d{0,3}"
 _PLACE: Final = re.compile(
     rf"([A-Za-z0-9%][A-Za-z0-9%_.:@+-]{{0,3059}}) (\d{{1,9}}@[!-~]{{1,300}}) p({_SLOT}) "
     rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/((?:{_SLOT})(?:,(?:{_SLOT}))*?) inc=({_NUMBER})"
-    rf"((?: [a-z][a-z0-9_]{{0,31}}=\d{{1,16}})*?) since=({_NUMBER})",
+    rf"((?: [a-z][a-z0-9_]{{0,31}}={AMOUNT})*?) since=({_NUMBER})",
     re.ASCII,
 )
 

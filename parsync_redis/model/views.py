@@ -24,8 +24,8 @@ class NodeView:
     slots: int
     free: int
     held: int
-    resources: Mapping[str, int]
-    left: Mapping[str, int]
+    resources: Mapping[str, int | float]
+    left: Mapping[str, int | float]
     labels: Mapping[str, str]
     note: str = ""
     queues: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import unquote
 
+from ..model.amount import THOUSANDTHS, amount_text
 from ..model.condition import describe
 from ..model.needs import QUEUE_LABEL, RESERVED, Resources, queues_of
 from .fits import has_labels
@@ -38,9 +39,13 @@ def _amounts(needs: Resources, offers: Mapping[str, Resources]) -> list[str]:
         largest = max(most, key=lambda node: most[node])
         if not any(name in dict(offer.amounts) for offer in offers.values()):
             known = sorted({known for offer in offers.values() for known, _ in offer.amounts})
-            reasons.append(f"task needs {name}={amount}; no node declares {name}; {_there_are('resources', known)}")
+            reasons.append(
+                f"task needs {name}={amount_text(amount)}; no node declares {name}; {_there_are('resources', known)}"
+            )
         elif amount > most[largest]:
-            reasons.append(f"task needs {name}={amount}; the most is {most[largest]} ({largest})")
+            reasons.append(
+                f"task needs {name}={amount_text(amount)}; the most is {amount_text(most[largest])} ({largest})"
+            )
     return reasons
 
 
@@ -73,7 +78,11 @@ def _there_are(what: str, names: list[str]) -> str:
 
 def _lacking(needs: Resources, offer: Resources) -> list[str]:
     """Return the needs that a node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
-    has = {"slots": offer.slots, **dict(offer.amounts)}
-    wanted = {"slots": needs.slots, **dict(needs.amounts)}
-    short = [f"{name}={n} (has {has.get(name, 0)})" for name, n in wanted.items() if n > has.get(name, 0)]
+    has = {"slots": offer.slots * THOUSANDTHS, **dict(offer.amounts)}
+    wanted = {"slots": needs.slots * THOUSANDTHS, **dict(needs.amounts)}
+    short = [
+        f"{name}={amount_text(n)} (has {amount_text(has.get(name, 0))})"
+        for name, n in wanted.items()
+        if n > has.get(name, 0)
+    ]
     return short + [describe(*label) for label in needs.labels if not has_labels(offer.labels, [label])]

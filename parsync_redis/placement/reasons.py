@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from ..model.amount import amount_text
 from ..model.needs import Resources
 from ..model.node import drain_reason
 from .fits import fits
@@ -32,7 +33,8 @@ ROOM: Final = "has room: a scheduler's next turn places it there"
 class NodeFacts:
     """Facts that decide if a node can take a task now: its record, what is free, and whether it knows the task's name.
 
-    note: the terms of its drain, or why it is suspect. down_ms: when it was found to be down (server time).
+    left: by resource, in thousandths. note: the terms of its drain, or why it is suspect. down_ms: when it was found to
+    be down (server time).
     """
 
     name: str
@@ -53,7 +55,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A task that holds slots of a node, and amounts of its resources."""
+    """A task that holds slots of a node, and amounts (thousandths) of its resources."""
 
     node: str
     task: str
@@ -127,13 +129,13 @@ def what_keeps(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | No
 
 
 def _short_of(name: str, amount: int, node: NodeFacts, holders: Sequence[Holder] | None) -> str:
-    short = f"is short of {name}: the task needs {amount}"
+    short = f"is short of {name}: the task needs {amount_text(amount)}"
     if holders is None:
         return short
     having = [holder for holder in holders if holder.resources.get(name)]
     until = f" until {_one_of(having)}" if having else ""
     offered = dict(node.offer.amounts).get(name, 0)
-    return f"{short}, and {node.left.get(name, 0)} of {offered} is left{until}"
+    return f"{short}, and {amount_text(node.left.get(name, 0))} of {amount_text(offered)} is left{until}"
 
 
 def clock_text(ms: int) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ..model.amount import amount_numbers
 from ..model.apps import KnownTasks
 from ..model.ids import readable
-from ..model.needs import Resources, is_resources, labels_of, parse_resources, queues_of
+from ..model.needs import Resources, is_resources, labels_of, parse_resources, queues_of, read_amounts
 from ..model.node import Node, read_nodes
 from ..model.text import COUNTER
 from ..model.views import NodeView, PartitionView, gather_partition
@@ -159,7 +160,7 @@ def _down_ms(counter: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class LiveNode:
-    """A node with its free slots and waiting seats, the amounts left, its note, and since when it is down (ms)."""
+    """A node's free slots and waiting seats, what is left (thousandths), its note, and since when it is down (ms)."""
 
     partition: int
     node: Node
@@ -193,15 +194,13 @@ def _live_nodes(
 ) -> list[LiveNode]:
     found = []
     for name, node in sorted(read_nodes(records)[0].items()):
-        amounts = readable(left.get(name.encode(), b""))
-        unheld = parse_resources(amounts if is_resources(amounts) else "")
         found.append(
             LiveNode(
                 number,
                 node,
                 count_bits(free or b"", node.first, node.offer.slots),
                 count_bits(free or b"", node.first + node.offer.slots, node.ahead or 0),
-                dict(unheld.amounts),
+                read_amounts(readable(left.get(name.encode(), b""))),
                 note_of(node, readable(notes.get(name.encode(), b""))),
                 _down_ms(counters.get(name.encode(), b"")),
             )
@@ -227,8 +226,8 @@ def _read_partition(
                 offer.slots,
                 state.free,
                 offer.slots - state.free,
-                dict(offer.amounts),
-                state.left,
+                amount_numbers(offer.amounts),
+                amount_numbers(state.left.items()),
                 labels_of(offer),
                 f"over {state.note}" if node.drain == 2 else state.note,
                 tuple(queues_of(offer)),

@@ -118,7 +118,7 @@ BROKEN: dict[str, Break] = {
     ),
     "slot n1/0: not a lease": lambda c, q, p: c.hset(p("slots"), "n1/0", "nonsense"),
     "node n1: not a node record": lambda c, q, p: c.hset(p("nodes"), "n1", "nonsense"),
-    "p0: node n1 has 'gpu=3' left, but by its leases {'gpu': 2}": lambda c, q, p: c.hset(p("left"), "n1", "gpu=3"),
+    "p0: node n1 has 'gpu=3' left, but by its leases 'gpu=2'": lambda c, q, p: c.hset(p("left"), "n1", "gpu=3"),
     "p0: amounts are left of n9, which is no node": lambda c, q, p: c.hset(p("left"), "n9", "gpu=3"),
     "p0: node n1 is at incarnation 1, its counter says": lambda c, q, p: c.hset(p("alive"), "n1", "inc=2 moved=0"),
     "the partition's highest is 1": lambda c, q, p: c.hset(p("meta"), "inc", 1),

@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from parsync_redis.model import text
+from parsync_redis.model.needs import amounts_text
 from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.store import Store
 from parsync_redis.store.reference import MemoryStore
-from parsync_redis.store.reference.leases import NodeRecord, amounts_text
+from parsync_redis.store.reference.leases import NodeRecord
 from parsync_redis.store.reference.partition import Partition
 from parsync_redis.store.reference.queue import Queue, Task
 
@@ -226,7 +227,7 @@ def _partition(partition: Partition) -> State:
         "meta": meta | ({"waiters": " ".join(partition.waiters)} if partition.waiters else {}),
         "slots": {f"{node}/{slot}": place.text for (node, slot), place in partition.leases.items()},
         "free": bytes(partition.bits).rstrip(b"\0"),
-        "left": {node.name: amounts_text(node.left) for node in nodes if node.left},
+        "left": {node.name: amounts_text(sorted(node.left.items())) for node in nodes if node.left},
         "nodes": {node.name: _node(node) for node in nodes},
         "alive": {
             n.name: text.COUNTER.write(inc=n.inc, moved=n.moved, since="T" if n.state == "down" else None)

@@ -32,6 +32,8 @@ NEEDS = st.sampled_from(
         {"require": {"zone": ["a", "b"], "rack": {"exists": False}}},
         {"require": {"zone": {"not": "a"}}},
         {"require": {"vram_gb": {">=": 24}}},
+        {"resources": {"gpu": 0.5}},
+        {"resources": {"gpu": "750m", "mem": 2.5}},
         {"slots": 9},
         {"slots": 9, "wait_for_capacity": True},
         {"priority": 9},
@@ -45,6 +47,7 @@ OFFERS = st.sampled_from(
         Resources.of(1),
         Resources.of(4, {"gpu": 2}),
         Resources.of(9, {"gpu": 3}),
+        Resources.of(9, {"gpu": 1.5, "mem": "2.875"}),
         Resources.of(3, {"gpu": 1, "mem": 7}, {"zone": "a"}),
         Resources.of(3, {"gpu": 1}, {"zone": ["b", "c"], "vram_gb": "24.5"}),
     ]

@@ -11,9 +11,12 @@ from parsync_redis.model.node import Node
 from parsync_redis.placement.fits import fits
 from parsync_redis.scheduler.offers import Offers
 from parsync_redis.store import Store
-from parsync_redis.store.scripts import expand, lua_folder
+from tests.model.libraries import library_text
 
-AMOUNTS = st.dictionaries(st.sampled_from(["gpu", "mem", "cpu"]), st.integers(0, 3) | st.integers(0, 2**53 - 1))
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["gpu", "mem", "cpu"]),
+    st.integers(0, 3) | st.integers(0, 2**53 - 1) | st.sampled_from(["500m", 0.5, "1.5", "2.999", 0.001]),
+)
 VALUES = st.sampled_from(["a", "ab", "a.b", "b/c", "3", "-3.5", "03", "16.0", "2.", "1e3", "0x10", "123456789012345"])
 NAMES = st.sampled_from(["zone", "gpu", "z", "zone.a"])
 LABELS = st.dictionaries(NAMES, VALUES | st.lists(VALUES, min_size=1, max_size=3))
@@ -30,7 +33,7 @@ OFFERS = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
 NEEDS = st.builds(Resources.needed, st.integers(1, 4), AMOUNTS, st.dictionaries(NAMES, REQUIRED, max_size=3))
 PAIRS = st.tuples(OFFERS, NEEDS) | OFFERS.map(lambda offer: (offer, offer))
 SCRIPT = (
-    expand("lib/fits", lua_folder(), [])
+    library_text("fits")
     + """
 local answers = {}
 for i = 1, #ARGV, 2 do answers[#answers + 1] = fits(ARGV[i], ARGV[i + 1]) and 1 or 0 end

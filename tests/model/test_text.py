@@ -15,7 +15,7 @@ from parsync_redis.model.needs import Resources, are_needs, is_resources, parse_
 from parsync_redis.model.node import Node, drain_terms
 from parsync_redis.model.options import Strategy
 from parsync_redis.store import Store
-from parsync_redis.store.scripts import expand, lua_folder
+from tests.model.libraries import library_text
 from tests.model.test_fits import NEEDS
 
 NUMBERS = st.integers(0, 10**15 - 1).map(str) | st.integers(10**14, 10**15 - 1).map(str)
@@ -163,7 +163,7 @@ def fits_span(fields: dict[str, str]) -> bool:
 
 def script(library: str, ending: str) -> Callable[[Any, str], str | None]:
     """Return a call of a script of one library."""
-    whole = expand(f"lib/{library}", lua_folder(), []) + ending
+    whole = library_text(library) + ending
 
     def call(client: Any, written: str) -> str | None:
         answer = client.eval(whole, 1, "nodes", written)
@@ -200,8 +200,7 @@ def test_needs_offers_and_ledgers_are_the_same_for_the_scripts(any_store: Store)
 
 @pytest.mark.unaudited
 def test_needs_with_conditions_are_the_same_for_the_scripts(any_store: Store) -> None:
-    rare = "function in_full() return {is_required = is_required} end"
-    whole = f"local in_full\n{expand('lib/fits', lua_folder(), [])}\n{rare}"
+    whole = library_text("fits")
 
     @settings(max_examples=300)
     @given(NEEDS, DAMAGE | st.none())

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.model.needs import MAX_AMOUNT, Resources, parse_amount, parse_resources
+from parsync_redis.model.amount import MAX_AMOUNT, amount_number, amount_text, parse_amount, read_amount
+from parsync_redis.model.needs import Resources, parse_resources
 
 
 @pytest.mark.parametrize(
@@ -23,12 +24,30 @@ from parsync_redis.model.needs import MAX_AMOUNT, Resources, parse_amount, parse
         ("1M", 10**6),
         ("3TiB", 3 * 2**40),
         ("0.5KiB", 512),
+        (0.5, 0.5),
+        ("0.5", 0.5),
+        ("500m", 0.5),
+        ("1.125", 1.125),
+        (1.0, 1),
         (MAX_AMOUNT, MAX_AMOUNT),
         (str(MAX_AMOUNT), MAX_AMOUNT),
     ],
 )
-def test_an_amount_is_a_whole_number_of_the_smallest_unit(text: object, amount: int):
-    assert parse_amount("mem", text) == amount
+def test_an_amount_is_kept_in_thousandths(text: object, amount: int | float):
+    assert parse_amount("mem", text) == int(amount * 1000)
+    assert amount_number(parse_amount("mem", text)) == amount
+
+
+@given(st.integers(-MAX_AMOUNT * 1000, MAX_AMOUNT * 1000))
+def test_an_amount_reads_back_from_its_text(thousandths: int):
+    assert read_amount(amount_text(thousandths)) == thousandths
+
+
+@pytest.mark.parametrize(
+    ("thousandths", "text"), [(0, "0"), (500, "0.5"), (1000, "1"), (1125, "1.125"), (-500, "-0.5"), (-10_000, "-10")]
+)
+def test_the_text_of_an_amount_has_no_zeros_at_its_end(thousandths: int, text: str):
+    assert amount_text(thousandths) == text
 
 
 @pytest.mark.parametrize(
@@ -36,9 +55,13 @@ def test_an_amount_is_a_whole_number_of_the_smallest_unit(text: object, amount: 
     [
         -1,
         "-1",
-        1.5,
-        "1.5",
-        "0.3KiB",
+        1.0005,
+        "1.0005",
+        "0.3333KiB",
+        "1m5",
+        "0.5m",
+        1e-9,
+        1e300,
         "1e3",
         "4 GiBs",
         "GiB",

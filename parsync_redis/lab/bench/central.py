@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ...model.amount import THOUSANDTHS
 from ...placement.strategy import Floats
 from ...store.connection import connect
 from ...wire.message import make_message
@@ -62,7 +63,7 @@ class Central:
                     pipe.zadd(PREFIX + "free", dict.fromkeys(slots, plan.score))
                 else:
                     pipe.hset(PREFIX + "labels", plan.name, _labels(dict(plan.offer.labels)))
-                    pipe.hset(PREFIX + "mem", plan.name, dict(plan.offer.amounts)["mem"])
+                    pipe.hset(PREFIX + "mem", plan.name, dict(plan.offer.amounts)["mem"] // THOUSANDTHS)
                     pipe.rpush(PREFIX + f"slots:{plan.name}", *slots)
                     pipe.zadd(PREFIX + "free", {plan.name: plan.score})
                 if number % 500 == 499:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.claim import Claim, ClaimOutcome, Verdict
+from ...model.needs import amounts_text
 from ...model.place import Place
 from ...model.replies import Snapshot
-from .leases import Leases, amounts_of, amounts_text
+from .leases import Leases, amounts_of
 from .records import Args
 
 
@@ -53,7 +54,7 @@ class Claiming(Leases):
                 return Verdict(ClaimOutcome.CONFLICT, lease.task if lease else "")
         left = self.nodes[claim.node].left
         if any(left.get(name, 0) < amount for name, amount in amounts_of(claim.asked)):
-            return Verdict(ClaimOutcome.SHORT, amounts_text(left))
+            return Verdict(ClaimOutcome.SHORT, amounts_text(sorted(left.items())))
         return None
 
     def _hold(self, claim: Claim) -> Verdict:
@@ -105,5 +106,5 @@ class Claiming(Leases):
             self.waiters.append(waiter)
         if self.version == version:
             return Snapshot(number, version, self.epoch, None, {})
-        left = {node.name: amounts_text(node.left) for node in self._with_amounts}
+        left = {node.name: amounts_text(sorted(node.left.items())) for node in self._with_amounts}
         return Snapshot(number, self.version, self.epoch, bytes(self.bits), left)

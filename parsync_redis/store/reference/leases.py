@@ -32,13 +32,8 @@ class NodeRecord:
 
 
 def amounts_of(asked: str) -> tuple[tuple[str, int], ...]:
-    """Return the amounts of a text that Redis has."""
+    """Return the amounts of a text that Redis has, in thousandths."""
     return parse_resources(asked).amounts
-
-
-def amounts_text(amounts: dict[str, int]) -> str:
-    """Return amounts as Redis has them."""
-    return " ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
 
 
 class Leases:

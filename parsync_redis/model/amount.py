@@ -1,0 +1,82 @@
+"""Amounts of resources: exact numbers with up to three decimals, kept as whole thousandths.
+
+    1   0.5   4294967296   1.125
+
+The text is what Redis stores. It has no zeros at its end, so that equal amounts have equal texts. No amount is ever a
+float: lua/lib/thousandths.lua computes with the whole part and the thousandths apart.
+"""
+
+import re
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Final
+
+from ..errors import InvalidInput
+from .ids import shown
+
+MAX_AMOUNT: Final = 2**53 - 1
+"""The largest amount: Lua counts no further."""
+
+THOUSANDTHS: Final = 1000
+
+PATTERN: Final = r"\d{1,16}(?:\.\d{0,2}[1-9])?"
+"""The text of an amount, as a regular expression."""
+
+_UNITS: Final = {
+    "": Decimal(1),
+    "m": Decimal("0.001"),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "KB": Decimal(10**3),
+    "MB": Decimal(10**6),
+    "GB": Decimal(10**9),
+    "TB": Decimal(10**12),
+    "KiB": Decimal(2**10),
+    "MiB": Decimal(2**20),
+    "GiB": Decimal(2**30),
+    "TiB": Decimal(2**40),
+}
+_GIVEN: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
+
+
+def parse_amount(name: str, value: object) -> int:
+    """Return an amount (1, 0.5, "500m", "64GiB", "1.5GB") in thousandths; raises InvalidInput."""
+    text = str(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else value
+    if isinstance(text, str) and (match := _GIVEN.fullmatch(text.strip())) and match[2] in _UNITS:
+        exact = Decimal(match[1]) * _UNITS[match[2]] * THOUSANDTHS
+        if exact == exact.to_integral_value() and exact <= MAX_AMOUNT * THOUSANDTHS:
+            return int(exact)
+    units = " ".join(unit for unit in _UNITS if unit)
+    raise InvalidInput(
+        f"resource {name}={shown(value)} is not an amount: it must be a number from 0 to 2^53-1 with at most three "
+        f"decimals, or a number with one of the units {units}"
+    )
+
+
+def read_amount(text: str) -> int:
+    """Return the thousandths of a text that `amount_text` wrote, which may have a minus in front."""
+    whole, point, part = text.partition(".")
+    if not point:
+        return int(whole) * THOUSANDTHS
+    size = int(whole.lstrip("-")) * THOUSANDTHS + int(part.ljust(3, "0"))
+    return -size if text[0] == "-" else size
+
+
+def amount_text(thousandths: int) -> str:
+    """Return the text of an amount: '1', '0.5'."""
+    whole, part = divmod(abs(thousandths), THOUSANDTHS)
+    sign = "-" if thousandths < 0 else ""
+    return f"{sign}{whole}.{part:03d}".rstrip("0") if part else f"{sign}{whole}"
+
+
+def amount_number(thousandths: int) -> int | float:
+    """Return an amount as a number for programs that look on: whole, or the nearest float."""
+    whole, part = divmod(thousandths, THOUSANDTHS)
+    return thousandths / THOUSANDTHS if part else whole
+
+
+def amount_numbers(amounts: Iterable[tuple[str, int]]) -> dict[str, int | float]:
+    """Return amounts by name as numbers for programs that look on."""
+    return {name: amount_number(amount) for name, amount in amounts}
