@@ -45,18 +45,21 @@ local function amounts(text)
   return string.find(text, '=%-?%d+%.') and in_full().add_parts(text, found) or found
 end
 
--- amounts_fit: return whether every amount asked for is offered.
-local function amounts_fit(offered, asked)
+-- is_enough: return whether every amount that is asked for is there.
+local function is_enough(there, asked)
   for name, amount in pairs(asked) do
-    if (offered[name] or 0) < amount and not (string.byte(name, -1) == 46 and in_full().part_fits(offered, asked, name)) then
+    if (there[name] or 0) < amount and not (string.byte(name, -1) == 46 and in_full().part_fits(there, asked, name)) then
       return false
     end
   end
   return true
 end
 
-local function compare(offer, needs)
-  if not amounts_fit(amounts(offer), amounts(needs)) then return false end
+-- The rules, in the order of parsync_redis/placement/rules: each returns whether a node that offers `offer` passes. `slots` is an
+-- amount here.
+local function amounts_fit(offer, needs) return is_enough(amounts(offer), amounts(needs)) end
+
+local function labels_fit(offer, needs)
   local padded = ' ' .. offer .. ' '
   for name, condition in string.gmatch(needs, '([^%s:]+):(%S+)') do
     if not holds(condition, values_of(padded, name)) then return false end
@@ -68,6 +71,6 @@ end
 local function fits(offer, needs)
   local known = FITTING[needs] or {}
   FITTING[needs] = known
-  if known[offer] == nil then known[offer] = compare(offer, needs) end
+  if known[offer] == nil then known[offer] = amounts_fit(offer, needs) and labels_fit(offer, needs) end
   return known[offer]
 end

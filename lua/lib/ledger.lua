@@ -55,7 +55,7 @@ end
 -- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left.
 local function spend(ledgers, name, text)
   local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name] or {}
-  if not amounts_fit(ledger, asked) then return ledger_text(ledger) end
+  if not is_enough(ledger, asked) then return ledger_text(ledger) end
   ledger_add(ledger, asked, -1)
   CHANGED[name] = ledgers[name] or nil
 end

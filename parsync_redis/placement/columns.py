@@ -1,0 +1,77 @@
+"""What nodes offer, in arrays: a rule judges all nodes of a partition with a few comparisons."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..model.needs import Resources
+from .strategy import Ints
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumn:
+    """A label of all nodes: node i has the values `values[codes[i]]`; the first of `values` are none."""
+
+    values: Sequence[tuple[str, ...]]
+    codes: Ints
+
+    def judge(self, judge: Callable[[tuple[str, ...]], bool]) -> Mask:
+        """Return what is true of each node; each distinct set of values is judged once."""
+        mask: Mask = np.array([judge(values) for values in self.values], dtype=bool)[self.codes]
+        return mask
+
+
+class Columns:
+    """The offers of some nodes, by their index."""
+
+    def __init__(self, offers: Sequence[Resources]) -> None:
+        self.size = len(offers)
+        self.slots: Ints = np.array([offer.slots for offer in offers], dtype=np.int64)
+        self.amounts: Mapping[str, Ints] = self.spread((at, dict(o.amounts)) for at, o in enumerate(offers))
+        self.labels: Mapping[str, LabelColumn] = _index_labels(offers)
+        self._judged: dict[tuple[str, str], Mask] = {}
+
+    def everyone(self) -> Mask:
+        """Return a mask of all nodes, new each time."""
+        return np.full(self.size, True)
+
+    def spread(self, amounts: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, Ints]:
+        """Return, by resource, the amount of each node (thousandths), 0 for one of which `amounts` has none.
+
+        amounts: the index of a node, and its amounts by resource.
+        """
+        found: dict[str, Ints] = {}
+        for index, some in amounts:
+            for name, amount in some.items():
+                if name not in found:
+                    found[name] = np.zeros(self.size, dtype=np.int64)
+                found[name][index] = amount
+        return found
+
+    def judge_label(self, name: str, condition: str, judge: Callable[[tuple[str, ...]], bool]) -> Mask:
+        """Return what is true of each node's values of a label. Cached by name and condition."""
+        mask = self._judged.get((name, condition))
+        if mask is None:
+            column = self.labels.get(name)
+            mask = np.full(self.size, judge(()), dtype=bool) if column is None else column.judge(judge)
+            self._judged[name, condition] = mask
+        return mask
+
+
+def _index_labels(offers: Sequence[Resources]) -> dict[str, LabelColumn]:
+    found: dict[str, dict[int, list[str]]] = {}
+    for index, offer in enumerate(offers):
+        for name, value in offer.labels:
+            found.setdefault(name, {}).setdefault(index, []).append(value)
+    columns = {}
+    for name, by_node in found.items():
+        numbers: dict[tuple[str, ...], int] = {(): 0}
+        codes = np.zeros(len(offers), dtype=np.int64)
+        for index, values in by_node.items():
+            codes[index] = numbers.setdefault(tuple(values), len(numbers))
+        columns[name] = LabelColumn([*numbers], codes)
+    return columns

@@ -1,0 +1,14 @@
+"""Judge many nodes at once by the rules; placement/fits.py judges one."""
+
+from ..model.needs import Resources
+from .columns import Columns, Mask
+from .rules import RULES
+
+
+def fitting(columns: Columns, needs: Resources) -> Mask:
+    """Return which nodes can hold a task that needs `needs` when they are empty."""
+    mask = columns.everyone()
+    for rule in RULES:
+        if rule.concerns(needs):
+            mask = mask & rule.mask(columns, needs)
+    return mask

@@ -1,0 +1,11 @@
+"""The hard rules that say which nodes could hold a task if they were empty, in the order in which they are judged."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from .capacity import AmountsRule, SlotsRule
+from .labels import LabelsRule
+from .rule import Rule
+
+RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule())
+"""A new rule is a class here and a function of lua/lib/fits.lua; fits, the view, submit and all reasons follow."""

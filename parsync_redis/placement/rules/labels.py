@@ -1,0 +1,73 @@
+"""The rule on labels: a node meets each condition of a task; a Celery queue that it must consume is one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import unquote
+
+from ...model.condition import describe, holds
+from ...model.needs import QUEUE_LABEL, RESERVED, Resources, queues_of
+from .rule import Rule, there_are
+
+if TYPE_CHECKING:
+    from ..columns import Columns, Mask
+
+
+class LabelsRule(Rule):
+    """A node meets all conditions on labels (model/condition.py)."""
+
+    name: ClassVar[str] = "labels"
+    reads: ClassVar[str] = "NAME:CONDITION of the needs, NAME:VALUE of the offer"
+    lua: ClassVar[str] = "labels_fit"
+
+    def concerns(self, needs: Resources) -> bool:
+        """Return whether the task has conditions."""
+        return bool(needs.labels)
+
+    def admits(self, offer: Resources, needs: Resources) -> bool:
+        """Return whether the node meets all conditions."""
+        return _meets(offer, needs.labels)
+
+    def mask(self, columns: Columns, needs: Resources) -> Mask:
+        """Return which nodes meet all conditions."""
+        mask = columns.everyone()
+        for name, condition in needs.labels:
+            mask = mask & columns.judge_label(name, condition, partial(holds, condition))
+        return mask
+
+    def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
+        """Return each condition that the node does not meet."""
+        return [describe(*label) for label in needs.labels if not _meets(offer, [label])]
+
+    def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
+        """Name each condition that no node meets, and the values or the labels that there are."""
+        return [
+            _nowhere(name, condition, offers)
+            for name, condition in needs.labels
+            if not any(_meets(offer, [(name, condition)]) for offer in offers.values())
+        ]
+
+
+def _meets(offer: Resources, conditions: Iterable[tuple[str, str]]) -> bool:
+    values: dict[str, list[str]] = {}
+    for name, value in offer.labels:
+        values.setdefault(name, []).append(value)
+    return all(holds(condition, values.get(name, ())) for name, condition in conditions)
+
+
+def _nowhere(name: str, condition: str, offers: Mapping[str, Resources]) -> str:
+    if name == QUEUE_LABEL:
+        queues = sorted({queue for offer in offers.values() for queue in queues_of(offer)})
+        return f"no node consumes the queue {unquote(condition)}; nodes consume {', '.join(queues) or 'none'}"
+    if condition == "!*":
+        return f"every node has label {name}"
+    known = {label for offer in offers.values() for label in offer.labels}
+    asked = describe(name, condition)
+    if asked == f"{name}:{condition}":
+        asked = f"label {asked}"
+    if values := sorted(v for n, v in known if n == name):
+        return f"no node has {asked}; there are {name}: {', '.join(values)}"
+    names = sorted({n for n, _ in known if not n.startswith(RESERVED)})
+    return f"no node has {asked}; {there_are('labels', names)}"
