@@ -24,6 +24,10 @@ COMMANDS: Final = {
         "demand": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
         "names": "Show how long the tasks of each name run: how many ran, their mean, and their 95th percentile.",
     },
+    "cli.explain": {
+        "explain": "Say why a task waits, what keeps each node, who holds what it needs, and when it may start.",
+        "plan": "Say where a task would go, without submitting it.",
+    },
     "cli.ending": {
         "cancel": "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.",
         "purge": "Cancel tasks that wait, or delete the records of tasks that have ended.",

@@ -1,12 +1,13 @@
 """Commands about tasks: submit, status, tasks, demand."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import InvalidInput
-from ..model.status import TaskStatus
+from ..model.status import Setback, TaskStatus
 from ..model.task import WAITING, TaskState
 from ..store.tasks import ANY, WAITING_STATES, list_tasks
 from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, show_time
@@ -72,7 +73,7 @@ def status(
 ) -> None:
     """Show a task: its state, its place, why it waits, and the time of each step. Exit 1 if it is gone."""
     with make_client(url, cluster, config) as client:
-        found = client.explain([client.status(id)])[0]
+        found = client.with_reasons([client.status(id)])[0]
     print_json(found) if as_json else print_status(found)
     raise typer.Exit(1 if found.state is TaskState.GONE else 0)
 
@@ -105,9 +106,14 @@ def print_status(task: TaskStatus) -> None:
     for name, value in facts:
         if value is not None:
             print(f"{name + ':':<14}{value}")
-    if task.history:
+    print_history(task.history)
+
+
+def print_history(history: Sequence[Setback]) -> None:
+    """Print the lost attempts of a task, one a line."""
+    if history:
         print("lost attempts:")
-    for lost in task.history:
+    for lost in history:
         took_s = (lost.until_ms - lost.since_ms) / 1000
         print(
             f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since {show_time(lost.since_ms)} "
@@ -133,7 +139,7 @@ def tasks(
     states = parse_states(state) if state is not None else ANY
     with make_client(url, cluster, config) as client:
         client.check()
-        found = client.explain(list_tasks(client.store, states, limit))
+        found = client.with_reasons(list_tasks(client.store, states, limit))
     print_found(
         found,
         as_json,

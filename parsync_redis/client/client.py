@@ -18,12 +18,13 @@ from ..store.tasks import list_tasks
 from ..store.times import read_names
 from ..store.views import find_node, read_views
 from ..submission import Declared, Item
+from .asking import Asking
 from .requests import RETRY_FOR_S, Requests
 from .submitter import Submitter
 from .waiting import wait_until_final
 
 
-class ParsyncClient:
+class ParsyncClient(Asking):
     """Submits tasks to a cluster and asks for their state. Any thread may use it; close it, or use it in a `with`.
 
     Its first request checks the server and the cluster's settings. Every request may raise: ServerUnreachable, if no
@@ -110,15 +111,6 @@ class ParsyncClient:
     def statuses(self, ids: Iterable[str]) -> list[TaskStatus]:
         """Return what is known of the tasks `ids`, in their order; one round trip for every 500."""
         return self.requests.in_batches([encode_id(id) for id in ids], self.store.statuses)
-
-    def explain(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
-        """Return the same tasks; `why` of those that wait says what keeps them now, and who holds what they need.
-
-        `why` of `status` is what a scheduler wrote last, which may be old. This reads all nodes, so do not poll it.
-        """
-        from ..inspect.waiting import explain_tasks  # a client that only submits does without
-
-        return self.requests.do(lambda: explain_tasks(self.store, tasks))
 
     def wait(self, ids: Iterable[str], timeout: float | None = None) -> dict[str, TaskStatus]:
         """Wait until all `ids` are final, or gone because the server has no record of them; return a status per id.

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..model.ids import decode_id
 from ..model.limits import MAX_BATCH
+from ..model.options import TaskOptions
 from ..model.task import Submission
 from ..store.views import Apps, Directory
 from ..submission import (
@@ -32,6 +33,10 @@ class Submitter:
     def declared(self, names: Iterable[str], pauses: Iterator[float] | None = None) -> Declared:
         """Return the options that the workers' apps declare for these task names; pauses: as for Requests.submit."""
         return self._read(pauses).declared(names)
+
+    def options_of(self, item: Item) -> TaskOptions:
+        """Return the options of a task as it would be submitted; raises InvalidInput."""
+        return make_submission(item, self._read().declared({item["name"]})).options
 
     def one(self, item: Item) -> str:
         """Submit one task and return its id; a new id is of a shard that is not known to be away."""

@@ -9,7 +9,9 @@ from ..model.needs import are_needs, parse_needs, read_amounts
 from ..model.node import Node
 from ..model.status import TaskStatus
 from ..model.task import WAITING
-from ..placement.reasons import ROOM, SHOWN, Holder, NodeFacts, clock_text, explain_waiting, find_fitting
+from ..placement.facts import Holder, NodeFacts
+from ..placement.now import clock_text
+from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from ..store.purge import server_ms
 from ..store.store import Store
@@ -73,13 +75,17 @@ class Looker:
         if not are_needs(needs):
             return f"its record is damaged: needs={needs!r:.80}"
         needed = parse_needs(needs)
-        facts = [self._facts(state, name) for state in self.states.values()]
+        facts = self.facts(name)
         full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
-        holders = [holder for node in full for holder in self._holders_of(self.states[node.name])]
+        holders = self.holders_of([node.name for node in full])
         found = explain_waiting(needed, facts, holders)
         if not self.no_scheduler:
             return found
         return self.no_scheduler if found.endswith(ROOM) else f"{self.no_scheduler}; and {found}"
+
+    def facts(self, name: str) -> list[NodeFacts]:
+        """Return the facts of all nodes for a task of this name."""
+        return [self._facts(state, name) for state in self.states.values()]
 
     def _facts(self, state: LiveNode, name: str) -> NodeFacts:
         node = state.node
@@ -89,18 +95,23 @@ class Looker:
             node.name, node.state, node.draining, node.offer, state.free, state.left, state.note, state.down_ms, knows
         )
 
-    def _holders_of(self, state: LiveNode) -> list[Holder]:
-        name = state.node.name
-        if name not in self._holders:
-            self._holders[name] = found = read_holders(self.store, state.partition, state.node)
-            self._placed |= {holder.task: holder.node for holder in found}
-        return self._holders[name]
+    def holders_of(self, names: Sequence[str]) -> list[Holder]:
+        """Return the tasks that hold slots of some nodes; a round trip for each partition, once."""
+        unread: dict[int, list[Node]] = {}
+        for state in (self.states[name] for name in names if name not in self._holders):
+            unread.setdefault(state.partition, []).append(state.node)
+        for partition, nodes in unread.items():
+            self._holders |= {node.name: [] for node in nodes}
+            for holder in read_holders(self.store, partition, nodes):
+                self._holders[holder.node].append(holder)
+                self._placed[holder.task] = holder.node
+        return [holder for name in names for holder in self._holders[name]]
 
 
-def read_holders(store: Store, partition: int, node: Node) -> list[Holder]:
-    """Return the tasks that hold slots of a node, each once, with the amounts that they hold."""
+def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Holder]:
+    """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts that they hold."""
+    places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
     return [
-        Holder(node.name, decode_id(lease.place.task), read_amounts(lease.place.asked))
-        for lease in store.leases(partition, [node])
-        if lease.leads
+        Holder(place.node, decode_id(place.task), read_amounts(place.asked), len(place.slots), place.since_ms)
+        for place in places
     ]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..model.needs import Resources
 from ..model.node import Node
-from ..placement.reasons import NodeFacts
+from ..placement.facts import NodeFacts
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
 from .offers import Knowers, Offers
 

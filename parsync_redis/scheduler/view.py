@@ -5,7 +5,8 @@ from collections.abc import Collection
 import numpy as np
 
 from ..model.needs import Resources
-from ..placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, NodeFacts, explain_fitting, explain_none
+from ..placement.facts import NodeFacts
+from ..placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, explain_fitting, explain_none
 from ..placement.strategy import SHARPNESS
 from .offers import Knowers
 from .partition_copy import PartitionCopy

@@ -41,8 +41,13 @@ def members(name: str) -> list[str]:
     hidden = {*INTERNAL.get(name, "").split(), *getattr(cls, "__dataclass_fields__", ())}
     if name == "Settings":
         hidden |= {"model_config", *Settings.model_fields}
-    own = [member for member in vars(cls) if not member.startswith("_") and member not in hidden]
-    return [member for member in own if not isinstance(getattr(cls, member), cls)]
+    own = [m for base in ours(cls) for m in vars(base) if not m.startswith("_") and m not in hidden]
+    return [member for member in dict.fromkeys(own) if not isinstance(getattr(cls, member), cls)]
+
+
+def ours(cls: type) -> list[type]:
+    """A class, and its bases that hold a part of its methods."""
+    return [base for base in cls.__mro__ if base is cls or base.__module__.startswith("parsync_redis.client")]
 
 
 def entries() -> Iterator[str]:
@@ -58,7 +63,7 @@ def find(entry: str) -> object:
     name, _, member = entry.partition(".")
     found: object = getattr(parsync_redis, name)
     if member:
-        found = vars(found)[member]
+        found = inspect.getattr_static(found, member)
         found = getattr(found, "__func__", None) or getattr(found, "fget", None) or getattr(found, "func", found)
     return found
 
@@ -76,7 +81,7 @@ def parameters(entry: str) -> list[inspect.Parameter]:
 def signature(entry: str) -> str:
     """An entry as code."""
     name, _, member = entry.partition(".")
-    value = vars(getattr(parsync_redis, name)).get(member)
+    value = inspect.getattr_static(getattr(parsync_redis, name), member, None) if member else None
     if isinstance(value, property | cached_property) or (not member and not parameters(entry)):
         return entry
     found = [str(one.replace(annotation=one.empty)) for one in parameters(entry)]

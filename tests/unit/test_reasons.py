@@ -3,7 +3,8 @@
 import pytest
 
 from parsync_redis.model.needs import Resources, parse_resources
-from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, Holder, NodeFacts, explain_waiting
+from parsync_redis.placement.facts import Holder, NodeFacts
+from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, explain_waiting
 
 GPU = parse_resources("slots=1 gpu=1 kind:gpu")
 OFFER = "slots=2 gpu=2 kind:gpu"

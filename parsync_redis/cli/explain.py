@@ -1,0 +1,103 @@
+"""Commands that answer why: explain a task, and plan one without submitting it."""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..model.explanation import Explanation, NodeClass, Outlook
+from .common import Cluster, Config, Json, Url, make_client, print_json, show_time
+from .options import from_flags, with_options
+from .tasks import print_history
+
+_EXIT_CODES: Final = {Outlook.NOW: 0, Outlook.WAITS: 1, Outlook.NEVER: 2}
+_SHOWN: Final = 5
+"""Holders and nodes of a class that are named without -v."""
+
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Name every node and every holder.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the app."""
+    for command in (explain, plan):
+        app.command()(command)
+
+
+def explain(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")],
+    verbose: Verbose = False,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """Say why a task waits, what keeps each node, who holds what it needs, and when it may start.
+
+    Exit 1 if nothing is known of it.
+    """
+    with make_client(url, cluster, config) as client:
+        found = client.explain(id)
+    print_json(found) if as_json else print_explanation(found, verbose)
+    raise typer.Exit(1 if found.outlook is Outlook.GONE else 0)
+
+
+@with_options
+def plan(
+    name: Annotated[str, typer.Argument(help="The task's name as its worker knows it: 'proj.tasks.render'.")],
+    queue: Annotated[
+        str | None, typer.Option(help="Only nodes that consume this Celery queue.", metavar="NAME")
+    ] = None,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    **flags: Any,
+) -> None:
+    """Say where a task would go, without submitting it.
+
+    Exit 0 if it would be placed now, 1 if it would wait, 2 if no node could ever hold it.
+    """
+    options = {name: value for name, value in from_flags(flags).items() if value is not None}
+    with make_client(url, cluster, config) as client:
+        found = client.plan(name, queue=queue, **options)
+    print_json(found) if as_json else print_explanation(found, verbose)
+    raise typer.Exit(_EXIT_CODES[found.outlook])
+
+
+def print_explanation(found: Explanation, verbose: bool) -> None:
+    """Print an explanation, the answer first."""
+    print(f"{f'task {found.id}' if found.id else 'such a task'} ({found.name} {found.needs}): {_answer(found)}")
+    print(f"  {found.why}")
+    if found.outlook in (Outlook.WAITS, Outlook.NEVER):
+        if found.ahead:
+            print(f"  {found.ahead:,} waiting tasks come before it, {found.ahead_alike:,} of them with equal needs")
+        if found.expected_ms is not None:
+            seconds = max(0, found.expected_ms - found.now_ms) / 1000
+            print(f"  expected to start in about {seconds:.3g} s, by the run times of the tasks before it")
+        for one in found.holders if verbose else found.holders[:_SHOWN]:
+            until = f"until about {show_time(one.until_ms)}" if one.until_ms else "nobody knows until when"
+            print(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {until}")
+    for some in found.classes:
+        print(f"  {len(some.nodes):>6,} node{'s' if len(some.nodes) > 1 else ' '}  {_class(some, verbose)}")
+    for remedy in found.remedies:
+        print(f"  it could run with: {remedy}")
+    print_history(found.history)
+
+
+def _answer(found: Explanation) -> str:
+    return {
+        Outlook.NOW: "places now",
+        Outlook.WAITS: "waits" if found.id else "would wait",
+        Outlook.NEVER: "no node can ever hold it",
+        Outlook.PLACED: f"has a place on {found.node}",
+        Outlook.ENDED: "has ended",
+        Outlook.GONE: "nothing is known of it",
+    }[found.outlook]
+
+
+def _class(some: NodeClass, verbose: bool) -> str:
+    """Return what keeps the nodes of a class, and their names."""
+    why = "; ".join(obstacle.why for obstacle in some.obstacles) or "has room"
+    named = some.nodes if verbose else some.nodes[:_SHOWN]
+    more = f" and {len(some.nodes) - len(named):,} more (-v)" if len(named) < len(some.nodes) else ""
+    return f"{why}: {', '.join(named)}{more}"

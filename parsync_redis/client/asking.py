@@ -1,0 +1,52 @@
+"""What a client asks of tasks: why they wait, where they would go."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..model.explanation import Explanation
+from ..model.ids import check_name, encode_id
+from ..model.status import TaskStatus
+from .requests import Requests
+from .submitter import Submitter
+
+
+class Asking:
+    """The part of ParsyncClient that explains."""
+
+    requests: Requests
+    _submitter: Submitter
+
+    def explain(self, id: str) -> Explanation:
+        """Return why the task `id` waits or where it is, as the cluster is now.
+
+        Of one that waits: what keeps each node from it, who holds the nearest one and until when, how many tasks come
+        before it, when it may start, and what would let it run. This reads all nodes, so do not poll it.
+        """
+        from ..inspect.explanation import explain_task  # a client that only submits does without
+
+        key = encode_id(id)
+        return self.requests.do(lambda: explain_task(self.requests.store, key))
+
+    def plan(self, name: str, *, queue: str | None = None, **options: Any) -> Explanation:
+        """Return what would become of a task if it were submitted now, without submitting it.
+
+        name: the task's name. queue, options: as for `submit`; what its app declares applies as there. Raises
+        InvalidInput, but neither Infeasible nor UnknownTask: the explanation says so.
+        """
+        from ..inspect.explanation import explain_plan
+
+        check_name("task name", name)
+        asked = self._submitter.options_of({"name": name, "queue": queue, **options})
+        return self.requests.do(
+            lambda: explain_plan(self.requests.store, name, asked.needs, asked.priority, asked.strategy)
+        )
+
+    def with_reasons(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+        """Return the same tasks; `why` of those that wait says what keeps them now, and who holds what they need.
+
+        tasks: as `status` returns them: their `why` is what a scheduler wrote last, which may be old. This reads all
+        nodes, so do not poll it.
+        """
+        from ..inspect.waiting import explain_tasks
+
+        return self.requests.do(lambda: explain_tasks(self.requests.store, tasks))

@@ -1,0 +1,169 @@
+"""Explain one task, or one that is only planned: what keeps each node, who holds what is short, when it may start."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..model.amount import amount_text
+from ..model.explanation import Explanation, Holding, NodeClass, Outlook
+from ..model.ids import encode_id
+from ..model.kind import split_kind
+from ..model.needs import Resources, are_needs, parse_needs
+from ..model.status import TaskStatus
+from ..model.task import FINAL, WAITING, TaskState
+from ..placement.classes import classify
+from ..placement.facts import Holder
+from ..placement.forecast import Held, expected_start_ms
+from ..placement.now import clock_text
+from ..store.demand import read_lines
+from ..store.store import Store
+from ..store.times import read_times
+from .waiting import Looker
+
+MOST_NODES: Final = 100
+"""Nodes whose holders are read for a forecast."""
+
+MOST_HOLDERS: Final = 20
+"""Holders that an explanation names."""
+
+LAST: Final = 10**12 - 1
+"""The order of the last task of a priority."""
+
+
+def explain_task(store: Store, id: str) -> Explanation:
+    """Explain a task by its encoded id, as the cluster is now. Raises ServerUnreachable."""
+    (record,) = store.records([id])
+    task = TaskStatus.of(record)
+    if task.state is TaskState.GONE:
+        why = task.why or "it was never submitted, or its record has expired"
+        return Explanation(task.id, "", "", Outlook.GONE, why)
+    if task.phase != WAITING:
+        return _explain_placed(task)
+    order = record.line.order if record.line else 0
+    return _Explainer(store).explain(task, order)
+
+
+def explain_plan(store: Store, name: str, needs: Resources, priority: int, strategy: str = "") -> Explanation:
+    """Explain what would become of a task if it were submitted now. Raises ServerUnreachable."""
+    times = dict.fromkeys(("submitted", "ready"))
+    task = TaskStatus("", TaskState.PENDING, name, needs=needs.text, priority=priority, strategy=strategy, times=times)
+    return _Explainer(store).explain(task, (9 - priority) * 10**12 + LAST)
+
+
+def _explain_placed(task: TaskStatus) -> Explanation:
+    outlook = Outlook.ENDED if task.state in FINAL else Outlook.PLACED
+    where = f"{task.node}/{task.slot}" if task.node else "no node"
+    since_ms = task.times.get("started") or task.times["placed"] or 0
+    if outlook is Outlook.PLACED:
+        why = f"it is {task.phase} on {where} since {clock_text(since_ms)}"
+    else:
+        why = f"it is {task.phase}; it ran on {where}" + (f": {task.why}" if task.why else "")
+    return Explanation(task.id, task.name, task.needs, outlook, why, task.priority, task.node, history=task.history)
+
+
+class _Explainer:
+    """The cluster as it was read at one moment."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._looker = store, Looker(store)
+        self._times = read_times(store)
+        self._names: dict[str, str] = {}  # of the tasks that hold something, by id
+
+    def explain(self, task: TaskStatus, order: int) -> Explanation:
+        looker, now_ms = self._looker, self._looker.now_ms
+        why = looker.why(task)
+        if not are_needs(task.needs):
+            return Explanation(task.id, task.name, task.needs, Outlook.NEVER, why, task.priority, now_ms=now_ms)
+        needs = parse_needs(task.needs)
+        facts = looker.facts(task.name)
+        classes = classify(needs, facts)
+        able = bool(classes) and _can(classes[0])
+        ahead, alike = self._position(task.needs, order)
+        could = {name for some in classes if _can(some) for name in some.nodes}
+        fitting = [node for node in facts if node.open and node.name in could][:MOST_NODES]
+        held = self._held([node.name for node in fitting])
+        run_ms = self._mean_ms(task.name)
+        begins_ms = max(now_ms, task.times.get("ready") or 0)
+        expected_ms = expected_start_ms(needs, fitting, held, alike, run_ms, begins_ms)
+        outlook = Outlook.WAITS if able else Outlook.NEVER
+        if able and expected_ms == now_ms and not looker.no_scheduler:
+            outlook = Outlook.NOW
+        nearest = classes[0].nodes[0] if classes else ""
+        return Explanation(
+            task.id,
+            task.name,
+            task.needs,
+            outlook,
+            why,
+            task.priority,
+            classes=tuple(classes),
+            nearest=nearest,
+            holders=self._named([one for one in held if one.holder.node == nearest and outlook is Outlook.WAITS]),
+            ahead=ahead,
+            ahead_alike=alike,
+            now_ms=now_ms,
+            expected_ms=None if looker.no_scheduler else expected_ms,
+            remedies=_remedies(needs, classes, looker.no_scheduler),
+            history=task.history,
+        )
+
+    def _position(self, needs: str, order: int) -> tuple[int, int]:
+        """Return how many waiting tasks have a smaller order, and how many of those have equal needs."""
+        before = [(shard, kind) for shard, kind, line in read_lines(self._store) if line.first < order]
+        keys = [self._store.keys.pending(kind, shard) for shard, kind in before]
+        counts = self._store.pipe([("zcount", key, "-inf", f"({order}") for key in keys]) if keys else []
+        alike = [count for (_, kind), count in zip(before, counts, strict=True) if split_kind(kind).needs == needs]
+        return sum(counts), sum(alike)
+
+    def _held(self, nodes: Sequence[str]) -> list[Held]:
+        """Return what holds some nodes, with the expected ends by the run times of its tasks' names."""
+        holders = self._looker.holders_of(nodes)
+        ids = [encode_id(holder.task) for holder in holders]
+        self._names |= {task.id: task.name for task in (self._store.statuses(ids) if ids else [])}
+        return [Held(holder, self._until_ms(holder)) for holder in holders]
+
+    def _until_ms(self, holder: Holder) -> int | None:
+        mean_ms = self._mean_ms(self._names.get(holder.task, ""))
+        return None if mean_ms is None else int(holder.since_ms + mean_ms)
+
+    def _mean_ms(self, name: str) -> float | None:
+        times = self._times.get(name)
+        return times.mean_ms if times else None
+
+    def _named(self, held: Sequence[Held]) -> tuple[Holding, ...]:
+        """Return some holders for people, the one that ends first in front."""
+        found = [
+            Holding(one.node, one.task, self._names.get(one.task, ""), one.since_ms, until_ms)
+            for one, until_ms in ((some.holder, some.until_ms) for some in held)
+        ]
+        found.sort(key=lambda one: (one.until_ms is None, one.until_ms or 0, one.since_ms, one.task))
+        return tuple(found[:MOST_HOLDERS])
+
+
+def _can(some: NodeClass) -> bool:
+    """Return True if the nodes of a class could hold the task when they are empty."""
+    return not any(obstacle.static for obstacle in some.obstacles)
+
+
+def _remedies(needs: Resources, classes: Sequence[NodeClass], no_scheduler: str) -> tuple[str, ...]:
+    """Return what would let a task run: commands, or nodes to start, by the classes that lack least."""
+    found = [no_scheduler] if no_scheduler else []
+    if not classes:
+        return (*found, "start a worker of the app with --parsync")
+    nearest = classes[0]
+    if not nearest.obstacles:
+        return tuple(found)
+    if not _can(nearest):
+        lacks = ", ".join(o.why.removeprefix("lacks ") for o in nearest.obstacles if o.static)
+        return (*found, f"start a node that has it, or ask for less: {nearest.nodes[0]} lacks {lacks}")
+    for some in classes:
+        for obstacle in some.obstacles if _can(some) else ():
+            if obstacle.what in ("drained", "suspect"):
+                found.append(f"parsync undrain {some.nodes[0]}")
+            elif obstacle.what == "down":
+                found.append(f"start the worker of node {some.nodes[0]} again")
+            elif obstacle.rule == "free slots":
+                found.append(f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {some.nodes[0]}")
+            elif obstacle.rule == "free resources":
+                more = amount_text(round(obstacle.short * 1000))
+                found.append(f"{more} more of {obstacle.what} free on {some.nodes[0]}")
+    return tuple(dict.fromkeys(found))

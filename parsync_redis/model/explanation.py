@@ -1,0 +1,81 @@
+"""Why a task waits, where it would go, or why it is where it is: one value for client, command line and JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .status import Setback
+
+
+class Outlook(StrEnum):
+    """What to expect of a task: it is placed at once, it waits, no node could ever hold it, or it is not waiting."""
+
+    NOW = "now"
+    WAITS = "waits"
+    NEVER = "never"
+    PLACED = "placed"
+    ENDED = "ended"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps a node from a task.
+
+    rule: the name of the rule that turns it away. static: True if the node could not hold the task even if it were
+    empty. what: what the obstacle is about, equal for nodes that are alike: a resource, a condition, a state. why: a
+    sentence without its subject, which is the node. short: by how much, 0 if that is no number.
+    """
+
+    rule: str
+    static: bool
+    what: str
+    why: str
+    short: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes that the same rules keep from a task for the same things. obstacles: those of the node that lacks least."""
+
+    nodes: tuple[str, ...]
+    obstacles: tuple[Obstacle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A task that holds slots of a node. until_ms: when it is expected to end (server time), None if nobody knows."""
+
+    node: str
+    task: str
+    name: str
+    since_ms: int
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The explanation of a task, or of one that is only planned (id '').
+
+    why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks least, '' if there
+    is none; holders: the tasks that hold what it lacks, the one that ends first in front. ahead: how many waiting tasks
+    come before it, of them `ahead_alike` with equal needs. expected_ms: when it may start (server time), None if that
+    cannot be said. remedies: what would let it run. history: attempts that were lost, and why they left their nodes.
+    """
+
+    id: str
+    name: str
+    needs: str
+    outlook: Outlook
+    why: str
+    priority: int = 0
+    node: str | None = None
+    classes: Sequence[NodeClass] = ()
+    nearest: str = ""
+    holders: Sequence[Holding] = ()
+    ahead: int = 0
+    ahead_alike: int = 0
+    now_ms: int = 0
+    expected_ms: int | None = None
+    remedies: Sequence[str] = ()
+    history: Sequence[Setback] = ()

@@ -1,0 +1,29 @@
+"""Put the nodes that the same things keep from a task into classes, those that lack least first."""
+
+from collections.abc import Iterable, Sequence
+
+from ..model.explanation import NodeClass, Obstacle
+from ..model.needs import Resources
+from .facts import NodeFacts
+from .now import obstacles
+
+Distance = tuple[int, int, float]
+
+
+def distance(found: Sequence[Obstacle]) -> Distance:
+    """Return how far a node is from holding a task: what it can never hold counts first, then that it is closed."""
+    static = sum(obstacle.static for obstacle in found)
+    closed = sum(obstacle.rule == "state" for obstacle in found)
+    return static, closed, sum(obstacle.short for obstacle in found)
+
+
+def classify(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeClass]:
+    """Return the classes of some nodes. The first node of a class is the one that lacks least."""
+    by_cause: dict[tuple[tuple[str, str], ...], list[tuple[Distance, str, tuple[Obstacle, ...]]]] = {}
+    for node in nodes:
+        found = obstacles(needs, node)
+        cause = tuple((obstacle.rule, obstacle.what) for obstacle in found)
+        by_cause.setdefault(cause, []).append((distance(found), node.name, found))
+    classes = [sorted(some, key=lambda member: member[:2]) for some in by_cause.values()]
+    classes.sort(key=lambda some: some[0][:2])
+    return [NodeClass(tuple(name for _, name, _ in some), some[0][2]) for some in classes]

@@ -1,0 +1,44 @@
+"""What is known of a node when a task is judged, and who holds it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..model.needs import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """Facts that decide if a node can take a task now: its record, what is free, and whether it knows the task's name.
+
+    left: by resource, in thousandths. note: the terms of its drain, or why it is suspect. down_ms: when it was found to
+    be down (server time).
+    """
+
+    name: str
+    state: str
+    draining: bool
+    offer: Resources
+    free: int
+    left: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
+    down_ms: int | None = None
+    knows: bool = True
+
+    @property
+    def open(self) -> bool:
+        """True if claims may go there."""
+        return self.state == "up" and not self.draining
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A task that holds slots of a node, and amounts (thousandths) of its resources.
+
+    slots: how many. since_ms: when its claim was committed (server time).
+    """
+
+    node: str
+    task: str
+    resources: Mapping[str, int]
+    slots: int = 1
+    since_ms: int = 0

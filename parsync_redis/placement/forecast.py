@@ -1,0 +1,74 @@
+"""Forecast when a waiting task starts, from what its nodes hold and how long such tasks run."""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.needs import Resources
+from .facts import Holder, NodeFacts
+
+MOST_AHEAD: Final = 5000
+"""With more tasks before it, no forecast is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A task that holds a node, and when it is expected to end (server time, ms); None if nobody knows."""
+
+    holder: Holder
+    until_ms: int | None
+
+
+@dataclass(slots=True)
+class _Room:
+    free: int
+    left: dict[str, int]
+
+    def holds(self, needs: Resources) -> bool:
+        return self.free >= needs.slots and all(self.left.get(name, 0) >= amount for name, amount in needs.amounts)
+
+    def change(self, slots: int, amounts: Mapping[str, int], sign: int) -> None:
+        self.free += sign * slots
+        for name, amount in amounts.items():
+            if name in self.left:
+                self.left[name] += sign * amount
+
+
+def expected_start_ms(
+    needs: Resources,
+    nodes: Sequence[NodeFacts],
+    held: Sequence[Held],
+    ahead: int,
+    run_ms: float | None,
+    now_ms: int,
+) -> int | None:
+    """Return when a task of these needs is expected to start (server time); None if that cannot be said.
+
+    nodes: those that could hold it and take new tasks. held: what holds them. ahead: tasks of equal needs that come
+    first. run_ms: how long each of those runs, None if nobody knows. Tasks of other needs do not count.
+    """
+    if ahead > MOST_AHEAD or (ahead and run_ms is None):
+        return None
+    rooms = {node.name: _Room(node.free, dict(node.left)) for node in nodes}
+    ends = [
+        (max(one.until_ms, now_ms), at, one.holder.node, one.holder.slots, one.holder.resources)
+        for at, one in enumerate(held)
+        if one.until_ms is not None and one.holder.node in rooms
+    ]
+    heapq.heapify(ends)
+    at_ms, number, changed = now_ms, len(held), [*rooms]
+    while True:
+        for name in changed:
+            room = rooms[name]
+            while room.holds(needs):
+                if not ahead:
+                    return at_ms
+                ahead, number = ahead - 1, number + 1
+                room.change(needs.slots, dict(needs.amounts), -1)
+                heapq.heappush(ends, (at_ms + int(run_ms or 0), number, name, needs.slots, dict(needs.amounts)))
+        if not ends:
+            return None
+        at_ms, _, name, slots, amounts = heapq.heappop(ends)
+        rooms[name].change(slots, amounts, 1)
+        changed = [name]

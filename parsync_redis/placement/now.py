@@ -1,0 +1,77 @@
+"""The rules on the present: a node takes new tasks, and has enough slots and resources free."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from ..model.amount import THOUSANDTHS, amount_text
+from ..model.explanation import Obstacle
+from ..model.needs import Resources
+from ..model.node import drain_reason
+from .facts import NodeFacts
+from .rules import RULES
+
+NO_NAME_HERE: Final = "does not know a task of that name"
+
+
+def obstacles(needs: Resources, node: NodeFacts) -> tuple[Obstacle, ...]:
+    """Return what keeps a node from a task now, in the order of the rules; nothing if it has room.
+
+    Of a node that takes no new tasks nothing is free, so its state stands for that.
+    """
+    found = [] if node.knows else [Obstacle("name", True, "name", NO_NAME_HERE)]
+    for rule in RULES:
+        if not rule.admits(node.offer, needs):
+            lacks = rule.lacking(needs, node.offer)
+            found += [Obstacle(rule.name, True, what.partition(" (has ")[0], f"lacks {what}") for what in lacks]
+    return (*found, *(_state(node) or [*_free_slots(needs, node), *_left(needs, node)]))
+
+
+def has_room(needs: Resources, node: NodeFacts) -> bool:
+    """Return whether a node that fits could take the task now."""
+    return not (_state(node) or _free_slots(needs, node) or _left(needs, node))
+
+
+def what_keeps(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
+    """Return what keeps a node that fits: its state, else the slots, else the resources of which too little is free."""
+    return _state(node) or _free_slots(needs, node) or _left(needs, node)
+
+
+def _state(node: NodeFacts) -> Sequence[Obstacle]:
+    if node.open:
+        return ()
+    if node.state == "down":
+        why = f"is down since {clock_text(node.down_ms)}" if node.down_ms is not None else "is down"
+        return (Obstacle("state", False, "down", why),)
+    if node.draining:
+        why = "is drained" + (f": {reason}" if (reason := drain_reason(node.note)) else "")
+        return (Obstacle("state", False, "drained", why),)
+    if node.state == "suspect":
+        return (Obstacle("state", False, "suspect", "is suspect" + (f": {node.note}" if node.note else "")),)
+    return (Obstacle("state", False, "leaving", "shuts down"),)
+
+
+def _free_slots(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
+    if node.free >= needs.slots:
+        return ()
+    why = "is full" if needs.slots == 1 else f"has fewer than {needs.slots} free slots"
+    return (Obstacle("free slots", False, "full", why, float(needs.slots - node.free)),)
+
+
+def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
+    return [
+        Obstacle(
+            "free resources",
+            False,
+            name,
+            f"is short of {name}: the task needs {amount_text(amount)}",
+            (amount - node.left.get(name, 0)) / THOUSANDTHS,
+        )
+        for name, amount in needs.amounts
+        if node.left.get(name, 0) < amount <= dict(node.offer.amounts).get(name, 0)
+    ]
+
+
+def clock_text(ms: int) -> str:
+    """Return a server time (ms) for people."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

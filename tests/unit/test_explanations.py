@@ -1,0 +1,147 @@
+"""What keeps nodes from a task is true of the view that places it; forecasts follow from what holds the nodes."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.model.explanation import Obstacle
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.node import Node
+from parsync_redis.placement.classes import classify
+from parsync_redis.placement.facts import Holder, NodeFacts
+from parsync_redis.placement.forecast import Held, expected_start_ms
+from parsync_redis.placement.now import obstacles
+from parsync_redis.scheduler.view import View
+from tests.model.test_fits import NEEDS, OFFERS
+
+STATES = st.sampled_from([("up", False), ("up", False), ("up", True), ("suspect", False), ("down", False)])
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[View, list[NodeFacts]]:
+    """Return a view of one partition, and the same as facts."""
+    nodes, facts, first, bits = [], [], 0, []
+    for at, offer in enumerate(draw(st.lists(OFFERS, min_size=1, max_size=5))):
+        state, draining = draw(STATES)
+        node = Node(f"n{at}", state, 1, int(draining), first, offer.slots, 1.0, offer)
+        is_open = state == "up" and not draining
+        mine = [is_open and draw(st.booleans()) for _ in range(offer.slots)]
+        left = {name: draw(st.sampled_from([0, amount // 2, amount])) for name, amount in offer.amounts}
+        nodes.append((node, left))
+        facts.append(NodeFacts(node.name, state, draining, offer, sum(mine), left))
+        bits += mine
+        first += offer.slots
+    view = View(1)
+    view.partitions[0].set_nodes([node for node, _ in nodes], 1)
+    texts = {node.name: Resources.made(1, left.items(), ()).asked for node, left in nodes}
+    raw = bytes(sum(bit << (7 - i) for i, bit in enumerate(bits[at : at + 8])) for at in range(0, len(bits), 8))
+    view.partitions[0].set_free(raw, texts, 1)
+    view.rescale()
+    return view, facts
+
+
+@given(clusters(), NEEDS)
+def test_a_node_has_a_seat_exactly_if_nothing_keeps_it(cluster: tuple[View, list[NodeFacts]], needs) -> None:
+    view, facts = cluster
+    partition = view.partitions[0]
+    seats = {partition.nodes[i].name for i in partition.seats(needs).nodes}
+    assert seats == {node.name for node in facts if not obstacles(needs, node)}
+
+
+@given(clusters(), NEEDS)
+def test_without_the_rules_that_are_named_the_node_has_room(
+    cluster: tuple[View, list[NodeFacts]], needs: Resources
+) -> None:
+    """Mend just what each obstacle names: then nothing keeps the node."""
+    for node in cluster[1]:
+        for _ in range(3):  # a node that is opened may turn out to be full
+            node, found = mended(node, needs), obstacles(needs, node)
+        assert not obstacles(needs, node), found
+
+
+def mended(node: NodeFacts, needs: Resources) -> NodeFacts:
+    amounts, labels = dict(node.offer.amounts), [*node.offer.labels]
+    left, slots, free = dict(node.left), node.offer.slots, node.free
+    for obstacle in obstacles(needs, node):
+        if obstacle.rule == "state":
+            node = replace(node, state="up", draining=False)
+        elif obstacle.rule == "slots":
+            slots = needs.slots
+        elif obstacle.rule == "free slots":
+            free = needs.slots
+        elif obstacle.rule in ("resources", "free resources"):
+            name = obstacle.what.partition("=")[0]
+            amounts[name] = max(amounts.get(name, 0), dict(needs.amounts)[name])
+            left[name] = amounts[name]
+        elif obstacle.rule == "labels":
+            labels = []
+            return replace(node, offer=Resources.made(slots, amounts.items(), meeting(needs)), left=left, free=free)
+    return replace(node, offer=Resources.made(slots, amounts.items(), labels), left=left, free=free)
+
+
+def meeting(needs: Resources) -> list[tuple[str, str]]:
+    """Return labels that meet the conditions of needs, one value for each positive one that fits the others."""
+    from parsync_redis.model.condition import holds
+
+    names = {name for name, _ in needs.labels}
+    candidates = ["a", "ab", "a.b", "b/c", "3", "-3.5", "03", "16.0", "2.", "1e3", "0x10", "123456789012345"]
+    found = []
+    for name in names:
+        conditions = [condition for other, condition in needs.labels if other == name]
+        options = [[], *([value] for value in [*candidates, "999999999999999", "-99999999999999", "z"])]
+        value = next((v for v in options if all(holds(c, v) for c in conditions)), [])
+        found += [(name, one) for one in value]
+    return found
+
+
+def facts(name: str, free: int = 0, **more: object) -> NodeFacts:
+    return NodeFacts(name, "up", False, Resources.of(2), free, **more)  # type: ignore[arg-type]
+
+
+def test_classes_put_nodes_together_that_lack_the_same_the_nearest_first() -> None:
+    needs = Resources.needed(1, {"gpu": 2}, {"zone": "a"})
+    nodes = [
+        NodeFacts("n1", "up", False, Resources.of(1, {"gpu": 2}, {"zone": "a"}), 1, {"gpu": 500}),
+        NodeFacts("n2", "up", False, Resources.of(1, {"gpu": 4}, {"zone": "a"}), 1, {"gpu": 1500}),
+        NodeFacts("n3", "up", False, Resources.of(1, {"gpu": 4}, {"zone": "b"}), 1, {"gpu": 4000}),
+        NodeFacts("n4", "down", False, Resources.of(1, {"gpu": 4}, {"zone": "a"}), 0, {"gpu": 4000}),
+        NodeFacts("n5", "up", False, Resources.of(1, {"gpu": 4}, {"zone": "c"}), 1, {"gpu": 4000}),
+    ]
+    found = classify(needs, nodes)
+    assert [some.nodes for some in found] == [("n2", "n1"), ("n4",), ("n3", "n5")]
+    assert found[0].obstacles == (Obstacle("free resources", False, "gpu", "is short of gpu: the task needs 2", 0.5),)
+    assert [o.why for o in found[2].obstacles] == ["lacks zone:a"]
+
+
+@pytest.mark.parametrize(
+    ("slots", "ahead", "run_ms", "expected"),
+    [
+        (1, 0, None, 100),
+        (1, 1, 50, 150),  # the first that waits gets n1's slot at 100, and leaves it after 50
+        (1, 2, 500, 600),
+        (2, 0, None, 300),
+        (1, 1, None, None),  # nobody knows how long the one before it runs
+        (3, 0, None, None),  # no node has three slots
+    ],
+)
+def test_a_forecast_waits_for_the_tasks_that_hold_and_for_those_before_it(
+    slots: int, ahead: int, run_ms: float | None, expected: int | None
+) -> None:
+    held = [Held(Holder("n1", f"t{n}", {}, 1, 0), until) for n, until in enumerate([100, 300])]
+    held.append(Held(Holder("n2", "t9", {}, 1, 0), None))
+    nodes = [facts("n1"), facts("n2")]
+    assert expected_start_ms(Resources.needed(slots), nodes, held, ahead, run_ms, 10) == expected
+
+
+def test_a_task_with_room_is_expected_now_and_one_behind_a_thousand_others_is_not_forecast() -> None:
+    assert expected_start_ms(Resources.needed(1), [facts("n1", 1)], [], 0, None, 10) == 10
+    assert expected_start_ms(Resources.needed(1), [facts("n1", 1)], [], 10**6, 5, 10) is None
+
+
+def test_what_is_held_of_a_resource_comes_back_when_its_holder_ends() -> None:
+    needs = Resources.needed(1, {"gpu": 0.5})
+    node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 2, {"gpu": 250})
+    held = [Held(Holder("n1", "a", {"gpu": 125}), 50), Held(Holder("n1", "b", {"gpu": 625}), 70)]
+    assert expected_start_ms(needs, [node], held, 0, None, 0) == 70
