@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..model.amount import amount_text
-from ..model.explanation import Explanation, Holding, NodeClass, Outlook
-from ..model.ids import encode_id
+from ..model.explanation import Choice, Explanation, Holding, NodeClass, Outlook
+from ..model.ids import encode_id, readable
 from ..model.kind import split_kind
 from ..model.needs import Resources, are_needs, parse_needs
 from ..model.status import TaskStatus
@@ -37,7 +37,7 @@ def explain_task(store: Store, id: str) -> Explanation:
         why = task.why or "it was never submitted, or its record has expired"
         return Explanation(task.id, "", "", Outlook.GONE, why)
     if task.phase != WAITING:
-        return _explain_placed(task)
+        return _explain_placed(task, _choice_of(store, id))
     order = record.line.order if record.line else 0
     return _Explainer(store).explain(task, order)
 
@@ -49,7 +49,14 @@ def explain_plan(store: Store, name: str, needs: Resources, priority: int, strat
     return _Explainer(store).explain(task, (9 - priority) * 10**12 + LAST)
 
 
-def _explain_placed(task: TaskStatus) -> Explanation:
+def _choice_of(store: Store, id: str) -> Choice | None:
+    """Return why a task has its place, if a scheduler noted it."""
+    keys = [store.keys.queue(kind, store.keys.shard_of(id)) for kind in ("choices", "choices_1")]
+    texts = store.pipe([("hget", key, id) for key in keys])
+    return next((choice for text in texts if text and (choice := Choice.of(readable(text)))), None)
+
+
+def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:
     outlook = Outlook.ENDED if task.state in FINAL else Outlook.PLACED
     where = f"{task.node}/{task.slot}" if task.node else "no node"
     since_ms = task.times.get("started") or task.times["placed"] or 0
@@ -57,7 +64,8 @@ def _explain_placed(task: TaskStatus) -> Explanation:
         why = f"it is {task.phase} on {where} since {clock_text(since_ms)}"
     else:
         why = f"it is {task.phase}; it ran on {where}" + (f": {task.why}" if task.why else "")
-    return Explanation(task.id, task.name, task.needs, outlook, why, task.priority, task.node, history=task.history)
+    who = (task.id, task.name, task.needs)
+    return Explanation(*who, outlook, why, task.priority, task.node, history=task.history, choice=choice)
 
 
 class _Explainer:

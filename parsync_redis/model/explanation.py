@@ -1,7 +1,8 @@
 """Why a task waits, where it would go, or why it is where it is: one value for client, command line and JSON."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from .status import Setback
@@ -54,6 +55,52 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A rule, and how many nodes were left after it."""
+
+    rule: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The choice of a node, as the scheduler saw the cluster. Schedulers note some choices in each gap, not all.
+
+    strategy: latency or quality, as it was at that moment. age_s: of the copy of the node's partition when the claim
+    was judged. steps: the rules in order. score: the node's; best: the highest of those that had a seat; rank: 1 if
+    none of them was better. lost_to: the tasks that had the slots of earlier claims, '' for a slot that was closed.
+    """
+
+    scheduler: str
+    node: str
+    strategy: str
+    age_s: float
+    steps: tuple[Step, ...]
+    score: float
+    best: float
+    rank: int
+    lost_to: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the choice as Redis has it: JSON."""
+        steps = [[step.rule, step.nodes] for step in self.steps]
+        fields = {**asdict(self), "steps": steps, "age_s": round(self.age_s, 4)}
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> "Choice | None":
+        """Read a choice; None for any other text."""
+        try:
+            fields = json.loads(text)
+            steps = tuple(Step(str(rule), int(nodes)) for rule, nodes in fields.pop("steps"))
+            lost_to = tuple(map(str, fields.pop("lost_to")))
+            return cls(steps=steps, lost_to=lost_to, **fields)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The explanation of a task, or of one that is only planned (id '').
 
@@ -61,6 +108,7 @@ class Explanation:
     is none; holders: the tasks that hold what it lacks, the one that ends first in front. ahead: how many waiting tasks
     come before it, of them `ahead_alike` with equal needs. expected_ms: when it may start (server time), None if that
     cannot be said. remedies: what would let it run. history: attempts that were lost, and why they left their nodes.
+    choice: why a task has its place, None if that was not noted.
     """
 
     id: str
@@ -79,3 +127,4 @@ class Explanation:
     expected_ms: int | None = None
     remedies: Sequence[str] = ()
     history: Sequence[Setback] = ()
+    choice: Choice | None = None

@@ -56,15 +56,14 @@ class Core:
         self.name, self.rng = name, rng
         self.view = View(partitions, sharpness)
         self.selector, self.counters = StrategySelector(strategy, tau_s, ema), Counters()
-        self.ordinal, self.members = 0, 1
+        self.ordinal, self.members, self._to_rescale = 0, 1, False  # nodes changed since the last plan
         self.queue = QueueCopy(self.view, shards)
         self._looks = Looks(self.queue)
         self._freshness = Freshness(self.view.partitions, self.counters, turns, asks)
-        self._placer = Placer(self.view, self.queue, self._freshness, self.selector, orders, rng)
+        self._placer = Placer(name, self.view, self.queue, self._freshness, self.selector, orders, rng)
         self._to_confirm: list[Place] = []
         self._due_to_confirm = 0  # how many of them were won before the last look at them
         self._call_size, self._explainer = CallSize(), Explainer(self.view, self.queue)
-        self._to_rescale = False  # nodes changed since the last plan
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -83,6 +82,7 @@ class Core:
         if not rest:
             self._looks.on_gap(self.ordinal, self.members, gap)
             self._explainer.on_gap()
+            self._placer.choices.on_gap()
 
     def on_wake(self, shard: int = 0) -> None:
         """Look at a shard of the queue: something may wait."""
@@ -127,11 +127,12 @@ class Core:
         self._looks.on_took(took)
         self._placer.on_took(took.shard, took.tasks)
 
-    def on_judged(self, judged: Judged) -> None:
+    def on_judged(self, judged: Judged, now_s: float = 0.0) -> None:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
         partition, freshness = self.view.partitions[judged.partition], self._freshness
         claimed, delays_s = self._placer.unplaced.claimed, list[float]()
         lost, changed, last, won, since_ms = 0, False, None, False, 0
+        self._placer.choices.on_judged(judged, now_s)
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.pop(claim.task, None)
             if verdict is not last:  # most are one object
@@ -222,9 +223,8 @@ class Core:
     def plan(self, place: bool = True, confirm: bool = True, room: int | None = None) -> Plan:
         """Return what to do next; empty if there is nothing to do until the next event.
 
-        place: find seats; without it, what is due is read first. confirm: confirm won claims; without
-        it they are kept, because a task that starts meanwhile need not be confirmed. room: the most tasks to take; by
-        default that follows the lost claims.
+        place: find seats; without it, what is due is read first. confirm: confirm won claims; without it they are kept,
+        because a task may start meanwhile. room: the most tasks to take; by default that follows the lost claims.
         """
         plan = Plan(read_nodes=sorted(self._freshness.nodes_due))
         if self._to_rescale:

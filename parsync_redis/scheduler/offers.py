@@ -9,6 +9,7 @@ from ..model.needs import Resources, read_amounts
 from ..model.node import Node
 from ..placement.columns import Columns, Mask
 from ..placement.fitting import fitting
+from ..placement.rules import RULES
 from ..placement.strategy import Ints
 
 Knowers = frozenset[str] | None
@@ -43,6 +44,14 @@ class Offers:
         """Return which nodes fit when they are empty."""
         mask: Mask = self._knowing(knowers) & fitting(self._columns, needs)
         return mask
+
+    def masks(self, needs: Resources, knowers: Knowers) -> list[Mask]:
+        """Return which nodes are left at the beginning, after the name, after each rule, and by their state."""
+        found = [self._columns.everyone()]
+        found.append(self._knowing(knowers))
+        for rule in RULES:
+            found.append(found[-1] & rule.mask(self._columns, needs))
+        return [*found, found[-1] & self._open]
 
     def open(self, needs: Resources, knowers: Knowers) -> Mask:
         """Return which nodes fit when they are empty, and take new tasks."""

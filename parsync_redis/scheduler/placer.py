@@ -19,6 +19,7 @@ from ..model.kind import Kind
 from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
+from .choices import Choices
 from .freshness import Freshness, Order
 from .kind_group import KindGroup, WaitingKind
 from .partition_copy import PartitionCopy, Reservation, Seats
@@ -38,10 +39,14 @@ def count_seats(found: Iterable[Iterable[Seats]]) -> int:
 
 
 class Placer:
-    """Turns what waits into claims. left_behind: the shards with seats beyond what one round trip may take."""
+    """Turns what waits into claims. left_behind: the shards with seats beyond what one round trip may take.
+
+    choices: why some tasks got their places.
+    """
 
     def __init__(
         self,
+        name: str,
         view: View,
         queue: QueueCopy,
         freshness: Freshness,
@@ -49,6 +54,7 @@ class Placer:
         orders: Mapping[Strategy, Order],
         rng: np.random.Generator,
     ) -> None:
+        self.choices = Choices(view, name)
         self._view, self._queue, self._freshness = view, queue, freshness
         self._selector, self._orders, self._rng = selector, orders, rng
         self.unplaced = Unplaced({}, [])
@@ -60,6 +66,7 @@ class Placer:
     def forget(self) -> None:
         """Drop all tasks and reservations."""
         self.unplaced = Unplaced({}, [])
+        self.choices.forget()
         self._ready.clear()
         self._reserved.clear()
         for partition in self._view.partitions:
@@ -78,16 +85,21 @@ class Placer:
                     self.changed.add(reservation.partition.number)
                 reservation.give_back()
 
-    def _claim(self, tasks: Sequence[Taken], seats: Iterable[Reservation]) -> Sequence[Taken]:
-        """Claim reserved seats for tasks; return the tasks for which there are not enough."""
-        for reservation in seats:
+    def _claim(self, tasks: Sequence[Taken], reserved: Iterable[Reservation]) -> Sequence[Taken]:
+        """Claim reserved seats for tasks of a kind; return the tasks for which there are not enough."""
+        for reservation in reserved:
             some, tasks = tasks[: len(reservation)], tasks[len(reservation) :]
             copy, asked = reservation.partition, reservation.needs.asked
             p, epoch = copy.number, copy.epoch
+            seats = list(reservation.claim(len(some)))
             self._ready.setdefault(p, []).extend(
                 Claim(task.id, task.attempt, p, node.name, slots, node.inc, asked, node.first, epoch)
-                for task, (node, slots) in zip(some, reservation.claim(len(some)), strict=True)
+                for task, (node, slots) in zip(some, seats, strict=True)
             )
+            if some and self.choices.wanted:
+                kind = some[0].kind
+                strategy = self._selector.resolve(kind.strategy)
+                self.choices.on_claim(some, self._queue.group_of(kind), copy, [node for node, _ in seats], strategy)
             self.unplaced.claimed.update((task.id, task) for task in some)
         return tasks
 
@@ -99,6 +111,7 @@ class Placer:
     def commit(self, plan: Plan) -> None:
         """Plan to send the claims that are ready."""
         plan.commit, self._ready = self._ready, {}
+        self.choices.fill(plan)
 
     def retry(self, plan: Plan) -> None:
         """Claim other seats for tasks without one; plan to give back those for which there is none.

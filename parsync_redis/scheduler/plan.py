@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ..model.claim import Claim
+from ..model.explanation import Choice
 from ..model.place import Place
 from ..model.replies import Waits
 
@@ -25,7 +26,7 @@ class Plan:
 
     read_nodes: partitions whose nodes are read before all else. reasons: by shard, (kind, why its tasks wait).
     give_back: (task, attempt, why). commit and read: by partition. ask: those of `read` that are to tell this scheduler
-    of the next slot that is freed in them. looks: by shard.
+    of the next slot that is freed in them. looks: by shard. choices: by task, why it has its place.
     """
 
     confirm: list[Place] = field(default_factory=list)
@@ -36,6 +37,7 @@ class Plan:
     read_nodes: list[int] = field(default_factory=list)
     ask: set[int] = field(default_factory=set)
     looks: dict[int, Look] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
 
     def look_at(self, shard: int) -> Look:
         """Return the look at a shard, a new one if there is none yet."""
@@ -43,7 +45,14 @@ class Plan:
 
     def __bool__(self) -> bool:
         return bool(
-            self.confirm or self.reasons or self.give_back or self.commit or self.looks or self.read or self.read_nodes
+            self.confirm
+            or self.reasons
+            or self.give_back
+            or self.commit
+            or self.looks
+            or self.read
+            or self.read_nodes
+            or self.choices
         )
 
 

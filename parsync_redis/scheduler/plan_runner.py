@@ -81,7 +81,7 @@ class PlanRunner:
                 continue
             self._failing.pop(step.where, None)
             if isinstance(reply, Judged):
-                self._core.on_judged(reply)
+                self._core.on_judged(reply, now_s)
             elif isinstance(reply, Snapshot):
                 self._core.on_snapshot(reply, now_s)
                 if reply.damaged:
@@ -95,6 +95,9 @@ class PlanRunner:
         for shard, reasons in plan.reasons.items():
             forget = partial(core.queue.forget_reasons, shard)
             steps.append(_Step(commands.set_reason(reasons, shard), f"q{shard}", forget))
+        notes = [(task, choice.text) for task, choice in plan.choices.items()]
+        for shard, some in self._store.keys.by_shard(notes, itemgetter(0)):
+            steps.append(_Step(commands.note_choices(some, shard), f"q{shard}", lambda: None))
         for shard, rows in self._store.keys.by_shard(plan.give_back, itemgetter(0)):
             steps.append(_Step(commands.give_back(core.name, rows), f"q{shard}", partial(self.doubtful.add, shard)))
         for p, claims in plan.commit.items():

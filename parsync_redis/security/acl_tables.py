@@ -37,6 +37,8 @@ VIEW: Final[Kinds] = {
     "p:nodes": "hgetall",
     "p:notes": "hgetall",
     "p:slots": "hmget",
+    "q:choices": "hget",
+    "q:choices_1": "hget",
     "q:dead": "zscore",
     "q:ended": "hmget",
     "q:ended_1": "hmget",
@@ -152,6 +154,8 @@ SCHEDULER: Final[Kinds] = {
     "p:slots": "del hdel hget hgetall hset",
     "q:apps": "del zadd zrem zrevrange zscore",
     "q:changed": "del zadd zcard zrangebyscore zrem zscan zscore",
+    "q:choices": "del hlen hset rename",
+    "q:choices_1": "del rename unlink",
     "q:dead": "del zadd zrange zrem",
     "q:ended": "del exists hdel hscan hset rename",
     "q:ended_1": "del exists hdel hscan rename",
@@ -186,7 +190,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.WORKER: "cancel deal_node finish learn_times repair_partition offer quarantine read_tasks reclaim "
     "register_node release renew requeue ring set_node start submit",
     Role.SCHEDULER: "align cancel commit configure deal_node discard expire forget_node repair_kind repair_partition "
-    "repair_task set_reason record_loss offer purge quarantine read_partition read_tasks reclaim release "
+    "repair_task set_reason note_choices record_loss offer purge quarantine read_partition read_tasks reclaim release "
     "renew_scheduler requeue revive rotate set_node confirm take give_back",
 }
 """The scripts that each role runs."""

@@ -15,6 +15,8 @@ COMES_BACK: Final[Sequence[str]] = (
     "kinds",
     "changed",
     "feasible",
+    "choices",
+    "choices_1",
     "shapes",
     "names",
     "apps",

@@ -30,6 +30,8 @@ QUEUE_KINDS = (
     "expires",
     "shapes",
     "feasible",
+    "choices",
+    "choices_1",
     "names",
     "apps",
 )
@@ -53,6 +55,8 @@ TYPES = {
     "expires": "zset",
     "shapes": "hash",
     "feasible": "hash",
+    "choices": "hash",
+    "choices_1": "hash",
     "names": "hash",
     "apps": "zset",
     "slots": "hash",

@@ -101,6 +101,19 @@ def test_the_exit_code_of_a_plan_is_its_outlook(stacked: Any, words: list[str], 
     assert found["outlook"] == ["now", "waits", "never"][code]
 
 
+def test_a_placed_task_says_who_chose_its_place_from_how_many_nodes_and_by_what_score(stacked: Any) -> None:
+    stack, client = stacked
+    id = client.submit("proj.render", [5], require={"kind": "cpu"})
+    choice = until(lambda: client.explain(id).choice, "a scheduler has noted its choice", 30)
+    assert (choice.scheduler, choice.node, choice.rank, choice.lost_to) == ("scheduler-1", "n2", 1, ())
+    left = {step.rule: step.nodes for step in choice.steps}
+    assert left == {"nodes": 3, "name": 3, "slots": 3, "resources": 3, "labels": 1, "state": 1, "free": 1}
+    assert 0 <= choice.age_s < 60
+    assert "candidates: 3 nodes -> 3 name" in stack_output(stack, "explain", id)
+    client.wait([id], 60)
+    assert client.explain(id).choice == choice, "it is there after the end, too"
+
+
 def test_a_task_that_has_ended_or_is_not_known_says_so(stacked: Any) -> None:
     stack, client = stacked
     id = client.submit("proj.render", [0], require={"kind": "cpu"})

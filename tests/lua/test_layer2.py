@@ -200,6 +200,7 @@ TWICE_THE_SAME = {
     "requeue",
     "cancel",
     "set_reason",
+    "note_choices",
     "offer",
     "commit",
     "release",

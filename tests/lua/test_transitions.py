@@ -34,6 +34,7 @@ VERBS: dict[str, list[Make]] = {
     "rotate": [lambda c, p: c.rotate()],
     "read_tasks": [lambda c, p: c.read_tasks([p.task])],
     "repair_task": [lambda c, p: c.repair_task(p.task, "why")],
+    "note_choices": [lambda c, p: c.note_choices([(p.task, "{}")], 0)],
     "set_reason": [lambda c, p: c.set_reason([("work slots=1", "why")])],
 }
 

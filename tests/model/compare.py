@@ -190,6 +190,7 @@ def _queue(shard: int, queue: Queue) -> State:
             kind: {id: (task.state, _line(task.line), _run(task.run), task.ended_why) for id, task in some.items()}
             for kind, some in zip(("ended", "ended_1", "ended_2"), queue.ended, strict=True)
         },
+        **dict(zip(("choices", "choices_1"), queue.choices, strict=True)),
         "outbox": queue.outbox,
         "shapes": queue.shapes,
         "names": {digest: tasks.text for digest, tasks in queue.names.items()},

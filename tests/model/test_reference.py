@@ -236,6 +236,10 @@ class SideBySide(PartitionRules):
     def set_reason(self, kinds, why):
         self.both(self.commands.set_reason([(kind, why) for kind in kinds]))
 
+    @rule(ids=st.lists(IDS, min_size=1, max_size=3, unique=True))
+    def note_choices(self, ids):
+        self.both(self.commands.note_choices([(id, "{}") for id in ids], 0))
+
     @rule(data=st.data())
     def confirm(self, data):
         self.both(self.commands.confirm([self.a_place(data), self.a_place(data)]))

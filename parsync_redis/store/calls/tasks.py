@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...model.apps import KnownTasks
-from ...model.limits import MAX_BATCH
+from ...model.limits import MAX_BATCH, MAX_CHOICES
 from ...model.record import Record
 from ..header import Once
 from ..scripts import Script
@@ -17,9 +17,10 @@ CANCEL: Final = Script("cancel", f"meta kinds changed later outbox {RECORD} pend
 ROTATE: Final = Script("rotate", "meta ended ended_1 ended_2")
 READ_TASKS: Final = Script("read_tasks", f"kinds {RECORD} extra:")
 SET_REASON: Final = Script("set_reason", "kinds")
+NOTE_CHOICES: Final = Script("note_choices", "choices choices_1")
 ALIGN: Final = Script("align", "meta")
 OFFER: Final = Script("offer", "meta shapes feasible names apps")
-ALL: Final = (REVIVE, EXPIRE, PURGE, CANCEL, ROTATE, READ_TASKS, SET_REASON, OFFER, ALIGN)
+ALL: Final = (REVIVE, EXPIRE, PURGE, CANCEL, ROTATE, READ_TASKS, SET_REASON, NOTE_CHOICES, OFFER, ALIGN)
 
 
 class TaskCalls(Calls):
@@ -90,6 +91,11 @@ class TaskCalls(Calls):
             return self._queue(SET_REASON, int, {}, ("kind", "why"), values, shard)
 
         return self._everywhere(make, sum) if shard is None else make(shard)
+
+    def note_choices(self, choices: Sequence[tuple[str, str]], shard: int) -> Call[int]:
+        """Keep why some tasks of a shard have their places: (id, text); how many are kept in the newest generation."""
+        values = [word for choice in choices for word in choice]
+        return self._queue(NOTE_CHOICES, int, {"most": MAX_CHOICES}, ("id", "text"), values, shard)
 
     def offer(self, node: str, offer: str, tasks: KnownTasks | None = None) -> Call[int]:
         """Tell submit what a node offers ('' forgets it), and which tasks the offer's digest stands for; 1 if new."""

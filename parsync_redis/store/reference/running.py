@@ -170,6 +170,13 @@ class Running(Tasks):
         self._end(id, task, "cancelled" if outcome == "again" else outcome, why, outcome == "again")
         return "ok"
 
+    def note_choices(self, keys: Sequence[str], args: Args) -> int:
+        """Keep why some tasks have their places; two generations."""
+        if len(self.choices[0]) >= int(args.most):
+            self.choices = ({}, self.choices[0])
+        self.choices[0].update({row.id: row.text for row in args.rows})
+        return len(self.choices[0])
+
     def set_reason(self, keys: Sequence[str], args: Args) -> int:
         """Record why tasks of kinds have found no place yet."""
         known = [(self.kinds[r.kind], r.why) for r in args.rows if r.kind in self.kinds]

@@ -13,6 +13,7 @@ class Tasks(Waiting):
         super().__init__(world)
         self.tasks: dict[str, Task] = {}
         self.ended: tuple[dict[str, Task], dict[str, Task], dict[str, Task]] = ({}, {}, {})
+        self.choices: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self.rotated_ms: int | None = None
         self.later: dict[str, int] = {}
         self.outbox: list[str] = []

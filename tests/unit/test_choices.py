@@ -1,0 +1,86 @@
+"""A noted choice can be derived again from the view that it was made from; a scheduler notes few, and none twice."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.explanation import Choice, Step
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.node import Node
+from parsync_redis.model.replies import Snapshot
+from parsync_redis.placement.rules import RULES
+from parsync_redis.scheduler.choices import AT_ONCE
+from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.plan import Plan
+from tests.model.test_fits import NEEDS, OFFERS
+
+from .core_rig import Queue, judge, judge_each, make, node, see, waiting
+
+
+def at_gap(core: Core) -> Plan:
+    """Return the plan after a tick of the scheduler's own turn: that is when choices are written."""
+    core.on_tick(1)
+    return core.plan(confirm=False)
+
+
+NODES = st.lists(st.tuples(OFFERS, st.sampled_from(["up", "up", "up", "suspect"]), st.sampled_from([1.0, 2.0, 9.5])))
+
+
+@given(NODES, NEEDS)
+def test_a_choice_can_be_derived_again_from_the_view(
+    some: list[tuple[Resources, str, float]], needs: Resources
+) -> None:
+    core, nodes, bits, first = make(), list[Node](), list[bool](), 0
+    for at, (offer, state, score) in enumerate(some):
+        nodes.append(Node(f"n{at}", state, 1, False, first, offer.slots, score, offer))
+        bits += [state == "up"] * offer.slots
+        first += offer.slots
+    core.on_nodes(0, nodes, 1)
+    left = {one.name: one.offer.asked for one in nodes}
+    core.on_snapshot(Snapshot(0, 1, 1, np.packbits(np.array(bits, dtype=bool)).tobytes(), left), 5.0)
+    plan = waiting(core, 1, needs.text).turn()
+    if not plan.commit:
+        return
+    judge(core, plan, ClaimOutcome.HELD)
+    (choice,) = at_gap(core).choices.values()
+    able = nodes
+    expected = [Step("nodes", len(able)), Step("name", len(able))]
+    for rule in RULES:
+        able = [one for one in able if rule.admits(one.offer, needs)]
+        expected.append(Step(rule.name, len(able)))
+    able = [one for one in able if one.state == "up"]
+    assert choice.steps == (*expected, Step("state", len(able)), Step("free", len(able)))
+    (claim,) = plan.commit[0]
+    mine = next(one for one in able if one.name == claim.node)
+    assert (choice.node, choice.score) == (mine.name, mine.score)
+    assert choice.best == max(one.score for one in able)
+    assert choice.rank == 1 + sum(one.score > mine.score for one in able)
+    assert Choice.of(choice.text) == choice
+
+
+def test_a_lost_claim_is_in_the_choice_that_wins_with_the_task_that_had_the_slot() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 2)
+    plan = waiting(core, 1).turn()
+    judge_each(core, plan, [Verdict(ClaimOutcome.CONFLICT, "other")])
+    judge(core, core.plan(confirm=False), ClaimOutcome.HELD)
+    choices = at_gap(core).choices
+    assert choices["t1"].lost_to == ("other",)
+    assert at_gap(core).choices == {}, "each is written once"
+
+
+def test_only_some_choices_of_a_gap_are_noted_and_they_wait_for_the_gap() -> None:
+    core = make()
+    see(core, 0, [node("n", 2 * AT_ONCE)], 2 * AT_ONCE)
+    queue = Queue(core).add("work slots=1", 2 * AT_ONCE)
+    queue.tell()
+    judge(core, queue.turn(), ClaimOutcome.HELD)
+    assert not core.plan(confirm=False).choices
+    assert len(at_gap(core).choices) == AT_ONCE
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "{}", '{"steps":[["a"]],"lost_to":[]}', '{"steps":5}', "null"])
+def test_a_text_that_is_no_choice_is_none(text: str) -> None:
+    assert Choice.of(text) is None
