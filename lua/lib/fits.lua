@@ -41,14 +41,17 @@ end
 -- amounts: return {name -> number} of the NAME=N words of a text; lib/thousandths.lua says what those with decimals are.
 local function amounts(text)
   local found = {}
-  for name, amount in string.gmatch(text, '(%l[%l%d_]*)=(%-?%d+)') do found[name] = tonumber(amount) end
-  return string.find(text, '=%-?%d+%.') and in_full().add_parts(text, found) or found
+  for name, amount in string.gmatch(text, '%f[!-~](%l[%l%d_]*)=(%-?[%d.]+)') do
+    local number = tonumber(amount)
+    if number and number % 1 == 0 then found[name] = number else in_full().set_part(found, name, amount) end
+  end
+  return found
 end
 
 -- is_enough: return whether every amount that is asked for is there.
 local function is_enough(there, asked)
   for name, amount in pairs(asked) do
-    if (there[name] or 0) < amount and not (string.byte(name, -1) == 46 and in_full().part_fits(there, asked, name)) then
+    if (there[name] or 0) < amount and not (PARTS[name] and in_full().part_fits(there, asked, name)) then
       return false
     end
   end

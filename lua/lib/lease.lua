@@ -11,7 +11,8 @@ local function parse_lease(text)
   if not (is_count(partition, 4) and is_count(inc, 15) and is_count(since, 15)) then return nil end
   for space, word in string.gmatch(asked, '( ?)([^ ]*)') do
     local name_of, amount, part = string.match(word, '^(%l[%l%d_]*)=(%d+)(%.?%d*)$')
-    local sound = name_of and #name_of <= 32 and #amount <= 16 and (part == '' or string.find(part, '^%.%d?%d?[1-9]$'))
+    local sound = name_of and #name_of <= 32 and #amount <= 16
+    if part ~= '' then sound = sound and #amount < 13 and string.find(part, '^%.%d?%d?[1-9]$') end
     if (space .. word) ~= '' and not (space ~= '' and sound) then return nil end
   end
   return {task = task, attempt = attempt, partition = partition, name = name, slots = slots, inc = inc, asked = asked,

@@ -6,17 +6,18 @@
 local function ledger_text(left)
   local names, words = {}, {}
   for name in pairs(left) do
-    if string.byte(name, -1) ~= 46 then names[#names + 1] = name end
+    if not PARTS[name] then names[#names + 1] = name end
   end
   table.sort(names)
-  for i, name in ipairs(names) do words[i] = name .. '=' .. size_text(left[name], left[name .. '.']) end
+  local size = next(PARTS) and in_full().size_text
+  for i, name in ipairs(names) do words[i] = name .. '=' .. (size and size(left, name) or string.format('%d', left[name])) end
   return table.concat(words, ' ')
 end
 
 -- ledger_add: add `factor` times the amounts of `asked` to what is left; ignore amounts that the node does not declare.
 local function ledger_add(left, asked, factor)
   for name, amount in pairs(asked) do
-    if string.byte(name, -1) == 46 then in_full().add_part(left, name, factor * amount)
+    if PARTS[name] then in_full().add_part(left, name, factor * amount)
     elseif left[name] then left[name] = left[name] + factor * amount end
   end
 end

@@ -1,23 +1,21 @@
 -- Amounts with decimals, in tables {name -> whole number}: 'gpu.' has the thousandths of 'gpu', from 0 to 999, if it has any. So
 -- no number is a fraction, and -0.5 is -1 and 500. parsync_redis/model/amount.py
 
+local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
+
 -- is_part: return whether a text is the amount of a word, with decimals and without a zero at its end.
 local function is_part(amount)
   local whole = string.match(amount, '^(%d+)%.%d?%d?[1-9]$')
-  return whole ~= nil and #whole < 17
+  return whole ~= nil and #whole < 13
 end
 
--- add_parts: add the thousandths of a text to its whole numbers.
-local function add_parts(text, found)
-  for name, sign, whole, part in string.gmatch(text, '(%l[%l%d_]*)=(%-?)(%d+)%.(%d+)') do
-    local thousandths = tonumber(string.sub(part .. '00', 1, 3))
-    if sign == '' then
-      found[name], found[name .. '.'] = tonumber(whole), thousandths
-    else
-      found[name], found[name .. '.'] = -tonumber(whole) - 1, 1000 - thousandths
-    end
-  end
-  return found
+-- set_part: note an amount with decimals.
+local function set_part(found, name, amount)
+  local sign, whole, part = string.match(amount, '^(%-?)(%d+)%.(%d+)$')
+  if not sign then return end
+  local size, thousandths = tonumber(whole), tonumber(string.sub(part .. '00', 1, 3))
+  if sign == '-' then size, thousandths = -size - 1, 1000 - thousandths end
+  found[name], found[name .. '.'], PARTS[name .. '.'] = size, thousandths, true
 end
 
 -- part_fits: return whether the thousandths `key` that are asked for are there; more whole ones are always enough.
@@ -39,7 +37,8 @@ local function part_text(whole, thousandths)
   return (string.gsub(string.format('%s%d.%03d', sign, whole, thousandths), '0+$', ''))
 end
 
--- size_text: return the text of an amount; `part`: its thousandths, nil or 0 for none.
-local function size_text(whole, part)
-  return part and part > 0 and in_full().part_text(whole, part) or string.format('%d', whole)
+-- size_text: return the text of an amount of what is left.
+local function size_text(left, name)
+  local part = left[name .. '.'] or 0
+  return part > 0 and part_text(left[name], part) or string.format('%d', left[name])
 end

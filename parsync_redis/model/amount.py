@@ -19,7 +19,10 @@ MAX_AMOUNT: Final = 2**53 - 1
 
 THOUSANDTHS: Final = 1000
 
-PATTERN: Final = r"\d{1,16}(?:\.\d{0,2}[1-9])?"
+MAX_WITH_DECIMALS: Final = 10**12
+"""An amount with decimals is smaller: its thousandths are exact in Lua as well."""
+
+PATTERN: Final = r"(?:\d{1,16}|\d{1,12}\.\d{0,2}[1-9])"
 """The text of an amount, as a regular expression."""
 
 _UNITS: Final = {
@@ -46,12 +49,13 @@ def parse_amount(name: str, value: object) -> int:
     text = str(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else value
     if isinstance(text, str) and (match := _GIVEN.fullmatch(text.strip())) and match[2] in _UNITS:
         exact = Decimal(match[1]) * _UNITS[match[2]] * THOUSANDTHS
-        if exact == exact.to_integral_value() and exact <= MAX_AMOUNT * THOUSANDTHS:
+        most = (MAX_WITH_DECIMALS if exact % THOUSANDTHS else MAX_AMOUNT) * THOUSANDTHS
+        if exact == exact.to_integral_value() and exact <= most:
             return int(exact)
     units = " ".join(unit for unit in _UNITS if unit)
     raise InvalidInput(
-        f"resource {name}={shown(value)} is not an amount: it must be a number from 0 to 2^53-1 with at most three "
-        f"decimals, or a number with one of the units {units}"
+        f"resource {name}={shown(value)} is not an amount: it must be a number from 0 to 2^53-1, with at most three "
+        f"decimals below 10^12, or a number with one of the units {units}"
     )
 
 
