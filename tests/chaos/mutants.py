@@ -30,7 +30,6 @@ from .mutant import Mutant
 from .schedule import Schedule, run_schedule
 from .wire import Scripts
 
-
 _EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
 MUTANTS = (
     Mutant("commit does not look at the slot", "commit", "if lease or open[at] == 0 then", "if false then"),

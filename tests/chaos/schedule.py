@@ -15,6 +15,7 @@ import redis
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import parse_resources
+from parsync_redis.scheduler.core import CHANGES
 from parsync_redis.store import Store
 from parsync_redis.store.quarantine import entries
 
@@ -34,6 +35,8 @@ WEIGHTS = {
     "home": 12.0,
     "ahead": 16.0,
     "submit": 5.0,
+    "publish": 1.0,
+    "successor": 1.0,
     "cancel": 1.0,
     "late": 5.0,
     "drain": 0.8,
@@ -50,6 +53,9 @@ WEIGHTS = {
     "flush": 0.2,
     "restart": 0.2,
     "wall": 0.2,
+    "age": 0.2,
+    "lapse": 0.2,
+    "rejoin": 0.2,
     "leave": 0.3,
     "rollback": 0.0,
 }
@@ -79,8 +85,20 @@ class Schedule:
         rng = Random(f"chaos {seed}")
         self.seed, self.shards = seed, shards
         self.weights = {verb: weight * rng.choice((0.3, 1.0, 1.0, 2.0, 4.0)) for verb, weight in WEIGHTS.items()}
-        for verb in ("kill_agent", "second_agent", "oversleep", "jump", "leave", "drain", "kill_scheduler", "cancel"):
+        for verb in (
+            "kill_agent",
+            "second_agent",
+            "oversleep",
+            "jump",
+            "leave",
+            "drain",
+            "kill_scheduler",
+            "cancel",
+            "lapse",
+        ):
             self.weights[verb] *= rng.choice((0, 1, 1, 2))
+        for verb in ("publish", "successor", "age", "rejoin"):
+            self.weights[verb] *= rng.choice((0, 0, 1, 3))
         if rng.random() < 0.08:
             self.weights["rollback"] = rng.choice((2.0, 8.0))
         if shards > 1:
@@ -96,7 +114,10 @@ class Schedule:
             "deaf": rng.choice((0.0, 0.1, 0.5, 1.0)),
             "bell": rng.choice((0.0, 0.1, 0.3)),
             "again": rng.choice((0.0, 0.1, 0.3, 0.6)),
+            "linger": rng.choice((0.0, 0.5, 0.9)),
+            "expiry": rng.choice((0.0, 0.0, 0.2, 0.6)),
         }
+        self.changes = rng.choice((CHANGES, CHANGES, 1, 2))
         self.pace_s = LEASE_S * rng.choice((0.005, 0.01, 0.03))
         self.nodes = list(NODES)[: rng.choice((1, 2, 2, 3))]
         self.tasks = rng.choice((3, 6, 10))

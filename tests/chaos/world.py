@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Resources
-from parsync_redis.scheduler import loop, membership
+from parsync_redis.scheduler import loop, membership, plan_runner
 from parsync_redis.scheduler.listener import understand
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.worker import reporter, seat_keeper, starter
@@ -41,9 +41,13 @@ class Crash(BaseException):
 
 
 class Dice(Protocol):
-    """The part of a schedule's plan that the world needs: how often each fault happens, and steps to nest."""
+    """The part of a schedule's plan that the world needs: how often each fault happens, and steps to nest.
+
+    changes: how many changed kinds a scheduler is told at a time.
+    """
 
     odds: dict[str, float]
+    changes: int
 
     def nested(self, world: World) -> None:
         """Take one step."""
@@ -85,6 +89,7 @@ class World:
         """Make the product's modules use this world's clock."""
         with (
             patch.object(loop, "time", self.clock),
+            patch.object(plan_runner, "CHANGES", self.dice.changes),
             patch.object(membership, "time", self.clock),
             patch.object(starter, "time", self.clock),
             patch.object(reporter, "time", self.clock),
