@@ -318,7 +318,7 @@ class Ghost:
             task.ended[run.place.attempt] = outcome
 
     def over_since(self, node: str) -> int | None:
-        """Return since which word of an operator or leader the deadline of a node's drain is over; None if it is not."""
+        """Return how many words were said of a node whose drain's deadline is over; None if it is not."""
         found = self.state.nodes.get(node)
         return self.overs[node] if found and found.drain == 2 else None
 

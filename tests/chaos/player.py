@@ -248,7 +248,7 @@ class Player:
             self.world.act(busy[0], "pass", busy[0].renew)
 
     def rejoin(self, rng: Random) -> None:
-        """Let a scheduler be put out, perhaps killed, and come back under its name, while old requests are on the way."""
+        """Let a scheduler be put out, and come back under its name while old requests are on their way."""
         if self.world.schedulers and len(self.world.stack) < 3:
             scheduler = rng.choice(self.world.schedulers)
             self.world.oversleep(scheduler)

@@ -53,8 +53,8 @@ WEIGHTS = {
     "flush": 0.2,
     "restart": 0.2,
     "wall": 0.2,
-    "age": 0.2,
-    "lapse": 0.2,
+    "age": 0.8,
+    "lapse": 0.4,
     "rejoin": 0.2,
     "leave": 0.3,
     "rollback": 0.0,
@@ -85,19 +85,9 @@ class Schedule:
         rng = Random(f"chaos {seed}")
         self.seed, self.shards = seed, shards
         self.weights = {verb: weight * rng.choice((0.3, 1.0, 1.0, 2.0, 4.0)) for verb, weight in WEIGHTS.items()}
-        for verb in (
-            "kill_agent",
-            "second_agent",
-            "oversleep",
-            "jump",
-            "leave",
-            "drain",
-            "kill_scheduler",
-            "cancel",
-            "lapse",
-        ):
+        for verb in ("kill_agent", "second_agent", "oversleep", "jump", "leave", "drain", "kill_scheduler", "cancel"):
             self.weights[verb] *= rng.choice((0, 1, 1, 2))
-        for verb in ("publish", "successor", "age", "rejoin"):
+        for verb in ("publish", "successor", "age", "rejoin", "lapse"):
             self.weights[verb] *= rng.choice((0, 0, 1, 3))
         if rng.random() < 0.08:
             self.weights["rollback"] = rng.choice((2.0, 8.0))
