@@ -255,7 +255,7 @@ class AgentProcess:
 
 def next_ended(reporter: Reporter) -> Run | None:
     """Return the next ended run that waits for its report, None if there is none."""
-    return None if reporter._ended.empty() else reporter._ended.get()
+    return None if reporter._ended.empty() else reporter._ended.get(timeout=0)
 
 
 class Client:
