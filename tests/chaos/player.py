@@ -146,6 +146,8 @@ class Player:
         for agent in self._awake(rng):
             if going := agent.agent.node.runs.going():
                 place = rng.choice(going).place
+                if rng.random() < 0.4:
+                    self._submit(rng, [place.task], publish=True)
                 call = agent.task.commands.submit([self._submission(rng, place.task, after=place.attempt)])
                 self.world.act(agent, "task", lambda agent=agent, call=call: agent.task.run(call))  # type: ignore[misc]
                 break
@@ -173,9 +175,15 @@ class Player:
         store, node = self.world.customer.store, rng.choice(self.schedule.nodes)
         p = next((agent.agent.node.partition for agent in self.world.agents if agent.node == node), -1)
         if p >= 0:
-            note = drain_terms(rng.choice((None, None, 0, LEASE_S)), "")
-            call = store.commands.set_node(p, node, rng.choice(("drain", "undrain")), note=note)
-            self.world.act(self.world.customer, "drain", lambda: store.run(call))
+            words = rng.choice((("drain",), ("undrain",), ("drain", "over"), ("drain", "over", "undrain", "drain")))
+            for word in words:
+                if word == "over":  # if its deadline is over, the leader says so, and the node hears it
+                    for process in [*self.world.schedulers, *(a for a in self.world.agents if a.node == node)]:
+                        self.world.renew(process)
+                    continue
+                note = drain_terms(rng.choice((None, 0, 0, LEASE_S)), "")
+                call = store.commands.set_node(p, node, word, note=note)
+                self.world.act(self.world.customer, "drain", lambda call=call: store.run(call))  # type: ignore[misc]
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -184,6 +192,7 @@ class Player:
         late = self.world.wire.late
         telling = [at for at, request in enumerate(late) if request.moves]
         if late:
+            telling = telling[-4:] if rng.random() < 0.5 else telling  # what is new still meets what it was meant for
             at = rng.choice(telling) if telling and rng.random() < 0.8 else rng.randrange(len(late))
             request = late[at] if rng.random() < 0.4 else late.pop(at)
             self.ghost.coverage["late requests"] += 1
@@ -243,9 +252,14 @@ class Player:
     def lapse(self, rng: Random) -> None:
         """Let a node be given up while it runs something, and come back: what it ran is killed, and may live on."""
         busy = [agent for agent in self._awake(rng) if agent.agent.node.runs.going()]
+        busy.sort(key=lambda agent: -max(len(run.slots) for run in agent.agent.node.runs.going()))
         if busy and len(self.world.stack) < 3:
             self.world.oversleep(busy[0])
             self.world.act(busy[0], "pass", busy[0].renew)
+            for _ in range(rng.randint(0, 3)):
+                self.submit(rng)
+                self.turn(rng)
+                self.bell(rng)
 
     def rejoin(self, rng: Random) -> None:
         """Let a scheduler be put out, and come back under its name while old requests are on their way."""

@@ -43,11 +43,12 @@ class Crash(BaseException):
 class Dice(Protocol):
     """The part of a schedule's plan that the world needs: how often each fault happens, and steps to nest.
 
-    changes: how many changed kinds a scheduler is told at a time.
+    changes: how many changed kinds a scheduler is told at a time; drift: how much too fast the wall clock runs.
     """
 
     odds: dict[str, float]
     changes: int
+    drift: float
 
     def nested(self, world: World) -> None:
         """Take one step."""
@@ -109,6 +110,7 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Let time pass for all processes."""
         self.clock.now_s += seconds
+        self.clock.wall_s += seconds * self.dice.drift
 
     def dares(self, odds: float) -> bool:
         """Return whether something unusual of these odds happens."""

@@ -30,8 +30,9 @@ def unlimited(text: str) -> Iterator[tuple[int, str]]:
             words = _of_call(node, node.func)
         elif isinstance(node, ast.For) and isinstance(node.iter, ast.Attribute) and node.iter.attr in PIPES:
             words = f"for ... in {ast.unparse(node.iter)}"
-        if words and not any(EXCUSE in line for line in lines[max(0, node.lineno - 2) : node.lineno]):
-            yield node.lineno, words
+        line = getattr(node, "lineno", 0)
+        if words and not any(EXCUSE in text for text in lines[max(0, line - 2) : line]):
+            yield line, words
 
 
 def _of_call(call: ast.Call, function: ast.Attribute) -> str:
