@@ -68,6 +68,7 @@ THEMES: tuple[dict[str, float], ...] = (
     {"drain": 8, "end": 0.5, "late": 2},
     {"rejoin": 8, "late": 2},
     {"age": 5, "publish": 5, "successor": 5, "end": 0.5},
+    {"turn": 2, "late": 4},  # schedulers want the same slots, and old requests come again
 )
 """What some schedules do more often: events that a broken rule needs together."""
 SHARDS = 2
@@ -130,6 +131,8 @@ class Schedule:
             self.nodes, self.tasks, self.needs = list(NODES)[:1], 10, NEEDS[:1]
         elif theme == 4:
             self.needs = NEEDS[2:4]
+        elif theme == 8:
+            self.nodes, self.needs, self.odds["again"] = list(NODES)[:1], NEEDS[3:4], 0.6
         self._verbs, self._weights = list(self.weights), list(self.weights.values())
         self.steps = steps or [self._draw(rng) for _ in range(rng.randint(60, 140))]
 
