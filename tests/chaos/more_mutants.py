@@ -17,6 +17,7 @@ PLANTED_BY_OTHERS = (
         "release",
         "if leases[i] ~= text or",
         "if not leases[i] or string.gsub(leases[i], ' inc=%d+', '') ~= string.gsub(text, ' inc=%d+', '') or",
+        harmless="an attempt is never placed twice on one slot; the ghost checks it",
     ),
     Mutant(
         "reclaim ignores the incarnation",
@@ -67,7 +68,13 @@ OTHER_KINDS = (
         "if redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end\nif redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end",
     ),
     Mutant("submit forgets what ended earlier", "submit", "over[i] or over_1[i] or over_2[i]", "over[i] or over_2[i]"),
-    Mutant("submit wakes nobody", "submit", "if began then wake(args.channel, meta) end", ""),
+    Mutant(
+        "submit wakes nobody",
+        "submit",
+        "if began then wake(args.channel, meta) end",
+        "",
+        harmless="schedulers look in each gap; tests/lua/test_submit.py finds it",
+    ),
     Mutant(
         "the leader judges by the wall clock",
         f"{_SC}.membership:Membership.beat",
@@ -111,12 +118,14 @@ OTHER_KINDS = (
         f"{_SC}.core:Core.on_judged",
         "freshness.to_read.add(judged.partition)",
         "pass",
+        harmless="ticks have it read; tests/unit/test_freshness.py finds it",
     ),
     Mutant(
         "changed nodes are not read again",
         f"{_SC}.core:Core.on_judged",
         "if changed:\n        self._on_changed(partition)",
         "pass",
+        harmless="the next snapshot tells the epoch; tests/unit/test_core.py finds it",
     ),
 )
 """Drawn before it was known which of them schedules find."""

@@ -99,7 +99,7 @@ class Schedule:
         self.weights = {verb: weight * rng.choice((0.3, 1.0, 1.0, 2.0, 4.0)) for verb, weight in WEIGHTS.items()}
         for verb in ("kill_agent", "second_agent", "oversleep", "jump", "leave", "drain", "kill_scheduler", "cancel"):
             self.weights[verb] *= rng.choice((0, 1, 1, 2))
-        theme = rng.randrange(len(THEMES))
+        theme = self.theme = rng.randrange(len(THEMES))
         for verb in ("publish", "successor", "age", "rejoin", "lapse"):
             self.weights[verb] *= 1 if verb in THEMES[theme] else rng.choice((0, 0, 1, 3))
         self.weights |= {verb: self.weights[verb] * more for verb, more in THEMES[theme].items()}
