@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint luacheck unit reproduce bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz cluster-test compose-test wheel lock clean
+.PHONY: help demo test lint luacheck unit reproduce bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons cluster-test compose-test wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -87,6 +87,9 @@ soak: $(STAMP) ## measure the memory of all processes at 70 % load, and its grow
 
 fuzz: $(STAMP) ## feed CASES of odd input to every public entry, from SEED on (CASES=100000 SEED=1)
 	@$(BIN)/python -m tests.fuzz --cases $(or $(CASES),100000) --seed $(or $(SEED),1) $(ARGS)
+
+newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM=small: the small ones; .ci/run: FORM=short)
+	@.ci/newer-pythons $(or $(FORM),full) $(ARGS)
 
 cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
 	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n $(STACKS) --dist loadfile tests/acceptance tests/cluster $(ARGS)

@@ -30,6 +30,7 @@ from parsync_redis.store.tasks import ANY, WAITING_STATES, list_tasks
 from parsync_redis.wire.envelope import open_envelope
 from tests.conftest import PRIMARIES
 from tests.lua.driver import Driver
+from tests.waiting import ended, joined
 
 OFFERS = {
     "n1": (0, 9.0, "slots=4 mem=4096 gpu_model:a100"),
@@ -218,7 +219,7 @@ def test_waiting_ends_when_the_last_task_is_final(cluster):
     timer = threading.Timer(0.05, lambda: [cluster.cancel(id) for id in ids])
     timer.start()
     found = cluster.wait([*ids, "nobody"], timeout=180)
-    timer.join()
+    joined(timer)
     assert list(found) == [*ids, "nobody"]
     assert {status.state for status in found.values()} == {TaskState.CANCELLED, TaskState.GONE}
 
@@ -351,13 +352,13 @@ def test_a_submit_outlives_a_server_that_restarts():
     with EmbeddedServer() as server, ParsyncClient.from_url(server.url, "demo") as client:
         client.submit("proj.add", id="before")
         server.process.kill()
-        server.process.wait()
+        ended(server.process)
         again = threading.Timer(0.3, server.restart)
         again.start()
         try:
             assert client.submit_many([("proj.add",)] * 3)
         finally:
-            again.join()
+            joined(again)
 
 
 # -- the command line ----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from parsync_redis.demo.app import RUNS_KEY
 from parsync_redis.store.connection import connect
-from tests.waiting import until
+from tests.waiting import limited, until
 
 COUNTS = ["submitted", "succeeded", "failed", "lost", "ran_twice"]
 KEYS = [*COUNTS, "conflicts", "delay_ms", "by_node", "wall_s", "server", "schedulers", "nodes"]
@@ -92,10 +92,11 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path, when):
     marked = Marked()
     demo = start(marked, "demo", "--out", str(tmp_path / "demo.json"))
     lines = []
-    for line in demo.stdout:
-        lines.append(line)
-        if line.startswith("starting" if when == "starting" else "measuring"):
-            break
+    with limited(demo, "it says what it does"):
+        for line in demo.stdout:  # limit: the block's
+            lines.append(line)
+            if line.startswith("starting" if when == "starting" else "measuring"):
+                break
     if when == "measuring":
         with marked.server() as server:
             until(lambda: server.llen(RUNS_KEY), "a task runs")

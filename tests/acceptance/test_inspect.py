@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.members import read_schedulers
 from tests.documents import ROOT, WRITE, Document
-from tests.waiting import until
+from tests.waiting import run, until
 
 PATH = "docs/inspect.md"
 PROJ = """
@@ -115,7 +114,7 @@ def redis_cli(url, words):
     program = shutil.which("redis-cli") or shutil.which("valkey-cli")
     if program is None:
         return None
-    done = subprocess.run([program, "-u", url, "--no-raw", *words], capture_output=True, text=True, check=True)
+    done = run([program, "-u", url, "--no-raw", *words], capture_output=True, text=True, check=True)
     return done.stdout
 
 

@@ -273,7 +273,7 @@ class Wire:
     def _accept(self) -> None:
         while True:
             try:
-                ours, _ = self._socket.accept()
+                ours, _ = self._socket.accept()  # limit: in a daemon thread
             except OSError:
                 return
             theirs = socket.create_connection(("127.0.0.1", self._to))
@@ -282,7 +282,7 @@ class Wire:
 
     def _carry(self, source: socket.socket, sink: socket.socket) -> None:
         try:
-            while data := source.recv(65536):
+            while data := source.recv(65536):  # limit: in a daemon thread, and so is the next
                 self.whole.wait()
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)

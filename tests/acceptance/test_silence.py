@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 
@@ -19,6 +18,7 @@ from parsync_redis.inspect import outlook
 from parsync_redis.model.task import TaskState
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.members import read_schedulers
+from tests.waiting import ended, run
 
 from .conftest import APP, CLUSTER, Rig
 
@@ -41,7 +41,7 @@ def parsync(rig: Rig, *words: str, code: int = 0, cluster: str = CLUSTER) -> str
     """Runs a command; what it printed on both streams. `pytest -rP` shows how long it took."""
     began_s = time.monotonic()
     env = {**os.environ, "PARSYNC_URL": rig.url, "PARSYNC_CLUSTER": cluster}
-    done = subprocess.run([sys.executable, "-m", "parsync_redis.cli", *words], capture_output=True, text=True, env=env)
+    done = run([sys.executable, "-m", "parsync_redis.cli", *words], capture_output=True, text=True, env=env)
     assert done.returncode == code, done.stdout + done.stderr
     print(f"after {time.monotonic() - began_s:.2f} s: parsync {words[0]} has ended with {code}")
     return done.stdout + done.stderr
@@ -174,7 +174,7 @@ def test_of_three_schedulers_beside_workers_two_are_active_and_the_third_takes_o
         return {s.name: int(s.stats["pid"]) for s in read_schedulers(rig.store) if s.alive and "pid" in s.stats}
 
     def children(worker: str) -> set[int]:
-        told = subprocess.run(["pgrep", "-P", str(rig.pid(worker)), "-f", "scheduler"], capture_output=True, text=True)
+        told = run(["pgrep", "-P", str(rig.pid(worker)), "-f", "scheduler"], capture_output=True, text=True)
         return {int(pid) for pid in told.stdout.split()}
 
     rig.until(lambda: all(children(name) for name in ("w1", "w2", "w3")), "each has its scheduler")
@@ -213,7 +213,7 @@ def test_an_app_that_submits_is_warned_and_its_control_purges_what_waits(rig: Ri
 def test_a_scheduler_waits_for_its_server_and_says_so(tmp_path, rig: Rig):
     with EmbeddedServer() as server:
         server.process.kill()
-        server.process.wait()
+        ended(server.process)
         command = [sys.executable, "-m", "parsync_redis.cli", "scheduler", "--url", server.url, "--cluster", "late"]
         process = rig.stack.start("late", command)
         rig.until(lambda: "this scheduler waits for it" in rig.lines("late"), "it says that it waits")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from parsync_redis import ParsyncClient
+from tests.waiting import joined
 
 from .conftest import CLUSTER, LONG_LEASE_S, Rig
 
@@ -120,7 +121,7 @@ def test_a_flood_from_many_clients_at_once_is_taken_in_and_each_task_runs_once(r
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     assert not trouble
     ids = [f"flood-{number}-{i}" for number in range(clients) for i in range(each)]
     assert set(states(rig, ids)) == {"succeeded"}

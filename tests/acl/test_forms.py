@@ -8,10 +8,11 @@ import redis
 
 from parsync_redis.security.acl_tables import Role
 from parsync_redis.store.embedded import EmbeddedServer
+from tests.waiting import run
 
 
 def acl(*words):
-    return subprocess.run(
+    return run(
         [sys.executable, "-m", "parsync_redis.cli", "acl", *words], capture_output=True, text=True, check=True
     ).stdout
 

@@ -23,6 +23,7 @@ from parsync_redis.security.acl import Options
 from parsync_redis.security.acl_tables import Role
 from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
+from tests.waiting import run
 
 from .conftest import CLUSTER, Guarded
 
@@ -77,7 +78,7 @@ class Site:
     def parsync(self, role: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Runs a command with the login of a role."""
         command = [sys.executable, "-m", "parsync_redis.cli", *words]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **self.env(role), **env})
+        done = run(command, capture_output=True, text=True, env={**os.environ, **self.env(role), **env})
         self.outputs.append(done.stdout + done.stderr)
         return done
 

@@ -17,6 +17,7 @@ from parsync_redis.demo.driver import Stopped
 from parsync_redis.errors import InvalidInput
 from parsync_redis.lab.bench.parameters import BenchParameters
 from parsync_redis.lab.bench.placement import run_placement
+from tests.waiting import limited
 
 pytestmark = pytest.mark.serial
 TINY = BenchParameters(2, 200, 4, gap_s=0.1, rate=100, duration_s=0.3, seconds=1.5, node_slots=10)
@@ -82,8 +83,9 @@ def test_the_command_prints_json_and_ctrl_c_ends_it():
     assert json.loads(done.stdout)["audit"]["facts"] == 0
     long = subprocess.Popen([*words, "--seconds", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert long.stderr
-    while "baseline" not in long.stderr.readline() and long.poll() is None:
-        time.sleep(0.01)
+    with limited(long, "its baseline"):
+        while "baseline" not in long.stderr.readline() and long.poll() is None:  # limit: the block's
+            time.sleep(0.01)
     long.send_signal(signal.SIGINT)
     assert long.wait(300) == 130
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from parsync_redis.model.task import FINAL
 from parsync_redis.store.calls import Call
+from parsync_redis.store.tasks import GENERATIONS
 from parsync_redis.worker.runs import Run
 
 from .copies import copy_facts, named_states
+from .primaries import tag_of
 from .processes import LEASE_S, AgentProcess
 from .state import State, TaskNow, read_state
-from .wire import MAX_STARTS
+from .wire import MAX_STARTS, RETENTION_S
 
 if TYPE_CHECKING:
     from .world import Process, World
@@ -65,6 +67,10 @@ class Ghost:
         self.state = State()
         self.named: dict[str, str] = {}  # of each version and epoch that was ever seen, what it was the number of
         self.slots: dict[tuple[str, str, str, int], tuple[int, ...]] = {}  # of each lease that was ever seen
+        self.incs: dict[tuple[str, str, str, int], int] = {}  # the incarnation of each
+        self.members: dict[str, int] = {}  # counters of the schedulers that are members
+        self.counted: dict[str, int] = {}  # the highest counter that each name ever had
+        self.overs: Counter[str] = Counter()  # how often an operator or the leader has said something of a node
 
     def check(self, fact: bool, promise: int, text: str) -> None:
         """Raise Violation unless `fact` holds, which must be even after the server has lost writes."""
@@ -120,8 +126,9 @@ class Ghost:
     def _submit(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, word in zip(args.rows, call.read(reply), strict=True):
             if word == "submitted":
-                known = row.id in self.tasks
-                self.history(not known, 1, f"task {row.id} was submitted a second time: an id is one task", row.id)
+                known = self.tasks.get(row.id)
+                anew = known is None or ("pub=" in row.options and bool(known.final))
+                self.history(anew, 1, f"task {row.id} was submitted a second time: an id is one task", row.id)
                 self.tasks[row.id] = TaskGhost()
 
     def _take(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
@@ -138,6 +145,7 @@ class Ghost:
             self.history(mine, 4, f"task {id} has the life {life} of another one", id)
 
     def _start(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        self._in_order([row.id for row in args.rows], [word for word, _ in call.read(reply)])
         may_run = sum(word in ("ok", "yours") for word, _ in call.read(reply))
         self.check(may_run <= int(args.most), 2, f"{may_run} tasks may run in {args.most} idle slots")
         for row, (word, _) in zip(args.rows, call.read(reply), strict=True):
@@ -153,6 +161,57 @@ class Ghost:
             task.started[attempt] = row.text
             task.starts += 1
 
+    def _in_order(self, ids: Sequence[str], words: Sequence[str]) -> None:
+        """Check that of tasks that ask together to start, those that come first in the queue do."""
+        began = [self._order(id) for id, word in zip(ids, words, strict=True) if word == "ok"]
+        waiting = [self._order(id) for id, word in zip(ids, words, strict=True) if word == "wait"]
+        self.check(
+            max(began, default=0) <= min(waiting, default=10**15), 0, f"{words}: a later task of {ids} starts first"
+        )
+
+    def _order(self, id: str) -> int:
+        """Return the place of a task in the order of the queue; that of one that runs or is unknown proves nothing."""
+        return self.state.orders.get(id, 0)
+
+    def _give_back(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        for row, word in zip(args.rows, call.read(reply), strict=True):
+            if word == "pending" and row.attempt and (task := self.tasks.get(row.id)):
+                stale = f"a stale attempt put task {row.id} back: {row.attempt}, not {task.attempt}"
+                self.history(row.attempt == task.attempt, 4, stale, row.id)
+
+    def _expire(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        for id in call.read(reply):
+            self.coverage["expired"] += 1
+            known = self.state.tasks.get(id)
+            self.check(known is None or not known.place, 4, f"task {id} expired when it was {known}")
+
+    def _rotate(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        """Forget the oldest generation as the server does, all of which has been kept for its retention."""
+        if not call.read(reply):
+            return
+        clock = self.world.clock
+        shard = int(tag_of(call.keys[0])[1:])
+        for id, end in self.state.shards[shard].hashes[GENERATIONS[-1]].items() if self.state.shards else ():
+            self.coverage["forgotten"] += 1
+            age_s = (clock.wall_ms() - int(end.split()[1])) / 1000
+            self.check(clock.was_set_back or age_s >= RETENTION_S, 1, f"task {id} is forgotten {age_s} s after its end")
+            self.tasks.pop(id, None)
+
+    def _set_node(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
+        self.overs[args.node] += 1
+        partition = self.state.partitions[int(tag_of(call.keys[0])[1:])]
+        if (node := partition.nodes.get(args.node)) is None or text(reply[0]) != "ok":
+            return
+        self.coverage[f"set_node {args.word}"] += 1
+        mine = args.inc in ("", str(node.inc))
+        self.check(mine, 9, f"{args.word} was meant for incarnation {args.inc} of {node.name}, which is at {node.inc}")
+        if args.word == "over" and node.drain == 1:
+            terms = partition.notes.get(node.name, "")
+            ends = text(reply[2]) == "2"
+            self.check(
+                args.note == terms or not ends, 9, f"a drain of {args.note!r} ended that of {terms!r}: {node.name}"
+            )
+
     def _finish(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, word in zip(args.rows, call.read(reply), strict=True):
             if word not in ("ok", "again"):
@@ -162,6 +221,7 @@ class Ghost:
             self.history(mine, 4, f"the outcome {row.outcome} of a stale attempt counted: {row.text}", row.id)
             if word == "again":
                 task.starts = 0
+                task.ended[task.attempt] = "again"  # it has a successor
 
     def _requeue(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for row, word in zip(args.rows, call.read(reply), strict=True):
@@ -194,8 +254,15 @@ class Ghost:
                 self._judged(process, f"{args.node} {args.inc}", f"node {args.node}", [f"p{p}"])
 
     def _renew_scheduler(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
-        name = args.lost.partition(" ")[0]
-        if name in self.alive_s and name not in call.read(reply).counters:
+        name, counters = args.lost.partition(" ")[0], call.read(reply).counters
+        for member, counter in counters.items():
+            anew, before = member not in self.members, self.counted.get(member, 0)
+            self.history(
+                not anew or counter > before, 8, f"{member} is back with {counter}, a counter of its earlier life"
+            )
+            self.counted[member] = max(before, counter)
+        self.members = dict(counters)
+        if name in self.alive_s and name not in counters:
             self._judged(process, name, f"scheduler {name}", [""])
             self.alive_s.pop(name, None)
             self.coverage["schedulers lost"] += 1
@@ -250,6 +317,18 @@ class Ghost:
         if task := self.tasks.get(run.place.task):  # its record may be purged while a run that counts no more goes on
             task.ended[run.place.attempt] = outcome
 
+    def over_since(self, node: str) -> int | None:
+        """Return how many words were said of a node whose drain's deadline is over; None if it is not."""
+        found = self.state.nodes.get(node)
+        return self.overs[node] if found and found.drain == 2 else None
+
+    def renewed(self, process: AgentProcess, going: Sequence[Run], over: int | None) -> None:
+        """Check a node that has renewed: a drain that was over all the time has ended what ran before."""
+        if over is not None and over == self.over_since(process.node):
+            self.coverage["renewals of a drain that is over"] += 1
+            left = [run.place.task for run in going if not run.outcome and not run.ending]
+            self.check(not left, 0, f"the drain of {process.node} is over, but {left} run on")
+
     # -- the state -----------------------------------------------------------------------------------------------------
 
     def look(self, always: bool = False) -> None:
@@ -263,13 +342,23 @@ class Ghost:
         state = read_state(self.world.wire.client, self.tasks, self.state, self.world.config.shards)
         if state is self.state and not always:
             return
-        self.state = state
+        before, self.state = self.state, state
         for lease in state.leases.values():
             if lease.leads:
                 place = lease.place
-                self.slots[place.task, place.attempt, place.node, place.slot] = place.slots
+                key = place.task, place.attempt, place.node, place.slot
+                self.slots[key] = place.slots
+                inc = self.incs.setdefault(key, place.inc)  # release compares it, but need not
+                self.history(
+                    inc == place.inc, 4, f"{key} was placed under incarnation {inc}, and again under {place.inc}"
+                )
         for promise, fact in state.facts(not self._lost_writes()):
             self.check(False, promise, fact)
+        for id, (attempt, successor) in before.published.items():
+            now = state.tasks.get(id)
+            over = now is None or (now.state, now.attempt) != ("running", attempt)
+            kept = over or id in state.published
+            self.history(kept, 1, f"a run replaced {successor!r}, which others published of task {id}", id)
         for id, task in self.tasks.items():
             self._look_at(id, task, state.tasks.get(id))
         for process in self.world.agents:

@@ -14,6 +14,7 @@ from parsync_redis.worker.look_ahead import LATELY
 
 from .processes import LEASE_S, AgentProcess
 from .state import State, read_state
+from .wire import RETENTION_S
 
 if TYPE_CHECKING:
     from .schedule import Schedule, Step
@@ -85,7 +86,8 @@ class Player:
 
     def end(self, rng: Random) -> None:
         for agent in self._awake(rng):
-            if going := agent.agent.node.runs.going():
+            killed = {"SIGKILL"} if self.world.dares(self.world.dice.odds["linger"]) else set()
+            if going := [run for run in agent.agent.node.runs.going() if run.ending not in killed]:
                 run = rng.choice(going)
                 signalled = {"": rng.choice(OUTCOMES), "SIGKILL": "lost", "recalled": "lost"}.get(
                     run.ending, "cancelled"
@@ -113,17 +115,18 @@ class Player:
     def submit(self, rng: Random) -> None:
         self._submit(rng, [f"t{rng.randrange(self.schedule.tasks)}" for _ in range(rng.randint(1, 3))])
 
-    def _submit(self, rng: Random, ids: list[str]) -> None:
+    def _submission(self, rng: Random, id: str, after: str = "", publication: str = "") -> Submission:
+        options = TaskOptions.of({**rng.choice(self.schedule.needs), "wait_for_capacity": rng.random() < 0.7})
+        delay_ms = rng.choice((None, None, None, 500, 5000))
+        expiry_ms = rng.choice((300, 2000, 10_000)) if rng.random() < self.schedule.odds["expiry"] else None
+        return Submission(id, "work", b"message", options, delay_ms, after, expiry_ms, publication)
+
+    def _submit(self, rng: Random, ids: list[str], publish: bool = False) -> None:
         store = self.world.customer.store
+        publications = [f"p{rng.getrandbits(30)}" if publish else "" for _ in ids]
+        ids = list(dict.fromkeys(ids))
         tasks = [
-            Submission(
-                id,
-                "work",
-                b"message",
-                TaskOptions.of({**rng.choice(self.schedule.needs), "wait_for_capacity": rng.random() < 0.7}),
-                rng.choice((None, None, None, 500, 5000)),
-            )
-            for id in dict.fromkeys(ids)
+            self._submission(rng, id, publication=name) for id, name in zip(ids, publications[: len(ids)], strict=True)
         ]
 
         def send() -> None:
@@ -133,6 +136,21 @@ class Player:
                     self.ghost.tasks[task.id].acknowledged = True
 
         self.world.act(self.world.customer, "submit", send)
+
+    def publish(self, rng: Random) -> None:
+        """Publish an id, perhaps anew: it gets a successor if it runs, and a new life if it has ended."""
+        self._submit(rng, [f"t{rng.randrange(self.schedule.tasks)}"], publish=True)
+
+    def successor(self, rng: Random) -> None:
+        """Let a function submit what its id does next, as a retry does."""
+        for agent in self._awake(rng):
+            if going := agent.agent.node.runs.going():
+                place = rng.choice(going).place
+                if rng.random() < 0.4:
+                    self._submit(rng, [place.task], publish=True)
+                call = agent.task.commands.submit([self._submission(rng, place.task, after=place.attempt)])
+                self.world.act(agent, "task", lambda agent=agent, call=call: agent.task.run(call))  # type: ignore[misc]
+                break
 
     def cancel(self, rng: Random) -> None:
         store, id = self.world.customer.store, f"t{rng.randrange(self.schedule.tasks)}"
@@ -157,9 +175,15 @@ class Player:
         store, node = self.world.customer.store, rng.choice(self.schedule.nodes)
         p = next((agent.agent.node.partition for agent in self.world.agents if agent.node == node), -1)
         if p >= 0:
-            note = drain_terms(rng.choice((None, None, 0, LEASE_S)), "")
-            call = store.commands.set_node(p, node, rng.choice(("drain", "undrain")), note=note)
-            self.world.act(self.world.customer, "drain", lambda: store.run(call))
+            words = rng.choice((("drain",), ("undrain",), ("drain", "over"), ("drain", "over", "undrain", "drain")))
+            for word in words:
+                if word == "over":  # if its deadline is over, the leader says so, and the node hears it
+                    for process in [*self.world.schedulers, *(a for a in self.world.agents if a.node == node)]:
+                        self.world.renew(process)
+                    continue
+                note = drain_terms(rng.choice((None, 0, 0, LEASE_S)), "")
+                call = store.commands.set_node(p, node, word, note=note)
+                self.world.act(self.world.customer, "drain", lambda call=call: store.run(call))  # type: ignore[misc]
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -168,6 +192,7 @@ class Player:
         late = self.world.wire.late
         telling = [at for at, request in enumerate(late) if request.moves]
         if late:
+            telling = telling[-4:] if rng.random() < 0.5 else telling  # what is new still meets what it was meant for
             at = rng.choice(telling) if telling and rng.random() < 0.8 else rng.randrange(len(late))
             request = late[at] if rng.random() < 0.4 else late.pop(at)
             self.ghost.coverage["late requests"] += 1
@@ -224,6 +249,32 @@ class Player:
         if len(self.world.stack) < 3 and processes:
             self.world.oversleep(rng.choice(processes))
 
+    def lapse(self, rng: Random) -> None:
+        """Let a node be given up while it runs something, and come back: what it ran is killed, and may live on."""
+        busy = [agent for agent in self._awake(rng) if agent.agent.node.runs.going()]
+        busy.sort(key=lambda agent: -max(len(run.slots) for run in agent.agent.node.runs.going()))
+        if busy and len(self.world.stack) < 3:
+            self.world.oversleep(busy[0])
+            self.world.act(busy[0], "pass", busy[0].renew)
+            for _ in range(rng.randint(0, 3)):
+                self.submit(rng)
+                self.turn(rng)
+                self.bell(rng)
+
+    def rejoin(self, rng: Random) -> None:
+        """Let a scheduler be put out, and come back under its name while old requests are on their way."""
+        if self.world.schedulers and len(self.world.stack) < 3:
+            scheduler = rng.choice(self.world.schedulers)
+            self.world.oversleep(scheduler)
+            if rng.random() < 0.5:
+                self.world.kill(scheduler)
+                self.world.bury()
+                self.world.start_scheduler(scheduler.name)
+                scheduler = self.world.schedulers[-1]
+                self.world.act(scheduler, "loop", scheduler.turn)
+            for _ in range(rng.randint(1, 6)):
+                self.world.act(scheduler, "member", scheduler.beat)
+
     def sleep(self, rng: Random) -> None:
         """Let a process sleep for some steps."""
         processes: list[Process] = [*self.world.agents, *self.world.schedulers]
@@ -265,6 +316,10 @@ class Player:
         seconds = rng.choice((-3600, -10, 10, 3600))
         self.world.clock.wall_s += seconds
         self.world.clock.was_set_back |= seconds < 0
+
+    def age(self, rng: Random) -> None:
+        """Let half a retention go by on the server's clock, so that a generation of ended tasks begins."""
+        self.world.clock.wall_s += RETENTION_S * 0.51
 
     def rollback(self, rng: Random) -> None:
         """Restart a server without its last writes: with the data that it had when this step was last played."""

@@ -148,7 +148,9 @@ class WorkerPort:
 
 
 class AgentProcess:
-    """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop), home, seats."""
+    """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop), home, seats,
+    task (a function that it runs).
+    """
 
     def __init__(self, world: World, node: str, number: int, offer: Resources, score: float) -> None:
         self.world, self.name, self.node = world, f"{node}#{number}", node
@@ -157,7 +159,7 @@ class AgentProcess:
         spec.know(KnownTasks.of({"work": None}), ["celery"])
         self.agent = Agent(None, SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
         self.passing, self.reporting = WireStore(world, self, "pass"), WireStore(world, self, "home")
-        self.seats = WireStore(world, self, "seats")
+        self.seats, self.task = WireStore(world, self, "seats"), WireStore(world, self, "task")
         self.agent.nudge = self.nudge
         self.unreported: list[Run] = []
         self.waiting_bells: list[Place] = []  # read while another hand asked to start tasks
@@ -169,14 +171,16 @@ class AgentProcess:
 
     def renew(self) -> None:
         """One pass of the thread that renews, as Renewer.run has it; the event loop has turned since the last."""
-        agent = self.agent
+        agent, ghost = self.agent, self.world.ghost
         agent.loop.turned()
+        going, over = agent.node.runs.going(), ghost.over_since(self.node)
         if not agent.node.inc:
             if agent.node.leaving:
                 self.dead = True
                 return
             agent.renewer.register(self.passing, self.world.config)
         if agent.renewer.renew(self.passing, self.world.config):
+            ghost.renewed(self, going, over)
             agent.reconciler.reconcile(self.passing)
 
     def answer(self, message: bytes) -> None:
@@ -251,7 +255,7 @@ class AgentProcess:
 
 def next_ended(reporter: Reporter) -> Run | None:
     """Return the next ended run that waits for its report, None if there is none."""
-    return None if reporter._ended.empty() else reporter._ended.get()
+    return None if reporter._ended.empty() else reporter._ended.get(timeout=0)
 
 
 class Client:

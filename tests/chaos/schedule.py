@@ -15,6 +15,7 @@ import redis
 
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import parse_resources
+from parsync_redis.scheduler.core import CHANGES
 from parsync_redis.store import Store
 from parsync_redis.store.quarantine import entries
 
@@ -34,6 +35,8 @@ WEIGHTS = {
     "home": 12.0,
     "ahead": 16.0,
     "submit": 5.0,
+    "publish": 1.0,
+    "successor": 1.0,
     "cancel": 1.0,
     "late": 5.0,
     "drain": 0.8,
@@ -50,9 +53,24 @@ WEIGHTS = {
     "flush": 0.2,
     "restart": 0.2,
     "wall": 0.2,
+    "age": 0.8,
+    "lapse": 0.4,
+    "rejoin": 0.2,
     "leave": 0.3,
     "rollback": 0.0,
 }
+THEMES: tuple[dict[str, float], ...] = (
+    {},
+    {},
+    {},
+    {"submit": 3, "ahead": 2, "end": 0.3},  # waiting seats fill
+    {"lapse": 8, "end": 0.5, "bell": 2},  # nodes are given up and come back while their runs live on
+    {"drain": 8, "end": 0.5, "late": 2},
+    {"rejoin": 8, "late": 2},
+    {"age": 5, "publish": 5, "successor": 5, "end": 0.5},
+    {"turn": 2, "late": 4},  # schedulers want the same slots, and old requests come again
+)
+"""What some schedules do more often: events that a broken rule needs together."""
 SHARDS = 2
 """Shards of schedules on several primaries."""
 SEVERAL = {"away": 0.8, "move": 0.5}
@@ -81,6 +99,10 @@ class Schedule:
         self.weights = {verb: weight * rng.choice((0.3, 1.0, 1.0, 2.0, 4.0)) for verb, weight in WEIGHTS.items()}
         for verb in ("kill_agent", "second_agent", "oversleep", "jump", "leave", "drain", "kill_scheduler", "cancel"):
             self.weights[verb] *= rng.choice((0, 1, 1, 2))
+        theme = self.theme = rng.randrange(len(THEMES))
+        for verb in ("publish", "successor", "age", "rejoin", "lapse"):
+            self.weights[verb] *= 1 if verb in THEMES[theme] else rng.choice((0, 0, 1, 3))
+        self.weights |= {verb: self.weights[verb] * more for verb, more in THEMES[theme].items()}
         if rng.random() < 0.08:
             self.weights["rollback"] = rng.choice((2.0, 8.0))
         if shards > 1:
@@ -96,11 +118,21 @@ class Schedule:
             "deaf": rng.choice((0.0, 0.1, 0.5, 1.0)),
             "bell": rng.choice((0.0, 0.1, 0.3)),
             "again": rng.choice((0.0, 0.1, 0.3, 0.6)),
+            "linger": rng.choice((0.0, 0.5, 0.9)),
+            "expiry": rng.choice((0.0, 0.0, 0.2, 0.6)),
         }
+        self.changes = rng.choice((CHANGES, CHANGES, 1, 2))
+        self.drift = rng.choice((0.0, 0.0, 0.0, -0.5, 2.0))
         self.pace_s = LEASE_S * rng.choice((0.005, 0.01, 0.03))
         self.nodes = list(NODES)[: rng.choice((1, 2, 2, 3))]
         self.tasks = rng.choice((3, 6, 10))
         self.needs = rng.choice((NEEDS, NEEDS, NEEDS, NEEDS[:1], NEEDS[3:4], NEEDS[2:5], NEEDS[0:6:4], NEEDS[0:6:5]))
+        if theme == 3:
+            self.nodes, self.tasks, self.needs = list(NODES)[:1], 10, NEEDS[:1]
+        elif theme == 4:
+            self.needs = NEEDS[2:4]
+        elif theme == 8:
+            self.nodes, self.needs, self.odds["again"] = list(NODES)[:1], NEEDS[3:4], 0.6
         self._verbs, self._weights = list(self.weights), list(self.weights.values())
         self.steps = steps or [self._draw(rng) for _ in range(rng.randint(60, 140))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -87,6 +88,7 @@ class Shard:
         self.extras = {
             id: Extra(_hash(fields), ttl_ms >= 0) for id, (fields, ttl_ms) in zip(ids, extras, strict=True) if fields
         }
+        self.orders = {id: int(line.split(" ")[1]) for id, line in self.hashes["tasks"].items()}
         known = {id for name in ("tasks", "taken", "running", *GENERATIONS) for id in self.hashes[name]}
         self.tasks = {id: self._task(id) for id in sorted(known)}
 
@@ -106,6 +108,13 @@ class Shard:
             place, _ = read_run(self.extras[id].fields.get("run", "") if id in self.extras else "")
             return TaskNow("dead", place.attempt if place else "", place)
         return TaskNow("pending", line.split(" ")[0].lstrip("+"))
+
+    def published(self) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Yield running tasks with a successor that others than the run published: id, attempt and successor."""
+        for id, extra in self.extras.items():
+            task, successor = self.tasks.get(id), extra.fields.get("next", "")
+            if task and task.state == "running" and re.search(r"^\S+ \S+ \S*\bpub=", successor):
+                yield id, (task.attempt, successor)
 
     def facts(self) -> Iterator[str]:
         """Return what does not hold of the shard by itself."""
@@ -140,6 +149,8 @@ class State:
         self.nodes: dict[str, Node] = {}
         self.leases: dict[tuple[str, int], Lease] = {}
         self.tasks: dict[str, TaskNow] = {}
+        self.orders: dict[str, int] = {}
+        self.published: dict[str, tuple[str, str]] = {}
         self.partitions: list[PartitionState] = []
         self.shards: list[Shard] = []
         if raw is None:
@@ -148,6 +159,8 @@ class State:
             self._partition(number, raw[number])
         self.shards = [Shard(rows, mine) for rows, mine in zip(raw[PARTITIONS:], self.ids, strict=True)]
         self.tasks = {id: task for shard in self.shards for id, task in shard.tasks.items()}
+        self.orders = {id: order for shard in self.shards for id, order in shard.orders.items()}
+        self.published = {id: found for shard in self.shards for id, found in shard.published()}
 
     def _partition(self, number: int, rows: list[Any]) -> None:
         meta, slots, left, nodes, alive, notes = (_hash(row) for row in rows[:6])

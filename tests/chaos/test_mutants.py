@@ -7,7 +7,8 @@ import redis
 
 from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer
-from tests.chaos.mutants import MUTANTS, Mutant, planted
+from tests.chaos.mutant import Mutant
+from tests.chaos.mutants import MUTANTS, planted
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 CLUSTER, RETENTION_S, MAX_STARTS = "chaos", 86_400, 3
 NOW = "chaos:now"
-MOVES = frozenset(("take", "commit", "confirm", "start", "finish", "release", "requeue", "give_back"))
+MOVES = frozenset(
+    ("take", "commit", "confirm", "start", "finish", "release", "requeue", "give_back", "set_node", "reclaim")
+)
 _TIME = "local t = redis.call('TIME')"
 _CHAOS_TIME = f"local ms = redis.call('GET', '{NOW}') local t = {{string.sub(ms, 1, -4), string.sub(ms, -3) .. '000'}}"
 
@@ -45,6 +47,10 @@ class Clock:
     def wall_ms(self) -> int:
         """Return what the server's clock says."""
         return round((self.now_s + self.wall_s) * 1000)
+
+    def time(self) -> float:
+        """Return what a machine's clock says, which the product must judge no lease by."""
+        return self.now_s + self.wall_s
 
 
 class Scripts:
@@ -70,8 +76,15 @@ class Request:
 
     @property
     def moves(self) -> bool:
-        """Return whether it moves a task or a lease on its way."""
-        return any(call.script.verb in MOVES for call in self.calls)
+        """Return whether it moves a task or a lease on its way, judges a process, or says what a node may do."""
+        return any(call.script.verb in MOVES or _removes(call) for call in self.calls)
+
+
+def _removes(call: Call[Any]) -> bool:
+    """Return whether a renewal also removes a scheduler that was judged lost."""
+    return call.script.verb == "renew_scheduler" and bool(
+        call.script.header.named([str(arg) for arg in call.args]).lost
+    )
 
 
 class Wire:

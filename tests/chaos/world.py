@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Resources
-from parsync_redis.scheduler import loop, membership
+from parsync_redis.scheduler import loop, membership, plan_runner
 from parsync_redis.scheduler.listener import understand
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.worker import reporter, seat_keeper, starter
@@ -41,9 +41,14 @@ class Crash(BaseException):
 
 
 class Dice(Protocol):
-    """The part of a schedule's plan that the world needs: how often each fault happens, and steps to nest."""
+    """The part of a schedule's plan that the world needs: how often each fault happens, and steps to nest.
+
+    changes: how many changed kinds a scheduler is told at a time; drift: how much too fast the wall clock runs.
+    """
 
     odds: dict[str, float]
+    changes: int
+    drift: float
 
     def nested(self, world: World) -> None:
         """Take one step."""
@@ -85,6 +90,7 @@ class World:
         """Make the product's modules use this world's clock."""
         with (
             patch.object(loop, "time", self.clock),
+            patch.object(plan_runner, "CHANGES", self.dice.changes),
             patch.object(membership, "time", self.clock),
             patch.object(starter, "time", self.clock),
             patch.object(reporter, "time", self.clock),
@@ -104,6 +110,7 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """Let time pass for all processes."""
         self.clock.now_s += seconds
+        self.clock.wall_s += seconds * self.dice.drift
 
     def dares(self, odds: float) -> bool:
         """Return whether something unusual of these odds happens."""

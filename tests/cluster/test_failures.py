@@ -21,7 +21,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.embedded_cluster import EmbeddedCluster
 from parsync_redis.store.slot_map import slot_of
 from parsync_redis.store.views import find_node, read_live_nodes, read_views
-from tests.waiting import until
+from tests.waiting import ended, joined, until
 
 PARTITIONS = range(8)
 
@@ -64,7 +64,7 @@ def test_a_killed_primary_fails_its_own_calls_only_and_its_replica_takes_over(
     assert failed(reads(failing)) == set()
     before = failing.server_runs([failing.keys.partition(p, "meta") for p in PARTITIONS])
     os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait()
+    ended(server.process)
     assert failed(reads(failing)) == mine
     assert failed(reads(failing)) == mine
     gone = failing.server_runs([*before])
@@ -159,7 +159,7 @@ def test_calls_go_on_through_a_failover_that_an_operator_asks_for(replicated: Em
     count = len(words)
     until(lambda: len(words) > count + 10)
     done.set()
-    submitter.join()
+    joined(submitter)
     assert trouble == []
     assert set(words) == {"submitted"}
 
@@ -193,7 +193,7 @@ def test_a_scheduler_starts_while_a_primary_of_other_shards_is_away(replicated: 
     dead = (homes - {replicated.primary_of(store.keys.shared("config"))}).pop()
     for server in (dead, replicated.servers[replicated.servers.index(dead) + 3]):
         os.kill(server.process.pid, signal.SIGKILL)
-        server.process.wait()
+        ended(server.process)
     assert join_cluster(Store.from_url(replicated.url, "starts"), settings, create=True) == config
 
 

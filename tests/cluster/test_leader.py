@@ -17,7 +17,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.embedded_cluster import EmbeddedCluster
 from tests.cluster.conftest import SLOW
 from tests.cluster.test_failures import of_server, reads
-from tests.waiting import until
+from tests.waiting import ended, joined, until
 
 LEASE_S = 3.0
 
@@ -63,7 +63,7 @@ def test_a_node_that_is_lost_is_found_while_the_primary_of_others_is_away(durabl
             store.run(store.commands.register_node(p, node, 0, 1.0, "slots=2"))
         until(lambda: scheduler.membership.leads)
         os.kill(server.process.pid, signal.SIGKILL)
-        server.process.wait()
+        ended(server.process)
         until(lambda: is_down(store, here, "here"))
         server.process = server._start()
         back_s = time.monotonic()
@@ -73,7 +73,7 @@ def test_a_node_that_is_lost_is_found_while_the_primary_of_others_is_away(durabl
         assert store.hash(store.keys.shared("losses")) == {}
     finally:
         stop.set()
-        thread.join()
+        joined(thread)
 
 
 def test_the_writes_that_a_primary_has_lost_are_told_by_its_partitions(cluster: EmbeddedCluster):

@@ -17,7 +17,7 @@ from parsync_redis.store.primaries import Primaries
 from parsync_redis.store.slot_map import key_of, slot_of
 from tests.cluster.moving import Move
 from tests.conftest import server_programs
-from tests.waiting import until
+from tests.waiting import child_ended, joined, until
 
 PARTITIONS = range(8)
 
@@ -54,7 +54,7 @@ def test_one_round_trip_asks_all_primaries_before_it_waits_for_one(spread: Store
         assert reader.is_alive(), "one primary has not answered"
     finally:
         os.kill(first.process.pid, signal.SIGCONT)
-        reader.join()
+        joined(reader)
     assert all(spread.client.hget(spread.keys.partition(p, "meta"), "waiters") for p in PARTITIONS)
 
 
@@ -126,7 +126,7 @@ def test_threads_share_a_store(spread: Store):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        joined(thread)
     assert trouble == []
     assert words == ["submitted"] * 200
 
@@ -147,7 +147,7 @@ def test_a_forked_process_has_connections_of_its_own(spread: Store):
         children.append(pid)
     for _ in range(50):
         assert len(spread.run_all([spread.commands.read_partition(p) for p in PARTITIONS])) == 8
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0, 0, 0]
+    assert [os.waitstatus_to_exitcode(child_ended(pid)) for pid in children] == [0, 0, 0]
     assert [spread.client.hlen(f"child{child}") for child in range(3)] == [50] * 3
 
 
@@ -166,7 +166,7 @@ def test_a_fork_that_inherits_a_primary_that_is_away_finds_it_back(spread: Store
             failed = 0
         finally:
             os._exit(failed)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert os.waitstatus_to_exitcode(child_ended(pid)) == 0
     until(lambda: not spread.client.servers.is_away(address))  # type: ignore[attr-defined]
     cluster.wait_until_well()
 

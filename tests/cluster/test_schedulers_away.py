@@ -19,6 +19,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.embedded_cluster import EmbeddedCluster
+from tests.waiting import ended
 
 PARTITIONS, SHARDS, SLOTS = range(8), range(16), 200
 
@@ -156,7 +157,7 @@ def test_the_partitions_and_shards_of_others_go_on_and_its_own_come_back(
     replica = placing.replica_of(server)
     stopped(replica)  # nobody takes over before the test says so
     os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait()
+    ended(server.process)
     placing.longest_s = 0.0
     placing.turn_until(placing.holds(placing.submit(10, set(SHARDS) - shards)))
     print(f"the longest turn while one of three primaries was away: {placing.longest_s:.3f} s")

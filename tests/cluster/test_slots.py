@@ -15,6 +15,7 @@ from tests.conftest import patient
 from tests.lua.driver import Driver, dump
 from tests.lua.sample import sample_calls
 from tests.lua.test_refusals import busy_cluster
+from tests.waiting import joined
 
 
 @pytest.mark.parametrize("carried", ["nothing", "some", "all"])
@@ -110,7 +111,7 @@ def test_calls_go_on_while_their_slots_move_there_and_back(
                 move_slot(move)
     finally:
         done.set()
-        submitter.join()
+        joined(submitter)
     assert trouble == []
     assert set(words) == {"submitted"}
     kinds = spread.hash(spread.keys.queue("kinds"))

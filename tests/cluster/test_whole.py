@@ -15,7 +15,7 @@ from parsync_redis.model.ids import id_in_shard
 from parsync_redis.model.task import FINAL
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.embedded_cluster import EmbeddedCluster
-from tests.waiting import until
+from tests.waiting import ended, until
 
 NAME = "whole"
 
@@ -43,7 +43,7 @@ def test_tasks_run_on_a_cluster_through_the_death_of_a_primary(
         done = client.wait(ids, timeout=180)
         assert {task.state for task in done.values()} == {"succeeded"}
         os.kill(replicated.servers[0].process.pid, signal.SIGKILL)
-        replicated.servers[0].process.wait()
+        ended(replicated.servers[0].process)
         until(lambda: submitted(client, ids))
         until(lambda: {task.state for task in client.statuses(ids)} <= FINAL)
         assert {task.state for task in client.statuses(ids[100:])} == {"succeeded"}

@@ -16,7 +16,7 @@ from parsync_redis.worker.starter import Starter
 from parsync_redis.worker.state import NodeState
 from tests.cluster.test_schedulers_away import PARTITIONS, SHARDS, SLOTS, Placing, go_on, placing, stopped
 from tests.concurrency.test_inbox import NoWorker
-from tests.waiting import until
+from tests.waiting import ended, joined, until
 
 __all__ = ["placing", "stopped"]
 
@@ -48,7 +48,7 @@ def test_outcomes_and_starts_of_other_shards_do_not_wait_for_a_primary_that_is_a
     replica = placing.replica_of(server)
     stopped(replica)  # nobody takes over before the test says so
     os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait()
+    ended(server.process)
     reporter.start()
     try:
         for run in sorted(started, key=lambda run: run.place != ours[0]):
@@ -68,7 +68,7 @@ def test_outcomes_and_starts_of_other_shards_do_not_wait_for_a_primary_that_is_a
         assert [run.place for run, _ in starter.answer([ours[1]])] == [ours[1]], "its doorbell rings again"
     finally:
         reporter.close()
-        reporter.join()
+        joined(reporter)
 
 
 def test_a_node_registers_while_a_primary_is_away_and_its_shards_hear_of_it_later(
@@ -82,7 +82,7 @@ def test_a_node_registers_while_a_primary_is_away_and_its_shards_hear_of_it_late
     replica = placing.replica_of(server)
     stopped(replica)  # nobody takes over before the test says so
     os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait()
+    ended(server.process)
     node.spec.tell(store)
     node.partition = partition
     node.inc, _ = store.run(store.commands.register_node(partition, "late", 0, 1.0, node.spec.offer.text))
@@ -116,7 +116,7 @@ def test_leases_whose_shard_is_away_are_kept_and_the_others_are_given_back(
     replica = placing.replica_of(server)
     stopped(replica)
     os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait()
+    ended(server.process)
     Reconciler(node, NoWorker()).give_back_all(store)
     left = {lease.place.text for lease in leases(placing, place)}
     assert left, "a task keeps its slot while its shard cannot be told"

@@ -30,6 +30,7 @@ CLUSTER = "compose-test"
 FILES = ("docker-compose.yml", "docker-compose.host.yml")
 CLUSTER_FILES = ("docker-compose.yml", "docker-compose.cluster.yml")
 HEALTHY_WITHIN_S = 180
+DOCKER_S = 1200  # it may build the image
 DONE_WITHIN_S = 120
 
 
@@ -45,7 +46,7 @@ class Stack:
         self.url = f"redis://{CLUSTER}-client@127.0.0.1:{self.port}/0"
         self.secrets = Path(tempfile.mkdtemp(prefix="parsync-secrets-"))
         self._name = f"parsync-test-{os.getpid()}"
-        plugin = subprocess.run(["docker", "compose", "version"], capture_output=True).returncode == 0
+        plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=DOCKER_S).returncode == 0
         self._compose = ["docker", "compose"] if plugin else ["docker-compose"]
 
     def run(self, *words: str, capture: bool = False, files: Sequence[str] = ()) -> str:
@@ -53,7 +54,12 @@ class Stack:
         named = [word for name in files or self.files for word in ("--file", str(ROOT / name))]
         command = [*self._compose, "--project-name", self._name, *named, *words]
         return subprocess.run(
-            command, env=self._env(), check=True, text=True, stdout=subprocess.PIPE if capture else None
+            command,
+            env=self._env(),
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE if capture else None,
+            timeout=DOCKER_S,
         ).stdout
 
     def _env(self) -> dict[str, str]:
@@ -62,13 +68,15 @@ class Stack:
 
     def make_secrets(self) -> None:
         """Passwords and users.acl of this run."""
-        subprocess.run(["sh", str(ROOT / "examples/secrets.sh")], env=self._env(), check=True)
+        subprocess.run(["sh", str(ROOT / "examples/secrets.sh")], env=self._env(), check=True, timeout=DOCKER_S)
 
     def check_closed(self) -> None:
         """Each container runs without root, rights or a root that it could write; no password is in its environment."""
         passwords = [path.read_text() for path in self.secrets.iterdir() if path.name != "users.acl"]
         ids = self.run("ps", "--quiet", capture=True).split()
-        shown = subprocess.run(["docker", "inspect", *ids], check=True, text=True, capture_output=True).stdout
+        shown = subprocess.run(
+            ["docker", "inspect", *ids], check=True, text=True, capture_output=True, timeout=DOCKER_S
+        ).stdout
         assert not [password for password in passwords if password in shown], "a password is in docker inspect"
         for container in json.loads(shown):
             name, host, user = container["Name"], container["HostConfig"], container["Config"]["User"]
@@ -86,7 +94,11 @@ class Stack:
         ids = self.run("ps", "--quiet", capture=True).split()
         form = "{{if .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}"
         shown = subprocess.run(
-            ["docker", "inspect", "--format", form, *ids], check=True, text=True, capture_output=True
+            ["docker", "inspect", "--format", form, *ids],
+            check=True,
+            text=True,
+            capture_output=True,
+            timeout=DOCKER_S,
         )
         return Counter(shown.stdout.split())
 
@@ -104,7 +116,11 @@ class Stack:
         form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
         ids = [self.run("ps", "--quiet", name, capture=True).strip() for name in SERVERS]
         shown = subprocess.run(
-            ["docker", "inspect", "--format", form, *ids], check=True, text=True, capture_output=True
+            ["docker", "inspect", "--format", form, *ids],
+            check=True,
+            text=True,
+            capture_output=True,
+            timeout=DOCKER_S,
         )
         places = ",".join(f"{address}:6379" for address in shown.stdout.split())
         return f"redis+cluster://{CLUSTER}-client@{places}"

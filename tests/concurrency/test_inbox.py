@@ -24,6 +24,7 @@ from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.request import watch
 from parsync_redis.worker.runs import Run
 from tests.lua.driver import Driver
+from tests.waiting import child_ended
 
 SLOTS = 100
 
@@ -229,7 +230,7 @@ def test_a_dead_connection_that_a_child_has_inherited_disturbs_nobody(node: Node
         node.until(lambda: node.heard, "the doorbell")
     finally:
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        child_ended(child)
 
 
 def test_who_is_refused_does_not_keep_those_behind_it_from_its_slots(node: Node) -> None:

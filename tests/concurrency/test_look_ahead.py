@@ -24,6 +24,7 @@ from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.runs import Run
 from tests.concurrency.test_inbox import NoWorker
 from tests.lua.driver import Driver
+from tests.waiting import joined
 
 ROOM = 3
 
@@ -92,7 +93,7 @@ class Node:
         """Looks after the waiting seats, as the thread does that is there for it."""
         thread = threading.Thread(target=lambda: self.keeper.keep(self.store.again()))
         thread.start()
-        thread.join()
+        joined(thread)
 
     def running(self) -> list[str]:
         """The tasks that run, as the server has it."""
@@ -107,7 +108,7 @@ def node(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     found.agent.reporter.start()
     yield found
     found.agent.reporter.close()
-    found.agent.reporter.join()
+    joined(found.agent.reporter)
     found.inbox.stop(found.consumer)
     found.consumer.hub.close()
 

@@ -21,7 +21,7 @@ from parsync_redis.worker.seat_keeper import SeatKeeper
 from parsync_redis.worker.starter import Starter
 from parsync_redis.worker.state import NodeState
 from tests.lua.driver import Driver
-from tests.waiting import until
+from tests.waiting import joined, until
 
 pytestmark = pytest.mark.one_server(0)
 
@@ -62,7 +62,7 @@ def node(store: Store) -> Iterator[Node]:
     yield found
     if found.reporter.ident is not None:
         found.reporter.close()
-        found.reporter.join()
+        joined(found.reporter)
 
 
 def test_a_run_whose_slot_stays_held_is_reported_though_nothing_can_follow_it(node: Node) -> None:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from parsync_redis.store.embedded import free_port
+from tests.waiting import ended
 
 START_S = 300.0
 
@@ -85,7 +86,7 @@ class RabbitMQ:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as sock:
                 sock.sendall(b"AMQP\x00\x00\x09\x01")
-                return bool(sock.recv(8))
+                return bool(sock.recv(8))  # limit: the connection has a timeout
         except OSError:
             return False
 
@@ -97,7 +98,7 @@ class RabbitMQ:
         """Kills the server."""
         self._send(signal.SIGKILL)
         if self._server is not None:
-            self._server.wait()
+            ended(self._server)
         self._server = None
 
     def pause(self) -> None:
@@ -114,5 +115,5 @@ class RabbitMQ:
         self.kill()
         if self._mapper is not None:
             self._mapper.kill()
-            self._mapper.wait()
+            ended(self._mapper)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -13,6 +13,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.conftest import server_programs
 from tests.lua.driver import Driver
+from tests.waiting import ended
 
 TASKS = 12
 
@@ -27,7 +28,7 @@ def aof_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
 def spoil(server: EmbeddedServer, change: Callable[[bytes], bytes]) -> None:
     """Kills the server, changes its append-only file, and starts it again."""
     server.process.kill()
-    server.process.wait()
+    ended(server.process)
     file = max(server.folder.glob("appendonlydir/*.incr.aof"))
     file.write_bytes(change(file.read_bytes()))
     server.restart()

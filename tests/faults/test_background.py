@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.integration.background import Background
+from tests.waiting import happened, joined
 
 
 def background_threads() -> list[threading.Thread]:
@@ -21,14 +22,14 @@ def test_first_callers_at_the_same_time_make_one_thread(monkeypatch: pytest.Monk
             background, gate, done = Background(), threading.Barrier(6), threading.Semaphore(0)
 
             def first(background: Any = background, gate: Any = gate, done: Any = done) -> None:
-                gate.wait()
+                happened(gate, "they may go on")
                 background.do(done.release)
 
             threads = [threading.Thread(target=first) for _ in range(6)]
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join()
+                joined(thread)
             assert all(done.acquire(timeout=180) for _ in threads)
             assert len(background_threads()) == before + round
     finally:

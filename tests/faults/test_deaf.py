@@ -7,7 +7,7 @@ from parsync_redis.scheduler.listener import Listener
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.faults.rig import Rig
-from tests.waiting import until
+from tests.waiting import joined, until
 
 
 def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server: EmbeddedServer) -> None:
@@ -30,7 +30,7 @@ def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(server
         rig.wait(lambda: rig.done(tasks), "and tasks are looked for", working=True)
         assert sum(each.core.counters.own_ticks for each in rig.schedulers) > 0, "nobody heard a tick"
         stop.set()
-        cutter.join()
+        joined(cutter)
         tick = rig.store.keys.tick
         rig.wait(lambda: client.pubsub_shardnumsub(tick)[0][1] == 2, "both subscribe again")
         rig.wait(lambda: not any(each.ticks.is_own for each in rig.schedulers), "and hear ticks")

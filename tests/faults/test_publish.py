@@ -28,7 +28,7 @@ class Deaf:
     def _serve(self) -> None:
         while True:
             try:
-                found, _ = self._socket.accept()
+                found, _ = self._socket.accept()  # limit: in a daemon thread, until `close`
             except OSError:
                 return
             self.calls += 1

@@ -246,7 +246,7 @@ class Slow:
     def _accept(self) -> None:
         while True:
             try:
-                client, _ = self._listener.accept()
+                client, _ = self._listener.accept()  # limit: in a daemon thread
                 server = socket.create_connection(("127.0.0.1", self._to))
             except OSError:
                 return
@@ -255,7 +255,7 @@ class Slow:
 
     def _pass(self, source: socket.socket, target: socket.socket) -> None:
         try:
-            while data := source.recv(65536):
+            while data := source.recv(65536):  # limit: in a daemon thread
                 time.sleep(self._delay_s)
                 target.sendall(data)
         except OSError:

@@ -17,6 +17,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.conftest import server_programs
 from tests.faults.rig import LEASE_S, Rig
+from tests.waiting import joined
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_somebodys_endless_script(rig: Rig, own: EmbeddedServer) -> None:
                 asking.submit("job", id="a")
         finally:
             end.script_kill()
-            endless.join()
+            joined(endless)
 
 
 def test_no_room_for_another_client(rig: Rig, own: EmbeddedServer) -> None:
@@ -119,7 +120,7 @@ def test_a_server_that_loads_its_data(own: EmbeddedServer) -> None:
         except ServerUnreachable as error:
             seen = str(error)
     admin.close()
-    loading.join()
+    joined(loading)
     assert "does not serve yet: it loads its data" in seen
 
 

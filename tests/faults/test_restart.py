@@ -16,6 +16,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.losses import read_losses
 from tests.conftest import server_programs
 from tests.faults.rig import LEASE_S, Rig
+from tests.waiting import joined
 
 PROGRAMS = server_programs()
 AWAY_S = float(os.environ.get("PARSYNC_TEST_AWAY_S", "2"))
@@ -45,7 +46,7 @@ def submitting(client: ParsyncClient, accepted: list[str]) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join()
+        joined(thread)
 
 
 def test_what_was_acknowledged_is_there_after_a_kill_when_every_write_is_synced(

@@ -10,7 +10,7 @@ from parsync_redis.scheduler.start import join_when_up, run
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
-from tests.waiting import until
+from tests.waiting import joined, until
 
 
 def clients(admin: Any) -> set[str]:
@@ -37,7 +37,7 @@ def test_a_scheduler_that_starts_on_a_replica_waits_until_it_is_primary(
     finally:
         admin.execute_command("REPLICAOF", "NO", "ONE")
         stop.set()
-        thread.join()
+        joined(thread)
 
 
 @pytest.mark.one_server(-1)
@@ -62,6 +62,6 @@ def test_a_scheduler_that_is_out_leaves_no_connection(server: EmbeddedServer) ->
     thread.start()
     until(lambda: len(clients(admin) - before) >= 4, "it hears, and renews")
     stop.set()
-    thread.join()
+    joined(thread)
     mine.client.connection_pool.disconnect()
     until(lambda: clients(admin) <= before, "one that ran leaves none either")

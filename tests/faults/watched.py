@@ -12,7 +12,7 @@ from urllib.parse import quote
 import redis
 
 from parsync_redis.store.embedded import EmbeddedServer, free_port
-from tests.waiting import until
+from tests.waiting import ended, until
 
 SERVICE = "mymaster"
 DOWN_AFTER_MS = 1000
@@ -108,7 +108,7 @@ class Watched:
     def kill_primary(self) -> None:
         """SIGKILL; returns when the replica is primary."""
         os.kill(self.servers[0].process.pid, signal.SIGKILL)
-        self.servers[0].process.wait()
+        ended(self.servers[0].process)
         until(lambda: self.info(1)["role"] == "master", "the replica is primary now")
 
     def stop(self) -> None:

@@ -4,11 +4,11 @@ Each warning names the script and shows the line, because line numbers are those
 """
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from parsync_redis.store.calls import ALL
+from tests.waiting import run
 
 ROOT = Path(__file__).resolve().parents[2]
 WARNING = re.compile(r"(\w+)\.lua:(\d+):\d+: (.*)")
@@ -20,7 +20,7 @@ def lint(luacheck: str, folder: Path) -> list[str]:
     for script in ALL:
         (folder / f"{script.verb}.lua").write_text(script.text, encoding="utf-8")
     command = [luacheck, "--config", str(ROOT / ".luacheckrc"), "--formatter", "plain", "--codes", "."]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise SystemExit(f"luacheck failed: {done.stdout}{done.stderr}")
     found: dict[tuple[str, str], str] = {}

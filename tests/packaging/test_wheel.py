@@ -6,7 +6,6 @@ come from requirements.lock, which is made from what the wheel declares; `pip ch
 
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from parsync_redis.store.embedded import find_server
+from tests import waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +25,7 @@ def run(*words: object, folder: Path, path: str | None = None) -> str:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PARSYNC_", "PYTHON", "VIRTUAL"))}
     if path is not None:
         env["PATH"] = path
-    done = subprocess.run([str(word) for word in words], cwd=folder, env=env, capture_output=True, text=True)
+    done = waiting.run([str(word) for word in words], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -83,7 +83,7 @@ def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> Non
 def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
     env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([installed / "parsync", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = waiting.run([installed / "parsync", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "pip install 'parsync-redis[dev]', or apt-get install redis-server" in " ".join(done.stderr.split())
 

@@ -12,6 +12,8 @@ from .rig import CELERY
 
 Answers = Mapping[str, Mapping[str, "Future[Any]"]]
 SHORT = bool(os.environ.get("PARITY_SHORT"))
+ANSWER_S = 600
+"""How long a test waits for the answer of its case, which is asked with the others of its module."""
 
 
 def these(pool: str) -> list[Case]:
@@ -26,7 +28,7 @@ def selected(items: Iterable[Any], module: str) -> list[Case]:
 
 def check(case: Case, answers: Mapping[str, "Future[Any]"], pool: str) -> None:
     """Fails if the answers differ and that is not declared, and if they do not differ and that is."""
-    plain, parsync = answers[PLAIN].result()[0], answers[PARSYNC].result()[0]
+    plain, parsync = answers[PLAIN].result(ANSWER_S)[0], answers[PARSYNC].result(ANSWER_S)[0]
     said = f"\nplain Celery: {plain}\nwith parsync: {parsync}"
     if case.differs and pool in case.differs_on:
         assert plain != parsync, f"the difference is gone: take {case.differs!r} away{said}"

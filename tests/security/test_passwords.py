@@ -1,6 +1,5 @@
 """No password in what settings, errors and addresses show; a password file completes the address."""
 
-import subprocess
 import sys
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from parsync_redis import InvalidInput, Settings
 from parsync_redis.model.address import safe_url, with_password
 from parsync_redis.store.store import Store
+from tests.waiting import run
 
 SECRET = "s3cr3t"
 
@@ -90,7 +90,7 @@ def test_a_password_file_that_cannot_be_used_is_one_sentence(tmp_path, content):
 
 def acl(*words):
     command = [sys.executable, "-m", "parsync_redis.cli", "acl", *words]
-    return subprocess.run(command, capture_output=True, text=True)
+    return run(command, capture_output=True, text=True)
 
 
 def test_acl_prints_hashes_and_never_a_password(tmp_path):

@@ -21,6 +21,7 @@ from parsync_redis.store.store import Store
 from parsync_redis.worker.node import place_of
 from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
+from tests.waiting import run
 
 from .certificates import Authority
 
@@ -73,7 +74,7 @@ class TlsServer:
 def has_tls(program: str) -> bool:
     """Return whether a server program knows the option; a program without TLS refuses it when it starts."""
     words = [program, "--port", "0", "--tls-port", "1", "--save", ""]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=180, cwd="/")
+    done = run(words, capture_output=True, text=True, timeout=180, cwd="/")
     return "No tls-cert-file configured" in done.stdout + done.stderr
 
 
@@ -139,7 +140,7 @@ def test_a_certificate_of_another_host_or_of_yesterday_is_refused(
 
 def test_the_command_line_says_it_in_one_line(tls: TlsServer, stranger: Authority):
     command = [sys.executable, "-m", "parsync_redis.cli", "nodes", "--url", tls.url(stranger.path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith("error: the server at 127.0.0.1:")
     assert len(done.stderr.strip().splitlines()) == 1

@@ -1,7 +1,6 @@
 """The table of commands agrees with the commands, and a command imports no more than it needs."""
 
 import re
-import subprocess
 import sys
 from importlib import import_module
 
@@ -13,6 +12,7 @@ from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 from tests.lua.driver import Driver
+from tests.waiting import run
 
 NEVER = {"celery", "kombu", "numpy", "matplotlib"} | {
     f"parsync_redis.{part}" for part in ("scheduler", "worker", "integration", "demo", "lab")
@@ -57,7 +57,7 @@ def test_a_command_imports_no_more_than_it_needs(words, never, address, tmp_path
         "main()"
     )
     env = {"PARSYNC_URL": address, "PARSYNC_CLUSTER": "demo", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
+    done = run(
         [sys.executable, "-c", program, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )
     assert done.stderr.strip() == "[]"

@@ -1,9 +1,10 @@
 """Imports load little: the core has no Redis, and Lua files are read at first use."""
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.waiting import run
 
 WATCH = """
 import sys
@@ -16,7 +17,7 @@ print(len(read), *(name for name in sys.modules if name.partition(".")[0] == "re
 
 def seen(lines: str) -> list[str]:
     """How many Lua files a fresh interpreter reads, and the modules of redis-py that it imports."""
-    done = subprocess.run([sys.executable, "-c", WATCH.format(lines=lines)], capture_output=True, text=True, check=True)
+    done = run([sys.executable, "-c", WATCH.format(lines=lines)], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 

@@ -29,10 +29,12 @@ from parsync_redis.worker.isolation.locks import (
 )
 from parsync_redis.worker.isolation.machine import KILL_AFTER, MachineIsolation, now_s
 from parsync_redis.worker.isolation.tie import IsolatedPool, NotBegun, RunIsolation, run_isolated, tied
-from tests.waiting import until
+from tests.waiting import child_ended, child_stopped, ended, read_some, until
 
 pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
 PATIENCE_S = 180.0
+ENDS_S = 60.0
+"""The limit for a child that is killed, or that its guard kills after some seconds."""
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def forked(work: Callable[[], Any]) -> int:
 
 def ended_by(pid: int) -> int:
     """The signal that a child was ended by, 0 if by none."""
-    return os.WTERMSIG(os.waitpid(pid, 0)[1])
+    return os.WTERMSIG(child_ended(pid, "its guard kills it", ENDS_S))
 
 
 # -- locks -----------------------------------------------------------------------------------------------------------
@@ -110,12 +112,12 @@ def test_a_stopped_process_holds_its_slots_and_a_killed_one_does_not(file: Path)
     pid = forked(work)
     until(lambda: busy_slots(file, (0,)), "the child holds it")
     os.kill(pid, signal.SIGSTOP)
-    os.waitpid(pid, os.WUNTRACED)
+    child_stopped(pid)
     assert busy_slots(file, (0,)) == [0]
     assert holders(file, (0,)) == [pid]
     assert holders(file, (1,)) == []
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    child_ended(pid)
     assert busy_slots(file, (0,)) == []
 
 
@@ -131,8 +133,8 @@ class Forked:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
-    def wait(self) -> None:
-        os.waitpid(self.pid, 0)
+    def wait(self, timeout: float) -> None:
+        child_ended(self.pid, patience_s=timeout)
 
 
 CHILDREN: dict[str, Callable[[], Any]] = {
@@ -158,7 +160,7 @@ def test_what_a_run_starts_holds_its_slots_after_it(file: Path, null_stdin: None
     assert busy_slots(file, range(4)) == [1, 2]
     assert holders(file, (2,)) == [child.pid]
     child.kill()
-    child.wait()
+    child.wait(timeout=ENDS_S)
     assert busy_slots(file, range(4)) == []
 
 
@@ -167,7 +169,7 @@ def test_a_child_that_is_given_another_standard_input_escapes(file: Path, null_s
         child = subprocess.Popen(SLEEP, stdin=subprocess.DEVNULL)
     assert busy_slots(file, (1,)) == []
     child.kill()
-    child.wait()
+    child.wait(timeout=ENDS_S)
 
 
 def test_standard_input_is_left_alone_unless_it_is_the_null_device(file: Path, null_stdin: None) -> None:
@@ -176,9 +178,10 @@ def test_standard_input_is_left_alone_unless_it_is_the_null_device(file: Path, n
     os.dup2(reading, 0)
     with hold(str(file), (1,), True):
         os.write(writing, b"x")
-        assert os.read(0, 1) == b"x"
+        assert os.read(0, 1) == b"x"  # limit: it was written
     os.dup2(null, 0)
     with hold(str(file), (1,), True):
+        # limit: it is a file
         assert os.read(0, 1) == b"", "an empty file, as the null device is"
         assert os.path.sameopenfile(0, null) is False
     assert os.path.sameopenfile(0, null)
@@ -297,7 +300,7 @@ def test_who_has_ended_its_run_outlives_the_guard(isolation: MachineIsolation) -
         os.kill(child, signal.SIGKILL)
         os._exit(7)
 
-    assert os.waitstatus_to_exitcode(os.waitpid(forked(work), 0)[1]) == 7
+    assert os.waitstatus_to_exitcode(child_ended(forked(work))) == 7
 
 
 def test_a_guard_that_died_gets_a_successor_with_the_next_renewal(isolation: MachineIsolation) -> None:
@@ -332,7 +335,7 @@ def test_nothing_may_be_started_without_a_guard_or_a_place_for_locks(isolation: 
     file.parent.unlink()
     assert not isolation.hindrance((0,))
     os.kill(isolation._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
-    isolation._guard.wait()  # type: ignore[union-attr]
+    ended(isolation._guard)  # type: ignore[arg-type]
     assert "no run could be isolated: [Errno 2]" in isolation.hindrance((0,))
 
 
@@ -345,14 +348,14 @@ def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_work
 
     reading, writing = os.pipe()
     worker = forked(work)
-    guard = int(os.read(reading, 100))
+    guard = int(read_some(reading, 100, "the id of its guard"))
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         os.kill(guard, ignored)
     os.close(writing)
     os.close(reading)
     assert Path(f"/proc/{guard}/cmdline").read_bytes()
     os.kill(worker, signal.SIGKILL)
-    os.waitpid(worker, 0)
+    child_ended(worker)
     until(
         lambda: not Path(f"/proc/{guard}/cmdline").exists() or not Path(f"/proc/{guard}/cmdline").read_bytes(), "gone"
     )

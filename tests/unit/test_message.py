@@ -16,6 +16,7 @@ from kombu.transport.virtual import Message
 from parsync_redis.errors import BrokenContract, InvalidInput
 from parsync_redis.wire.envelope import envelope, open_envelope
 from parsync_redis.wire.message import make_message
+from tests.waiting import child_ended, read_some
 
 ARGUMENTS = [
     ((), {}),
@@ -153,8 +154,9 @@ def test_a_message_made_after_a_fork_names_the_child(args):
         finally:
             os._exit(0)
     os.close(theirs)
-    os.waitpid(child, 0)
-    assert os.read(ours, 1000).decode() == before.replace(f"gen{os.getpid()}@", f"gen{child}@")
+    child_ended(child)
+    said = read_some(ours, 1000, "the child's generation").decode()
+    assert said == before.replace(f"gen{os.getpid()}@", f"gen{child}@")
     os.close(ours)
 
 

@@ -1,11 +1,11 @@
 """The public names: each can be imported, is documented, and costs no more to import than it must."""
 
-import subprocess
 import sys
 
 import pytest
 
 import parsync_redis
+from tests.waiting import run
 
 
 def test_every_public_name_is_there_and_says_what_it_is() -> None:
@@ -27,5 +27,5 @@ def test_a_scheduler_starts_without_celery_and_a_command_that_looks_without_nump
     module: str, heavy: list[str]
 ) -> None:
     code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from parsync_redis.cli.stack import Process
 from parsync_redis.store.connection import connect
+from tests.waiting import ended
 
 from .proxy import MODES, Line
 from .stack import LEASE_S, Member, Stack, children, send
@@ -223,7 +224,7 @@ class Storm:
         self._server_busy = True
         away_s = self.dice.uniform(0.0, 1.5)
         self.stack.server.process.kill()
-        self.stack.server.process.wait()
+        ended(self.stack.server.process)
 
         def back() -> None:
             self.stack.server.restart(kill=True)

@@ -92,9 +92,9 @@ class Marker(threading.Thread):
         """Look at each task once, soon after its acknowledgement."""
         last = False
         while not last:
-            some = [self.ids.get()]
+            some = [self.ids.get()]  # limit: `close` waits for this daemon
             while not self.ids.empty():
-                some.append(self.ids.get())
+                some.append(self.ids.get(timeout=0))
             last = None in some
             by_server: dict[str, list[str]] = {}
             client: Any = self._store.client

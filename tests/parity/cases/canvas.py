@@ -207,8 +207,8 @@ case(
 case("signature()", "called here and now", lambda c: c.t.add.s(1, 2)())
 case("signature.reverse, ~", "called and waited for", lambda c: ~c.t.add.s(4, 4))
 case("partial", "arguments before and after", lambda c: c.t.echo.s(2, k=1).delay(1, k=3).get(timeout=c.s))
-case("apply", "a chain here and now", lambda c: chain(c.t.add.s(1, 2), c.t.add.s(3)).apply().get())
-case("apply", "a chord here and now", lambda c: chord(adds(c, 3, 1), c.t.total.s()).apply().get())
+case("apply", "a chain here and now", lambda c: chain(c.t.add.s(1, 2), c.t.add.s(3)).apply().get(timeout=c.s))
+case("apply", "a chord here and now", lambda c: chord(adds(c, 3, 1), c.t.total.s()).apply().get(timeout=c.s))
 case(
     "link",
     "its callback gets the value",

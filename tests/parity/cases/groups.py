@@ -128,7 +128,11 @@ case(
         r.parent.get(timeout=c.s),
     ],
 )
-case("[], len, iteration", "its results", lambda c: [(r := three(c))[1].get(), len(r), [each.get() for each in r]])
+case(
+    "[], len, iteration",
+    "its results",
+    lambda c: [(r := three(c))[1].get(timeout=c.s), len(r), [each.get(timeout=c.s) for each in r]],
+)
 case(
     "supports_native_join, ==", "of the backend, by id", lambda c: [(r := three(c)).supports_native_join, r == three(c)]
 )

@@ -320,6 +320,6 @@ def _with_connection(c: Context) -> Any:
 def _eager(c: Context) -> Any:
     c.app.conf.task_always_eager = True
     try:
-        return [(r := c.t.add.delay(1, 2)).get(), type(r).__name__, c.t.flaky.delay(1).get()]
+        return [(r := c.t.add.delay(1, 2)).get(timeout=c.s), type(r).__name__, c.t.flaky.delay(1).get(timeout=c.s)]
     finally:
         c.app.conf.task_always_eager = False

@@ -248,7 +248,7 @@ case(
     "what apply returns",
     lambda c: [
         type(r := c.t.add.apply((1, 2))) is EagerResult,
-        r.get(),
+        r.get(timeout=c.s),
         r.state,
         r.ready(),
         r.successful(),

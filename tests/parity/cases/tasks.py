@@ -14,10 +14,10 @@ case(
 )
 case("apply_async", "the same, as lists", lambda c: c.t.echo.apply_async([1], {"k": None}).get(timeout=c.s))
 case("apply_async", "wrong arguments are refused at the call", lambda c: raised(lambda: c.t.add.apply_async((1,))))
-case("apply", "here and now", lambda c: [(r := c.t.add.apply((1, 2))).get(), r.state])
+case("apply", "here and now", lambda c: [(r := c.t.add.apply((1, 2))).get(timeout=c.s), r.state])
 case("apply", "a failure", lambda c: [(r := c.t.boom.apply()).state, raised(r.get)])
 case("apply(throw=True)", "the error is raised", lambda c: raised(lambda: c.t.boom.apply(throw=True)))
-case("apply", "retries here and now", lambda c: c.t.flaky.apply((2,)).get())
+case("apply", "retries here and now", lambda c: c.t.flaky.apply((2,)).get(timeout=c.s))
 case("__call__", "a plain function", lambda c: c.t.add(1, 2))
 case("run", "the function", lambda c: c.t.add.run(1, 2))
 case(

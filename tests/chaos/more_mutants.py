@@ -1,0 +1,132 @@
+"""More planted bugs: those that an attacker planted, and of kinds that the first list lacks.
+
+The kinds: limits of batches, secondary fields and indexes, versions, the order of the queue, waiting seats, drains,
+requests that name an earlier state, generations of ended tasks, wake-ups, clocks, successors, the wrong shard or
+partition, another server, and what must be read again.
+"""
+
+# ruff: noqa: E501  (a mutant is a line, as the line that it changes)
+from __future__ import annotations
+
+from .mutant import Mutant
+
+_EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
+PLANTED_BY_OTHERS = (
+    Mutant(
+        "release ignores the incarnation",
+        "release",
+        "if leases[i] ~= text or",
+        "if not leases[i] or string.gsub(leases[i], ' inc=%d+', '') ~= string.gsub(text, ' inc=%d+', '') or",
+        harmless="an attempt is never placed twice on one slot; the ghost checks it",
+    ),
+    Mutant(
+        "reclaim ignores the incarnation",
+        "reclaim",
+        "if lease.leads and (node.state == 'down' or lease.inc ~= node.inc) then",
+        "if lease.leads then",
+    ),
+    Mutant("give_back ignores the attempt", "give_back", "(row.attempt == '' or row.attempt == task.attempt)", "true"),
+    Mutant("expire cancels placed tasks", "expire", "elseif task.run then", "elseif false then"),
+    Mutant("a member's counter begins at 0", "renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
+    Mutant(
+        "the table of runs compares first slots",
+        f"{_EX}.runs:Runs.enter",
+        "seats = set(run.place.slots)\n        busy = any(not other.outcome and not seats.isdisjoint(other.place.slots) for",
+        "busy = any(not other.outcome and run.place.slot == other.place.slot for",
+    ),
+)
+OTHER_KINDS = (
+    Mutant(
+        "as many changes as asked for are all",
+        "lib/changes",
+        "if #names >= tonumber(most)",
+        "if #names > tonumber(most)",
+    ),
+    Mutant("release keeps the amounts", "release", "if ledgers then in_full().write_ledgers(left) end", ""),
+    Mutant(
+        "reclaim lists no node as lost",
+        "reclaim",
+        "redis.call(lost_leases > 0 and 'SADD' or 'SREM',",
+        "redis.call('SREM',",
+    ),
+    Mutant("a claim makes no version", "commit", "version = (version or 0) + 1", "version = (version or 0)"),
+    Mutant("opened seats make no version", "set_node", "redis.call('HINCRBY', meta, 'version', 1)", ""),
+    Mutant("shut seats take claims", "lib/node", "slot < node.slots + (node.ahead or 0)", "slot < node.span"),
+    Mutant("the last in the queue starts first", "lib/turn", "orders[a] < orders[b] or", "orders[a] > orders[b] or"),
+    Mutant("a drain that is over ends nothing", f"{_EX}.renewer:Renewer.renew", 'reply[3] == "2"', 'reply[3] == "3"'),
+    Mutant(
+        "another drain's end is this one's",
+        "set_node",
+        "if drain == '1' and before == note then",
+        "if drain == '1' then",
+    ),
+    Mutant("set_node ignores the incarnation", "set_node", "or (inc ~= '' and inc ~= node.inc)", ""),
+    Mutant(
+        "rotate moves the newest first",
+        "rotate",
+        "if redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end\nif redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end",
+        "if redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end\nif redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end",
+    ),
+    Mutant("submit forgets what ended earlier", "submit", "over[i] or over_1[i] or over_2[i]", "over[i] or over_2[i]"),
+    Mutant(
+        "submit wakes nobody",
+        "submit",
+        "if began then wake(args.channel, meta) end",
+        "",
+        harmless="schedulers look in each gap; tests/lua/test_submit.py finds it",
+    ),
+    Mutant(
+        "the leader judges by the wall clock",
+        f"{_SC}.membership:Membership.beat",
+        "self._janitor.work(time.monotonic,",
+        "self._janitor.work(time.time,",
+    ),
+    Mutant(
+        "a lost run's successor stays",
+        "lib/queue",
+        "if task.extra.next and not is_others(task.extra.next) then",
+        "if false then",
+    ),
+    Mutant(
+        "a run replaces what others published",
+        "lib/again",
+        "if not (options.after and task.extra.next and is_others(task.extra.next)) then",
+        "if true then",
+    ),
+    Mutant(
+        "orphans of one shard only",
+        f"{_SC}.duties.schedulers:SchedulerDuty.work",
+        'enumerate(self._store.keys.queues("taken"))',
+        'enumerate(self._store.keys.queues("taken")[:1])',
+        shards=2,
+    ),
+    Mutant(
+        "slots are freed in one partition only",
+        f"{_EX}.reporter:Reporter._report",
+        "places.setdefault(run.place.partition, [])",
+        "places.setdefault(0, [])",
+    ),
+    Mutant(
+        "another primary's copy is believed",
+        f"{_SC}.loop:Scheduler._on_rank",
+        "if name and self._rank.servers.get(name) != run_id:",
+        "if False:",
+        shards=2,
+    ),
+    Mutant(
+        "a lost claim has nothing read again",
+        f"{_SC}.core:Core.on_judged",
+        "freshness.to_read.add(judged.partition)",
+        "pass",
+        harmless="ticks have it read; tests/unit/test_freshness.py finds it",
+    ),
+    Mutant(
+        "changed nodes are not read again",
+        f"{_SC}.core:Core.on_judged",
+        "if changed:\n        self._on_changed(partition)",
+        "pass",
+        harmless="the next snapshot tells the epoch; tests/unit/test_core.py finds it",
+    ),
+)
+"""Drawn before it was known which of them schedules find."""
+MORE = (*PLANTED_BY_OTHERS, *OTHER_KINDS)
