@@ -4,7 +4,7 @@
 local SOUND, FITTING = {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
 
 local function look(text)
-  if string.find(text, '[^ -~]') then return false end
+  if #text > 65536 or string.find(text, '[^ -~]') then return false end
   for word in string.gmatch(text, '%S+') do
     local amount = string.match(word, '^%l[%l%d_]*=%-?(%d+)$')
     if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then return false end
@@ -21,7 +21,7 @@ end
 -- amounts: return {name -> number} of the NAME=N words of a text.
 local function amounts(text)
   local found = {}
-  for name, amount in string.gmatch(text, '(%S-)=(%-?%d+)') do found[name] = tonumber(amount) end
+  for name, amount in string.gmatch(text, '%f[!-~]([^%s=]*)=(%-?%d+)') do found[name] = tonumber(amount) end
   return found
 end
 
@@ -34,9 +34,9 @@ local function amounts_fit(offered, asked)
 end
 
 local function compare(offer, needs)
-  if not amounts_fit(amounts(offer), amounts(needs)) then return false end
+  if #offer > 65536 or not amounts_fit(amounts(offer), amounts(needs)) then return false end
   local padded = ' ' .. offer .. ' '
-  for label in string.gmatch(needs, '%S+:%S+') do
+  for label in string.gmatch(needs, '%f[!-~][^%s:]+:%S+') do
     if not string.find(padded, ' ' .. label .. ' ', 1, true) then return false end
   end
   return true

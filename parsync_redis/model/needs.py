@@ -21,6 +21,9 @@ from .limits import MAX_SLOTS, MAX_WORDS
 
 MAX_AMOUNT: Final = 2**53 - 1
 
+MAX_TEXT: Final = 64 * 2**10
+"""Bytes of needs or an offer; those of a node with a Celery queue for each customer are long."""
+
 RESERVED: Final = "celery."
 """The names of labels that a user cannot set begin so."""
 
@@ -133,7 +136,7 @@ _WORDS: Final = re.compile(r"(?:(?:[a-z][a-z0-9_]*=-?\d{1,16}|[A-Za-z][\w.-]*:[\
 @lru_cache(maxsize=4096)
 def is_resources(text: str) -> bool:
     """Return whether `parse_resources` reads a text: needs, an offer, or what is left of one."""
-    return _WORDS.fullmatch(text) is not None
+    return len(text) <= MAX_TEXT and _WORDS.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -177,7 +177,7 @@ def test_a_row_of_no_kind_is_refused(drive: Driver, what: str):
         drive.unchanged_by(with_argument(drive, what=what))
 
 
-@pytest.mark.parametrize("id", ["a b", "", "a" * 3061, "\xe9", "a\n"])
+@pytest.mark.parametrize("id", ["a b", "", "\xe9", "a\n"])
 def test_an_id_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Driver, id: str):
     with pytest.raises(BrokenContract, match="an id is"):
         drive.unchanged_by(with_argument(drive, id=id))
