@@ -68,7 +68,8 @@ for i, row in rows() do
   end
 end
 if n > 0 then
-  local began = write_kinds(meta, kinds, changed, {'submitted', string.format('%d', last)})
+  local began = write_kinds(meta, kinds, changed)
+  redis.call('HINCRBY', meta, 'submitted', n / 2)
   redis.call('HSET', messages, unpack(texts))
   redis.call('HSET', tasks, unpack(lines))
   if began then wake(args.channel, meta) end

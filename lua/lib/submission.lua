@@ -21,7 +21,8 @@ local function kinds_of(text, pending_prefix)
   local found, last = {}, 0
   for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
     local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
-    if not name or #name > 255 or #kind > 12000 or not look(needs) then name, needs = in_full().split_line(kind) end -- it has a strategy
+    local plain = name and #name < 256 and #kind <= 12000 and look(needs)
+    if not plain then name, needs = in_full().split_line(kind) end -- it has a strategy
     local bad = not name and needs or bad_kind(pending_prefix, kind)
     last = last + 1
     bad = bad or last > 1000 and in_full().too_many('submit', 1000)

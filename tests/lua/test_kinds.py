@@ -234,11 +234,12 @@ def test_what_is_no_version_is_refused(drive: Driver, since: str) -> None:
 
 
 def many_ended(drive: Driver, count: int, head: str) -> None:
-    """Let so many kinds begin and end."""
+    """Let so many kinds begin and end, and the leader make its passes."""
     for at in range(0, count, 500):
         names = [f"{head}{n}" for n in range(at, min(at + 500, count))]
         drive.run(drive.commands.submit([Submission(name, name, b"") for name in names]))
         drive.run(drive.commands.cancel(names))
+        drive.run(drive.commands.expire())
 
 
 def test_ended_kinds_are_forgotten_and_old_copies_are_read_anew(store: Store) -> None:
