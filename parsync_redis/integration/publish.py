@@ -18,6 +18,7 @@ from kombu.utils.functional import fxrange
 from ..errors import InvalidInput, ParsyncError, ServerFull, ServerReadOnly, ServerUnreachable
 from ..model.options import TaskOptions
 from ..wire.envelope import envelope
+from ..wire.headers import flaw_of
 from ..wire.message_options import until_ms
 from .port import Options, ParsyncPort
 
@@ -83,6 +84,8 @@ class Capture:
             return
         if not isinstance(headers, dict) or "task" not in headers:
             raise InvalidInput("parsync tasks need Celery's task protocol 2: set task_protocol = 2")
+        if flaw := flaw_of(headers):
+            raise InvalidInput(f"task {self._name}: {flaw}")
         queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
         options = dict(self._options)
         queue = queue or str(options.pop(QUEUE, ""))
