@@ -22,10 +22,10 @@ from .acl_tables import AUDIT, CONNECT, KEYLESS, KINDS, READS, SCRIPT_KEYS, SPEA
 class Options:
     """Options of a role's rights.
 
-    queues: plain Celery queues of the app, to which clients may send what they like; None for the worker's `celery`, and
-    no queue for clients: parsync's tasks need none. results: its result backend is this server. control: a client may broadcast
-    remote control (revoke). scan: the viewer may SCAN, which an audit needs and which shows the names of all keys of
-    the server. db: its database.
+    queues: plain Celery queues of the app, to which clients may send what they like; None for the worker's `celery`,
+    and no queue for clients: parsync's tasks need none. results: its result backend is this server. control: a client
+    may broadcast remote control (revoke). scan: the viewer may SCAN, which an audit needs and which shows the names of
+    all keys of the server. db: its database.
     """
 
     queues: Sequence[str] | None = None

@@ -9,8 +9,9 @@
                                            sent, the script spells them itself
 
 A trailing star means none or more: `(...)*` are rows, `count` is their number, MAX_ROWS at most; the key `inbox*` gives
-inbox_at(n), its nth key. The name of an argument says how long it may be (lengths.py): the loader writes the check. A key that ends in a colon is a prefix of keys: `extra:` is the local `extra_prefix`, and KEY.extra in
-libraries, which name other keys as KEY.ended. "KEYS: ..., of any type" leaves the types to the script.
+inbox_at(n), its nth key. The name of an argument says how long it may be (lengths.py): the loader writes the check. A
+key that ends in a colon is a prefix of keys: `extra:` is the local `extra_prefix`, and KEY.extra in libraries, which
+name other keys as KEY.ended. "KEYS: ..., of any type" leaves the types to the script.
 
 A row is an offset in ARGV. The loader writes what one would write by hand: numeric loops and ARGV[row + 1].
 """

@@ -1,9 +1,9 @@
 """How long each argument of a script may be, by its name: one table for the scripts and for Python.
 
-A script runs alone on its server, so the time for one text is everybody's. The loader writes the check into every script
-(header.py), and a name that this table lacks is an error when the script is loaded. So no script can forget it. What enters
-the state is short. What processes read there and give back, as ids, kinds and places, may be damaged: it may be as long as
-a message, so that it can be repaired, and every pattern takes linear time.
+A script runs alone on its server, so the time for one text is everybody's. The loader writes the check into every
+script (header.py), and a name that this table lacks is an error when the script is loaded. So no script can forget it.
+What enters the state is short. What processes read there and give back, as ids, kinds and places, may be damaged: it
+may be as long as a message, so that it can be repaired, and every pattern takes linear time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -67,7 +67,7 @@ def limit_of(verb: str, name: str) -> int:
 
 
 def check_lengths(verb: str, limits: Mapping[str, int], columns: Iterable[tuple[str, Iterable[object]]]) -> None:
-    """Raise InvalidInput for the first value that is longer than its limit. columns: name, and the values of all rows."""
+    """Raise InvalidInput for a value that is longer than its limit. columns: name, and the values of all rows."""
     for name, values in columns:
         limit = limits[name]
         for value in values:

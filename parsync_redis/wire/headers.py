@@ -1,17 +1,17 @@
 """The headers of a task's message that Celery's worker acts on before the task's own code runs.
 
-Celery trusts them: a time limit that is a list ends the worker, and ends the next one that gets the message. So they are
-checked twice: where a task is submitted, and in the worker before Celery sees them, because a message may come from
+Celery trusts them: a time limit that is a list ends the worker, and ends the next one that gets the message. So they
+are checked twice: where a task is submitted, and in the worker before Celery sees them, because a message may come from
 anybody who may write to a queue.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from ..model.ids import shown
 from ..model.options import MAX_SECONDS
+from .message_options import until_ms
 
 
 class _Rule(NamedTuple):
@@ -29,7 +29,7 @@ def _is_count(value: object) -> bool:
 
 def _is_seconds(value: object) -> bool:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value is None or (is_number and math.isfinite(value) and 0 <= value < MAX_SECONDS)  # type: ignore[arg-type]
+    return value is None or (is_number and 0 <= value < MAX_SECONDS)  # type: ignore[operator]
 
 
 def _are_limits(value: object) -> bool:
@@ -108,12 +108,9 @@ def _route_of(info: Mapping[str, object] | None) -> tuple[object, object]:
     return (info or {}).get("exchange") or "", (info or {}).get("routing_key") or ""
 
 
-def wait_s(moment: object) -> float:
+def wait_s(eta: str | datetime | None) -> float:
     """Return for how many seconds a task must wait until its eta, 0.0 for one that is past, or none."""
-    if isinstance(moment, str):
-        moment = datetime.fromisoformat(moment)
-    at = _timestamp(moment) if isinstance(moment, datetime) else None
-    return 0.0 if at is None else max(0.0, at - datetime.now(UTC).timestamp())
+    return max(0, until_ms("eta", eta)) / 1000 if eta else 0.0
 
 
 def _timestamp(moment: datetime) -> float | None:

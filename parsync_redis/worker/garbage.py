@@ -1,8 +1,8 @@
 """Drops messages of plain queues that are none, so that they end no worker.
 
 Whoever may write to a queue can put anything into it. Celery and kombu expect a task's message: what is no JSON, has no
-properties, or has a time limit that is a list raises an error in the event loop, which ends the worker, and the next one
-that gets the message. Here such a message is logged and dropped. Errors of the connection go on as before.
+properties, or has a time limit that is a list raises an error in the event loop, which ends the worker, and the next
+one that gets the message. Here such a message is logged and dropped. Errors of the connection go on as before.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import cache
+from queue import Empty
 from typing import Any, Final
 
 from celery.exceptions import InvalidTaskError
-from kombu import Connection
 from kombu.message import Message
 from kombu.transport import virtual
 
@@ -31,22 +31,29 @@ def careful(transport: type) -> type:
     """Return a class of kombu transports that drops what is no message; other kinds than virtual ones need no care."""
     if not issubclass(transport, virtual.Transport):
         return transport
-    base: Any = transport
+    base: Any = transport  # Any: a base class that is known at run time only
 
-    class Channel(base.Channel):  # type: ignore[misc]
+    class Channel(base.Channel):
         def _brpop_read(self, **options: object) -> object:
             """Read a message of a queue in Redis. It has left the queue before it is known to be none."""
+            return self._carefully("a queue", lambda: super(Channel, self)._brpop_read(**options))
+
+        def _receive_one(self, client: object) -> object:
+            """Read a broadcast."""
+            return self._carefully("a channel", lambda: super(Channel, self)._receive_one(client))
+
+        def _carefully(self, where: str, read: Callable[[], object]) -> object:
             try:
-                return super()._brpop_read(**options)
-            except self.connection.connection_errors + self.connection.channel_errors:
+                return read()
+            except self.connection.connection_errors + self.connection.channel_errors + (Empty,):
                 raise
             except Exception as error:
                 if _while_reading(error):
                     raise
-                _drop("a queue", error)
+                _drop(where, error)
                 return True
 
-    class Transport(base):  # type: ignore[misc]
+    class Transport(base):
         def _deliver(self, message: object, queue: str) -> None:
             if flaw := flaw_of_message(message):
                 _drop(queue, InvalidTaskError(flaw), message)
@@ -63,7 +70,8 @@ def careful(transport: type) -> type:
     return Transport
 
 
-def connect_carefully(connection: Connection) -> None:
+# Any: a method of this object only is replaced
+def connect_carefully(connection: Any) -> None:
     """Have a connection that is not made yet, and those that replace it, drop what is no message."""
     original = connection.get_transport_cls
     connection.get_transport_cls = lambda: careful(original())
@@ -84,7 +92,7 @@ def handle_carefully(consumer: Consumer, handle: Callable[[Message], object]) ->
             _drop("its queue", error, message)
             if not message.acknowledged:
                 message.reject()
-            message.ack = message.reject = _nothing  # Celery may have scheduled one, which would raise
+            vars(message).update(ack=_nothing, reject=_nothing)  # Celery may have scheduled one, which would raise
             return None
 
     return on_message

@@ -1,4 +1,4 @@
-"""No message ends a worker: garbage in a plain queue, odd headers of placed tasks, odd options of apply_async. Promise 10."""
+"""No message ends a worker: garbage in plain queues, odd headers of placed tasks, odd options of calls. Promise 10."""
 
 import base64
 import json
@@ -47,16 +47,94 @@ ODD: tuple[Any, ...] = (
 """Values that nobody expects, of every type that a message can carry."""
 
 HEADERS = (
-    "task id lang shadow eta expires retries timelimit ignore_result replaced_task_nesting stamped_headers stamps root_id "
-    "parent_id group group_index origin argsrepr kwargsrepr meth parsync reply_to correlation_id delivery_info hostname "
-    "args kwargs errbacks callbacks chain chord compression redelivered utc embed called_directly is_eager priority"
-).split()
-PROPERTIES = ("delivery_tag", "body_encoding", "delivery_info", "priority", "reply_to", "correlation_id", "delivery_mode")
+    "task",
+    "id",
+    "lang",
+    "shadow",
+    "eta",
+    "expires",
+    "retries",
+    "timelimit",
+    "ignore_result",
+    "replaced_task_nesting",
+    "stamped_headers",
+    "stamps",
+    "root_id",
+    "parent_id",
+    "group",
+    "group_index",
+    "origin",
+    "argsrepr",
+    "kwargsrepr",
+    "meth",
+    "parsync",
+    "reply_to",
+    "correlation_id",
+    "delivery_info",
+    "hostname",
+    "args",
+    "kwargs",
+    "errbacks",
+    "callbacks",
+    "chain",
+    "chord",
+    "compression",
+    "redelivered",
+    "utc",
+    "embed",
+    "called_directly",
+    "is_eager",
+    "priority",
+)
+PROPERTIES = (
+    "delivery_tag",
+    "body_encoding",
+    "delivery_info",
+    "priority",
+    "reply_to",
+    "correlation_id",
+    "delivery_mode",
+)
 OPTIONS = (
-    "countdown eta expires time_limit soft_time_limit shadow ignore_result retries priority headers link link_error chain "
-    "chord group_id group_index root_id parent_id reply_to correlation_id replaced_task_nesting stamped_headers argsrepr "
-    "kwargsrepr serializer compression queue routing_key exchange task_id add_to_parent origin stamps parsync"
-).split()
+    "countdown",
+    "eta",
+    "expires",
+    "time_limit",
+    "soft_time_limit",
+    "shadow",
+    "ignore_result",
+    "retries",
+    "priority",
+    "headers",
+    "link",
+    "link_error",
+    "chain",
+    "chord",
+    "group_id",
+    "group_index",
+    "root_id",
+    "parent_id",
+    "reply_to",
+    "correlation_id",
+    "replaced_task_nesting",
+    "stamped_headers",
+    "argsrepr",
+    "kwargsrepr",
+    "serializer",
+    "compression",
+    "queue",
+    "routing_key",
+    "exchange",
+    "task_id",
+    "add_to_parent",
+    "origin",
+    "stamps",
+    "parsync",
+)
+
+
+CELERYS = ("countdown", "eta", "expires", "stamped_headers", "queue", "task_id")
+"""Options that Celery itself reads before it knows where the task goes, and of which it raises errors of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +155,12 @@ def alive(rig: Rig) -> Iterator[None]:
     yield
     assert {name: rig.pid(name) for name in rig.stack.alive()} == pids
     assert rig.tasks.add.apply_async((1, 2), parsync=False).get(timeout=GET_S) == 3
-    found = set()
-    while found < {"n1", "n2", "n3"}:
+    found: set[str] = set()
+    for _ in range(50):
         found |= {result.get(timeout=GET_S)["node"] for result in [rig.tasks.where.delay() for _ in range(10)]}
+        if found == {"n1", "n2", "n3"}:
+            break
+    assert found == {"n1", "n2", "n3"}, "each places and runs"
     rig.until_idle()
 
 
@@ -110,12 +191,34 @@ def garbage() -> Iterator[bytes]:
 
 def bodies() -> Iterator[bytes]:
     """Bodies of messages that are none."""
-    yield from (b"", b"x", b"\xff", b"null", b"1", b"[]", b"[1]", b"[[], {}]", b"[[], {}, {}, {}]", b'{"args": 1, "kwargs": 2}')
-    yield from (texts([args, kwargs, {}]) for args in (1, "ab", None, {}) for kwargs in (1, "ab", None, []))
+    yield from (
+        b"",
+        b"x",
+        b"\xff",
+        b"null",
+        b"1",
+        b"[]",
+        b"[1]",
+        b"[[], {}]",
+        b"[[], {}, {}, {}]",
+        b'{"args": 1, "kwargs": 2}',
+    )
+    wrong: tuple[Any, ...] = (1, "ab", None, {}, [])
+    yield from (texts([args, kwargs, {}]) for args in wrong for kwargs in wrong)
     embed = ("callbacks", "errbacks", "chain", "chord")
     yield from (texts([[1, 2], {}, {name: value}]) for name in embed for value in ODD)
     yield from (texts([[1, 2], {}, value]) for value in ODD)
     yield texts({"task": ADD, "args": [1], "kwargs": {}, "id": 5, "eta": [], "retries": "x"})
+
+
+@pytest.mark.one_server(0)
+@pytest.mark.parametrize("channel", ["celery.pidbox", "celeryev/worker.heartbeat"])
+def test_garbage_on_a_channel_of_celery_is_dropped(rig: Rig, channel: str):
+    """Clients may publish events; with `parsync acl --control` they broadcast."""
+    db = rig.redis.connection_pool.connection_kwargs.get("db") or 0
+    name = f"/{db}.{channel}"
+    heard = [rig.redis.publish(name, text) for text in garbage()]
+    assert heard[0], "workers hear it"
 
 
 @pytest.mark.one_server(0)
@@ -132,7 +235,7 @@ def until_final(rig: Rig, ids: list[str]) -> dict[str, str]:
     """Wait until tasks have ended; return the state of each."""
 
     def states() -> dict[str, str]:
-        return {id: str(status.state) for id, status in rig.client.statuses(ids).items()}
+        return dict(zip(ids, [str(status.state) for status in rig.client.statuses(ids)], strict=True))
 
     rig.until(lambda: all(state in FINAL for state in states().values()), f"{len(ids)} tasks have ended")
     return states()
@@ -147,8 +250,8 @@ def test_a_placed_task_with_an_odd_message_ends(rig: Rig):
                 found[part][name] = value
                 if name != "eta" or not (isinstance(value, str) and value > "2900"):
                     made.append((id, texts(found)))
-    for body in bodies():
-        made.append((id := new_id(), texts({**payload(id), "body": base64.b64encode(body).decode()})))
+    packed = [base64.b64encode(body).decode() for body in bodies()]
+    made += [(id := new_id(), texts({**payload(id), "body": body})) for body in packed]
     for at in range(0, len(made), 100):
         tasks = [Submission(encode_id(id), ADD, message) for id, message in made[at : at + 100]]
         rig.store.run(rig.store.commands.submit(tasks))
@@ -185,6 +288,8 @@ def test_odd_options_of_a_call_are_one_error_or_a_task_that_ends(rig: Rig):
                 if not str(error) or "\n" in str(error):
                     strange.append(f"{option}={value!r:.60}: {error!r:.200}")
             except Exception as error:
+                if option in CELERYS and str(error):
+                    continue
                 strange.append(f"{option}={value!r:.60}: {type(error).__name__} {error!s:.200}")
             else:
                 submitted.append((option, value, str(result.id)))

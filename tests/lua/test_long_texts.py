@@ -54,9 +54,9 @@ class Bench:
         self.client: Any = self.drive.store.client
         self.drive.store.load_scripts()
         busy_cluster(self.drive)
-        self.names = self.client.keys("*")
+        self.names: list[bytes] = [*self.client.scan_iter(count=1000)]
         for name in self.names:
-            self.client.copy(name, name, 1)
+            self.client.execute_command("COPY", name, name, "DB", 1)
         self.calls = sample_calls(self.drive.commands)
         self.rare = rare_calls(self.drive.commands)
         self.longest: dict[str, tuple[int, str]] = {}
@@ -148,7 +148,7 @@ def test_no_stored_value_makes_a_script_slow(bench: Bench, verb: str):
         kinds = {name: bench.client.type(name).decode() for name in bench.names}
         for key in (*call.keys, *call.unsent):
             for name in [
-                name for name in bench.names if name.decode() == key or key[-1] == ":" and key in name.decode()
+                name for name in bench.names if name.decode() == key or (key[-1] == ":" and key in name.decode())
             ]:
                 for unit in KEPT:
                     for what, spoil in spoiled(bench.client, name, kinds[name], unit):

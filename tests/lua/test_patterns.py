@@ -7,7 +7,6 @@ repetitions. The server measures the time of its scripts.
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ FUNCTIONS = re.compile(r"string\.(find|match|gmatch|gsub)\(")
 LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'")
 SHORT, LONG = 4 * 1024, 16 * 1024
 NOTICED_US = 1500
-"""What a pattern may take for LONG, whatever its growth: one that takes quadratic time needs a hundred times as much."""
+"""What a pattern may take for LONG, whatever its growth: quadratic time is a hundred times as much."""
 
 RUN = """
 local text, pattern = ARGV[2], ARGV[3]
@@ -108,8 +107,8 @@ def hostile(pattern: str, size: int) -> Iterator[str]:
             for one in matched:
                 for end in ("\1", " ", "\n", ""):
                     yield "".join(least[:at]) + one * size + end
-    for end in range(1, len(parts) + 1):
-        unit = "".join(least[:end])
+    for length in range(1, len(parts) + 1):
+        unit = "".join(least[:length])
         for between in ("", " "):
             yield (unit + between) * (size // max(1, len(unit + between))) + "\1"
             yield "".join(least) + (between + unit) * (size // max(1, len(unit + between))) + "\1"
@@ -134,7 +133,8 @@ def slow(client: Any, function: str, pattern: str) -> str:
             continue
         least = [min(took_us(client, function, text, pattern) for _ in range(3)) for text in (short, long)]
         if least[1] > NOTICED_US and least[1] > 8 * least[0]:
-            return f"{pattern!r} takes {least[0]} us for {len(short)} bytes and {least[1]} us for {len(long)}: {long[:60]!r}"
+            times = f"{least[0]} us for {len(short)} bytes and {least[1]} us for {len(long)}"
+            return f"{pattern!r} takes {times}: {long[:60]!r}"
     return ""
 
 

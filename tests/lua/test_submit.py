@@ -148,7 +148,7 @@ def test_the_first_task_of_a_kind_wakes_one_scheduler(drive: Driver):
     drive.wait("s1", "s2", "gone")
     first, second = (f"{drive.keys.wakes()}:{name}" for name in ("s1", "s2"))
     assert drive.heard(lambda: (drive.submit("a"), drive.submit("b")), first, second) == [(second, b"wake")]
-    assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1 s2 gone", "a client writes no text there"
+    assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1 s2 gone", "it writes no text"
     drive.take("s2")
     assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1 gone"
 

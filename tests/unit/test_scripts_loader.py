@@ -145,7 +145,8 @@ def test_functions_that_are_called_in_full_only_are_made_when_they_are_called(wr
     ]
     assert "FULL = {rare = rare}" in text
     assert text.startswith("local in_full\n")
-    assert "in_full" not in compose(read_header("verb", write(verb=SCRIPT.replace("ARGV: x", "ARGV: none"), lib__arguments="")), folder)
+    folder = write(verb=SCRIPT.replace("ARGV: x", "ARGV: none"), lib__arguments="")
+    assert "in_full" not in compose(read_header("verb", folder), folder)
 
 
 @pytest.mark.parametrize("script", ALL, ids=lambda script: script.verb)
