@@ -11,7 +11,6 @@
 local ids, reply, confirmed, runs, got, w = {}, {}, {}, {}, {}, 0
 for i, row in rows() do ids[i] = row.id end
 if count == 0 then return reply end
-if count > 1000 then return redis.error_reply('PSARGS confirm takes 1,000 tasks at most') end
 local owners, held = redis.call('HMGET', taken, unpack(ids)), redis.call('HMGET', running, unpack(ids))
 for i, row in rows() do
   local id, text = ids[i], row.text

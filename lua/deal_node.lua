@@ -25,7 +25,7 @@ local function add(partition, class, more_slots, more_score)
   for _, field in ipairs({'class:' .. partition .. ':' .. class, 'slots:' .. partition, 'score:' .. partition}) do
     local form = string.find(field, '^score:') and '^%-?%d+%.?%d*$' or '^%-?%d+$'
     local sum = redis.call('HGET', dealt, field)
-    if sum and not (string.find(sum, form) and #sum < 30) then redis.call('HDEL', dealt, field) end -- damaged
+    if sum and not (#sum < 30 and string.find(sum, form)) then redis.call('HDEL', dealt, field) end -- damaged
   end
   redis.call('HINCRBY', dealt, 'class:' .. partition .. ':' .. class, more_slots)
   redis.call('HINCRBY', dealt, 'slots:' .. partition, more_slots)

@@ -1,4 +1,5 @@
--- expire: cancel tasks that wait past their expiry. The leader calls it in each pass; take checks the expiry as well.
+-- expire: cancel tasks that wait past their expiry, and forget kinds that have ended. The leader calls it in each pass; take
+-- checks the expiry as well.
 -- KEYS: meta kinds changed later outbox expires tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ARGV: retention_s limit
 -- RETURNS: the ids of the expired tasks
@@ -8,6 +9,7 @@
 -- ATOMICITY: state and indexes change together.
 -- COMPLEXITY: O(limit * log pending)
 --- @include queue
+--- @include sweep
 local bad = bad_retention(args.retention_s) or bad_number('limit', args.limit, 0, 1000)
 if bad then return bad end
 local now, expired = now_ms(), {}
@@ -37,4 +39,5 @@ for _, id in ipairs(ids) do
 end
 write_outbox(outbox)
 write_kinds(meta, kinds, changed)
+sweep(meta, kinds, changed)
 return expired

@@ -23,11 +23,11 @@ for i, row in rows() do
   ids[i] = row.id
 end
 if count == 0 then return reply end
-if count > 1000 then return redis.error_reply('PSARGS finish takes 1,000 tasks at most') end
 local runs, lines = redis.call('HMGET', running, unpack(ids)), redis.call('HMGET', tasks, unpack(ids))
 for i, row in rows() do
   local id, text, run, line, outcome = ids[i], row.text, runs[i], lines[i], row.outcome
-  local mine = run and string.find(run, text, 1, true) == 1 and string.find(run, ' started=', #text + 1, true) == #text + 1
+  local mine = run and #run < #text + 32 and string.find(run, text, 1, true) == 1
+    and string.find(run, ' started=', #text + 1, true) == #text + 1
   if mine and not seen[id] and line and string.byte(line) ~= 43 and string.byte(outcome) ~= 97 then -- no '+', and not again
     local state, why = outcome, ''
     if outcome ~= 'succeeded' then state, why = string.match(outcome, '^(%l+) ?(.*)$') end

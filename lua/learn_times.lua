@@ -14,11 +14,11 @@
 
 -- parse_times: return runs, time and bins of a text; nil for any other text.
 local function parse_times(text)
-  local runs, total, part, list = string.match(text or '', '^(%d+) (%d+)(%.?%d*) ([%d:,]+)$')
+  local runs, total, part, list = string.match(text or '', '^(%d+) (%d+)%f[%D](%.?%d*) ([%d:,]+)$')
   if not runs or #runs > 15 or #total > 15 or #part == 1 or #part > 4 then return nil end
   if string.gsub(',' .. list, ',%d+:%d+', '') ~= '' then return nil end
   local bins = {}
-  for bin, many in string.gmatch(list, '(%d+):(%d+)') do
+  for bin, many in string.gmatch(',' .. list, ',(%d+):(%d+)') do
     if #bin > 3 or #many > 15 then return nil end
     bins[bin + 0] = (bins[bin + 0] or 0) + many
   end

@@ -44,7 +44,7 @@ if old ~= digest then
   end
 end
 if moved then
-  local last = stamp and string.match(stamp, '^(%d+)%.?%x*$') or '0'
+  local last = stamp and string.match(stamp, '^(%d+)%f[%D]%.?%x*$') or '0'
   if #last > 15 then last = '0' end
   redis.call('HSET', meta, 'apps', string.format('%d.%s%s', math.max(last + 1, tonumber(now_ms())), digest, old))
 end

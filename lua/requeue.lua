@@ -42,7 +42,7 @@ for i, row in rows() do
     local line, state = task.line, task.state
     local starts = (tonumber(option(line, 'starts')) or 0) + (state == 'running' and how ~= 'recalled' and 1 or 0)
     if row.delay_ms == '' then
-      local node, slot, inc = string.match(row.text, ' p%d+ (%S+)/(%d+)%S* inc=(%d+)')
+      local node, slot, inc = string.match(row.text, ' p%d+ ([^ /]+)/(%d+)%f[%D][%d,]* inc=(%d+)')
       local since = task.started or state == 'placed' and string.match(task.place, ' since=(%d+)$') or line.ready
       local place = string.format('%s/%s inc=%s since=%s until=%s', node or '', slot or '', inc or '', since, now)
       add_history(task, string.format('%s %s %s %s', row.attempt, state, place, why))

@@ -16,7 +16,6 @@
 local ids, attempts, texts, reply, begun, runs, got, w = {}, {}, {}, {}, {}, {}, {}, 0
 for i, row in rows() do ids[i], attempts[i], texts[i] = row.id, row.attempt, row.text end
 if count == 0 then return reply end
-if count > 1000 then return redis.error_reply('PSARGS start takes 1,000 tasks at most') end
 local owners, held = redis.call('HMGET', taken, unpack(ids)), redis.call('HMGET', running, unpack(ids))
 local found, mark = redis.call('HMGET', messages, unpack(ids)), ' started=' .. now_ms()
 local most = tonumber(args.most) or 0

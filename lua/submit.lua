@@ -19,15 +19,14 @@
 --- @include submission
 local what, bad, stamp, shards = kinds_of(args.what, pending_prefix)
 if not bad then bad, stamp, shards = bad_counts(meta, 'apps', 'shards') end
-if count > 1000 then bad = redis.error_reply('PSARGS submit takes 1,000 tasks at most') end
 if bad or count == 0 then return bad or {} end
 if shards and shards ~= args.shards then return in_full().for_all('elsewhere') end
 if args.apps ~= '' and args.apps ~= (stamp ~= '' and stamp or '0') then return in_full().for_all('changed') end
 local ids, asked, again, reply = {}, {}, {}, {} -- asked: the options of rows that have some
 for i, row in rows() do
   ids[i] = row.id
-  if row.options ~= '' or not what[row.kind] or is_unusual(ids[i], row.message) then
-    asked[i], bad = in_full().look_at_row(what[row.kind], ids[i], row.options, row.message)
+  if row.options ~= '' or not what[row.kind] or is_unusual(ids[i]) then
+    asked[i], bad = in_full().look_at_row(what[row.kind], ids[i], row.options)
     if bad then return bad end
   end
 end
@@ -69,7 +68,8 @@ for i, row in rows() do
   end
 end
 if n > 0 then
-  local began = write_kinds(meta, kinds, changed, {'submitted', string.format('%d', last)})
+  local began = write_kinds(meta, kinds, changed)
+  redis.call('HINCRBY', meta, 'submitted', n / 2)
   redis.call('HSET', messages, unpack(texts))
   redis.call('HSET', tasks, unpack(lines))
   if began then wake(args.channel, meta) end

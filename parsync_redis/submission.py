@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, UnknownTask
 from .model.apps import digest_of
 from .model.ids import check_name, encode_id, new_id, shown
-from .model.limits import MAX_BATCH_BYTES
+from .model.limits import MAX_BATCH_BYTES, MAX_KINDS_BYTES
 from .model.needs import Resources, without_reserved
 from .model.options import CELERY_OPTIONS, CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions
 from .model.task import Submission
@@ -32,6 +32,9 @@ ACCEPTED: Final = frozenset(("submitted", "exists"))
 """Submit's words for a task that is in the queue now, or was before."""
 
 _SHOWN: Final = 8
+
+_KIND_HEAD: Final = 280
+"""Bytes of a kind besides its needs, at most: priority, name, strategy."""
 
 
 def parse_item(item: Item | Sequence[Any]) -> Item:
@@ -146,16 +149,21 @@ def numbered(make: Callable[[T], U], tasks: Sequence[T], first: int) -> list[U]:
 
 
 def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]:
-    """Split tasks into runs whose messages fit into one request."""
-    if sum([len(task.message) for task in tasks]) <= MAX_BATCH_BYTES:
+    """Split tasks into runs whose messages, and whose kinds, fit into one request."""
+    few = {id(task.options): len(task.options.needs.text) for task in tasks}
+    if (
+        sum([len(task.message) for task in tasks]) <= MAX_BATCH_BYTES
+        and len(tasks) * (max(few.values(), default=0) + _KIND_HEAD) <= MAX_KINDS_BYTES
+    ):
         yield tasks
         return
-    start = size = 0
+    start = size = kinds = 0
     for at, task in enumerate(tasks):
         size += len(task.message)
-        if size > MAX_BATCH_BYTES and at > start:
+        kinds += len(task.options.needs.text) + _KIND_HEAD
+        if (size > MAX_BATCH_BYTES or kinds > MAX_KINDS_BYTES) and at > start:
             yield tasks[start:at]
-            start, size = at, len(task.message)
+            start, size, kinds = at, len(task.message), len(task.options.needs.text) + _KIND_HEAD
     yield tasks[start:]
 
 

@@ -33,6 +33,22 @@ local function refuse_call(verb, keys, argv)
     verb, keys, argv, #KEYS, #ARGV))
 end
 
+-- too_long: return the error reply for the first argument behind `row` that is longer than its limit: {name, limit, ...}. The
+-- loader writes the check itself, for every argument of every script (store/lengths.py).
+local function too_long(verb, row, limits)
+  for at = 1, #limits, 2 do
+    local text = ARGV[row + (at + 1) / 2]
+    if #text > limits[at + 1] then
+      return redis.error_reply(string.format('PSARGS %s: %s has %d bytes, %d at most', verb, limits[at], #text, limits[at + 1]))
+    end
+  end
+end
+
+-- too_many: return the error reply for a call of too many rows.
+local function too_many(verb, most)
+  return redis.error_reply(string.format('PSARGS %s takes %d rows at most', verb, most))
+end
+
 -- bad_keys: return the error reply for a damaged key among those at these numbers and from number `from` on, or nil. The
 -- script reads the other keys before it writes, which finds the same damage.
 local function bad_keys(numbers, from)

@@ -11,7 +11,7 @@ end
 -- changes_since: return the changes that a copy lacks, `most` at most: the version at which the copy then stands, 1 if it must be
 -- dropped first, 1 if there are more changes, and {kind, line or '', ...}.
 local function changes_since(kinds, changed, since, most)
-  local now, at, begun = COUNTED.now, string.match(since, '^(%d+)/?(%d*)$')
+  local now, at, begun = COUNTED.now, string.match(since, '^(%d+)%f[%D]/?(%d*)$')
   at, begun = tonumber(at), tonumber(begun) or tonumber(at)
   local anew, changes, last = at == 0 or at > now or begun < COUNTED.floor, {}, now
   if anew then at, begun = 0, now end

@@ -16,7 +16,7 @@ end
 
 -- look: return whether a text has only words of amounts and labels; `of_needs`: conditions on labels as well.
 local function look(text, of_needs)
-  if string.find(text, '[^ -~]') then return false end
+  if #text > 65536 or string.find(text, '[^ -~]') then return false end
   for word in string.gmatch(text, '%S+') do
     local amount = string.match(word, '^%l[%l%d_]*=%-?(%d+)$')
     if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then
@@ -64,7 +64,7 @@ local function amounts_fit(offer, needs) return is_enough(amounts(offer), amount
 
 local function labels_fit(offer, needs)
   local padded = ' ' .. offer .. ' '
-  for name, condition in string.gmatch(needs, '([^%s:]+):(%S+)') do
+  for name, condition in string.gmatch(needs, '%f[!-~]([^%s:]+):(%S+)') do
     if not holds(condition, values_of(padded, name)) then return false end
   end
   return true
@@ -74,6 +74,6 @@ end
 local function fits(offer, needs)
   local known = FITTING[needs] or {}
   FITTING[needs] = known
-  if known[offer] == nil then known[offer] = amounts_fit(offer, needs) and labels_fit(offer, needs) end
+  if known[offer] == nil then known[offer] = #offer <= 65536 and amounts_fit(offer, needs) and labels_fit(offer, needs) end
   return known[offer]
 end

@@ -1,8 +1,7 @@
--- Write the index of kinds: the lines that change, and their versions. Needs lib/kinds.lua, lib/lines.lua and lib/sweep.lua.
+-- Write the index of kinds: the lines that change, and their versions. Needs lib/kinds.lua and lib/lines.lua.
 --- @include clock
 --- @include kinds
 --- @include lines
---- @include sweep
 
 local LINES_READ = false
 
@@ -22,9 +21,9 @@ local function read_lines(kinds)
   for i = 1, n do QUEUES[names[i]].known = lines[i] or nil end
 end
 
-local ANNOUNCED, LAST, LAST_TEXT = 0 -- how many of TOUCHED have their version; the last version, and its text
+local ANNOUNCED, LAST = 0 -- how many of TOUCHED have their version; the last version
 
--- announce: give each kind that changes its version; return the last, and its text. A version is the time, in hundredths of a ms,
+-- announce: give each kind that changes its version; return the last. A version is the time, in hundredths of a ms,
 -- or one more than the last: a server that lost writes must not count up to a version that a scheduler's copy has. A clock far in
 -- the future gives no version of 16 digits. As a first write it does no harm, and a full server refuses it (docs/decisions/0015).
 local function announce(changed)
@@ -34,23 +33,23 @@ local function announce(changed)
     local versions, base = {}, math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))
     LAST = base + last
     for i = ANNOUNCED + 1, last do
-      LAST_TEXT = string.format('%d', base + i)
-      versions[#versions + 1], versions[#versions + 2] = LAST_TEXT, TOUCHED[i]
+      versions[#versions + 1], versions[#versions + 2] = string.format('%d', base + i), TOUCHED[i]
     end
     ANNOUNCED = last
     write_all('ZADD', changed, versions)
   end
-  return LAST, LAST_TEXT
+  return LAST
 end
 
--- write_kinds: write the queues and lines that changed, each with a version of its own; and `more`, {field, value, ...}, of
--- meta. Return whether tasks wait of a kind of which none waited before: then a scheduler is to be woken.
-local function write_kinds(meta, kinds, changed, more)
-  local counts, began, lines, ended = more or {}, false, {}, {}
+-- write_kinds: write the queues and lines that changed, each with a version of its own. Return whether tasks wait of a kind of
+-- which none waited before: then a scheduler is to be woken.
+local function write_kinds(meta, kinds, changed)
+  local began, lines, ended = false, {}, {}
   read_lines(kinds)
-  local version, text = announce(changed)
-  if text then counts[#counts + 1], counts[#counts + 2] = 'version', text end
-  write_all('HSET', meta, counts)
+  local version = announce(changed)
+  if version > COUNTED.version then -- HINCRBY, which clients may: not HSET, by which they could write any text
+    redis.call('HINCRBY', meta, 'version', string.format('%d', version - COUNTED.version))
+  end
   for _, kind in ipairs(TOUCHED) do
     local queue = QUEUES[kind]
     fill(queue)
@@ -65,6 +64,5 @@ local function write_kinds(meta, kinds, changed, more)
   write_all('HSET', kinds, lines)
   write_all('HDEL', kinds, ended)
   COUNTED.now = version
-  if version % 10000 < 100 * #TOUCHED then in_full().sweep(meta, kinds, changed) end -- once in a hundred changes
   return began
 end

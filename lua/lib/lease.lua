@@ -6,7 +6,7 @@ local function is_count(text, digits) return #text <= digits and string.find(tex
 -- parse_lease: return the lease as a table; nil for no lease and for any other text. model/place.py reads the same.
 local function parse_lease(text)
   local task, attempt, partition, name, slots, inc, asked, since =
-    string.match(text or '', '^([%w%%][%w%%_.:@+-]*) (%d+@[!-~]+) p(%d+) (%w[%w_.@-]*)/([%d,]+) inc=(%d+)(.*) since=(%d+)$')
+    string.match(text or '', '^([%w%%][%w%%_.:@+-]*) (%d+@[!-~]+) p(%d+) (%w[%w_.@-]*)/([%d,]+) inc=(%d+)%f[%D](.*) since=(%d+)$')
   if not task or #task > 3060 or #attempt > 300 or #string.match(attempt, '^%d+') > 9 or #name > 128 then return nil end
   if not (is_count(partition, 4) and is_count(inc, 15) and is_count(since, 15)) then return nil end
   for space, word in string.gmatch(asked, '( ?)([^ ]*)') do
@@ -25,7 +25,7 @@ local function place_slots(text) return string.match(text, ' p%d+ [^ /]+/([%d,]+
 -- agrees: return whether every slot that a lease names, each once, has this text; texts: {slot, as text -> text}.
 local function agrees(texts, lease, text)
   local seen = {}
-  for number in string.gmatch(lease.slots .. ',', '([^,]*),') do
+  for number in string.gmatch(',' .. lease.slots, ',([^,]*)') do
     if seen[number] or not is_count(number, 4) or texts[number] ~= text then return false end
     seen[number] = true
   end

@@ -63,7 +63,7 @@ end
 
 -- give_back: put the amounts in the text of a place back into a node's ledger.
 local function give_back(ledgers, name, text)
-  local asked = asked_amounts(string.match(text, ' inc=%d+(.*) since=%d+$') or '')
+  local asked = asked_amounts(string.match(text, '^[^=]*=%d+%f[%D](.*) since=%d+$') or '')
   if not next(asked) then return end
   ledger_add(ledgers[name], asked, 1)
   CHANGED[name] = ledgers[name]

@@ -6,11 +6,12 @@
 
 -- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no loop over a span is long.
 local function parse_node(name, text)
-  local state, inc, drain, first, span, more, score, offer =
-    string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)(.-) score=([%d.e+-]+) ([^\n]*)$')
-  local ahead = string.match(more or '', '^ ahead=(%d%d?%d?%d?%d?)$')
+  local state, inc, drain, first, span, rest =
+    string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)( .*)$')
+  local ahead, behind = string.match(rest or '', '^ ahead=(%d%d?%d?%d?%d?)( .*)$')
+  local score, offer = string.match(behind or rest or '', '^ score=([%d.e+-]+) ([^\n]*)$')
   local slots = string.match((offer or '') .. ' ', '^slots=(%d+) ')
-  if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 or (more ~= '' and not ahead) then return nil end
+  if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then return nil end
   local known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
   if tonumber(slots) + (ahead or 0) > tonumber(span) or not known then return nil end
   return {name = name, state = state, inc = inc, drain = drain, first = tonumber(first), span = tonumber(span),
@@ -43,6 +44,7 @@ end
 -- open_bits: return the first bit of a node that takes claims, and the number of its slots and open waiting seats; nil for any
 -- other text.
 local function open_bits(text)
-  local first, more, slots = string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+(.-) score=%S+ slots=(%d+)')
+  local first, more, slots =
+    string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+%f[%D]( ?[ahed=%d]*) score=%S+ slots=(%d+)')
   if first and #first < 9 and #slots < 6 then return first + 0, slots + (string.match(more, '^ ahead=(%d+)$') or 0) end
 end

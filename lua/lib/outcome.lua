@@ -19,7 +19,7 @@ end
 
 -- judge_again: return the word for an outcome of a run that is over: yours for a repeated one, else stale.
 local function judge_again(task, text, outcome)
-  local state, _, run = string.match(task and task.text or '', '^(%l+)[^\n]*\n([^\n]*)\n([^\n]*)')
+  local state, _, run = string.match(task and task.text or '', '^(%l+)%f[%L][^\n]*\n([^\n]*)\n([^\n]*)')
   return state == outcome and string.sub(run, 1, #text + 9) == text .. ' started=' and 'yours' or 'stale'
 end
 

@@ -1,4 +1,4 @@
--- Check the rows of submit. Needs lib/arguments.lua. Limits: parsync_redis/model/limits.py.
+-- Check the rows of submit. Needs lib/arguments.lua. Lengths: parsync_redis/store/lengths.py.
 
 -- options_of: return the words NAME=VALUE of a row as a table; or nil and the error reply. delay and expiry: in ms from now,
 -- until it can be taken and until it expires; max: its max_starts; wait=1: it may wait for capacity that no node has yet; after:
@@ -7,8 +7,7 @@
 -- waits again. Without pub an id is one task for ever.
 local function options_of(text)
   local found = {}
-  if #text > 1000 then return nil, redis.error_reply('PSARGS options have 1,000 bytes at most') end
-  for name, value in string.gmatch(text, '(%l+)=(%S+)') do found[name] = value end
+  for name, value in string.gmatch(text, '%f[!-~](%l+)=(%S+)') do found[name] = value end
   local bad = found.max and bad_number('max_starts', found.max, 1, 1000)
     or found.delay and bad_number('delay_ms', found.delay, 0, 9e14)
     or found.expiry and bad_number('expiry_ms', found.expiry, -9e14, 9e14)
@@ -23,17 +22,16 @@ local function for_all(word)
   return reply
 end
 
--- is_unusual: return whether an id is no UUID, or a message is too long.
-local function is_unusual(id, message)
-  return #message > 2097152 or #id > 36 or not string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+$')
+-- is_unusual: return whether an id is no UUID.
+local function is_unusual(id)
+  return #id > 36 or not string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+$')
 end
 
 -- look_at_row: return the options of a row, nil if it has none; or nil and the error reply for a row that is none.
-local function look_at_row(kind, id, options, message)
+local function look_at_row(kind, id, options)
   if not kind then return nil, redis.error_reply('PSARGS submit: a row names no kind') end
-  if #id > 3060 or not string.find(id, '^[%w%%][%w%%_.:@+-]*$') then
+  if not string.find(id, '^[%w%%][%w%%_.:@+-]*$') then
     return nil, redis.error_reply('PSARGS an id is letters, digits, _.:@+- or %XX')
   end
-  if #message > 2097152 then return nil, redis.error_reply('PSARGS a message has 2,097,152 bytes at most') end
   if options ~= '' then return options_of(options) end
 end

@@ -5,6 +5,7 @@
 
 -- split_line: return the name and the needs of a kind; or nil and the error reply.
 local function split_line(kind)
+  if #kind > 12000 then return nil, redis.error_reply('PSARGS a kind has 12,000 bytes at most') end
   local name, needs = split_kind(kind)
   if not name or #name > 255 or not string.find(name, '^[!-~]+$') then
     return nil, redis.error_reply('PSARGS the name of a task is printable and has no spaces')
@@ -20,10 +21,12 @@ local function kinds_of(text, pending_prefix)
   local found, last = {}, 0
   for priority, kind in string.gmatch(text, '(%d) ([^\n]+)') do
     local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
-    if not name or #name > 255 or not look(needs, true) then name, needs = in_full().split_line(kind) end -- it has a strategy
+    local plain = name and #name < 256 and #kind <= 12000 and look(needs, true)
+    if not plain then name, needs = in_full().split_line(kind) end -- it has a strategy
     local bad = not name and needs or bad_kind(pending_prefix, kind)
-    if bad then return nil, bad end
     last = last + 1
+    bad = bad or last > 1000 and in_full().too_many('submit', 1000)
+    if bad then return nil, bad end
     found[string.format('%d', last)] =
       {priority = priority, base = (9 - priority) * 1e12, kind = kind, name = name, needs = needs}
   end

@@ -1,4 +1,4 @@
--- Forget kinds that have ended. Needs lib/batch.lua.
+-- Forget kinds that have ended: the leader's work, so that clients need no rights for it. Needs lib/batch.lua.
 --- @include batch
 
 -- sweep: forget ended kinds, the oldest first, if `changed` has 10,000 entries more than twice the kinds that wait. A reader

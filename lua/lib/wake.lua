@@ -1,25 +1,54 @@
--- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: `waiters` of the queue's meta.
+-- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: `waiters` of the queue's meta. Only
+-- takes write it, because clients, who wake, may not write texts there.
 
--- wait_in: add the scheduler to the end of these `waiters`. Dead names gather at the front; they are cut off at 4,000 bytes.
+-- wait_in: add the scheduler to the end of these `waiters`; again, if wakes would pass over 16 others first, which may be dead.
+-- Dead names gather at the front; they are cut off at 4,000 bytes.
 local function wait_in(meta, waiters, scheduler)
-  if string.find(' ' .. waiters .. ' ', ' ' .. scheduler .. ' ', 1, true) then return end
-  local all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
+  local all = ' ' .. waiters .. ' '
+  local from, to = string.find(all, ' ' .. scheduler .. ' ', 1, true)
+  if from then
+    local _, behind = string.gsub(string.sub(all, to + 1), ' ', '')
+    if behind < 16 then return end
+    waiters = string.sub(string.sub(all, 1, from) .. string.sub(all, to + 1), 2, -2)
+  end
+  all = waiters == '' and scheduler or waiters .. ' ' .. scheduler
   if #all > 4000 then all = string.match(string.sub(all, -4000), ' (.*)$') or scheduler end
   redis.call('HSET', meta, 'waiters', all)
 end
 
--- wake: wake the newest waiter but `me`; if nobody listens on its channel, the one before it, and so on, 16 at most.
-local function wake(channel, meta, me)
-  local waiters = redis.call('HMGET', meta, 'waiters')[1] or ''
+local function put_waiters(meta, waiters)
+  if waiters == '' then redis.call('HDEL', meta, 'waiters') else redis.call('HSET', meta, 'waiters', waiters) end
+end
+
+-- wait_no_more: take the scheduler out of these `waiters`.
+local function wait_no_more(meta, waiters, scheduler)
+  local all = ' ' .. waiters .. ' '
+  local from, to = string.find(all, ' ' .. scheduler .. ' ', 1, true)
+  if from then put_waiters(meta, string.sub(string.sub(all, 1, from) .. string.sub(all, to + 1), 2, -2)) end
+end
+
+-- ring_newest: wake the newest waiter but `me`; if nobody listens on its channel, the one before it, and so on, 16 at most.
+-- Return those that were not tried.
+local function ring_newest(channel, waiters, me)
   local rest, heard, tries = #waiters < 8000 and waiters or '', 0, 0
   while heard == 0 and rest ~= '' and tries < 16 do
     local others, last = string.match(rest, '^(.*) (%S+)$')
     if (last or rest) ~= me then heard = redis.call('SPUBLISH', channel .. ':' .. (last or rest), 'wake') end
     rest, tries = others or '', tries + 1
   end
-  if rest ~= '' then
-    redis.call('HSET', meta, 'waiters', rest)
-  elseif waiters ~= '' then
-    redis.call('HDEL', meta, 'waiters')
+  return rest
+end
+
+-- wake: wake the newest waiter. It stays among the waiters until it takes.
+local function wake(channel, meta) ring_newest(channel, redis.call('HMGET', meta, 'waiters')[1] or '') end
+
+-- go_on: note whether a scheduler waits after its take. waits: see take. Who is woken here, or does not hear it, leaves.
+local function go_on(channel, meta, waiters, me, waits)
+  if waits == 'wait' then
+    wait_in(meta, waiters, me)
+  elseif waits == 'wake' then
+    put_waiters(meta, ring_newest(channel, waiters, me))
+  else
+    wait_no_more(meta, waiters, me)
   end
 end

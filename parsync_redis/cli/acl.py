@@ -31,7 +31,8 @@ def acl(
     ] = None,
     hash: Annotated[str | None, typer.Option(help="The SHA-256 of one --role's password, 64 hex digits.")] = None,
     queue: Annotated[
-        list[str] | None, typer.Option(help="A plain Celery queue of the app, not placed by parsync (repeat; celery).")
+        list[str] | None,
+        typer.Option(help="A plain Celery queue to which clients may send (repeat; without it the worker's celery)."),
     ] = None,
     results: Annotated[bool, typer.Option(help="Whether the app's result backend is this server.")] = True,
     control: Annotated[bool, typer.Option(help="The client may broadcast remote control: app.control.revoke.")] = False,
@@ -50,7 +51,7 @@ def acl(
     if form not in ("file", "setuser"):
         raise InvalidInput(f"--form {form!r} is not known: known are file, setuser")
     roles = list(dict.fromkeys(role or Role))
-    options = Options(tuple(queue or ("celery",)), results, control, scan, db)
+    options = Options(tuple(queue) if queue else None, results, control, scan, db)
     name = Settings.load(config, cluster=cluster).cluster
     hashes = _hashes(roles, password_file, hash)
     for one in roles:

@@ -7,7 +7,7 @@ them as what they are derived from, and gets its Parsync again where it is unpic
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from celery.app.control import Control
 from celery.utils.imports import symbol_by_name
 
 from ..errors import InvalidInput, ParsyncError
+from ..model.ids import shown
 from .port import ParsyncPort
 from .publish import Capture, operational
 
@@ -84,6 +85,8 @@ def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable
     # Any: Celery's arguments, which go on as they are
     def send_task_message(producer: Any, name: str, message: Any, *args: Any, headers: Any = None, **kw: Any) -> object:
         call = kw.pop("parsync", None)
+        if headers and not isinstance(headers, Mapping):
+            raise InvalidInput(f"headers={shown(headers)} is not valid: it must be a mapping")
         carried = (headers or {}).get("parsync", message.headers.get("parsync"))
         options = parsync.options_of(name, carried, call)
         if options is not None:

@@ -12,12 +12,14 @@ from celery import Celery
 from celery.app import amqp
 from celery.app.defaults import NAMESPACES
 from kombu import Exchange, Producer, Queue
-from kombu.exceptions import OperationalError
+from kombu.exceptions import OperationalError, SerializerNotInstalled
 from kombu.utils.functional import fxrange
 
 from ..errors import InvalidInput, ParsyncError, ServerFull, ServerReadOnly, ServerUnreachable
+from ..model.ids import shown
 from ..model.options import TaskOptions
 from ..wire.envelope import envelope
+from ..wire.headers import flaw_of
 from ..wire.message_options import until_ms
 from .port import Options, ParsyncPort
 
@@ -83,6 +85,8 @@ class Capture:
             return
         if not isinstance(headers, dict) or "task" not in headers:
             raise InvalidInput("parsync tasks need Celery's task protocol 2: set task_protocol = 2")
+        if flaw := flaw_of(headers):
+            raise InvalidInput(f"task {self._name}: {flaw}")
         queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
         options = dict(self._options)
         queue = queue or str(options.pop(QUEUE, ""))
@@ -94,9 +98,15 @@ class Capture:
         if headers.get("expires") is None and options.get("expires") is not None:
             seconds = TaskOptions.of(options).expires or 0.0
             headers["expires"] = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
-        packed, content_type, content_encoding = self._producer._prepare(
-            body, kwargs.get("serializer"), None, None, kwargs.get("compression"), headers
-        )
+        serializer, compression = kwargs.get("serializer"), kwargs.get("compression")
+        try:
+            packed, content_type, content_encoding = self._producer._prepare(
+                body, serializer, None, None, compression, headers
+            )
+        except (KeyError, TypeError, SerializerNotInstalled):  # kombu says EncodeError if it is the arguments
+            raise InvalidInput(
+                f"task {self._name}: serializer={shown(serializer)} or compression={shown(compression)} is not known"
+            ) from None
         properties = {name: value for name, value in kwargs.items() if name not in _TRANSPORT and value is not None}
         routed = exchange_name(kwargs.get("exchange")), kwargs.get("routing_key") or ""
         message = envelope(packed, content_type, content_encoding, headers, properties, *routed)
@@ -114,8 +124,10 @@ class Capture:
 
 
 def celery_priority(priority: float) -> int:
-    """Return a priority of Celery's as one of parsync's, 0 to 9."""
-    return min(9, max(0, int(priority)))
+    """Return a priority of Celery's as one of parsync's, 0 to 9; raises InvalidInput for one that is no number."""
+    if not isinstance(priority, (int, float)) or priority != priority:
+        raise InvalidInput(f"priority={shown(priority)} is not valid: it must be a number")
+    return int(min(9, max(0, priority)))
 
 
 _DELAYED: Final = re.compile(r"(?:[01]\.){28}")

@@ -20,5 +20,8 @@ MAX_BATCH_BYTES: Final = 16 * 2**20
 MAX_CHOICES: Final = 5_000
 """Choices of schedulers in a generation of a shard; there are two generations."""
 
+MAX_KINDS_BYTES: Final = 256 * 2**10
+"""Bytes of the kinds in one call of submit: the script reads each word of them."""
+
 MAX_BATCH: Final = 500
 """Tasks, claims or leases in one call: a call stays short, and others wait no longer for the server."""

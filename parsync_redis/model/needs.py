@@ -22,6 +22,9 @@ from .condition import PATTERN, conditions_of
 from .ids import check_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
 
+MAX_TEXT: Final = 64 * 2**10
+"""Bytes of needs or an offer; those of a node with a Celery queue for each customer are long."""
+
 RESERVED: Final = "celery."
 """The names of labels that a user cannot set begin so."""
 
@@ -172,13 +175,13 @@ _NEEDS: Final = re.compile(_LINE.format(amount=AMOUNT, label=PATTERN), re.ASCII)
 @lru_cache(maxsize=4096)
 def is_resources(text: str) -> bool:
     """Return whether `parse_resources` reads a text: an offer, or what is left of one."""
-    return _OFFER.fullmatch(text) is not None
+    return len(text) <= MAX_TEXT and _OFFER.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def are_needs(text: str) -> bool:
     """Return whether `parse_needs` reads a text."""
-    return _NEEDS.fullmatch(text) is not None
+    return len(text) <= MAX_TEXT and _NEEDS.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)

@@ -22,12 +22,13 @@ from .acl_tables import AUDIT, CONNECT, KEYLESS, KINDS, READS, SCRIPT_KEYS, SPEA
 class Options:
     """Options of a role's rights.
 
-    queues: plain Celery queues of the app. results: its result backend is this server. control: a client may broadcast
-    remote control (revoke). scan: the viewer may SCAN, which an audit needs and which shows the names of all keys of
-    the server. db: its database.
+    queues: plain Celery queues of the app, to which clients may send what they like; None for the worker's `celery`,
+    and no queue for clients: parsync's tasks need none. results: its result backend is this server. control: a client
+    may broadcast remote control (revoke). scan: the viewer may SCAN, which an audit needs and which shows the names of
+    all keys of the server. db: its database.
     """
 
-    queues: Sequence[str] = ("celery",)
+    queues: Sequence[str] | None = None
     results: bool = True
     control: bool = False
     scan: bool = False
@@ -66,10 +67,13 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
         more = ("ssubscribe",) if role is Role.SCHEDULER else ()
         found.append(Grant(("spublish", *more), (), tuple(heard)))
     if role in (Role.CLIENT, Role.WORKER):
-        theirs = list(publisher(options.queues, options.control, options.db))
+        queues = options.queues
+        if queues is None:
+            queues = ("celery",) if role is Role.WORKER else ()
+        theirs = list(publisher(queues, options.control, options.db))
         theirs += results() if options.results else []
         if role is Role.WORKER:
-            theirs += broker(options.queues, options.db)
+            theirs += broker(queues, options.db)
         keyless += sorted({word for words, on, to in theirs if not (on or to) for word in words.split()} - set(keyless))
         found += [Grant(tuple(words.split()), tuple(on), tuple(to)) for words, on, to in theirs if on or to]
     return [Grant(tuple(keyless)), *found]
@@ -85,7 +89,7 @@ def user_line(role: Role, cluster: str, sha256: str, options: Options | None = N
 
 
 def _check_options(options: Options) -> None:
-    for queue in options.queues:
+    for queue in options.queues or ():
         if not _QUEUE_NAME.fullmatch(queue):
             raise InvalidInput(
                 f"queue name {shown(queue)} is not valid here: it must be 1 to 128 letters, digits or _.:@/-"

@@ -8,9 +8,10 @@
 -- ALSO: outbox                              may be missing: further keys of the same tag, which few calls touch; not
                                            sent, the script spells them itself
 
-A trailing star means none or more: `(...)*` are rows, `count` is their number; the key `inbox*` gives inbox_at(n), its
-nth key. A key that ends in a colon is a prefix of keys: `extra:` is the local `extra_prefix`, and KEY.extra in
-libraries, which name other keys as KEY.ended. "KEYS: ..., of any type" leaves the types to the script.
+A trailing star means none or more: `(...)*` are rows, `count` is their number, MAX_ROWS at most; the key `inbox*` gives
+inbox_at(n), its nth key. The name of an argument says how long it may be (lengths.py): the loader writes the check. A
+key that ends in a colon is a prefix of keys: `extra:` is the local `extra_prefix`, and KEY.extra in libraries, which
+name other keys as KEY.ended. "KEYS: ..., of any type" leaves the types to the script.
 
 A row is an offset in ARGV. The loader writes what one would write by hand: numeric loops and ARGV[row + 1].
 """
@@ -24,6 +25,7 @@ from typing import Any, Final
 
 from ..errors import BrokenContract
 from ..wire.keys import NUMBERS, TYPES
+from .lengths import MAX_ROWS, check_lengths, limit_of
 
 Word = str | int | float | bytes
 Once = Mapping[str, Word]
@@ -80,12 +82,18 @@ class Header:
         self._counted = "count" in self.once
         self.each = tuple((match[3] or match[4] or "").split())
 
+    @cached_property
+    def longest(self) -> dict[str, int]:
+        """How many bytes each argument may have, by name."""
+        return {name: limit_of(self.verb, name) for name in (*self.once, *self.each)}
+
     # -- for Python --------------------------------------------------------------------------------------------------
 
     def arguments(self, once: Once, names: tuple[str, ...] = (), values: Sequence[Word] = ()) -> list[Word]:
         """Return ARGV in the header's order: `once` by name, and `values` row after row, which `names` name.
 
-        BrokenContract if the names differ from the header's, or the last row is not whole.
+        BrokenContract if the names differ from the header's, or the last row is not whole; InvalidInput for a value
+        that is longer than the script allows.
         """
         count, rest = divmod(len(values), len(names)) if names else (0, len(values))
         try:
@@ -96,6 +104,8 @@ class Header:
             raise self._mismatch(once, names)
         if rest:
             raise BrokenContract(f"lua: {self.verb}.lua takes rows of {len(names)} values: {' '.join(names)}")
+        check_lengths(self.verb, self.longest, zip(self.once, zip(words, strict=True), strict=True))
+        check_lengths(self.verb, self.longest, ((name, values[at :: len(names)]) for at, name in enumerate(names)))
         words += values
         return words
 
@@ -170,7 +180,28 @@ class Header:
             probed = ", ".join(map(str, self._probed))
             lines.append(f"refused = refused or bad_keys({{{probed}}}, {self._probed_from or '#KEYS + 1'})")
         lines.append("if refused then return refused end")
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, *self._check_lengths()]) + "\n"
+
+    def _check_lengths(self) -> list[str]:
+        """Return Lua that refuses a text that is too long, and too many rows."""
+
+        def table(names: Sequence[str]) -> str:
+            return "{" + ", ".join(f"'{name}', {self.longest[name]}" for name in names) + "}"
+
+        def too_long(names: Sequence[str], row: str) -> str:
+            return " or ".join(f"#ARGV[{row}{at}] > {self.longest[name]}" for at, name in enumerate(names, 1))
+
+        lines, head, width = [], len(self.once), len(self.each)
+        if self.once:
+            told = f"in_full().too_long('{self.verb}', 0, {table(self.once)})"
+            lines.append(f"if {too_long(self.once, '')} then return {told} end")
+        if self.each:
+            lines.append(f"if count > {MAX_ROWS} then return in_full().too_many('{self.verb}', {MAX_ROWS}) end")
+            told = f"in_full().too_long('{self.verb}', row, {table(self.each)})"
+            lines.append(f"for row = {head}, #ARGV - 1, {width} do")
+            lines.append(f"  if {too_long(self.each, 'row + ')} then return {told} end")
+            lines.append("end")
+        return lines
 
     def resolve(self, text: str) -> str:
         """Return Lua in which names of the header are places in KEYS and ARGV, and loops over rows count.

@@ -152,6 +152,7 @@ class Consumer(Limited, Protocol):
     controller: Worker
     event_dispatcher: Dispatcher | None
     connection_errors: tuple[type[BaseException], ...]
+    channel_errors: tuple[type[BaseException], ...]
     strategies: dict[str, Callback]
     on_task_message: object
     on_unknown_task: Callback

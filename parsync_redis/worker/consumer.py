@@ -17,6 +17,7 @@ from celery.worker.state import maybe_shutdown
 from kombu import Connection
 
 from .celery_types import Hub, TimerEntry, Worker
+from .garbage import connect_carefully, handle_carefully
 from .transport import connection_to_nothing
 
 QUICK_S: Final = 0.1
@@ -75,6 +76,7 @@ class NodeConsumer(CeleryConsumer):
 
     def ensure_connected(self, conn: Connection) -> Connection | None:
         """Connect as Celery does, and turn the event loop until that is done."""
+        connect_carefully(conn)
         connect = super().ensure_connected
         attempt = Attempt(lambda: connect(conn), lambda: self.hub.call_soon(_nothing))
         attempt.start()
@@ -116,6 +118,10 @@ class NodeConsumer(CeleryConsumer):
         if enabled:
             events.enabled = True
         self._alone, hub.propagate_errors = False, errors
+
+    def create_task_handler(self, *args: object, **kwargs: object) -> object:
+        """Return Celery's handler of messages, which drops those that are none."""
+        return handle_carefully(self, super().create_task_handler(*args, **kwargs))
 
     def stop(self) -> None:
         """Close what Celery leaves open if the consumer has not started all of its steps."""

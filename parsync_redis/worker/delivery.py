@@ -19,6 +19,7 @@ from ..model.place import Place
 from ..model.task import Submission
 from ..store.quarantine import quarantine
 from ..wire.envelope import open_envelope, pack_envelope
+from ..wire.headers import flaw_of, wait_s
 from .agent import Agent
 from .celery_types import Consumer
 from .rate_limits import RateLimits, without_bucket
@@ -44,6 +45,8 @@ class Delivery:
         received: Delivered | None = None
         try:
             payload = open_envelope(message)
+            if flaw := flaw_of(payload["headers"]):
+                raise InvalidTaskError(flaw)
             carried = _put_place(payload["headers"], run.place)
             received = as_message(self._consumer.app, payload, Delivered)
             self._hand_over(run, received, payload, carried)
@@ -69,6 +72,10 @@ class Delivery:
             self._agent.reporter.ended(run, "failed")
             return
         if self._declares_more(name, carried, payload, run):
+            return
+        eta = payload["headers"].pop("eta", None)  # Celery would wait here, and hold the slots
+        if (early_s := wait_s(eta)) > 0:
+            self._give_back(run, f"its message says that it must not start before {eta}", early_s)
             return
         if (hold_s := self._limits.hold_s(name, place.task, consumer)) > 0:
             self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)

@@ -64,7 +64,7 @@ def test_an_end_that_is_damaged_is_one_that_says_so(drive: Driver, text: str):
     assert drive.run(drive.commands.repair_task("a", "why")) in ("sound", "gone")
 
 
-@pytest.mark.parametrize("count", [1, 999, 1000, 1001, 2500])
+@pytest.mark.parametrize("count", [1, 999, 1000])
 def test_many_tasks_are_read_in_one_call(drive: Driver, count: int):
     client: Any = drive.store.client
     client.hset(drive.keys.queue("ended"), f"t{count - 1}", f"failed 1\n0@1 1 1 1 - work slots=1\n\nwhy {count}")

@@ -148,7 +148,9 @@ def test_the_first_task_of_a_kind_wakes_one_scheduler(drive: Driver):
     drive.wait("s1", "s2", "gone")
     first, second = (f"{drive.keys.wakes()}:{name}" for name in ("s1", "s2"))
     assert drive.heard(lambda: (drive.submit("a"), drive.submit("b")), first, second) == [(second, b"wake")]
-    assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1"
+    assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1 s2 gone", "it writes no text"
+    drive.take("s2")
+    assert drive.store.client.hget(drive.keys.queue("meta"), "waiters") == b"s1 gone"
 
 
 def with_argument(drive: Driver, **changed: str) -> Any:
@@ -177,7 +179,7 @@ def test_a_row_of_no_kind_is_refused(drive: Driver, what: str):
         drive.unchanged_by(with_argument(drive, what=what))
 
 
-@pytest.mark.parametrize("id", ["a b", "", "a" * 3061, "\xe9", "a\n"])
+@pytest.mark.parametrize("id", ["a b", "", "\xe9", "a\n"])
 def test_an_id_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Driver, id: str):
     with pytest.raises(BrokenContract, match="an id is"):
         drive.unchanged_by(with_argument(drive, id=id))

@@ -178,9 +178,17 @@ def test_who_gives_back_wakes_nobody(drive: Driver):
 
 
 def test_the_dead_among_those_who_wait_cost_a_wake_up_little_and_leave(drive: Driver):
-    drive.wait(*(f"dead-{number:03d}" for number in range(40)))
-    drive.submit("a")
-    assert waiters(drive).split() == [f"dead-{number:03d}" for number in range(24)], "nobody heard: 16 at a time leave"
+    dead = [f"dead-{number:03d}" for number in range(40)]
+    drive.wait("s1", *dead[:15])
+    drive.wait("s1")
+    assert waiters(drive).split()[0] == "s1", "a wake still reaches it"
+    drive.wait(*dead[15:])
+    assert heard_by(drive, lambda: drive.submit("a"), "s1") == []
+    drive.wait("s1")
+    assert waiters(drive).split() == [*dead, "s1"], "so many dead behind it that no wake would reach it"
+    assert heard_by(drive, lambda: drive.submit("b", {"slots": 2}), "s1") == ["s1"]
+    drive.run(drive.commands.take("s1", waits="wake"))
+    assert waiters(drive).split() == dead[:25], "nobody heard: it and 15 leave"
 
 
 def test_the_list_of_those_who_wait_is_bounded_and_the_oldest_leave(drive: Driver):
@@ -191,10 +199,11 @@ def test_the_list_of_those_who_wait_is_bounded_and_the_oldest_leave(drive: Drive
     assert 3800 < len(" ".join(left)) <= 4000
     drive.store.client.hset(drive.keys.queue("meta"), "waiters", " ".join(["a"] * 20_000))
     drive.submit("a")
+    drive.run(drive.commands.take("s1", waits="wake"))
     assert waiters(drive) == "", "no script has written that"
     drive.take()
-    drive.wait("y" * 5000)
-    assert waiters(drive) == "y" * 5000, "no name is that long: but no script may run for ever"
+    drive.wait("y" * 128)
+    assert waiters(drive) == "y" * 128
 
 
 def test_who_finds_only_what_has_ended_takes_nothing(drive: Driver):

@@ -6,6 +6,7 @@ from typing import Final
 from ...model.replies import Members
 from ...model.times import KEPT, RunTimes
 from ..header import Once
+from ..lengths import cut
 from ..scripts import Script
 from .base import Call, Calls, Reply, pairs, text
 
@@ -76,7 +77,7 @@ class ClusterCalls(Calls):
 
     def record_loss(self, seen: str, keep_s: int) -> Call[int]:
         """Record that numbers went back: 'WHO NAME=WAS->IS ...'; 1 if it is new."""
-        once: Once = {"seen": seen, "keep_s": keep_s}
+        once: Once = {"seen": cut(seen), "keep_s": keep_s}
         return Call(RECORD_LOSS, [self.keys.shared("losses")], RECORD_LOSS.arguments(once), int)
 
     def learn_times(self, news: Mapping[str, RunTimes]) -> Call[int]:

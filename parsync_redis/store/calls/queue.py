@@ -13,6 +13,7 @@ from ...model.record import options_text
 from ...model.replies import Took, Waits
 from ...model.task import Submission, Taken
 from ..header import Once, Word
+from ..lengths import cut
 from ..scripts import Script
 from .base import RECORD, Call, Calls, Reply, optional, pairs, text, words
 
@@ -110,7 +111,7 @@ class QueueCalls(Calls):
         """Return taken tasks to their kinds: (id, attempt or '' for any, why); a word per task: pending, stale."""
 
         def make(shard: int, tasks: Sequence[tuple[str, str, str]]) -> Call[list[str]]:
-            values = [word for task in tasks for word in task]
+            values = [word for id, attempt, why in tasks for word in (id, attempt, cut(why))]
             names = ("id", "attempt", "why")
             return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, names, values, shard)
 
@@ -148,7 +149,7 @@ class QueueCalls(Calls):
             once: Once = {"channel": self.keys.wakes(shard), "retention_s": self.retention_s}
             values: list[Word] = []
             for p, outcome, why in outcomes:
-                values += (p.task, p.text, f"{outcome} {why}" if why else outcome)
+                values += (p.task, p.text, f"{outcome} {cut(why)}" if why else outcome)
             return self._queue(FINISH, _but("ok", len(outcomes)), once, ("id", "text", "outcome"), values, shard)
 
         return self._spread(outcomes, _FIRST_TASK, make)
@@ -169,7 +170,7 @@ class QueueCalls(Calls):
             }
             values: list[Word] = []
             for p, why, delay_ms in rows:
-                values += (p.task, p.attempt, p.text, why, how, optional(delay_ms))
+                values += (p.task, p.attempt, p.text, cut(why), how, optional(delay_ms))
             return self._queue(REQUEUE, words, once, _LOST, values, shard)
 
         delays = delays_ms or [None] * len(lost)

@@ -4,6 +4,7 @@ from typing import Final
 
 from ...wire.keys import NUMBERS, TYPES
 from ..header import Once
+from ..lengths import cut
 from ..scripts import Script
 from .base import Call, Calls, Reply, text
 
@@ -44,7 +45,7 @@ class RepairCalls(Calls):
         kind: the kind of which it was seen to wait, if that may not be its record's. shard: where it was seen, if that
         may not be the shard of its id.
         """
-        once: Once = {"id": id, "retention_s": self.retention_s, "why": why, "kind": kind}
+        once: Once = {"id": id, "retention_s": self.retention_s, "why": cut(why), "kind": kind}
         return self._queue(REPAIR_TASK, text, once, shard=self.keys.shard_of(id) if shard is None else shard)
 
     def repair_kind(self, kind: str | bytes, shard: int = 0) -> Call[int]:

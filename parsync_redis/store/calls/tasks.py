@@ -7,6 +7,7 @@ from ...model.apps import KnownTasks
 from ...model.limits import MAX_BATCH, MAX_CHOICES
 from ...model.record import Record
 from ..header import Once
+from ..lengths import cut
 from ..scripts import Script
 from .base import RECORD, Call, Calls, Reply, itself, pairs, text, words
 
@@ -33,7 +34,7 @@ class TaskCalls(Calls):
         """Return at most MAX_BATCH dead tasks to pending; a word per task: revived, or its present state."""
 
         def make(shard: int, ids: Sequence[str]) -> Call[list[str]]:
-            return self._queue(REVIVE, words, {"channel": self.keys.wakes(shard), "why": why}, ("id",), ids, shard)
+            return self._queue(REVIVE, words, {"channel": self.keys.wakes(shard), "why": cut(why)}, ("id",), ids, shard)
 
         return self._spread(ids, itself, make)
 
@@ -53,7 +54,7 @@ class TaskCalls(Calls):
             return [(text(word), text(state)) for word, state in pairs(reply)]
 
         def make(shard: int, ids: Sequence[str]) -> Call[list[tuple[str, str]]]:
-            once: Once = {"retention_s": self.retention_s, "why": why, "how": how}
+            once: Once = {"retention_s": self.retention_s, "why": cut(why), "how": how}
             return self._queue(CANCEL, read, once, ("id",), ids, shard)
 
         return self._spread(ids, itself, make)
@@ -85,7 +86,7 @@ class TaskCalls(Calls):
 
     def set_reason(self, reasons: Sequence[tuple[str, str]], shard: int | None = None) -> Call[int]:
         """Write why tasks of kinds wait: (kind, why); the number of these kinds of which tasks wait."""
-        values = [word for reason in reasons for word in reason]
+        values = [word for kind, why in reasons for word in (kind, cut(why))]
 
         def make(shard: int) -> Call[int]:
             return self._queue(SET_REASON, int, {}, ("kind", "why"), values, shard)

@@ -90,6 +90,7 @@ class Ending(Tasks):
                 self._end(id, task, "cancelled", "expired", True)
                 expired.append(id)
         self.write_kinds()
+        self.sweep()
         return expired
 
     def cancel(self, keys: Sequence[str], args: Args) -> list[str]:

@@ -24,9 +24,12 @@ class Running(Tasks):
         numbers = {kind: str(number) for number, (kind, _) in reversed([*enumerate(rows, 1)])}
         took = self.took(args.scheduler, rows, args.since, int(args.most), args.salt)
         if args.waits == "wake":
-            self._wake(args.channel, args.scheduler)
-        elif args.waits == "wait" and args.scheduler not in self.waiters:
-            self.waiters.append(args.scheduler)
+            del self.waiters[len(self.waiters) - self._wake(args.channel, args.scheduler) :]
+        elif args.waits == "wait":
+            if args.scheduler not in self.waiters[-17:]:
+                self.waiters = [name for name in self.waiters if name != args.scheduler] + [args.scheduler]
+        elif args.scheduler in self.waiters:
+            self.waiters.remove(args.scheduler)
         tasks = [word for t in took.tasks for word in (numbers[t.kind.text], t.id, t.attempt, str(t.ready_ms))]
         changes = [word for change in took.changes for word in change]
         due = "" if took.due_ms is None else str(int(took.due_ms))

@@ -38,12 +38,16 @@ class Tasks(Waiting):
             known.pop(id, None)
         self.dead.pop(id, None)
 
-    def _wake(self, channel: str, me: str = "") -> None:
-        """Wake the newest waiter but `me`; if nobody hears that, the one before it, and so on, 16 at most."""
+    def _wake(self, channel: str, me: str = "") -> int:
+        """Wake the newest waiter but `me`; if nobody hears that, the one before it, and so on, 16 at most.
+
+        Returns how many were tried. They stay among the waiters.
+        """
         heard, tries = 0, 0
-        while self.waiters and not heard and tries < 16:
-            name, tries = self.waiters.pop(), tries + 1
+        while tries < min(16, len(self.waiters)) and not heard:
+            name, tries = self.waiters[-1 - tries], tries + 1
             heard = 0 if name == me else self.world.publish(f"{channel}:{name}", "wake")
+        return tries
 
     def _to_pending(self, id: str, task: Task, due: int | None) -> None:
         """Let a task wait. A successor that its run submitted is lost with the run; one that others published stays."""

@@ -10,7 +10,6 @@ from .records import World
 
 KEEP_ENDED: Final = 10_000
 SWEPT: Final = 1000
-SWEEP_EVERY: Final = 100
 
 
 @dataclass(slots=True)
@@ -83,7 +82,7 @@ class Waiting:
 
     def write_kinds(self) -> bool:
         """Give each kind that changed a version; return whether tasks wait of a kind of which none waited."""
-        sweeps, began = self.world.now_ms % SWEEP_EVERY < len(self._touched), False
+        began = False
         for kind in self._touched:
             self.version = max(self.version + 1, self.world.now_ms * 100)
             self.changed.pop(kind, None)
@@ -95,11 +94,9 @@ class Waiting:
             else:
                 del self.kinds[kind]
         self._touched.clear()
-        if sweeps:
-            self._sweep()
         return began
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Forget ended kinds, the oldest first."""
         if len(self.changed) <= 2 * len(self.kinds) + KEEP_ENDED:
             return

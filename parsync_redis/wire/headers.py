@@ -1,0 +1,121 @@
+"""The headers of a task's message that Celery's worker acts on before the task's own code runs.
+
+Celery trusts them: a time limit that is a list ends the worker, and ends the next one that gets the message. So they
+are checked twice: where a task is submitted, and in the worker before Celery sees them, because a message may come from
+anybody who may write to a queue.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from ..model.ids import shown
+from ..model.options import MAX_SECONDS
+from .message_options import until_ms
+
+
+class _Rule(NamedTuple):
+    holds: Callable[[Any], bool]
+    right: str
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def _is_seconds(value: object) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value is None or (is_number and 0 <= value < MAX_SECONDS)  # type: ignore[operator]
+
+
+def _are_limits(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_seconds, value))
+
+
+def _is_moment(value: object) -> bool:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return False
+    return isinstance(value, datetime) and _timestamp(value) is not None
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+_TEXT: Final = _Rule(_is_text, "text")
+_COUNT: Final = _Rule(_is_count, "a whole number from 0")
+_MOMENT: Final = _Rule(_is_moment, "a moment as ISO 8601 writes it")
+_RULES: Final[Mapping[str, _Rule]] = {
+    "timelimit": _Rule(_are_limits, f"two numbers of seconds from 0 to {MAX_SECONDS:.0e}, hard and soft"),
+    "eta": _MOMENT,
+    "expires": _MOMENT,
+    "retries": _COUNT,
+    "replaced_task_nesting": _COUNT,
+    "group_index": _Rule(lambda value: isinstance(value, int), "a whole number"),
+    "ignore_result": _Rule(lambda value: isinstance(value, bool), "True or False"),
+    "stamped_headers": _Rule(_are_texts, "a list of names"),
+    "stamps": _Rule(_is_mapping, "a mapping"),
+    **dict.fromkeys(("lang", "shadow", "origin", "argsrepr", "kwargsrepr", "meth"), _TEXT),
+    **dict.fromkeys(("root_id", "parent_id", "group"), _TEXT),
+}
+"""What each header must be, unless it is missing or None."""
+
+
+def flaw_of(headers: object) -> str:
+    """Return what is wrong with the headers of a task's message, '' if Celery can act on them."""
+    if not isinstance(headers, Mapping):
+        return f"its headers are no mapping: {shown(headers)}"
+    for name in ("task", "id"):
+        if not isinstance(headers.get(name), str):
+            return f"{name}={shown(headers.get(name))} is not valid: it must be text"
+    for name, rule in _RULES.items():
+        value = headers.get(name)
+        if value is not None and not rule.holds(value):
+            return f"{name}={shown(value)} is not valid: it must be {rule.right}"
+    return ""
+
+
+def flaw_of_message(message: object) -> str:
+    """Return what is wrong with a message as kombu's transports carry it in JSON, '' if it can be opened."""
+    if not isinstance(message, Mapping):
+        return f"it is no mapping: {shown(message)}"
+    properties = message.get("properties")
+    if not isinstance(properties, Mapping) or not isinstance(properties.get("delivery_tag"), str):
+        return "it has no properties with a delivery_tag"
+    info = properties.get("delivery_info")
+    if not isinstance(info, (Mapping, type(None))) or not all(isinstance(one, str) for one in _route_of(info)):
+        return f"its delivery_info is {shown(info)}: it must name an exchange and a routing key"
+    if not isinstance(message.get("headers"), (Mapping, type(None))):
+        return f"its headers are no mapping: {shown(message.get('headers'))}"
+    texts = {part: message.get(part) for part in ("body", "content-type", "content-encoding")}
+    texts |= {part: properties.get(part) for part in ("body_encoding", "reply_to", "correlation_id")}
+    wrong = [part for part, value in texts.items() if not isinstance(value, (str, type(None)))]
+    return f"{wrong[0]}={shown(texts[wrong[0]])} is not valid: it must be text" if wrong else ""
+
+
+def _route_of(info: Mapping[str, object] | None) -> tuple[object, object]:
+    return (info or {}).get("exchange") or "", (info or {}).get("routing_key") or ""
+
+
+def wait_s(eta: str | datetime | None) -> float:
+    """Return for how many seconds a task must wait until its eta, 0.0 for one that is past, or none."""
+    return max(0, until_ms("eta", eta)) / 1000 if eta else 0.0
+
+
+def _timestamp(moment: datetime) -> float | None:
+    """Return the seconds since 1970 (UTC without a zone); None for one that no clock can show."""
+    try:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (OverflowError, ValueError):
+        return None

@@ -1,0 +1,215 @@
+"""No text makes a script slow: each argument of each script, and each stored value that it may read, of up to 1 MB.
+
+The arguments come from the headers and the values from the keys of the sample calls, so a new script is tried without a
+new line here. A script that takes long is run again with a quarter of the text: its time must not grow
+with the square of the length. The server measures (INFO commandstats), and `pytest -rP` prints the longest calls.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis.exceptions import RedisError
+
+from parsync_redis.errors import InvalidInput
+from parsync_redis.store import Call, Store
+from parsync_redis.store.calls import ALL
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.lengths import MAX_ROWS
+from tests.lua.driver import Driver
+from tests.lua.sample import rare_calls, sample_calls
+from tests.lua.test_refusals import busy_cluster
+
+BYTES = 2**20
+MOST_US = 50_000
+NOTICED_US = 5_000
+"""A call that takes less is not compared with one of a quarter of the text."""
+
+KEPT = ("a", "1", " ", "a=1 ", "a:b ", ",1", " since=1", "work slots=1 ")
+"""What stored values are made of. test_patterns.py tries what only a single pattern minds."""
+
+UNITS = (
+    "a",
+    "1",
+    " ",
+    "=",
+    "\n",
+    "a=1 ",
+    "a:b ",
+    ",1",
+    " since=1",
+    " started=1",
+    " inc=1",
+    " score=1",
+    "\0",
+    "work slots=1 ",
+)
+
+
+class Bench:
+    """A cluster in which each sample call changes something, kept in database 1 and brought back before each call."""
+
+    def __init__(self, url: str) -> None:
+        self.drive = Driver(Store.from_url(url, "c"))
+        self.client: Any = self.drive.store.client
+        self.drive.store.load_scripts()
+        busy_cluster(self.drive)
+        self.names: list[bytes] = [*self.client.scan_iter(count=1000)]
+        for name in self.names:
+            self.client.execute_command("COPY", name, name, "DB", 1)
+        self.calls = sample_calls(self.drive.commands)
+        self.rare = rare_calls(self.drive.commands)
+        self.longest: dict[str, tuple[int, str]] = {}
+
+    def all_of(self, verb: str) -> list[Call[Any]]:
+        made = [self.calls[verb], *self.rare.get(verb, [])]
+        return [part for call in made for part in call.parts or (call,)]
+
+    def took_us(self, call: Call[Any], *before: tuple[Any, ...]) -> int:
+        """The time of a call after these commands, in a cluster that nothing has changed; errors are answers."""
+        with self.client.pipeline(transaction=False) as pipe:
+            pipe.flushdb()
+            pipe.execute_command("SELECT", 1)
+            for name in self.names:
+                pipe.execute_command("COPY", name, name, "DB", 0)
+            pipe.execute_command("SELECT", 0)
+            for command in before:
+                pipe.execute_command(*command)
+            pipe.execute_command("CONFIG", "RESETSTAT")
+            pipe.execute_command("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+            pipe.info("commandstats")
+            answers = pipe.execute(raise_on_error=False)
+        assert not isinstance(answers[-1], RedisError), answers[-1]
+        return int(answers[-1].get("cmdstat_evalsha", {"usec": 0})["usec"])
+
+    def judge(self, what: str, make: Any) -> str:
+        """Say what is wrong with a call, '' if nothing is; make(size) returns the call and the commands before it."""
+        call, before = make(BYTES)
+        took = self.took_us(call, *before)
+        verb = call.script.verb
+        if took > NOTICED_US:
+            took = min(took, *(self.took_us(call, *before) for _ in range(3)))
+        if took > self.longest.get(verb, (0, ""))[0]:
+            self.longest[verb] = took, what
+        if took <= NOTICED_US:
+            return ""
+        call, before = make(BYTES // 4)
+        quarter = min(self.took_us(call, *before) for _ in range(4))
+        if took > MOST_US or took > 12 * max(quarter, NOTICED_US // 2):
+            return f"{what} takes {took} us, and {quarter} us for a quarter"
+        return ""
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with EmbeddedServer() as server:
+        found = Bench(server.url)
+        yield found
+        for verb, (took, what) in sorted(found.longest.items(), key=lambda item: -item[1][0])[:8]:
+            print(f"longest call of {verb}: {took} us, {what}")
+
+
+def names_of(call: Call[Any]) -> list[str]:
+    """The name of each argument of a call, by the script's header."""
+    header = call.script.header
+    rows = (len(call.args) - len(header.once)) // max(1, len(header.each))
+    return [*header.once, *header.each * rows]
+
+
+def long(unit: str, size: int, head: str = "") -> str:
+    return (head + unit * (size // len(unit)))[:size]
+
+
+@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+def test_no_argument_makes_a_script_slow(bench: Bench, verb: str):
+    wrong = []
+    for call in bench.all_of(verb):
+        for at, name in enumerate(names_of(call)):
+            original = _text(call.args[at])
+            limit = call.script.header.longest[name]
+            for size in {BYTES, min(BYTES, limit)}:
+                for unit in UNITS:
+                    for head in {"", original, original + " "}:
+
+                        def make(bytes: int, at=at, unit=unit, head=head, size=size, call=call):
+                            args = [*call.args]
+                            args[at] = long(unit, size * bytes // BYTES, head)
+                            return call._replace(args=args), ()
+
+                        wrong += [bench.judge(f"{verb} {name}={head}{unit!r}... of {size} bytes", make)]
+    assert not [*filter(None, wrong)]
+
+
+@pytest.mark.parametrize("verb", [script.verb for script in ALL])
+def test_no_stored_value_makes_a_script_slow(bench: Bench, verb: str):
+    wrong = []
+    for call in bench.all_of(verb):
+        bench.took_us(call._replace(args=["no", "such", "call"]))
+        kinds = {name: bench.client.type(name).decode() for name in bench.names}
+        for key in (*call.keys, *call.unsent):
+            for name in [
+                name for name in bench.names if name.decode() == key or (key[-1] == ":" and key in name.decode())
+            ]:
+                for unit in KEPT:
+                    for what, spoil in spoiled(bench.client, name, kinds[name], unit):
+
+                        def make(bytes: int, spoil=spoil, call=call):
+                            return call, spoil(bytes)
+
+                        wrong += [bench.judge(f"{verb} with {name.decode()} {what} {unit!r}...", make)]
+    assert not [*filter(None, wrong)]
+
+
+def spoiled(client: Any, name: bytes, kind: str, unit: str) -> Iterator[tuple[str, Any]]:
+    """What makes values of a key long, each: what is said of it, and from a size the commands."""
+    if kind == "hash":
+        for field, value in client.hgetall(name).items():
+            for head in ("", value.decode("latin-1") + " "):
+                yield (
+                    f"{field.decode('latin-1')}={head}",
+                    lambda size, f=field, h=head: [("HSET", name, f, long(unit, size, h))],
+                )
+        yield "a field", lambda size: [("HSET", name, long(unit, size), "1")]
+    elif kind == "zset":
+        yield "a member", lambda size: [("ZADD", name, 0, long(unit, size))]
+    elif kind == "list":
+        yield "an entry", lambda size: [("LPUSH", name, long(unit, size))]
+    elif kind == "string":
+        yield "the value", lambda size: [("SET", name, long(unit, size))]
+    elif kind == "set":
+        yield "a member", lambda size: [("SADD", name, long(unit, size))]
+
+
+def test_a_text_that_is_too_long_is_refused_by_the_script_and_before_it_is_sent(bench: Bench):
+    for script in ALL:
+        for call in bench.all_of(script.verb)[:1]:
+            for at, name in enumerate(names_of(call)):
+                args = [*call.args]
+                args[at] = "1" * (script.header.longest[name] + 1)
+                bench.took_us(call)
+                with pytest.raises(RedisError, match=f"PSARGS {script.verb}"):
+                    bench.client.evalsha(script.sha, len(call.keys), *call.keys, *args)
+                if name != "count":  # Python counts the rows itself
+                    once = dict(zip(script.header.once, args, strict=False))
+                    once.pop("count", None)
+                    with pytest.raises(
+                        InvalidInput, match=f"{name} of {script.verb} is too long: .* bytes are allowed"
+                    ):
+                        script.header.arguments(once, script.header.each, args[len(script.header.once) :])
+
+
+def test_too_many_rows_are_refused(bench: Bench):
+    for script in ALL:
+        if script.header.each:
+            call = bench.all_of(script.verb)[0]
+            row = [*call.args[len(script.header.once) :][: len(script.header.each)]] or ["1"] * len(script.header.each)
+            args = [*call.args[: len(script.header.once)], *row * (MAX_ROWS + 1)]
+            if "count" in script.header.once:
+                args[script.header.once.index("count")] = MAX_ROWS + 1
+            bench.took_us(call)
+            with pytest.raises(RedisError, match=f"PSARGS {script.verb} takes {MAX_ROWS} rows at most"):
+                bench.client.evalsha(script.sha, len(call.keys), *call.keys, *args)
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
