@@ -110,7 +110,7 @@ CLIENT: Final[Kinds] = {
 }
 
 WORKER: Final[Kinds] = {
-    ":dealt": "hdel hget hincrby hincrbyfloat hmget hset",
+    ":dealt": "hdel hget hgetall hincrby hincrbyfloat hmget hset",
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":times": "hdel hlen hmget hset",
     "p:alive": "del hdel hget hgetall hset",
@@ -135,7 +135,7 @@ WORKER: Final[Kinds] = {
 
 SCHEDULER: Final[Kinds] = {
     ":config": "exists hset",
-    ":dealt": "del hdel hget hincrby hincrbyfloat hmget hset",
+    ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hmget hset",
     ":leader": "del hdel hget hincrby hmget hset",
     ":losses": "del expire hdel hlen hsetnx",
     ":quarantine": "del zadd zcard zremrangebyrank",

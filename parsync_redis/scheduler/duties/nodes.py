@@ -38,14 +38,19 @@ class NodeDuty:
         self._store, self._partitions = store, partitions
         self._up, self._down = LeaseWatch(lease_s), LeaseWatch(FORGET_S)
         self._drains = DrainDuty(store, lease_s)
+        self._swept = False
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Watch anew: no node is judged for one lease, or none of these partitions."""
+        self._swept = self._swept and partitions is not None
         for watch in (self._up, self._down):
             watch.reset(lambda node: partitions is None or cast(tuple[int, str], node)[0] in partitions)
 
     def work(self, clock: Callable[[], float]) -> None:
         """Repair inconsistent partitions, reclaim lost nodes, end drains and suspicions, forget nodes that are down."""
+        if not self._swept:  # once for each leader: sums of labels that no node has any more, which earlier versions left
+            run_guarded(self._store, "dealt", [self._store.commands.deal_node("", self._partitions, "", 0, 0.0)])
+            self._swept = True
         up: dict[Any, str] = {}
         down: dict[Any, str] = {}
         notes: dict[tuple[int, str], tuple[str, str]] = {}
