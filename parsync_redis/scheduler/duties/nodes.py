@@ -48,7 +48,7 @@ class NodeDuty:
 
     def work(self, clock: Callable[[], float]) -> None:
         """Repair inconsistent partitions, reclaim lost nodes, end drains and suspicions, forget nodes that are down."""
-        if not self._swept:  # once for each leader: sums of labels that no node has any more, which earlier versions left
+        if not self._swept:  # once for each leader: the sums that earlier versions left
             run_guarded(self._store, "dealt", [self._store.commands.deal_node("", self._partitions, "", 0, 0.0)])
             self._swept = True
         up: dict[Any, str] = {}
