@@ -7,6 +7,7 @@ from rich.console import Console
 
 from ..inspect.checkup import check_up
 from ..inspect.server_checks import Check
+from ..model.printable import printable
 from .common import Cluster, Config, Json, Url, make_client, print_json
 
 _COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -41,4 +42,4 @@ def _print(checks: list[Check]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for check in checks:
         console.print(f"{check.level:<5}", style=_COLORS[check.level], end="")
-        console.print(f"{check.name:<12} {check.text}" + (f": {check.repair}" if check.repair else ""))
+        console.print(f"{check.name:<12} {printable(check.text + (f': {check.repair}' if check.repair else ''))}")

@@ -10,7 +10,7 @@ import redis
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.limits import MAX_BATCH
-from parsync_redis.model.task import Submission
+from parsync_redis.model.task import Submission, Taken
 from parsync_redis.scheduler.duties.nodes import FORGET_S
 from parsync_redis.scheduler.janitor import Janitor
 from parsync_redis.store import Store
@@ -44,7 +44,7 @@ def lost_cluster(store: Store, nodes: int) -> None:
     ids = [f"t{i}" for i in range(nodes * RUNS)]
     for at in range(0, len(ids), MAX_BATCH):
         store.run(commands.submit([Submission(id, "work", b"{}") for id in ids[at : at + MAX_BATCH]]))
-    taken = []
+    taken: list[Taken] = []
     while len(taken) < len(ids):
         taken += drive.take_tasks(limit=MAX_BATCH)
     offer = [commands.register_node(i % PARTITIONS, f"n{i}", 0, 1.0, f"slots={RUNS}") for i in range(nodes)]
