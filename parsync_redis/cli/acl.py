@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

@@ -192,7 +192,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
 """The scripts that each role runs."""
 
 KEYLESS: Final[Mapping[Role, str]] = {
-    Role.VIEWER: "pubsub|shardnumsub script|exists time",
+    Role.VIEWER: "exec multi pubsub|shardnumsub script|exists time",
     Role.CLIENT: "time",
     Role.WORKER: "script|load time",
     Role.SCHEDULER: "script|load time",

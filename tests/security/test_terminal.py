@@ -3,6 +3,7 @@
 import logging
 import re
 from io import StringIO
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.lua.driver import Driver
 
 PACKAGE = Path(parsync_redis.__file__).parent
 HOSTILE = "\x1b]0;own\x07\x1b[2J\x9b31m\u202e\u2066\x85\u2028\rx\nFORGED line\x7f\x00"
+NUMBERS = count()
 COMMANDS = [
     ["nodes"],
     ["partitions"],
@@ -58,7 +60,7 @@ def sound(server, monkeypatch) -> Store:
     drive.bring("dead", "dies")  # type: ignore[arg-type]
     drive.submit("waits")
     run(commands.set_reason([("work slots=1", "no node is free")]))
-    quarantine(store, f"who{HOSTILE}", f"why{HOSTILE}", HOSTILE.encode())
+    quarantine(store, f"who{HOSTILE}", f"why{HOSTILE}{next(NUMBERS)}", HOSTILE.encode())  # no two alike: once a process
     run(commands.record_loss("s1 submitted=2->1", KEEP_S))
     return store
 
