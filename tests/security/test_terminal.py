@@ -5,6 +5,7 @@ import re
 from io import StringIO
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -87,7 +88,8 @@ def check(found: dict[str, str]) -> None:
 
 def spoil(store: Store, key: str, field: bytes | None, at: int) -> bool:
     """Put the hostile text into a value or a name, and return whether it is there."""
-    client, kind = store.client, store.client.type(key)
+    client: Any = store.client
+    kind = client.type(key)
     if kind == b"hash" and field is not None:
         value = client.hget(key, field)
         text = value.decode(errors="replace")
@@ -106,7 +108,7 @@ def spoil(store: Store, key: str, field: bytes | None, at: int) -> bool:
 
 def test_no_command_shows_a_control_character_of_any_value_in_the_state(sound: Store) -> None:
     check(outputs())
-    client = sound.client
+    client: Any = sound.client
     keys = sorted(key.decode() for key in client.scan_iter("parsync:{shown*"))
     config = sound.keys.shared("config")
     before = {key: client.dump(key) for key in keys}

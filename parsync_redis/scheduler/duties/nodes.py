@@ -96,9 +96,7 @@ class NodeDuty:
         repair_partition(self._store, p)
         return None
 
-    def _judge(
-        self, now_s: float, up: dict[Any, str], down: dict[Any, str], lost: Sequence[tuple[int, str]]
-    ) -> None:
+    def _judge(self, now_s: float, up: dict[Any, str], down: dict[Any, str], lost: Sequence[tuple[int, str]]) -> None:
         still: list[Reclaimed] = []
         for holder in self._up.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
