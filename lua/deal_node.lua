@@ -1,12 +1,12 @@
 -- deal_node: assign a node to a partition, so that every partition gets about the same mix of scores and labels.
 -- KEYS: dealt
 -- ARGV: node partitions labels slots score
---   labels: the node's labels as text; slots '0' forgets the node
+--   labels: the node's labels as text; slots '0' forgets the node; node '' removes all sums that are 0
 -- RETURNS: the partition's number
 -- ERRORS: PSARGS
--- INVARIANT: a node stays in its partition, where its leases are.
+-- INVARIANT: a node stays in its partition, where its leases are. A sum that comes to 0 is removed: labels come and go.
 -- ATOMICITY: the node's partition and the sums that decide the next deal change together.
--- COMPLEXITY: O(partitions)
+-- COMPLEXITY: O(partitions); node '': O(fields)
 local name, partitions = args.node, tonumber(args.partitions)
 local labels, slots, score = args.labels, tonumber(args.slots), tonumber(args.score)
 if not (partitions and partitions >= 1 and partitions <= 4096 and slots and slots >= 0 and slots <= 10000 and
@@ -21,15 +21,29 @@ local function sums(partition)
   return tonumber(found[1]) or 0, tonumber(found[2]) or 0, tonumber(found[3]) or 0
 end
 
+-- add: add to the sums of a partition; those of slots go at 0, and the score with the last slot of the partition.
 local function add(partition, class, more_slots, more_score)
-  for _, field in ipairs({'class:' .. partition .. ':' .. class, 'slots:' .. partition, 'score:' .. partition}) do
-    local form = string.find(field, '^score:') and '^%-?%d+%.?%d*$' or '^%-?%d+$'
+  local class_field, slots_field = 'class:' .. partition .. ':' .. class, 'slots:' .. partition
+  local score_field = 'score:' .. partition
+  for _, field in ipairs({class_field, slots_field, score_field}) do
+    local form = field == score_field and '^%-?%d+%.?%d*$' or '^%-?%d+$'
     local sum = redis.call('HGET', dealt, field)
     if sum and not (#sum < 30 and string.find(sum, form)) then redis.call('HDEL', dealt, field) end -- damaged
   end
-  redis.call('HINCRBY', dealt, 'class:' .. partition .. ':' .. class, more_slots)
-  redis.call('HINCRBY', dealt, 'slots:' .. partition, more_slots)
-  redis.call('HINCRBYFLOAT', dealt, 'score:' .. partition, string.format('%.6f', more_score))
+  if redis.call('HINCRBY', dealt, class_field, more_slots) <= 0 then redis.call('HDEL', dealt, class_field) end
+  redis.call('HINCRBYFLOAT', dealt, score_field, string.format('%.6f', more_score))
+  if redis.call('HINCRBY', dealt, slots_field, more_slots) <= 0 then
+    redis.call('HDEL', dealt, slots_field, score_field)
+  end
+end
+
+if name == '' then
+  local fields = redis.call('HGETALL', dealt)
+  for i = 1, #fields, 2 do
+    local of_slots = string.find(fields[i], '^class:') or string.find(fields[i], '^slots:')
+    if of_slots and (tonumber(fields[i + 1]) or 0) <= 0 then redis.call('HDEL', dealt, fields[i]) end
+  end
+  return 0
 end
 
 local before, home = redis.call('HGET', dealt, 'node:' .. name), nil

@@ -10,6 +10,8 @@ ParsyncClient.from_url("redis://localhost:6379/0", cluster="demo").submit("proj.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .model.printable import guard_logs
+
 if TYPE_CHECKING:
     from .client import ParsyncClient
     from .errors import (
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from .model.task import TaskState
     from .model.views import KindView, NameView, NodeView, PartitionView
     from .settings import Settings
+
+guard_logs()
 
 __all__ = [
     "AccessDenied",

@@ -25,6 +25,7 @@ from pydantic_settings import (
 
 from .errors import InvalidInput
 from .model.address import check_address, safe_url, with_password
+from .model.address_rules import BadAddress
 from .model.ids import check_name, shown
 from .model.options import Strategy, TaskOptions
 
@@ -236,14 +237,14 @@ def _node_value(name: str, text: str) -> Any:
 
 def _sentence(error: dict[str, Any], flags: dict[str, Any], path: Path | None) -> str:
     """Return the sentence that refuses a value, without passwords."""
-    name = str(error["loc"][0])
-    value = error["input"]
-    variable = f"PARSYNC_{name.upper()}"
+    name, value = str(error["loc"][0]), error["input"]
     if name in flags:
         source = ""
-    elif any(key.upper() == variable for key in os.environ):
+    elif (variable := f"PARSYNC_{name.upper()}") in map(str.upper, os.environ):
         source = f" (from {variable})"
     else:
         source = f" (from {path})"
     said = shown(safe_url(value) if isinstance(value, str) else value)
-    return f"setting {name}={said}{source} is not valid: it must be {_RIGHT[name]}"
+    why = error.get("ctx", {}).get("error")
+    right = f"{why}; an address is" if isinstance(why, BadAddress) else "it must be"
+    return f"setting {name}={said}{source} is not valid: {right} {_RIGHT[name]}"

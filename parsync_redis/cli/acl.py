@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ from ..errors import InvalidInput
 from ..security.acl import Options, user_line
 from ..security.acl_tables import Role
 from ..settings import Settings, read_password
-from .common import Cluster, Config
+from .common import Cluster, Config, say
 
 
 def register(app: typer.Typer) -> None:
@@ -56,16 +55,16 @@ def acl(
     hashes = _hashes(roles, password_file, hash)
     for one in roles:
         line = user_line(one, name, hashes.get(one, ""), options)
-        print(f"user {line}" if form == "file" else f"ACL SETUSER {line.replace(' on ', ' reset on ', 1)}")
+        say(f"user {line}" if form == "file" else f"ACL SETUSER {line.replace(' on ', ' reset on ', 1)}")
         if one not in hashes:
-            print(f"{name}-{one} has no password and is off: give one with --password-file", file=sys.stderr)
+            say(f"{name}-{one} has no password and is off: give one with --password-file", to_stderr=True)
     if close_default:
-        print("user default off" if form == "file" else "ACL SETUSER default off")
+        say("user default off" if form == "file" else "ACL SETUSER default off")
     else:
-        print(
+        say(
             "not printed: user default off. Until then whoever reaches the server may do everything on it; "
             "once each login works: --close-default",
-            file=sys.stderr,
+            to_stderr=True,
         )
 
 

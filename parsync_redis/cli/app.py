@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..errors import ParsyncError
+from ..model.printable import printable
 
 COMMANDS: Final = {
     "cli.run": {
@@ -81,7 +82,7 @@ class CommandTable(TyperGroup):
         try:
             return super().invoke(ctx)
         except ParsyncError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {printable(error)}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             raise typer.Exit(130) from None

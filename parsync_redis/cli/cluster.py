@@ -6,7 +6,19 @@ import typer
 
 from ..model.views import NodeView, measure_evenness
 from ..store.members import read_schedulers
-from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_found, print_json, print_table, words
+from .common import (
+    Cluster,
+    Config,
+    Json,
+    Url,
+    make_client,
+    parse_seconds,
+    print_found,
+    print_json,
+    print_table,
+    say,
+    words,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -71,7 +83,7 @@ def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
     )
     if found:
         shares = "".join(f", {label} {_percent(value)}" for label, value in evenness.labels.items())
-        print(
+        say(
             f"spread, (max - min) / mean: slots {_percent(evenness.slots)}, "
             f"mean score {_percent(evenness.mean_score)}{shares}"
         )
@@ -134,4 +146,4 @@ def _say(node: NodeView, as_json: bool) -> None:
         print_json(node)
     else:
         note = f" ({node.note})" if node.note else ""
-        print(f"{node.name} {_state(node)}{note}: {node.held} of {node.slots} slots held, {node.free} open to tasks")
+        say(f"{node.name} {_state(node)}{note}: {node.held} of {node.slots} slots held, {node.free} open to tasks")

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput
+from ..model.printable import printable
 from ..model.status import TaskStatus
 from ..settings import Settings
 
@@ -45,7 +46,12 @@ def make_client(
 
 def print_json(value: Any) -> None:
     """Print dataclasses, mappings and sequences as JSON."""
-    print(json.dumps(value, default=_plain, indent=2))
+    print(json.dumps(value, default=_plain, indent=2).replace("\x7f", "\\u007f"))  # the one that JSON does not escape
+
+
+def say(text: object, to_stderr: bool = False) -> None:
+    """Print a line, with escapes for what a terminal would not show as it is."""
+    print(printable(text), file=sys.stderr if to_stderr else sys.stdout)
 
 
 def _plain(value: Any) -> Any:
@@ -68,7 +74,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty:
     table = Table(box=None, header_style="bold", pad_edge=False)
     filled = [[_cell(value) for value in row] for row in rows]
     if not filled:
-        print(empty)
+        say(empty)
         return
     for at, column in enumerate(columns):
         numeric = all(not row[at] or row[at].replace(".", "", 1).replace("-", "", 1).isdigit() for row in filled)
@@ -82,7 +88,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else printable(value)
 
 
 def words(pairs: Mapping[str, object], sign: str) -> str:

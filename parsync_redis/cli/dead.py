@@ -6,7 +6,7 @@ import typer
 
 from ..errors import InvalidInput
 from ..model.task import TaskState
-from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, show_time
+from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, say, show_time
 from .tasks import print_status
 
 dead = typer.Typer(no_args_is_help=True, help="Dead tasks, which lost as many starts as they may: list, show, requeue.")
@@ -76,7 +76,7 @@ def requeue(
         print_json(answers)
     else:
         for id, word in answers.items():
-            print(f"{id} {'goes back to pending' if word == 'revived' else f'is {word}, not dead'}")
+            say(f"{id} {'goes back to pending' if word == 'revived' else f'is {word}, not dead'}")
         if not answers:
-            print("no dead tasks")
+            say("no dead tasks")
     raise typer.Exit(0 if all(word == "revived" for word in answers.values()) else 1)

@@ -1,13 +1,19 @@
 """The command `doctor`: checks server and cluster, and prints a fix for what is wrong."""
 
-from typing import Annotated
+import sys
+import time
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
 from ..inspect.checkup import check_up
 from ..inspect.server_checks import Check
-from .common import Cluster, Config, Json, Url, make_client, print_json
+from ..model.printable import printable
+from .common import Cluster, Config, Json, Url, make_client, print_json, say
+
+SAY_S: Final = 5.0
+"""How often the audit says how far it is if nobody watches."""
 
 _COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -28,7 +34,7 @@ def doctor(
 ) -> None:
     """Check server, scripts, schedulers, ticks and nodes; each line has its fix. Exit 1 if anything fails."""
     with make_client(url, cluster, config, retry_for_s=0) as client:
-        checks = check_up(client.store, client.settings, audit)
+        checks = check_up(client.store, client.settings, audit, Progress())
     failed = any(check.level == "fail" for check in checks)
     if as_json:
         print_json({"ok": not failed, "checks": checks})
@@ -37,8 +43,22 @@ def doctor(
     raise typer.Exit(1 if failed else 0)
 
 
+class Progress:
+    """Tells on stderr how far the audit is: at each step on a terminal, else every few seconds."""
+
+    def __init__(self, pause_s: float | None = None) -> None:
+        self._pause_s = (0.0 if sys.stderr.isatty() else SAY_S) if pause_s is None else pause_s
+        self._said_s = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        """Say it, if it is time."""
+        if time.monotonic() - self._said_s >= self._pause_s:
+            self._said_s = time.monotonic()
+            say(f"audit: {text}", to_stderr=True)
+
+
 def _print(checks: list[Check]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for check in checks:
         console.print(f"{check.level:<5}", style=_COLORS[check.level], end="")
-        console.print(f"{check.name:<12} {check.text}" + (f": {check.repair}" if check.repair else ""))
+        console.print(f"{check.name:<12} {printable(check.text + (f': {check.repair}' if check.repair else ''))}")

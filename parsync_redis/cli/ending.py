@@ -12,7 +12,7 @@ from ..errors import InvalidInput
 from ..model.task import WAITING
 from ..store.cancel import Selection, cancel_tasks, cancel_words, find_selected
 from ..store.purge import find_purgeable, purge_tasks
-from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_json
+from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_json, say
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Name = Annotated[str, typer.Option(help="Only tasks of names that match a pattern: 'proj.*'.")]
@@ -61,7 +61,7 @@ def cancel(
         if found:
             _ask(client, f"cancel {len(found)} {chosen.state} tasks", yes)
         done = Counter(cancel_words(cancel_tasks(client.store, found, how=chosen.how)))
-    print_json(done) if as_json else print(_summary(chosen, done))
+    print_json(done) if as_json else say(_summary(chosen, done))
 
 
 _CANCELLED = ("cancelled", "asked")
@@ -72,7 +72,7 @@ def _tell_ids(answers: Mapping[str, str], as_json: bool) -> None:
         print_json(answers)
         return
     for id, word in answers.items():
-        print(f"{id} {word if word in _CANCELLED else 'is ' + word + ' already'}")
+        say(f"{id} {word if word in _CANCELLED else 'is ' + word + ' already'}")
 
 
 def _summary(chosen: Selection, done: Mapping[str, int]) -> str:
@@ -104,7 +104,7 @@ def purge(
             what = "cancel" if state == WAITING else "delete the records of"
             _ask(client, f"{what} {len(found)} {state} tasks", yes)
         done = purge_tasks(client.store, found)
-    print_json({"purged": done}) if as_json else print(f"{done} {state} tasks purged")
+    print_json({"purged": done}) if as_json else say(f"{done} {state} tasks purged")
 
 
 def _ask(client: ParsyncClient, what: str, yes: bool) -> None:

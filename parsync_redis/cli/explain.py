@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ..model.explanation import Choice, Explanation, NodeClass, Outlook
-from .common import Cluster, Config, Json, Url, make_client, print_json, show_time
+from .common import Cluster, Config, Json, Url, make_client, print_json, say, show_time
 from .options import from_flags, with_options
 from .tasks import print_history
 
@@ -66,23 +66,23 @@ def plan(
 
 def print_explanation(found: Explanation, verbose: bool) -> None:
     """Print an explanation, the answer first."""
-    print(f"{f'task {found.id}' if found.id else 'such a task'} ({found.name} {found.needs}): {_answer(found)}")
-    print(f"  {found.why}")
+    say(f"{f'task {found.id}' if found.id else 'such a task'} ({found.name} {found.needs}): {_answer(found)}")
+    say(f"  {found.why}")
     if found.outlook in (Outlook.WAITS, Outlook.NEVER):
         if found.ahead:
-            print(f"  {found.ahead:,} waiting tasks come before it, {found.ahead_alike:,} of them with equal needs")
+            say(f"  {found.ahead:,} waiting tasks come before it, {found.ahead_alike:,} of them with equal needs")
         if found.expected_ms is not None:
             seconds = max(0, found.expected_ms - found.now_ms) / 1000
-            print(f"  expected to start in about {seconds:.3g} s, by the run times of the tasks before it")
+            say(f"  expected to start in about {seconds:.3g} s, by the run times of the tasks before it")
         for one in found.holders if verbose else found.holders[:_SHOWN]:
             until = f"until about {show_time(one.until_ms)}" if one.until_ms else "nobody knows until when"
-            print(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {until}")
+            say(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {until}")
     if found.choice:
         _print_choice(found.choice)
     for some in found.classes:
-        print(f"  {len(some.nodes):>6,} node{'s' if len(some.nodes) > 1 else ' '}  {_class(some, verbose)}")
+        say(f"  {len(some.nodes):>6,} node{'s' if len(some.nodes) > 1 else ' '}  {_class(some, verbose)}")
     for remedy in found.remedies:
-        print(f"  it could run with: {remedy}")
+        say(f"  it could run with: {remedy}")
     print_history(found.history)
 
 
@@ -90,10 +90,10 @@ def _print_choice(choice: Choice) -> None:
     """Print why a task has its place: by whom it was chosen, from what, and among which nodes."""
     lost = [holder or "a closed slot" for holder in choice.lost_to]
     after = f", after {len(lost)} lost claims (to {', '.join(lost)})" if lost else ""
-    print(f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {choice.age_s:.3f} s old{after}")
-    print("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps))
+    say(f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {choice.age_s:.3f} s old{after}")
+    say("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps))
     of_best = f"number {choice.rank} of those with a seat, of which the best has {choice.best:g}"
-    print(f"  {choice.node} has score {choice.score:g}, {of_best}")
+    say(f"  {choice.node} has score {choice.score:g}, {of_best}")
 
 
 def _answer(found: Explanation) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from ..errors import InvalidInput
 from ..store.quarantine import Entry, clear, entries
-from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, show_time
+from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, say, show_time
 
 commands = typer.Typer(
     no_args_is_help=True, help="Damaged or foreign values that a process met in the state: list, show, clear."
@@ -56,7 +56,7 @@ def show(
         print_json(_plain(entry))
         return
     for name, value in _plain(entry).items():
-        print(f"{name + ':':<8}{show_time(entry.met_ms) if name == 'met_ms' else value}")
+        say(f"{name + ':':<8}{show_time(entry.met_ms) if name == 'met_ms' else value}")
 
 
 @commands.command("clear")
@@ -65,7 +65,7 @@ def clear_entries(url: Url = None, cluster: Cluster = None, config: Config = Non
     with make_client(url, cluster, config) as client:
         client.check()
         clear(client.store)
-    print("the quarantine is empty")
+    say("the quarantine is empty")
 
 
 def _plain(entry: Entry) -> dict[str, object]:

@@ -10,7 +10,7 @@ from ..errors import InvalidInput
 from ..model.status import Setback, TaskStatus
 from ..model.task import WAITING, TaskState
 from ..store.tasks import ANY, WAITING_STATES, list_tasks
-from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, show_time
+from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, say, show_time
 from .options import from_flags, with_options
 
 
@@ -47,7 +47,7 @@ def submit(
     with make_client(url, cluster, config, retry_for_s=5) as client:
         id = client.submit(name, values, named, id=id, countdown=countdown, **options)
         if not wait:
-            print_json({"id": id}) if as_json else print(id)
+            print_json({"id": id}) if as_json else say(id)
             return
         try:
             found = client.wait([id], timeout)[id]
@@ -82,7 +82,7 @@ def print_status(task: TaskStatus) -> None:
     """Print the record of a task, one fact a line, and its history."""
     if task.state is TaskState.GONE:
         why = task.why or "it was never submitted, or its record has expired"
-        print(f"task {task.id}: nothing is known of it; {why}")
+        say(f"task {task.id}: nothing is known of it; {why}")
         return
     start = task.times.get("submitted")
     facts: list[tuple[str, object]] = [
@@ -105,17 +105,17 @@ def print_status(task: TaskStatus) -> None:
         facts.append((step, f"{show_time(at)}{after}" if at is not None else None))
     for name, value in facts:
         if value is not None:
-            print(f"{name + ':':<14}{value}")
+            say(f"{name + ':':<14}{value}")
     print_history(task.history)
 
 
 def print_history(history: Sequence[Setback]) -> None:
     """Print the lost attempts of a task, one a line."""
     if history:
-        print("lost attempts:")
+        say("lost attempts:")
     for lost in history:
         took_s = (lost.until_ms - lost.since_ms) / 1000
-        print(
+        say(
             f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since {show_time(lost.since_ms)} "
             f"for {took_s:.3f} s: {lost.why or 'no reason was given'}"
         )

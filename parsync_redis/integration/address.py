@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlencode
 
 from kombu import Connection
@@ -41,7 +42,8 @@ def broker_address(connection: Connection) -> str | None:
 def redis_url(broker: str) -> str | None:
     """Return a kombu broker URL as redis-py reads it, None if the broker is not Redis."""
     if broker.startswith(("redis://", "rediss://", "valkey://", "valkeys://")):
-        return as_redis(broker.split(";")[0])
+        # Celery writes ssl_cert_reqs=CERT_NONE, as Python's ssl does
+        return re.sub(r"(?<=[?&]ssl_cert_reqs=)CERT_(\w+)", lambda m: m[1].lower(), as_redis(broker.split(";")[0]))
     for prefix, scheme in (("redis+socket://", "unix://"), ("socket://", "unix://")):
         if broker.startswith(prefix):
             return scheme + broker.removeprefix(prefix).replace("virtual_host=", "db=")

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from .address_rules import BadAddress, check_rules
+
 SCHEME: Final = "sentinel://"
 PORT: Final = 26379
 _CLUSTERS: Final = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
@@ -57,15 +59,15 @@ def with_password(url: str, password: str) -> str:
 
 def check_address(url: str) -> str:
     """Return an address as redis-py, `parse_service` or `parse_cluster` reads it; raises ValueError for other text."""
+    url = as_redis(url)
+    known = url.startswith(("redis://", "rediss://", "unix://", SCHEME)) or is_cluster(url)
+    if not known or len(url.split("://", 1)[1].strip("/")) == 0:
+        raise ValueError("not a server address")
+    check_rules(url)
     if url.startswith(SCHEME):
         parse_service(url)
-        return url
-    if is_cluster(url):
+    elif is_cluster(url):
         parse_cluster(url)
-        return url
-    url = as_redis(url)
-    if not url.startswith(("redis://", "rediss://", "unix://")) or len(url.split("://", 1)[1].strip("/")) == 0:
-        raise ValueError("not a server address")
     return url
 
 
@@ -93,7 +95,7 @@ def parse_service(url: str) -> Service:
     options = dict(parse_qsl(places[-1].query))
     name = options.pop("service", "")
     if not name:
-        raise ValueError("it must end in ?service=NAME, the name by which the Sentinels know the primary")
+        raise BadAddress("it must end in ?service=NAME, the name by which the Sentinels know the primary")
     sentinel_login = {
         "username": options.pop("sentinel_username", None),
         "password": options.pop("sentinel_password", None),
@@ -131,7 +133,7 @@ def parse_cluster(url: str) -> Seeds:
     places = [urlsplit(f"//{place}") for place in rest.split(",")]
     options = dict(parse_qsl(places[-1].query))
     if _db([place.path for place in places]) or options.pop("db", "0") != "0":
-        raise ValueError("a Redis Cluster has database 0 only")
+        raise BadAddress("a Redis Cluster has database 0 only")
     return Seeds(
         tuple(f"{_host(place.hostname, CLUSTER_FORM)}:{place.port or _CLUSTER_PORT}" for place in places),
         _given({"username": places[0].username, "password": places[0].password}),
@@ -142,7 +144,7 @@ def parse_cluster(url: str) -> Seeds:
 
 def _host(name: str | None, form: str = "sentinel://HOST:PORT,HOST:PORT/DB?service=NAME") -> str:
     if not name:
-        raise ValueError(f"a host is missing: it must be {form}")
+        raise BadAddress(f"a host is missing: it must be {form}")
     return name
 
 

@@ -35,13 +35,13 @@ class Janitor:
         if partitions is None:
             self.schedulers.reset()
 
-    def work(self, clock: Callable[[], float], members: Mapping[str, int]) -> None:
-        """Do one pass. members: the counter of each scheduler.
+    def work(self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None) -> None:
+        """Do one pass. members: the counter of each scheduler, as they were at `seen_s`; None: now.
 
         `clock` is asked after each read: a counter was seen when the reply had come, not when it was asked for.
         """
         guarded(self._store, "nodes", self.nodes.work, clock)
-        guarded(self._store, "schedulers", self.schedulers.work, clock, members)
+        guarded(self._store, "schedulers", self.schedulers.work, clock, members, seen_s)
         guarded(self._store, "expire", expire, self._store)
         guarded(self._store, "audit", self.places.work, clock)
         guarded(self._store, "kinds", self.kinds.work)

@@ -1,7 +1,7 @@
 """A scheduler's membership: a thread with a connection of its own that renews it, whatever the loop is busy with.
 
 It learns who the members are (the rank of a name is its ordinal) and who leads. While this scheduler leads, it
-publishes the ticks and does the leader's work.
+publishes the ticks, and another thread does the leader's work (leader_work.py).
 """
 
 import logging
@@ -23,8 +23,8 @@ from ..store.store import Store
 from .duties.guarded import guarded, unless_away
 from .duties.orders import OrderDuty
 from .high_water_marks import HighWaterMarks
-from .janitor import Janitor
 from .leader import Leadership
+from .leader_work import LeaderWork
 
 log = logging.getLogger("parsync.scheduler")
 
@@ -65,8 +65,8 @@ class Membership(threading.Thread):
         self.out = False
         self.rank = Rank(0, 1, 0, 0)
         self._leadership = Leadership(name, config.lease_s)
-        self._janitor = Janitor(store, config.partitions, config.lease_s)
-        self._counters: dict[str, int] = {}
+        self._work = LeaderWork(store, config.partitions, config.lease_s, lambda: self.leads)
+        self._counters, self._seen_s = dict[str, int](), 0.0
         self._marks, self._orders = HighWaterMarks(), OrderDuty(store)
         self._runs, self._restarted, self._unkept = dict[str, ServerRun](), False, False
         self._losses: list[str] = []  # not written down yet
@@ -88,6 +88,7 @@ class Membership(threading.Thread):
         self._done.set()
         self._poked.set()
         self.join(timeout=10)
+        self._work.stop()
 
     def enter(self) -> None:
         """Learn which servers these are, and then renew for the first time."""
@@ -96,7 +97,7 @@ class Membership(threading.Thread):
 
     def renew(self) -> None:
         """Move this scheduler's counter, and learn who the members and the leader are, or that it is out."""
-        lost = self._janitor.schedulers.lost.pop() if self._janitor.schedulers.lost else ""
+        lost = self._work.next_lost()
         members = self.store.run(
             self.store.commands.renew_scheduler(
                 self.me, self._leadership.stale, lost, dict(self.stats()), at_most=self.at_most
@@ -108,16 +109,17 @@ class Membership(threading.Thread):
         names = sorted(members.counters)
         before, now = self._counters.get(self.me, 0), members.counters[self.me]
         came_back = bool(before) and (now <= before or now // LIFE != before // LIFE)
-        self._counters = dict(members.counters)
+        self._counters, self._seen_s = dict(members.counters), time.monotonic()
         joined = self.rank.joined + came_back
         runs = {name: run.id for name, run in self._runs.items()}
         self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, runs.get("", ""), runs)
         if self._leadership.see(members, time.monotonic()):
             log.info("%s is leader now", self.me)
-            self._janitor.reset()
+            self._work.reset()
 
     def run(self) -> None:
-        """Renew eight times a lease; as leader also tick N times a gap, and do a pass with each renewal."""
+        """Renew eight times a lease; as leader also tick N times a gap; a pass is due with each renewal."""
+        self._work.start()
         renew_s, next_renew_s, next_tick_s = self.config.lease_s / 8, 0.0, 0.0
         backoff = Backoff(log, f"membership of {self.me}", renew_s)
         while not self._done.is_set() and not self.out:
@@ -150,7 +152,7 @@ class Membership(threading.Thread):
             guarded(self.store, "orders", self._orders.work)
 
     def beat(self) -> None:
-        """Renew, look whether the server restarted or lost writes, and do the leader's work while this leads."""
+        """Renew, look whether the server restarted or lost writes; let the leader's work be done while this leads."""
         self._notice_restart()
         self.renew()
         self._notice_loss()
@@ -159,11 +161,11 @@ class Membership(threading.Thread):
                 keep_config(self.store, self.config)
                 self._unkept = False
         if self.leads:
-            self._janitor.work(time.monotonic, self._counters)
+            self._work.see(self._counters, self._seen_s)
 
     def doubt(self) -> None:
         """Watch everybody anew: the server did not answer, so that a counter that stands still proves nothing."""
-        self._janitor.reset()
+        self._work.reset()
         self._leadership.reset()
 
     def _notice_restart(self) -> None:
@@ -184,7 +186,7 @@ class Membership(threading.Thread):
         if any(name[:1] != "p" for name in changed):  # it has counters or tasks of schedulers
             self.doubt()
         else:
-            self._janitor.reset({int(name[1:]) for name in changed})
+            self._work.reset({int(name[1:]) for name in changed})
 
     def _notice_failover(self, homes: Sequence[str]) -> None:
         """Note by primary what replicas have taken over: a small loss may be made good before its number is read."""

@@ -112,7 +112,7 @@ CLIENT: Final[Kinds] = {
 }
 
 WORKER: Final[Kinds] = {
-    ":dealt": "hdel hget hincrby hincrbyfloat hmget hset",
+    ":dealt": "hdel hget hgetall hincrby hincrbyfloat hmget hset",
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":times": "hdel hlen hmget hset",
     "p:alive": "del hdel hget hgetall hset",
@@ -138,7 +138,7 @@ WORKER: Final[Kinds] = {
 
 SCHEDULER: Final[Kinds] = {
     ":config": "exists hset",
-    ":dealt": "del hdel hget hincrby hincrbyfloat hmget hset",
+    ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hmget hset",
     ":leader": "del hdel hget hincrby hmget hset",
     ":losses": "del expire hdel hlen hsetnx",
     ":quarantine": "del zadd zcard zremrangebyrank",
@@ -197,7 +197,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
 """The scripts that each role runs."""
 
 KEYLESS: Final[Mapping[Role, str]] = {
-    Role.VIEWER: "pubsub|shardnumsub script|exists time",
+    Role.VIEWER: "exec multi pubsub|shardnumsub script|exists time",
     Role.CLIENT: "time",
     Role.WORKER: "script|load time",
     Role.SCHEDULER: "script|load time",

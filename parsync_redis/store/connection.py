@@ -14,7 +14,8 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from ..errors import InvalidInput
-from ..model.address import SCHEME, Seeds, as_redis, is_cluster, parse_cluster, parse_service, safe_url
+from ..model.address import SCHEME, Seeds, as_redis, check_address, is_cluster, parse_cluster, parse_service, safe_url
+from ..model.address_rules import BadAddress
 from .primaries import Primaries
 from .redis_cluster import ClusterClient
 from .sentinel import connect_service, copy_pool
@@ -33,11 +34,16 @@ def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
         "health_check_interval": 0,
     }
     try:
+        check_address(url)
         if url.startswith(SCHEME):
             return connect_service(parse_service(url), **options)
         if is_cluster(url):
             return connect_cluster(parse_cluster(url), **options)
+        if url.startswith("unix://"):
+            del options["socket_keepalive"]  # of TCP
         return redis.Redis.from_url(as_redis(url), **options)
+    except BadAddress as error:
+        raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {error}") from None
     except ValueError as error:
         why = "special characters in a password are written %XX" if "@" in url else error  # it may quote the password
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None

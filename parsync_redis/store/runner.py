@@ -82,11 +82,14 @@ class Runner(Reader):
             replies = self._replies(parts, patience_s=PATIENCE_S, each=True)
         except ParsyncError as error:
             return [error] * len(calls)
-        answers = [
-            self._error(call, reply) if isinstance(reply, Exception) else call.read(reply)
-            for call, reply in zip(parts, replies, strict=True)
-        ]
-        return join_parts(calls, answers)
+        return join_parts(calls, [self._answer(call, reply) for call, reply in zip(parts, replies, strict=True)])
+
+    def _answer(self, call: Call[Any], reply: Any) -> Any:
+        """Return what a reply says, or its error; a reply that cannot be read is damage of this call only."""
+        try:
+            return self._error(call, reply) if isinstance(reply, Exception) else call.read(reply)
+        except ValueError as error:
+            return error
 
     def _replies(self, calls: Sequence[Call[Any]], patience_s: float | None = None, each: bool = False) -> list[Any]:
         """Return the reply of each call, or its error; load scripts that are missing, and repair damage."""

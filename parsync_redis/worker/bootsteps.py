@@ -14,6 +14,7 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.compat import detect_environment
 
 from ..errors import InvalidInput, ParsyncError, ServerUnreachable
+from ..model.printable import printable
 from ..settings import Settings, node_options
 from ..store.cluster import join_cluster
 from ..store.store import Store
@@ -47,7 +48,7 @@ class NodeStep(bootsteps.StartStopStep):
             if self.enabled:
                 worker.parsync_agent = worker.app.parsync.agent = self.agent = make_agent(worker, flags, said)
         except ParsyncError as error:
-            sys.stderr.write(f"error: {error}\n")
+            sys.stderr.write(f"error: {printable(error)}\n")
             raise SystemExit(2) from None
         if self.enabled:
             signals.worker_shutting_down.connect(lambda **_: self.agent.leave(), weak=False)

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from ..errors import InvalidInput, ParsyncError
 from ..model.ids import readable
+from ..model.printable import printable
 from ..model.text import NODE
 from ..settings import wants_scheduler
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
@@ -59,7 +60,7 @@ class WatchStep(bootsteps.StartStopStep):
         try:
             self._with_scheduler = wants_scheduler(parsync_with_scheduler)
         except InvalidInput as error:
-            sys.stderr.write(f"error: {error}\n")
+            sys.stderr.write(f"error: {printable(error)}\n")
             raise SystemExit(2) from None
 
     def create(self, worker: Worker) -> None:
@@ -72,7 +73,7 @@ class WatchStep(bootsteps.StartStopStep):
             try:
                 settings = worker.app.parsync.settings()
             except ParsyncError as error:
-                sys.stderr.write(f"error: {error}\n")
+                sys.stderr.write(f"error: {printable(error)}\n")
                 raise SystemExit(2) from None
             level = logging.getLevelName(log.getEffectiveLevel()).lower()
             self.beside = SchedulerBeside(settings, level if level in ("debug", "info", "warning", "error") else "info")

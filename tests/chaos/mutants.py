@@ -156,14 +156,15 @@ MUTANTS = (
     Mutant(
         "the leader frees before it puts back",
         f"{_SC}.duties.nodes:clear_leases",
-        "                store.run(store.commands.requeue([(place, why) for place in some]))\n                store.run(store.commands.release(p, some))",
-        "                store.run(store.commands.release(p, some))\n                store.run(store.commands.requeue([(place, why) for place in some]))",
+        "    requeue, release = store.commands.requeue, store.commands.release\n",
+        "    requeue, release = store.commands.requeue, store.commands.release\n"
+        "    [store.run(release(place.partition, [place])) for place in lost]\n",
     ),
     Mutant(
         "the leader frees and never puts back",
         f"{_SC}.duties.nodes:clear_leases",
-        "store.run(store.commands.requeue([(place, why) for place in some]))",
-        "pass",
+        "    back = run_parts(",
+        "    back = list(lost) or run_parts(",
     ),
     Mutant(
         "no grace after a restart",

@@ -72,7 +72,7 @@ def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
 def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store: Store) -> None:
     member = scheduler(fake_store).membership
     fake_store.client.hset(fake_store.keys.shared("schedulers"), "s2", 7)
-    member._leadership.leads, member._runs, member._janitor.schedulers.lost = True, {"": ServerRun("before")}, ["s2 7"]
+    member._leadership.leads, member._runs, member._work._lost = True, {"": ServerRun("before")}, ["s2 7"]
     member.store.server_runs = lambda keys: dict.fromkeys(keys, ServerRun("after"))  # type: ignore[method-assign]
     member.beat()
     assert fake_store.hash(fake_store.keys.shared("schedulers"))["s2"] == "7"

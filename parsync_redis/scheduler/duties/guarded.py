@@ -1,15 +1,19 @@
 """Do a part of a leader's work so that damage, or a primary that is away, keeps no other part from being done."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
 
 from ...errors import BrokenContract
+from ...model.limits import MAX_BATCH
+from ...store.calls import Call
 from ...store.quarantine import quarantine
 from ...store.server_errors import AWAY, is_damage
 from ...store.store import Store
+
+T = TypeVar("T")
 
 
 def guarded(store: Store, what: str, do: Callable[..., object], *args: Any) -> None:
@@ -21,6 +25,47 @@ def guarded(store: Store, what: str, do: Callable[..., object], *args: Any) -> N
         if isinstance(error, ResponseError) and not is_damage(error):
             raise
         quarantine(store, f"a leader's {what}", str(error), b"")
+
+
+def run_guarded(store: Store, what: str, calls: Sequence[Call[Any]]) -> list[Any]:
+    """Run calls in one round trip; return None in the place of each answer that `guarded` would go on without."""
+    answers = store.run_each(calls)
+    for at, answer in enumerate(answers):
+        if isinstance(answer, Exception):
+            guarded(store, what, _raise, answer)
+            answers[at] = None
+    return answers
+
+
+def run_parts(
+    store: Store, what: str, parts: Sequence[Sequence[T]], make: Callable[[Sequence[T]], Call[Any]]
+) -> list[T]:
+    """Run the call that `make` makes for each part, all in one round trip; return the rows of those that are accepted.
+
+    Of a part that is refused each row is a call by itself, so that one that is damaged holds up no other.
+    """
+    answers = store.run_each([make(part) for part in parts])
+    singles: list[Sequence[T]] = []
+    done: list[T] = []
+    for part, answer in zip(parts, answers, strict=True):
+        if not isinstance(answer, Exception):
+            done += part
+        elif isinstance(answer, AWAY):
+            guarded(store, what, _raise, answer)
+        else:
+            singles += ([row] for row in part)
+    for single, answer in zip(singles, run_guarded(store, what, [make(single) for single in singles]), strict=True):
+        done += single if answer is not None else ()
+    return done
+
+
+def batches(items: Sequence[T]) -> list[Sequence[T]]:
+    """Return the items in batches of at most MAX_BATCH."""
+    return [items[at : at + MAX_BATCH] for at in range(0, len(items), MAX_BATCH)]
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 @contextmanager

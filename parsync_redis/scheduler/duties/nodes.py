@@ -1,21 +1,22 @@
 """Judge nodes by their counters: mark lost ones down, requeue their tasks, free their slots; forget old ones."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, cast
 
 from ...model.ids import readable
-from ...model.limits import MAX_BATCH
 from ...model.node import Lease
+from ...model.place import Place
 from ...model.text import COUNTER, NODE
+from ...store.calls import Call
 from ...store.repair import repair_partition
 from ...store.server_errors import is_damage
 from ...store.store import Store
 from ..lease_watch import LeaseWatch
 from .consistency import are_consistent
 from .drains import DrainDuty
-from .guarded import guarded, unless_away
+from .guarded import batches, guarded, run_guarded, run_parts, unless_away
 
 log = logging.getLogger("parsync.leader")
 
@@ -23,6 +24,9 @@ FORGET_S: Final = 3600.0
 """A node that is down and holds nothing is forgotten after an hour."""
 
 _TASK: Final = attrgetter("task")
+
+Reclaimed = tuple[int, str, int, int | None]
+"""A node that is to be reclaimed: partition, name, incarnation, and the counter that did not move; None only lists."""
 
 KEYS: Final = ("alive", "lost", "notes", "nodes")
 
@@ -34,17 +38,23 @@ class NodeDuty:
         self._store, self._partitions = store, partitions
         self._up, self._down = LeaseWatch(lease_s), LeaseWatch(FORGET_S)
         self._drains = DrainDuty(store, lease_s)
+        self._swept = False
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Watch anew: no node is judged for one lease, or none of these partitions."""
+        self._swept = self._swept and partitions is not None
         for watch in (self._up, self._down):
             watch.reset(lambda node: partitions is None or cast(tuple[int, str], node)[0] in partitions)
 
     def work(self, clock: Callable[[], float]) -> None:
         """Repair inconsistent partitions, reclaim lost nodes, end drains and suspicions, forget nodes that are down."""
+        if not self._swept:  # once for each leader: the sums that earlier versions left
+            run_guarded(self._store, "dealt", [self._store.commands.deal_node("", self._partitions, "", 0, 0.0)])
+            self._swept = True
         up: dict[Any, str] = {}
         down: dict[Any, str] = {}
         notes: dict[tuple[int, str], tuple[str, str]] = {}
+        all_lost: list[tuple[int, str]] = []
         replies = self._read()
         now_s = clock()
         for p, (counters, lost, noted, records) in replies.items():
@@ -52,13 +62,12 @@ class NodeDuty:
                 (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)
             if not all(map(COUNTER.match, counters.values())) or not are_consistent(records, counters, noted):
                 guarded(self._store, "repair_partition", repair_partition, self._store, p)
-            for node in lost:
-                guarded(self._store, "reclaim", self.reclaim, p, readable(node))
+            all_lost += ((p, readable(node)) for node in lost)
             for name, text in noted.items():
                 record = NODE.read(readable(records.get(name, b""))) or {"drain": ""}
                 notes[p, readable(name)] = record["drain"], readable(text)
         guarded(self._store, "drains", self._drains.work, now_s, notes)
-        self._judge(now_s, {node: line for node, line in up.items() if COUNTER.read(line)}, down)
+        self._judge(now_s, {node: line for node, line in up.items() if COUNTER.read(line)}, down, all_lost)
 
     def _read(self) -> dict[int, list[Any]]:
         """Return, for each partition, what its KEYS hold; empty where a key was damaged and is repaired.
@@ -87,41 +96,66 @@ class NodeDuty:
         repair_partition(self._store, p)
         return None
 
-    def _judge(self, now_s: float, up: dict[Any, str], down: dict[Any, str]) -> None:
+    def _judge(self, now_s: float, up: dict[Any, str], down: dict[Any, str], lost: Sequence[tuple[int, str]]) -> None:
+        still: list[Reclaimed] = []
         for holder in self._up.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
             inc, moved = (int(word.partition("=")[2]) for word in up[holder].split())
             log.warning("node %s stood still for a lease: it is down", node)
-            guarded(self._store, "reclaim", self.reclaim, p, node, inc, moved)
-        for holder in self._down.look(now_s, down):
-            p, node = cast(tuple[int, str], holder)
-            inc = int(down[holder].split()[0].partition("=")[2])
-            guarded(self._store, "forget", self._forget, p, node, inc)
+            still.append((p, node, inc, moved))
+        for some in batches([*still, *((p, node, 0, None) for p, node in lost)]):
+            reclaim_nodes(self._store, some)
+        gone = cast(list[tuple[int, str]], self._down.look(now_s, down))
+        for nodes in batches(gone):
+            self._forget({node: int(down[node].split()[0].partition("=")[2]) for node in nodes})
 
-    def reclaim(self, p: int, node: str, inc: int = 0, moved: int | None = None) -> None:
-        """Mark a node down if its counter is still `moved`, and clear every lease that nobody looks after."""
-        _, leases = self._store.run(self._store.commands.reclaim(p, node, inc, moved))
-        cleared: list[Lease] = []
-        while leases != cleared:  # a damaged lease may stay: the next pass meets it again
-            clear_leases(self._store, p, leases, f"its node {node} was lost")
-            cleared = leases
-            _, leases = self._store.run(self._store.commands.reclaim(p, node))
+    def _forget(self, nodes: Mapping[tuple[int, str], int]) -> None:
+        """Forget nodes that are still down at this incarnation.
 
-    def _forget(self, p: int, node: str, inc: int) -> None:
-        """Forget a node that is still down, its record last: if a shard is away, a later pass finds it by that."""
-        commands, record = self._store.commands, self._store.nodes(p).get(node)
-        if record is None or (record.state, record.inc) != ("down", inc):
-            return
-        self._store.run_all([commands.offer(node, ""), commands.deal_node(node, self._partitions, "", 0, 0.0)])
-        if self._store.run(commands.forget_node(p, node, inc)) == "forgotten":
-            log.info("node %s was down for long and is forgotten", node)
+        The record of each goes last: if a shard is away, a later pass finds the node by that.
+        """
+        store, commands = self._store, self._store.commands
+        reads = [("hget", store.keys.partition(p, "nodes"), node) for p, node in nodes]
+        found = []
+        for (p, node), reply in zip(nodes, store.pipe_each(reads), strict=True):
+            record = NODE.read(readable(reply)) if isinstance(reply, bytes) else None
+            if record and (record["state"], record["inc"]) == ("down", str(nodes[p, node])):
+                found.append((p, node))
+        calls: list[Call[int]] = []
+        for _, node in found:
+            calls += (commands.offer(node, ""), commands.deal_node(node, self._partitions, "", 0, 0.0))
+        answers = run_guarded(store, "forget", calls)
+        pairs = zip(found, answers[::2], answers[1::2], strict=True)
+        found = [node for node, offer, home in pairs if offer is not None and home is not None]
+        last = [commands.forget_node(p, node, nodes[p, node]) for p, node in found]
+        for (_, node), word in zip(found, run_guarded(store, "forget", last), strict=True):
+            if word == "forgotten":
+                log.info("node %s was down for long and is forgotten", node)
 
 
-def clear_leases(store: Store, p: int, leases: list[Lease], why: str) -> None:
-    """Requeue the tasks of lost leases, and then free their slots."""
-    for at in range(0, len(leases), MAX_BATCH):
-        places = [lease.place for lease in leases[at : at + MAX_BATCH]]
-        for _, some in store.keys.by_shard(places, _TASK):
-            with unless_away(store):  # what cannot be requeued keeps its slots, and no other does
-                store.run(store.commands.requeue([(place, why) for place in some]))
-                store.run(store.commands.release(p, some))
+def reclaim_nodes(store: Store, nodes: Sequence[Reclaimed]) -> None:
+    """Mark each node down if its counter is still `moved`, and clear every lease that nobody looks after."""
+    reclaim, cleared = store.commands.reclaim, dict[tuple[int, str], list[Lease]]()
+    while nodes:
+        found: dict[tuple[int, str], list[Lease]] = {}
+        for (p, node, *_), reply in zip(
+            nodes, run_guarded(store, "reclaim", [reclaim(*node) for node in nodes]), strict=True
+        ):
+            if reply and reply[1] and reply[1] != cleared.get((p, node)):  # a damaged lease may stay for the next pass
+                found[p, node] = reply[1]
+        clear_leases(store, [lease.place for leases in found.values() for lease in leases])
+        nodes, cleared = [(p, node, 0, None) for p, node in found], found
+
+
+def clear_leases(store: Store, lost: Sequence[Place]) -> None:
+    """Requeue the tasks of lost leases, and then free the slots of those that could be requeued."""
+    queue = [part for _, places in store.keys.by_shard(lost, _TASK) for part in batches(places)]
+    requeue, release = store.commands.requeue, store.commands.release
+    back = run_parts(
+        store, "requeue", queue, lambda part: requeue([(place, f"its node {place.node} was lost") for place in part])
+    )
+    homes: dict[int, list[Place]] = {}
+    for place in back:
+        homes.setdefault(place.partition, []).append(place)
+    parts = [part for places in homes.values() for part in batches(places)]
+    run_parts(store, "release", parts, lambda part: release(part[0].partition, part))

@@ -28,8 +28,11 @@ class SchedulerDuty:
         self._owners.reset()
         self.lost = []
 
-    def work(self, clock: Callable[[], float], members: Mapping[str, int]) -> None:
-        """Give back the tasks of members that stood still for a lease, and of owners that are no members."""
+    def work(self, clock: Callable[[], float], members: Mapping[str, int], seen_s: float | None = None) -> None:
+        """Give back the tasks of members that stood still for a lease, and of owners that are no members.
+
+        seen_s: when the members' counters were these; None: now.
+        """
         taken: dict[str, dict[int, list[str]]] = {}
         for shard, key in enumerate(self._store.keys.queues("taken")):
             with unless_away(self._store):
@@ -41,7 +44,7 @@ class SchedulerDuty:
         for owner in self._owners.look(now_s, cast(dict[Any, Any], orphans)):
             self._give_back(cast(str, owner), taken[cast(str, owner)])
         self.lost = []
-        for member in self._members.look(now_s, cast(dict[Any, Any], members)):
+        for member in self._members.look(now_s if seen_s is None else seen_s, cast(dict[Any, Any], members)):
             name = cast(str, member)
             log.warning("scheduler %s stood still for a lease: its tasks go back", name)
             self._give_back(name, taken.get(name, {}))

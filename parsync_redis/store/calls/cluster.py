@@ -37,7 +37,10 @@ class ClusterCalls(Calls):
         )
 
     def deal_node(self, node: str, partitions: int, labels: str, slots: int, score: float) -> Call[int]:
-        """Return the number of the partition that a node belongs to; slots 0 forgets the node."""
+        """Return the number of the partition that a node belongs to; slots 0 forgets the node.
+
+        node '': remove the sums that are 0, which earlier versions left; return 0.
+        """
         once: Once = {
             "node": node,
             "partitions": partitions,

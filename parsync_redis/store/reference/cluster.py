@@ -52,6 +52,8 @@ class Cluster:
         """Return the partition with the fewest slots of these labels, then slots in all, then the least score."""
         name, partitions, labels = args.node, int(args.partitions), args.labels
         slots, score = int(args.slots), float(args.score)
+        if not name:  # here no sum is stored
+            return 0
         old = self.dealt.pop(name, None)
         sums: dict[int, list[float]] = defaultdict(lambda: [0, 0, 0])
         for weight in self.dealt.values():

@@ -1,0 +1,124 @@
+"""What an address of a server may say: its options and their values, its host, port, path and database.
+
+The client would pass on whatever it does not know, and fail when it connects, in no sentence or with a wrong server.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+_COUNT: Final = (r"\d{1,9}", "a whole number")
+_SECONDS: Final = (r"(?!0*\.?0*$)\d{1,6}(\.\d{1,6})?", "a number of seconds above 0")
+_TRUTH: Final = (r"(?i:true|false|yes|no|1|0|t|f|y|n|on|off)", "true or false")
+_TEXT: Final = (r"[^\0]+", "some text")
+
+PLAIN: Final[Mapping[str, tuple[str, str]]] = {
+    "client_name": (r"[!-~]+", "text without spaces"),
+    "db": _COUNT,
+    "health_check_interval": _COUNT,
+    "max_connections": (r"[1-9]\d{0,8}", "a whole number above 0"),
+    "password": _TEXT,
+    "protocol": (r"[23]", "2 or 3"),
+    "retry_on_timeout": _TRUTH,
+    "socket_connect_timeout": _SECONDS,
+    "socket_keepalive": _TRUTH,
+    "socket_read_size": (r"[1-9]\d{0,8}", "a whole number above 0"),
+    "socket_timeout": _SECONDS,
+    "username": _TEXT,
+}
+"""The options of every address: the pattern of the value, and what it is in words."""
+
+TLS: Final[Mapping[str, tuple[str, str]]] = {
+    "ssl_ca_certs": _TEXT,
+    "ssl_ca_data": _TEXT,
+    "ssl_ca_path": _TEXT,
+    "ssl_cert_reqs": (r"none|optional|required", "none, optional or required"),
+    "ssl_certfile": _TEXT,
+    "ssl_check_hostname": _TRUTH,
+    "ssl_ciphers": _TEXT,
+    "ssl_keyfile": _TEXT,
+    "ssl_min_version": _COUNT,
+    "ssl_password": _TEXT,
+}
+"""The options of addresses with TLS."""
+
+SENTINELS: Final[Mapping[str, tuple[str, str]]] = {
+    "sentinel_password": _TEXT,
+    "sentinel_username": _TEXT,
+    "service": _TEXT,
+    "ssl": _TRUTH,
+}
+"""The options of Sentinels."""
+
+
+class BadAddress(ValueError):
+    """Says what is wrong with an address, without a password."""
+
+
+def check_rules(url: str) -> None:
+    """Raise BadAddress if an address says something that nobody would understand. Its scheme is known already."""
+    if found := re.search(r"[\0-\x20\x7f]|[\ud800-\udfff]", url):
+        raise BadAddress(f"it contains {found[0]!a}: such a character is written %XX")
+    scheme, _, rest = url.partition("://")
+    rest = rest.replace(";sentinel://", ",")
+    places = [rest] if scheme in ("redis", "rediss", "unix") else rest.split(",")
+    for place in places:
+        _check_place(scheme, place)
+    _check_options(scheme, parse_qsl(_query(places), keep_blank_values=True))
+
+
+def _query(places: Iterable[str]) -> str:
+    """Return the options of an address: those of its last place."""
+    *others, last = [place.partition("#")[0].partition("?")[2] for place in places]
+    if any(others):
+        raise BadAddress("options come last, behind all hosts")
+    return last
+
+
+def _check_place(scheme: str, place: str) -> None:
+    try:
+        parts = urlsplit(f"//{place}")
+        port = parts.port
+    except ValueError:
+        raise BadAddress(
+            "its host or port cannot be read: a port is a number from 1 to 65535, an IPv6 address is in brackets, and "
+            "special characters in a password are written %XX"
+        ) from None
+    if parts.fragment or "#" in place:
+        raise BadAddress("it contains #: such a character is written %23")
+    if scheme == "unix":
+        if "\0" in unquote(parts.path) or not parts.path.strip("/"):
+            raise BadAddress("it names no socket: it must be unix:///PATH")
+        return
+    if port == 0:
+        raise BadAddress("a port is a number from 1 to 65535")
+    host = unquote(parts.hostname or "")
+    try:
+        valid = not host or (host.encode("idna") and re.fullmatch(r"[^\0-\x20\x7f/@]+", host))
+    except UnicodeError:
+        valid = None
+    if not valid:
+        raise BadAddress(f"{host!a} is no host")
+    if not re.fullmatch(r"\d{0,9}", unquote(parts.path).strip("/")):
+        raise BadAddress(f"{unquote(parts.path).strip('/')!a} is no database: it must be a number")
+
+
+def _check_options(scheme: str, options: Iterable[tuple[str, str]]) -> None:
+    secured = scheme.startswith(("rediss", "valkeys", "sentinel"))
+    known = {**PLAIN, **(TLS if secured else {}), **(SENTINELS if scheme == "sentinel" else {})}
+    if scheme == "unix":
+        known.pop("socket_keepalive")
+    seen: set[str] = set()
+    for name, value in options:
+        if name in TLS and not secured:
+            raise BadAddress(f"the option {name} needs TLS: use rediss:// or rediss+cluster://")
+        if name not in known:
+            raise BadAddress(f"there is no option {name!a:.80}; known are {', '.join(sorted(known))}")
+        if name in seen:
+            raise BadAddress(f"the option {name} is given twice")
+        seen.add(name)
+        pattern, right = known[name]
+        if not re.fullmatch(pattern, value):
+            said = "" if "password" in name or "data" in name else f"={value!a:.80}"
+            raise BadAddress(f"the option {name}{said} is not valid: it must be {right}")
