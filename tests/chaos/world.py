@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Resources
-from parsync_redis.scheduler import loop, membership
+from parsync_redis.scheduler import leader_work, loop, membership
 from parsync_redis.scheduler.listener import understand
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.worker import reporter, seat_keeper, starter
@@ -86,6 +86,7 @@ class World:
         with (
             patch.object(loop, "time", self.clock),
             patch.object(membership, "time", self.clock),
+            patch.object(leader_work, "time", self.clock),
             patch.object(starter, "time", self.clock),
             patch.object(reporter, "time", self.clock),
             patch.object(seat_keeper, "time", self.clock),
