@@ -34,7 +34,7 @@ def doctor(
 ) -> None:
     """Check server, scripts, schedulers, ticks and nodes; each line has its fix. Exit 1 if anything fails."""
     with make_client(url, cluster, config, retry_for_s=0) as client:
-        checks = check_up(client.store, client.settings, audit, Progress())
+        checks = check_up(client.store, client.settings, audit, AuditProgress())
     failed = any(check.level == "fail" for check in checks)
     if as_json:
         print_json({"ok": not failed, "checks": checks})
@@ -43,7 +43,7 @@ def doctor(
     raise typer.Exit(1 if failed else 0)
 
 
-class Progress:
+class AuditProgress:
     """Tells on stderr how far the audit is: at each step on a terminal, else every few seconds."""
 
     def __init__(self, pause_s: float | None = None) -> None:

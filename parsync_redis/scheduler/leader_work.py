@@ -7,14 +7,11 @@ that goes on runs no call of the store: it ends at its next one.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
-from ..store.calls import Call
-from ..store.connection import copy_client
 from ..store.server_errors import Backoff
 from ..store.store import Store
 from .janitor import Janitor
@@ -26,31 +23,14 @@ class PassOver(Exception):
     """The pass may do no more: this scheduler leads no longer, or has to watch everybody anew."""
 
 
-class PassStore(Store):
-    """The store of the leader's work: it runs calls only while `may_go_on` says so, and else raises PassOver."""
-
-    may_go_on: Callable[[], bool]
-
-    @classmethod
-    def of(cls, store: Store, may_go_on: Callable[[], bool]) -> "PassStore":
-        """Return one for the same state, with connections of its own."""
-        made = cls(copy_client(store.client), store.keys.cluster, db=store.keys.db)
-        made.keys, made.commands, made.may_go_on = store.keys, store.commands, may_go_on
-        return made
-
-    def _send(self, calls: Sequence[Call[Any]], patience_s: float | None = None, each: bool = False) -> list[Any]:
-        if not self.may_go_on():
-            raise PassOver
-        return super()._send(calls, patience_s, each)
-
-
 class LeaderWork(threading.Thread):
     """Does a pass of the janitor whenever one is due. The membership calls `see`, `reset`, `next_lost` and `stop`."""
 
     def __init__(self, store: Store, partitions: int, lease_s: float, leads: Callable[[], bool]) -> None:
         super().__init__(name="leader", daemon=True)
         self._leads, self._lease_s = leads, lease_s
-        self.store = PassStore.of(store, self._may_go_on)
+        self.store = store.again()
+        self.store.before = self._check
         self._janitor = Janitor(self.store, partitions, lease_s)
         self._due, self._done = threading.Event(), threading.Event()
         self._lock = threading.Lock()
@@ -113,5 +93,6 @@ class LeaderWork(threading.Thread):
             if not self._resets:
                 self._lost = list(self._janitor.schedulers.lost)
 
-    def _may_go_on(self) -> bool:
-        return self._leads() and not self._resets and not self._done.is_set()
+    def _check(self) -> None:
+        if self._resets or self._done.is_set() or not self._leads():
+            raise PassOver

@@ -1,6 +1,6 @@
 """Run calls on a server or a cluster, many in one round trip, and say clearly what is wrong if they are not run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Self, TypeVar, cast
 
 import hiredis
@@ -37,6 +37,7 @@ class Runner(Reader):
         super().__init__(client)
         self.keys = Keys(cluster, db, shards)
         self.commands = Commands(self.keys, retention_s, max_starts)
+        self.before: Callable[[], object] = lambda: None  # called before calls are sent; may raise to keep them back
 
     @classmethod
     def from_url(cls, url: str, cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> Self:
@@ -95,6 +96,7 @@ class Runner(Reader):
         """Return the reply of each call, or its error; load scripts that are missing, and repair damage."""
         if not calls:
             return []
+        self.before()
         try:
             replies = self._send(calls, patience_s, each)
             missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]

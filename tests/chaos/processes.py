@@ -106,6 +106,8 @@ class SchedulerProcess:
         try:
             if self.entered:
                 member.beat()
+                if member.leads:
+                    member._work.work()
         except Exception:
             member.doubt()
             raise

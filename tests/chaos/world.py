@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from parsync_redis.errors import ParsyncError
 from parsync_redis.model.needs import Resources
-from parsync_redis.scheduler import loop, membership, plan_runner
+from parsync_redis.scheduler import leader_work, loop, membership, plan_runner
 from parsync_redis.scheduler.listener import understand
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.worker import reporter, seat_keeper, starter
@@ -92,6 +92,7 @@ class World:
             patch.object(loop, "time", self.clock),
             patch.object(plan_runner, "CHANGES", self.dice.changes),
             patch.object(membership, "time", self.clock),
+            patch.object(leader_work, "time", self.clock),
             patch.object(starter, "time", self.clock),
             patch.object(reporter, "time", self.clock),
             patch.object(seat_keeper, "time", self.clock),
