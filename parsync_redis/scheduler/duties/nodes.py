@@ -1,7 +1,7 @@
 """Judge nodes by their counters: mark lost ones down, requeue their tasks, free their slots; forget old ones."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import Any, Final, cast
 
@@ -45,6 +45,7 @@ class NodeDuty:
         up: dict[Any, str] = {}
         down: dict[Any, str] = {}
         notes: dict[tuple[int, str], tuple[str, str]] = {}
+        suspect: dict[Any, str] = {}
         replies = self._read()
         now_s = clock()
         for p, (counters, lost, noted, records) in replies.items():
@@ -55,10 +56,12 @@ class NodeDuty:
             for node in lost:
                 guarded(self._store, "reclaim", self.reclaim, p, readable(node))
             for name, text in noted.items():
-                record = NODE.read(readable(records.get(name, b""))) or {"drain": ""}
+                record = NODE.read(readable(records.get(name, b""))) or {"drain": "", "state": ""}
                 notes[p, readable(name)] = record["drain"], readable(text)
+                if record["state"] == "suspect":
+                    suspect[p, readable(name)] = readable(text)
         guarded(self._store, "drains", self._drains.work, now_s, notes)
-        self._judge(now_s, {node: line for node, line in up.items() if COUNTER.read(line)}, down)
+        self._judge(now_s, {node: line for node, line in up.items() if COUNTER.read(line)}, down, suspect)
 
     def _read(self) -> dict[int, list[Any]]:
         """Return, for each partition, what its KEYS hold; empty where a key was damaged and is repaired.
@@ -87,23 +90,28 @@ class NodeDuty:
         repair_partition(self._store, p)
         return None
 
-    def _judge(self, now_s: float, up: dict[Any, str], down: dict[Any, str]) -> None:
+    def _judge(self, now_s: float, up: dict[Any, str], down: dict[Any, str], suspect: Mapping[Any, str]) -> None:
         for holder in self._up.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
             inc, moved = (int(word.partition("=")[2]) for word in up[holder].split())
-            log.warning("node %s stood still for a lease: it is down", node)
-            guarded(self._store, "reclaim", self.reclaim, p, node, inc, moved)
+            why = f"it did not renew its lease for {self._up.lease_s:g} s"
+            why += f"; it was suspect: {suspect[holder]}" if holder in suspect else ""
+            log.warning("node %s is down: %s", node, why)
+            guarded(self._store, "reclaim", self.reclaim, p, node, inc, moved, why)
         for holder in self._down.look(now_s, down):
             p, node = cast(tuple[int, str], holder)
             inc = int(down[holder].split()[0].partition("=")[2])
             guarded(self._store, "forget", self._forget, p, node, inc)
 
-    def reclaim(self, p: int, node: str, inc: int = 0, moved: int | None = None) -> None:
-        """Mark a node down if its counter is still `moved`, and clear every lease that nobody looks after."""
+    def reclaim(self, p: int, node: str, inc: int = 0, moved: int | None = None, why: str = "") -> None:
+        """Mark a node down if its counter is still `moved`, and clear every lease that nobody looks after.
+
+        why: it was lost, if this leader knows.
+        """
         _, leases = self._store.run(self._store.commands.reclaim(p, node, inc, moved))
         cleared: list[Lease] = []
         while leases != cleared:  # a damaged lease may stay: the next pass meets it again
-            clear_leases(self._store, p, leases, f"its node {node} was lost")
+            clear_leases(self._store, p, leases, f"its node {node} was lost{f': {why}' if why else ''}")
             cleared = leases
             _, leases = self._store.run(self._store.commands.reclaim(p, node))
 

@@ -115,6 +115,7 @@ class MachineIsolation(Isolation):
         """Return why a guard has ended."""
         guard = self._guard
         if guard is not None and guard.tie == tie and guard.ended:
+            guard.told()
             return guard.words or "its guard was killed"
         return self._ended.get(tie, "")
 
