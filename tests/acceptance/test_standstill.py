@@ -1,4 +1,4 @@
-"""A worker that stands still keeps its lease and what it runs, gets nothing new, and is ended after a limit: F9, F56.
+"""A worker that stands still keeps its lease and what it runs, gets nothing new, and is ended after a limit: F9, F47.
 
 PARSYNC_TEST_HELD=60/10 has tasks hold the interpreter for 60 s with a lease of 10 s, instead of 5 s and 2 s.
 """

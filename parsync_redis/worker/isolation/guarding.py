@@ -101,7 +101,7 @@ class Guard:
             if line == LEAVE:
                 self._trouble = "its worker shuts down"
                 self._tell("left")
-            elif self._order != before:
+            elif self._order != before or self._why:  # at once, so that a worker that wakes up gets tasks again
                 self._due_s = self._heard_s
                 if self._order.lease_s != before.lease_s:
                     shorten_timeouts(self._store, self._order.lease_s)
