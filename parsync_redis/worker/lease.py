@@ -75,7 +75,8 @@ class LeaseKeeper:
         if self._inc != order.inc:
             self._inc, self._unsure = order.inc, True
         if silent_s > SILENT_LEASES * order.lease_s:
-            why = f"{NO_SIGN}: it is stopped, or a task holds its interpreter; after {self._limit_s:g} s it is ended"
+            limit_s = max(self._limit_s, order.lease_s)
+            why = f"{NO_SIGN}: it is stopped, or a task holds its interpreter; after {limit_s:g} s it is ended"
         if why:
             self._unsure = True
             if state == "up":

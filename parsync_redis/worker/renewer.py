@@ -159,7 +159,7 @@ class Renewer:
         A solo pool runs tasks in the event loop: while it does, the node is busy, not suspect.
         """
         node = self._node
-        if self._loop.still_s() > node.lease_s / 2 and not self._port.busy() and not node.leaving:
+        if self._loop.still_s(node.lease_s / 2) > node.lease_s / 2 and not self._port.busy() and not node.leaving:
             why = node.stalled or f"{STANDS_STILL}; {whereabouts()}"
             if not node.stalled:
                 log.warning("node %s is suspect, and gives back what has not begun: %s", node.name, why)

@@ -59,6 +59,7 @@ def test_a_task_that_holds_the_interpreter_for_longer_than_the_lease_succeeds_at
     assert [rig.until_state(other, "succeeded").starts for other in behind] == [1, 1]
     assert rig.node(pool).inc == inc, "its lease was kept"
     assert "CRITICAL" not in rig.lines(pool)
+    assert "its event loop stands still" not in rig.lines(pool), "all of the worker did, and its loop turns again"
     rig.until_idle()
     rig.stack.terminate(pool)
 

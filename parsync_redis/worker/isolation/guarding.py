@@ -28,7 +28,7 @@ from ...errors import ParsyncError
 from ...model.node import NO_SIGN
 from ...store.server_errors import Backoff
 from ...store.store import Store
-from ..lease import LeaseKeeper, Order, shorten_timeouts
+from ..lease import SILENT_LEASES, LeaseKeeper, Order, shorten_timeouts
 from .timer import KILL_AFTER, LeaseTimer, now_s
 
 log = logging.getLogger("parsync.guard")
@@ -96,12 +96,13 @@ class Guard:
         """Take in signs of life."""
         *lines, self._read = (self._read + words).split(b"\n")
         for line in lines:
-            before, self._heard_s = self._order, time.monotonic()
+            before, heard_s, self._heard_s = self._order, self._heard_s, time.monotonic()
+            woke_up = self._heard_s - heard_s > SILENT_LEASES * before.lease_s
             self._order = _NOTHING if line == LEAVE else Order.of(line)
             if line == LEAVE:
                 self._trouble = "its worker shuts down"
                 self._tell("left")
-            elif self._order != before or self._why:  # at once, so that a worker that wakes up gets tasks again
+            elif self._order != before or woke_up:  # at once, so that a worker that wakes up gets tasks again
                 self._due_s = self._heard_s
                 if self._order.lease_s != before.lease_s:
                     shorten_timeouts(self._store, self._order.lease_s)
@@ -144,7 +145,7 @@ class Guard:
 
     def _end(self, why: str) -> NoReturn:
         log.critical("node %s: %s. What runs there is killed now, and goes back", self._guarded.node, why)
-        self._tell("ends", why=why)
+        self._tell("ends", why=why[:1000])  # what a pipe takes as a whole
         self._lines.stop()
         os._exit(1)
 
@@ -156,7 +157,7 @@ class Guard:
 
 def log_to(file: str, level: int) -> QueueListener:
     """Have the guard's lines written by a thread of its own: a log that takes no more must not hold up a renewal."""
-    handler = WatchedFileHandler(file) if file else logging.StreamHandler()
+    handler = WatchedFileHandler(file, delay=True) if file else logging.StreamHandler()
     handler.setFormatter(logging.Formatter("[%(asctime)s: %(levelname)s/Guard] %(message)s"))
     lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
     listener = QueueListener(lines, handler)
