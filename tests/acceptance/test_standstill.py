@@ -64,6 +64,29 @@ def test_a_task_that_holds_the_interpreter_for_longer_than_the_lease_succeeds_at
     rig.stack.terminate(pool)
 
 
+def test_what_waits_at_a_waiting_seat_behind_a_task_that_holds_the_interpreter_goes_back(
+    rig: Rig, folder: Path
+) -> None:
+    start(rig, "seats", 1, "solo")
+    rig.until_up("seats")
+    (folder / "seats.end").touch()
+
+    def open_seats() -> int:
+        rig.until_state(submit(rig, "seats", "ticks", "seats"), "succeeded")
+        return rig.store.nodes(rig.node("seats").partition)["seats"].ahead or 0
+
+    rig.until(open_seats, "its tasks are short")
+    id = submit(rig, "seats", "holds_in_c", "seats-held", HELD_S)
+    behind = submit(rig, "seats", "ticks", "seats")
+    rig.until(lambda: rig.status(behind).history, "it waited at a seat, which nobody shut, and went back")
+    assert rig.status(id).state == "running"
+    (lost,) = rig.status(behind).history
+    assert lost.why.startswith(NO_SIGN)
+    assert [rig.until_state(task, "succeeded").starts for task in (id, behind)] == [1, 1]
+    rig.until_idle()
+    rig.stack.terminate("seats")
+
+
 def test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new(rig: Rig, folder: Path) -> None:
     start(rig, "stopped", slots=2)
     rig.until_up("stopped")
