@@ -47,6 +47,7 @@ _RIGHT: Final = {
     "retention_s": "a whole number of seconds from 1 to 31536000",
     "max_starts": "a whole number from 1 to 1000",
     "password_file": "a readable file whose first line is the password",
+    "standstill_s": "a number of seconds from 1 to 31536000",
     "lock_dir": "an absolute path of a folder on this machine's own disk",
 }
 """The rule of each setting: the end of the sentence that refuses a value."""
@@ -98,6 +99,7 @@ class Settings(BaseSettings):
     retention_s: int = Field(86_400, ge=1, le=31_536_000)
     max_starts: int = Field(3, ge=1, le=1000)
     password_file: Annotated[Path | None, AfterValidator(_check_file)] = None
+    standstill_s: float = Field(600.0, ge=1, le=31_536_000, allow_inf_nan=False)
     lock_dir: Annotated[Path | None, AfterValidator(_check_folder)] = None
 
     @model_validator(mode="after")
@@ -202,10 +204,8 @@ def node_options(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, st
     if not found and given["parsync"] and _node_value("parsync", given["parsync"]) is False:
         return {}, {}
     for name, text in given.items():
-        if text and name not in found:
-            value = _node_value(name, text)
-            if value is not False:
-                found[name], said[name] = value, _NODE[name]
+        if text and name not in found and (value := _node_value(name, text)) is not False:
+            found[name], said[name] = value, _NODE[name]
     return found, said
 
 

@@ -11,7 +11,9 @@ from .place import Place
 from .text import NODE, TERMS
 
 STANDS_STILL: Final = "its event loop stands still"
-"""The beginning of the reason for which a node is suspect by its own agent, which also ends the suspicion."""
+NO_SIGN: Final = "its worker stands still"
+BY_ITSELF: Final = (STANDS_STILL, NO_SIGN)
+"""The beginnings of the reasons for which a node is suspect by its own worker, which also ends the suspicion."""
 
 
 @dataclass(frozen=True, slots=True)

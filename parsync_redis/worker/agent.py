@@ -1,9 +1,10 @@
 """The agent: parsync's part inside a Celery worker that is a node.
 
 Five threads, each with a connection of its own: the worker's event loop answers doorbells (starter.py); one reports
-outcomes and frees slots (reporter.py); one renews the lease (renewer.py); one compares leases with runs (reconciler.py)
-and tells the result backend what is in the outbox (results.py); with look-ahead one keeps the waiting seats
-(seat_keeper.py). They share the state of the node (state.py) and its table of runs (runs.py).
+outcomes and frees slots (reporter.py); one registers the node and has its lease kept by the guard (renewer.py); one
+compares leases with runs (reconciler.py) and tells the result backend what is in the outbox (results.py); with
+look-ahead one keeps the waiting seats (seat_keeper.py). They share the state of the node (state.py) and its table of
+runs (runs.py).
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from ..store.server_errors import Backoff
 from ..store.store import Store
 from ..store.times import read_times
 from .isolation.machine import Isolation
+from .lease import shorten_timeouts
 from .loop_watch import LoopWatch
 from .node import NodeSpec
 from .port import WorkerPort
 from .reconciler import Reconciler
-from .renewer import Renewer, shorten_timeouts
+from .renewer import Renewer
 from .reporter import Reporter
 from .results import announce
 from .seat_keeper import SeatKeeper
@@ -91,16 +93,19 @@ class Agent:
         for thread in self._threads:
             thread.join(timeout=JOIN_S)
         try:
+            self.node.isolation.leave(JOIN_S)
             self.depart()
         except (ParsyncError, RedisError, OSError) as error:
             log.warning("node %s could not leave in order: %s", self.node.name, error)
 
     def depart(self) -> None:
-        """Give every lease back, and mark the node down."""
-        node = self.node
+        """Give every lease back, and mark the node down. Nobody else renews any more, so its counter is known."""
+        node, store, commands = self.node, self.store, self.store.commands
         if node.inc:
-            self.reconciler.give_back_all(self.store)
-            self.store.run(self.store.commands.reclaim(node.partition, node.name, node.inc, node.moved))
+            self.reconciler.give_back_all(store)
+            word, *found = store.run(commands.renew(node.partition, node.name, node.inc))
+            if word == "ok":
+                store.run(commands.reclaim(node.partition, node.name, node.inc, int(found[0])))
             log.info("node %s has left", node.name)
 
     def another_store(self) -> Store:

@@ -22,6 +22,7 @@ from .agent import Agent, log
 from .celery_types import Blueprint, Pool, Worker
 from .handed_over import keep_handed_over
 from .inbox import Inbox
+from .isolation.guarding import Guarded
 from .isolation.locks import CAN_ISOLATE, lock_file, locks_folder
 from .isolation.machine import Isolation, MachineIsolation
 from .node import FLAGS, node_spec, place_of
@@ -126,7 +127,8 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
         return Isolation()
     server = "_".join(str(part) for part in place_of(settings.url) if part is not None)
     file = lock_file(locks_folder(settings.lock_dir), server, settings.cluster, node)
-    return MachineIsolation(file, one_at_a_time=not issubclass(worker.pool_cls, ThreadPool))
+    kept = settings.url, settings.cluster, settings.retention_s, settings.max_starts, settings.standstill_s
+    return MachineIsolation(file, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept))
 
 
 def call_when_stopped(blueprint: Blueprint, stop: Callable[[], None]) -> None:

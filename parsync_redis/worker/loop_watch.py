@@ -17,7 +17,7 @@ class LoopWatch:
 
     def __init__(self) -> None:
         self.began_s = time.monotonic()
-        self._turned_s = 0.0
+        self._turned_s = self._asked_s = self._excused_s = 0.0
 
     def turned(self) -> None:
         """Note that the event loop turns. The loop calls this every BEAT_S."""
@@ -28,9 +28,16 @@ class LoopWatch:
         """True once the event loop has turned."""
         return self._turned_s > 0
 
-    def still_s(self) -> float:
-        """Return the seconds since the loop last turned."""
-        return time.monotonic() - self._turned_s
+    def still_s(self, pause_s: float) -> float:
+        """Return the seconds since the loop last turned.
+
+        If nobody has asked for `pause_s`, the whole worker stood still, and they are counted from now.
+        """
+        now_s = time.monotonic()
+        if now_s - self._asked_s > pause_s:
+            self._excused_s = now_s
+        self._asked_s = now_s
+        return now_s - max(self._turned_s, self._excused_s)
 
 
 def whereabouts() -> str:

@@ -1,4 +1,4 @@
-"""Registers the node and renews its lease, in a thread that does nothing that could keep it from that."""
+"""Registers the node and has its lease kept: by its guard, or, if the machine has none, by this thread itself."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
 from ..store.server_errors import Backoff
 from ..store.store import Store
-from .isolation.machine import now_s
+from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .port import WorkerPort
 from .runs import Run
-from .state import NodeState
+from .state import LEAVING_S, NodeState
 
 log = logging.getLogger("parsync.agent")
 
 SAY_S: Final = 3.0
 """How often a node logs what it waits for before it is up."""
+NEWS_S: Final = 0.1
+"""How often it looks for news of the guard."""
 
 
 class Renewer:
-    """Keeps the node registered: joins the cluster, registers, renews, and ends runs that must not go on."""
+    """Keeps the node registered: joins the cluster, registers, gives signs of life, ends runs that must not go on."""
 
     def __init__(self, settings: Settings, node: NodeState, port: WorkerPort, loop: LoopWatch) -> None:
         self._settings, self._node, self._port, self._loop = settings, node, port, loop
+        self._keeper = LeaseKeeper(node.name)
+        self._listens = 0  # to the inbox of this incarnation
 
     def run(self, store: Store) -> None:
         """Renew until the node stops. The store is this thread's own."""
@@ -49,6 +53,7 @@ class Renewer:
                     backoff = Backoff(log, f"node {node.name}", pause_s / 2)
                     shorten_timeouts(store, config.lease_s)
                 if config is not None:
+                    node.isolation.begin()
                     if not node.inc:
                         self.register(store, config)
                     self.renew(store, config)
@@ -61,7 +66,16 @@ class Renewer:
                     return
             except Exception:
                 log.exception("node %s: unexpected", node.name)  # whatever it is, the lease must go on being renewed
-            node.wait(pause_s)
+            self._wait(pause_s)
+
+    def _wait(self, pause_s: float) -> None:
+        """Wait, but no longer than until the guard has news, or the worker begins to shut down."""
+        node, leaving = self._node, self._node.leaving
+        until_s = time.monotonic() + (min(pause_s, LEAVING_S) if leaving else pause_s)
+        while (rest_s := until_s - time.monotonic()) > 0 and not node.stopped and node.leaving == leaving:
+            if node.isolation.has_news():
+                return
+            node.wait(min(rest_s, NEWS_S))
 
     def _wait_for_loop(self) -> bool:
         """Wait for the event loop's first turn: before that no doorbell is answered. Return False if the node stops."""
@@ -88,11 +102,10 @@ class Renewer:
         labels = " ".join(f"{name}:{value}" for name, value in spec.offer.labels if name != TASKS_LABEL)
         partition = store.run(commands.deal_node(spec.name, config.partitions, labels, spec.offer.slots, spec.score))
         spec.tell(store)  # first, so that no submit is refused
-        sent_s = now_s()
         inc, _ = store.run(
             commands.register_node(partition, spec.name, node.inc, spec.score, spec.offer.text, spec.room)
         )
-        node.partition, node.inc, node.moved, node.stalled = partition, inc, 0, ""
+        node.partition, node.inc, node.stalled = partition, inc, ""
         log.info(
             "node %s is up: %s, score %g, partition p%d, incarnation %d",
             spec.name,
@@ -101,54 +114,57 @@ class Renewer:
             partition,
             inc,
         )
-        try:
-            node.isolation.renewed(sent_s, config.lease_s)
-        finally:
-            self._port.listen()
 
     def renew(self, store: Store, config: ClusterConfig) -> bool:
-        """Renew the lease and end runs that must not go on; True if the node is still registered as it was."""
-        node, commands, sent_s = self._node, store.commands, now_s()
-        reply = store.run(commands.renew(node.partition, node.name, node.inc))
-        if reply[0] == "superseded":
+        """Have the lease kept and end runs that must not go on; True if the node is still registered as it was."""
+        node = self._node
+        self._watch_loop()
+        order = Order(node.partition, node.inc, config.lease_s, node.stalled)
+        reports = node.isolation.keep(store, self._keeper, order)
+        taken = [self._take(store, config, report) for report in reports]
+        return all(taken)
+
+    def _take(self, store: Store, config: ClusterConfig, report: Report) -> bool:
+        """Do what the answer to a renewal asks for; True if the node is still registered as it was."""
+        node = self._node
+        if report.inc != node.inc:
+            return True  # it is about an earlier incarnation
+        if report.word == "superseded":
             log.critical("another worker has registered as node %s: this one stops", node.name)
             self.end_runs(node.runs.open())
             self._port.stop(cold=True)
             return False
-        if reply[0] == "lapsed":
+        if report.word == "lapsed":
             log.warning("node %s was given up: what it ran is stopped, and it registers again", node.name)
             self.end_runs(node.runs.open())
             if not node.leaving:
                 self.register(store, config)
             return False
-        node.moved, node.drained = int(reply[1]), reply[3] != "0"
+        node.drained = report.drain != "0"
         if node.leaving and not node.said_leaving:
-            if reply[2] != "leaving":
-                store.run(commands.set_node(node.partition, node.name, "leaving", node.inc))
+            if report.state != "leaving":
+                store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
-        self._watch_loop(store, reply[2])
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
-        if reply[3] == "2":  # the deadline of its drain is over
+        if report.drain == "2":  # the deadline of its drain is over
             self.end_runs(node.runs.open(), "recalled")
-        node.isolation.renewed(sent_s, config.lease_s)  # last: it may fail, and nothing else may wait for it
+        if self._listens != node.inc:  # only now: without a lease that is kept nothing would be started
+            self._listens = node.inc
+            self._port.listen()
         return True
 
-    def _watch_loop(self, store: Store, state: str) -> None:
-        """Mark the node suspect while its event loop stands still, and trusted when the loop turns again.
+    def _watch_loop(self) -> None:
+        """Note that the node is suspect while its event loop stands still, and not when the loop turns again.
 
         A solo pool runs tasks in the event loop: while it does, the node is busy, not suspect.
         """
         node = self._node
-        if self._loop.still_s() > node.lease_s / 2 and not self._port.busy() and not node.leaving:
+        if self._loop.still_s(node.lease_s / 2) > node.lease_s / 2 and not self._port.busy() and not node.leaving:
             why = node.stalled or f"{STANDS_STILL}; {whereabouts()}"
             if not node.stalled:
                 log.warning("node %s is suspect, and gives back what has not begun: %s", node.name, why)
             node.stalled = why
-            if state == "up":
-                store.run(store.commands.set_node(node.partition, node.name, "suspect", node.inc, why))
         elif node.stalled:
-            if state == "suspect":
-                store.run(store.commands.set_node(node.partition, node.name, "trust", node.inc))
             node.stalled = ""
             log.warning("node %s gets tasks again: its event loop turns", node.name)
 
@@ -160,8 +176,3 @@ class Renewer:
             elif not run.ending:
                 run.ending = ending
                 self._port.kill(run.request)
-
-
-def shorten_timeouts(store: Store, lease_s: float) -> None:
-    """Set a store's timeouts so that a silent connection is replaced well before the lease is over."""
-    store.set_timeouts(min(5.0, max(0.5, lease_s / 4)))

@@ -52,6 +52,7 @@ class ReportedRequest(CeleryRequest):
     _dropped_by: Pool | None = None
     _agent: Agent | None = None
     _run: Run | None = None
+    _tie = ""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
@@ -72,6 +73,7 @@ class ReportedRequest(CeleryRequest):
         assert self._agent is not None
         assert self._run is not None
         isolation = self._agent.node.isolation.of(self._run.slots)
+        self._tie = isolation.guard if isolation is not None else ""
         return self._celery_execute(IsolatedPool(pool, isolation), **kwargs)
 
     def _ended(self, outcome: str) -> None:
@@ -134,6 +136,8 @@ class ReportedRequest(CeleryRequest):
             self._not_begun(run, error)
         else:
             log.warning("task %s lost its process (%s): it goes back", self.id, error)
+            if self._agent is not None and (why := self._agent.node.isolation.why_lost(self._tie)):
+                run.why = f"it was killed: {why}"
             self._ended("lost")
         return True
 

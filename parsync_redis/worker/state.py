@@ -23,17 +23,17 @@ LEAVING_S: Final = 0.2
 class NodeState:
     """The state of a node: what it offers, what it runs, where it is registered, and whether it takes tasks.
 
-    partition, inc: where it is registered, and as which incarnation; -1 and 0 before. moved: its lease's counter.
-    leaving: its worker shuts down. said_leaving: the server knows that. stalled: why it is suspect, '' if it is not.
-    drained: an operator drains it. ahead: its look-ahead; seats_open: the waiting seats that incarnation seats_of has
-    opened, -1 if that is not known.
+    partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its worker shuts down.
+    said_leaving: the server knows that. stalled: why it is suspect by its event loop, '' if it is not. drained: an
+    operator drains it. ahead: its look-ahead; seats_open: the waiting seats that incarnation seats_of has opened, -1 if
+    that is not known.
     """
 
     def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
         self.spec, self.isolation, self.runs = spec, isolation, Runs()
         self.ahead = LookAhead(spec.offer.slots, spec.room)
         self.drained, self.seats_open, self.seats_of = False, 0, 0
-        self.partition, self.inc, self.moved = -1, 0, 0
+        self.partition, self.inc = -1, 0
         self.lease_s, self.pause_s = 5 * BEFORE_CLUSTER_S, BEFORE_CLUSTER_S
         self.leaving = self.said_leaving = False
         self.stalled = ""

@@ -97,6 +97,10 @@ class Rig:
         """The process id of a program of the stack."""
         return self.stack.processes[process].popen.pid
 
+    def signal_all(self, process: str, how: int) -> None:
+        """Send a signal to a worker and what it has started in its group: its pool processes and its guard."""
+        os.killpg(self.pid(process), how)
+
     @contextmanager
     def paused(self, process: str) -> Iterator[None]:
         """A program of the stack stands still meanwhile."""

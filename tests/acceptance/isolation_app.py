@@ -4,6 +4,7 @@ A tick is 'node slot attempt pid seconds'. TEST_UNLOCKED and TEST_UNGUARDED name
 without the guard. With neither, the tests must see two runs in one slot.
 """
 
+import ctypes
 import os
 import resource
 import subprocess
@@ -90,3 +91,10 @@ def holds_the_interpreter(name: str, seconds: float) -> None:
     while time.monotonic() < until:
         pass
     (FOLDER / name).touch()
+
+
+@app.task(parsync=True)
+def holds_in_c(name: str, seconds: float) -> None:
+    """Hold the interpreter in one call of C code, as loading a model may."""
+    (FOLDER / name).touch()
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))

@@ -130,17 +130,15 @@ def test_a_node_that_was_paused_past_its_lease_registers_again_and_its_stale_run
     before = rig.node("paused").inc
     result = rig.tasks.gated.apply_async(("paused",), **on("paused"))
     rig.until(lambda: rig.marks("held", "paused"), "the task runs")
-    pids = [rig.pid("paused"), int(rig.marks("held", "paused")[0][2])]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    pid = int(rig.marks("held", "paused")[0][2])
+    rig.signal_all("paused", signal.SIGSTOP)
     rig.until(lambda: rig.node("paused").state == "down", "the leader gave the node up")
     rig.until_state(result, "pending", "taken")
-    for pid in reversed(pids):  # the run first: it was killed by its guard, and is there until the worker takes note
-        os.kill(pid, signal.SIGCONT)
+    rig.signal_all("paused", signal.SIGCONT)
     rig.until(lambda: rig.node("paused").state == "up", "it is up again")
     assert rig.node("paused").inc > before
     rig.until(lambda: len(rig.marks("held", "paused")) == 2, "the task runs anew")
-    rig.until(lambda: not alive(pids[1]), "the stale run was ended")
+    rig.until(lambda: not alive(pid), "the stale run was ended")
     assert rig.redis.get(f"celery-task-meta-{result.id}") is None, "nobody was told that the task was revoked"
     rig.open()
     assert result.get(timeout=GET_S) == "paused"

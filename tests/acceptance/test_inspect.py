@@ -4,6 +4,7 @@ The test compares the shape: numbers and the order of lines may differ. redis-cl
 is none, the words go through redis-py and are shown as redis-cli shows them (which is compared where there is one).
 """
 
+import os
 import re
 import shlex
 import shutil
@@ -86,7 +87,7 @@ def bring_about(stack, client):
     client.cancel("e1")
     until(lambda: all(client.status(id).why for id in ("w1", "w2")))
 
-    stack.processes["n3"].send(signal.SIGSTOP)
+    os.killpg(stack.processes["n3"].popen.pid, signal.SIGSTOP)  # its guard too, so that its lease is lost
     for waiting in client.store.client.client_list():  # so that nobody reads the inbox of n3; the others ask again
         if waiting["cmd"] == "blmpop":
             client.store.client.client_kill_filter(_id=waiting["id"])

@@ -53,8 +53,8 @@ def rig(new_rig: Callable[..., Rig], folder: Path) -> Rig:
     return rig
 
 
-def start(rig: Rig, node: str, slots: int = 1, pool: str = "prefork", **env: str) -> None:
-    """Starts a worker as this node, with a label of that name and variables of its own."""
+def start(rig: Rig, node: str, slots: int = 1, pool: str = "prefork", *flags: str, **env: str) -> None:
+    """Starts a worker as this node, with a label of that name, and flags and variables of its own."""
     command = [
         "env",
         *(f"{name}={value}" for name, value in env.items()),
@@ -81,6 +81,7 @@ def start(rig: Rig, node: str, slots: int = 1, pool: str = "prefork", **env: str
         "--without-mingle",
         "--without-gossip",
         "--without-heartbeat",
+        *flags,
     ]
     rig.stack.start(node, command)
 

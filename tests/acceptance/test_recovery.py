@@ -157,15 +157,14 @@ def test_a_cancel_of_a_task_without_a_seat(rig: Rig) -> None:
 
 
 def test_a_cancel_of_a_task_whose_worker_does_not_answer_is_never_started(rig: Rig) -> None:
-    n1 = rig.stack.processes["n1"]
-    n1.popen.send_signal(signal.SIGSTOP)
+    rig.signal_all("n1", signal.SIGSTOP)
     try:
         result = rig.tasks.noted.apply_async(("placed",), parsync=at("n1"))
         rig.until_state(result, "placed")
         assert rig.client.cancel(result.id) == "cancelled"
         rig.until(lambda: result.state == "REVOKED", "the result says so")
     finally:
-        n1.popen.send_signal(signal.SIGCONT)
+        rig.signal_all("n1", signal.SIGCONT)
     rig.until_idle()
     assert not rig.marks("begin", "placed")
 
@@ -182,15 +181,14 @@ def test_a_cancel_of_a_task_whose_worker_was_killed_ends_it_instead_of_running_i
 
 
 def test_a_cancel_of_a_task_whose_worker_was_given_up_ends_its_run_when_it_wakes(rig: Rig) -> None:
-    n1 = rig.stack.processes["n1"]
     result = rig.tasks.gated.apply_async(("paused",), parsync=at("n1"))
     rig.until(lambda: rig.marks("held", "paused"), "it runs")
-    n1.popen.send_signal(signal.SIGSTOP)
+    rig.signal_all("n1", signal.SIGSTOP)
     try:
         assert rig.client.cancel(result.id) == "asked"
         assert rig.until_state(result, "cancelled").starts == 1
     finally:
-        n1.popen.send_signal(signal.SIGCONT)
+        rig.signal_all("n1", signal.SIGCONT)
     rig.until_up("n1")
     rig.open()
     assert rig.tasks.add.apply_async((1, 2), parsync=at("n1")).get(timeout=GET_S) == 3

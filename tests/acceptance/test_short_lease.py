@@ -27,9 +27,9 @@ def test_a_lease_shorter_than_a_stall_costs_runs_and_no_task(rig: Rig) -> None:
     )
     for node in ("s1", "s2"):
         rig.until(lambda node=node: [x for x in rig.leases() if x.place.node == node], f"{node} runs tasks")  # type: ignore[misc]
-        rig.stack.processes[node].popen.send_signal(signal.SIGSTOP)
+        rig.signal_all(node, signal.SIGSTOP)
         rig.until(lambda node=node: rig.node(node).state == "down", f"{node} stood still")  # type: ignore[misc]
-        rig.stack.processes[node].popen.send_signal(signal.SIGCONT)
+        rig.signal_all(node, signal.SIGCONT)
     assert {status.state for status in rig.client.wait(ids, timeout=600).values()} == {"succeeded"}
     ended = rig.counts("end")
     assert all(ended[id] >= 1 for id in ids)

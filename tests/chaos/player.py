@@ -78,6 +78,11 @@ class Player:
         if agent := self._agent(rng):
             self.world.act(agent, "pass", agent.renew)
 
+    def still(self, rng: Random) -> None:
+        """Let a worker stand still, so that its guard gives back what has not begun."""
+        if agent := self._agent(rng):
+            self.world.act(agent, "guard", agent.keep_alone)
+
     def bell(self, rng: Random) -> None:
         for agent in self._awake(rng):
             if (message := self.world.doorbell(agent)) is not None:

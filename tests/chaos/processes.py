@@ -17,6 +17,7 @@ from parsync_redis.scheduler.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.wire.doorbell import read_doorbell
 from parsync_redis.worker.agent import Agent
+from parsync_redis.worker.lease import Order
 from parsync_redis.worker.look_ahead import MOST
 from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.reporter import Reporter
@@ -150,7 +151,7 @@ class WorkerPort:
 
 
 class AgentProcess:
-    """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop), home, seats,
+    """A node's worker, which mostly looks ahead; hands: pass (it renews), bell (the event loop), home, seats, guard,
     task (a function that it runs).
     """
 
@@ -162,6 +163,7 @@ class AgentProcess:
         self.agent = Agent(None, SETTINGS, WireStore(world, self, "bell"), spec, WorkerPort(self))
         self.passing, self.reporting = WireStore(world, self, "pass"), WireStore(world, self, "home")
         self.seats, self.task = WireStore(world, self, "seats"), WireStore(world, self, "task")
+        self.guarding = WireStore(world, self, "guard")
         self.agent.nudge = self.nudge
         self.unreported: list[Run] = []
         self.waiting_bells: list[Place] = []  # read while another hand asked to start tasks
@@ -184,6 +186,15 @@ class AgentProcess:
         if agent.renewer.renew(self.passing, self.world.config):
             ghost.renewed(self, going, over)
             agent.reconciler.reconcile(self.passing)
+
+    def keep_alone(self) -> None:
+        """Renew as the guard does for a worker that gives no sign of life; its other hands go on when they like."""
+        node, keeper = self.agent.node, self.agent.renewer._keeper
+        if node.inc:
+            order = Order(node.partition, node.inc, LEASE_S)
+            report = keeper.renew(self.guarding, order)
+            if report.word == "ok" and keeper.judge(self.guarding, order, LEASE_S, report.state):
+                self.world.ghost.coverage["stood still"] += 1
 
     def answer(self, message: bytes) -> None:
         """Answer a doorbell; the function begins once the start is accepted."""

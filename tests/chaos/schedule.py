@@ -48,6 +48,7 @@ WEIGHTS = {
     "start_scheduler": 0.8,
     "leave_scheduler": 0.1,
     "oversleep": 0.5,
+    "still": 1.0,
     "sleep": 0.7,
     "jump": 0.3,
     "flush": 0.2,

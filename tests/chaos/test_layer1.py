@@ -28,6 +28,7 @@ REACHED = (
     "finish again",
     "server restarts",
     "slept past a lease",
+    "stood still",
 )
 REACHED_ON_SEVERAL = (
     "primaries away",

@@ -3,10 +3,8 @@
 import fcntl
 import os
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
@@ -17,6 +15,7 @@ import pytest
 from celery.exceptions import Ignore
 
 from parsync_redis import InvalidInput
+from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.worker.isolation.locks import (
     CAN_ISOLATE,
     SlotBusy,
@@ -27,9 +26,9 @@ from parsync_redis.worker.isolation.locks import (
     locks_folder,
     open_locks,
 )
-from parsync_redis.worker.isolation.machine import KILL_AFTER, MachineIsolation, now_s
-from parsync_redis.worker.isolation.tie import IsolatedPool, NotBegun, RunIsolation, run_isolated, tied
-from tests.waiting import child_ended, child_stopped, ended, read_some, until
+from parsync_redis.worker.isolation.tie import IsolatedPool, NotBegun, RunIsolation, run_isolated
+from tests.guards import Kept, forked
+from tests.waiting import child_ended, child_stopped, until
 
 pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
 PATIENCE_S = 180.0
@@ -53,20 +52,11 @@ def null_stdin() -> Iterator[None]:
     os.close(null)
 
 
-def forked(work: Callable[[], Any]) -> int:
-    """A child that does this and ends; its process id."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return pid
-
-
-def ended_by(pid: int) -> int:
-    """The signal that a child was ended by, 0 if by none."""
-    return os.WTERMSIG(child_ended(pid, "its guard kills it", ENDS_S))
+@pytest.fixture
+def kept(server: EmbeddedServer, file: Path) -> Iterator[Kept]:
+    kept = Kept(server.url, file)
+    yield kept
+    kept.close()
 
 
 # -- locks -----------------------------------------------------------------------------------------------------------
@@ -212,155 +202,6 @@ def test_a_folder_of_locks_that_others_may_write_to_is_refused(tmp_path: Path, m
     assert default.stat().st_mode & 0o777 == 0o700
 
 
-# -- the guard -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def isolation(file: Path) -> Iterator[MachineIsolation]:
-    isolation = MachineIsolation(file, True)
-    yield isolation
-    if isolation._guard is not None:
-        isolation._guard.stdin.close()  # type: ignore[union-attr]
-        isolation._guard.wait(timeout=PATIENCE_S)
-
-
-def begun(lock_file: Path | str) -> Path:
-    """A file that is there once the function of `spin` has begun: its locks are held earlier than it is tied."""
-    return Path(f"{lock_file}.begun")
-
-
-def spin(own: RunIsolation) -> Callable[[], None]:
-    """Run as a pool process a task that never ends and lets no other thread of its process run."""
-
-    def work() -> None:
-        sys.setswitchinterval(3600)
-
-        def task() -> None:
-            begun(own.lock_file).touch()
-            while True:
-                pass
-
-        run_isolated(own, task)
-
-    return work
-
-
-def test_a_run_lives_while_the_lease_is_renewed_and_is_killed_when_it_is_not(
-    isolation: MachineIsolation, file: Path
-) -> None:
-    isolation.renewed(now_s(), 3600)
-    pid = forked(spin(isolation.of((0,))))  # type: ignore[arg-type]
-    until(begun(file).exists, "it runs")
-    isolation.renewed(now_s(), 3.0)
-    began_s = now_s()
-    for _ in range(10):
-        isolation.renewed(now_s(), 3.0)
-        time.sleep(0.1)
-    assert os.waitpid(pid, os.WNOHANG) == (0, 0), "renewed, though its interpreter is held"
-    last_s = now_s()
-    isolation.renewed(last_s, 0.5)
-    assert ended_by(pid) == signal.SIGKILL
-    assert now_s() - last_s >= KILL_AFTER * 0.5
-    assert now_s() - began_s >= 1
-    assert isolation.free((0,))
-
-
-def renewed_for_certain(isolation: MachineIsolation, lease_s: float) -> None:
-    """Renew, and wait until the guard has set its timer: it reads the second renewal after that."""
-    until_s = now_s()
-    for _ in range(2):
-        isolation.renewed(until_s, lease_s)
-        until(lambda: unread(isolation._guard.stdin) == 0, "the guard has read it")  # type: ignore[union-attr]
-
-
-def unread(pipe: Any) -> int:
-    """How many bytes of a pipe its reader has not read yet."""
-    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0])
-
-
-def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(isolation: MachineIsolation, file: Path) -> None:
-    isolation.renewed(now_s(), 3600)
-    pid = forked(spin(isolation.of((0,))))  # type: ignore[arg-type]
-    until(begun(file).exists, "it runs")
-    renewed_for_certain(isolation, 10.0)
-    for stopped in (pid, isolation._guard.pid):  # type: ignore[union-attr]
-        os.kill(stopped, signal.SIGSTOP)
-    assert ended_by(pid) == signal.SIGKILL, "without a SIGCONT"
-
-
-def test_who_has_ended_its_run_outlives_the_guard(isolation: MachineIsolation) -> None:
-    isolation.renewed(now_s(), 3600)
-    tie = isolation.of((0,)).guard  # type: ignore[union-attr]
-
-    def work() -> None:
-        with tied(tie):
-            child = forked(signal.pause)  # it has the tie too
-        os.kill(isolation._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
-        until(lambda: not os.path.exists(tie), "the guard is gone")  # noqa: PTH110
-        os.kill(child, signal.SIGKILL)
-        os._exit(7)
-
-    assert os.waitstatus_to_exitcode(child_ended(forked(work))) == 7
-
-
-def test_a_guard_that_died_gets_a_successor_with_the_next_renewal(isolation: MachineIsolation) -> None:
-    assert isolation.hindrance((0,)) == "the lease of the node was not renewed in time", "never yet"
-    isolation.renewed(now_s() - 10, 1)
-    isolation._guard.wait(timeout=PATIENCE_S)  # type: ignore[union-attr]
-    assert isolation.hindrance((0,)) == "the lease of the node was not renewed in time"
-    isolation.renewed(now_s(), 3600)
-    assert isolation.hindrance((0,)) == ""
-    with tied(isolation.of((0,)).guard):  # type: ignore[union-attr]
-        pass
-
-
-def test_slots_in_which_a_run_could_not_begin_are_shut_for_a_lease(isolation: MachineIsolation) -> None:
-    isolation.renewed(now_s(), 3600)
-    isolation.not_begun((1,), "why")
-    assert [isolation.hindrance(slots) for slots in ((0,), (0, 1))] == ["", "why"]
-    isolation.renewed(now_s(), 0.05)
-    isolation.not_begun((1,), "why")
-    isolation.renewed(now_s(), 3600)
-    until(lambda: not isolation.hindrance((1,)), "they are open again")
-
-
-def test_nothing_may_be_started_without_a_guard_or_a_place_for_locks(isolation: MachineIsolation, file: Path) -> None:
-    isolation.renewed(now_s(), 3600)
-    assert not isolation.hindrance((0,))
-    assert file.exists(), "made as a run would make it"
-    file.unlink()
-    file.parent.rmdir()
-    file.parent.touch()
-    assert "no run could be isolated: [Errno 20]" in isolation.hindrance((0,))
-    file.parent.unlink()
-    assert not isolation.hindrance((0,))
-    os.kill(isolation._guard.pid, signal.SIGKILL)  # type: ignore[union-attr]
-    ended(isolation._guard)  # type: ignore[arg-type]
-    assert "no run could be isolated: [Errno 2]" in isolation.hindrance((0,))
-
-
-def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_worker(file: Path) -> None:
-    def work() -> None:
-        isolation = MachineIsolation(file, True)
-        isolation.renewed(now_s(), 3600)
-        os.write(writing, str(isolation._guard.pid).encode())  # type: ignore[union-attr]
-        signal.pause()
-
-    reading, writing = os.pipe()
-    worker = forked(work)
-    guard = int(read_some(reading, 100, "the id of its guard"))
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        os.kill(guard, ignored)
-    os.close(writing)
-    os.close(reading)
-    assert Path(f"/proc/{guard}/cmdline").read_bytes()
-    os.kill(worker, signal.SIGKILL)
-    child_ended(worker)
-    until(
-        lambda: not Path(f"/proc/{guard}/cmdline").exists() or not Path(f"/proc/{guard}/cmdline").read_bytes(), "gone"
-    )
-
-
 # -- what the pool runs ----------------------------------------------------------------------------------------------
 
 
@@ -382,8 +223,9 @@ class Pool:
         return target(*args), options
 
 
-def test_a_run_is_isolated_while_it_runs_and_not_after(isolation: MachineIsolation, file: Path) -> None:
-    isolation.renewed(now_s(), 3600)
+def test_a_run_is_isolated_while_it_runs_and_not_after(kept: Kept, file: Path) -> None:
+    kept.kept()
+    isolation = kept.isolation
     seen: list[list[int]] = []
     isolated: Any = IsolatedPool(Pool(), isolation.of((0, 1)))
     result, options = isolated.apply_async(
@@ -399,10 +241,9 @@ def raising() -> None:
     raise Ignore
 
 
-def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(
-    isolation: MachineIsolation, file: Path
-) -> None:
-    isolation.renewed(now_s(), 3600)
+def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(kept: Kept, file: Path) -> None:
+    kept.kept()
+    isolation = kept.isolation
     own = isolation.of((0, 1))
     assert own is not None
     with hold(str(file), (1,), False):

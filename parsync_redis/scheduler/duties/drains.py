@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...model.node import STANDS_STILL, deadline_s
+from ...model.node import BY_ITSELF, deadline_s
 from ...store.calls import Call
 from ...store.store import Store
 from ..age_tracker import AgeTracker
@@ -32,8 +32,8 @@ class DrainDuty:
             if drain == "1" and limit_s is not None and age_s >= limit_s:
                 log.warning("the drain of node %s is over: what it still runs is ended and goes back", node)
                 over.append(set_node(p, node, "over", note=note))
-            elif drain == "0" and not note.startswith(STANDS_STILL) and age_s >= PROBATION_LEASES * self._lease_s:
-                probation.append((p, node))  # a node that stands still is trusted again by its own agent
+            elif drain == "0" and not note.startswith(BY_ITSELF) and age_s >= PROBATION_LEASES * self._lease_s:
+                probation.append((p, node))  # a node that stands still is trusted again by its own worker
         trusted = [set_node(p, node, "trust") for p, node in self._reading(probation)]
         run_guarded(self._store, "drains", [*over, *trusted])
 

@@ -55,6 +55,7 @@ class NodeDuty:
         down: dict[Any, str] = {}
         notes: dict[tuple[int, str], tuple[str, str]] = {}
         all_lost: list[tuple[int, str]] = []
+        suspect: dict[Any, str] = {}
         replies = self._read()
         now_s = clock()
         for p, (counters, lost, noted, records) in replies.items():
@@ -64,10 +65,13 @@ class NodeDuty:
                 guarded(self._store, "repair_partition", repair_partition, self._store, p)
             all_lost += ((p, readable(node)) for node in lost)
             for name, text in noted.items():
-                record = NODE.read(readable(records.get(name, b""))) or {"drain": ""}
+                record = NODE.read(readable(records.get(name, b""))) or {"drain": "", "state": ""}
                 notes[p, readable(name)] = record["drain"], readable(text)
+                if record["state"] == "suspect":
+                    suspect[p, readable(name)] = readable(text)
         guarded(self._store, "drains", self._drains.work, now_s, notes)
-        self._judge(now_s, {node: line for node, line in up.items() if COUNTER.read(line)}, down, all_lost)
+        sound = {node: line for node, line in up.items() if COUNTER.read(line)}
+        self._judge(now_s, sound, down, all_lost, suspect)
 
     def _read(self) -> dict[int, list[Any]]:
         """Return, for each partition, what its KEYS hold; empty where a key was damaged and is repaired.
@@ -96,15 +100,26 @@ class NodeDuty:
         repair_partition(self._store, p)
         return None
 
-    def _judge(self, now_s: float, up: dict[Any, str], down: dict[Any, str], lost: Sequence[tuple[int, str]]) -> None:
+    def _judge(
+        self,
+        now_s: float,
+        up: dict[Any, str],
+        down: dict[Any, str],
+        lost: Sequence[tuple[int, str]],
+        suspect: Mapping[Any, str],
+    ) -> None:
         still: list[Reclaimed] = []
+        whys: dict[str, str] = {}
         for holder in self._up.look(now_s, up):
             p, node = cast(tuple[int, str], holder)
             inc, moved = (int(word.partition("=")[2]) for word in up[holder].split())
-            log.warning("node %s stood still for a lease: it is down", node)
+            why = f"it did not renew its lease for {self._up.lease_s:g} s"
+            why += f"; it was suspect: {suspect[holder]}" if holder in suspect else ""
+            log.warning("node %s is down: %s", node, why)
             still.append((p, node, inc, moved))
+            whys[node] = why
         for some in batches([*still, *((p, node, 0, None) for p, node in lost)]):
-            reclaim_nodes(self._store, some)
+            reclaim_nodes(self._store, some, whys)
         gone = cast(list[tuple[int, str]], self._down.look(now_s, down))
         for nodes in batches(gone):
             self._forget({node: int(down[node].split()[0].partition("=")[2]) for node in nodes})
@@ -133,8 +148,11 @@ class NodeDuty:
                 log.info("node %s was down for long and is forgotten", node)
 
 
-def reclaim_nodes(store: Store, nodes: Sequence[Reclaimed]) -> None:
-    """Mark each node down if its counter is still `moved`, and clear every lease that nobody looks after."""
+def reclaim_nodes(store: Store, nodes: Sequence[Reclaimed], whys: Mapping[str, str]) -> None:
+    """Mark each node down if its counter is still `moved`, and clear every lease that nobody looks after.
+
+    whys: by node, why it was lost, if this leader knows.
+    """
     reclaim, cleared = store.commands.reclaim, dict[tuple[int, str], list[Lease]]()
     while nodes:
         found: dict[tuple[int, str], list[Lease]] = {}
@@ -143,17 +161,19 @@ def reclaim_nodes(store: Store, nodes: Sequence[Reclaimed]) -> None:
         ):
             if reply and reply[1] and reply[1] != cleared.get((p, node)):  # a damaged lease may stay for the next pass
                 found[p, node] = reply[1]
-        clear_leases(store, [lease.place for leases in found.values() for lease in leases])
+        clear_leases(store, [lease.place for leases in found.values() for lease in leases], whys)
         nodes, cleared = [(p, node, 0, None) for p, node in found], found
 
 
-def clear_leases(store: Store, lost: Sequence[Place]) -> None:
+def clear_leases(store: Store, lost: Sequence[Place], whys: Mapping[str, str]) -> None:
     """Requeue the tasks of lost leases, and then free the slots of those that could be requeued."""
     queue = [part for _, places in store.keys.by_shard(lost, _TASK) for part in batches(places)]
     requeue, release = store.commands.requeue, store.commands.release
-    back = run_parts(
-        store, "requeue", queue, lambda part: requeue([(place, f"its node {place.node} was lost") for place in part])
-    )
+
+    def why(node: str) -> str:
+        return f"its node {node} was lost" + (f": {whys[node]}" if node in whys else "")
+
+    back = run_parts(store, "requeue", queue, lambda part: requeue([(place, why(place.node)) for place in part]))
     homes: dict[int, list[Place]] = {}
     for place in back:
         homes.setdefault(place.partition, []).append(place)

@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
-from struct import pack
 
+from ...store.store import Store
+from ..lease import LeaseKeeper, Order, Report
+from .guard_process import GuardProcess, log_file
+from .guarding import Guarded
 from .locks import SlotBusy, busy_slots, holders, touch
 from .tie import RunIsolation, open_tie, tied
+from .timer import now_s
 
 log = logging.getLogger("parsync.agent")
-
-KILL_AFTER = 0.8
-"""The guard dies, and the runs with it, this share of a lease after the last accepted renewal was sent."""
-
-
-def now_s() -> float:
-    """Return the seconds of this machine's lease clock: nobody can set it, and it counts while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Isolation:
     """The isolation that an agent asks of its machine. This base class isolates nothing and hinders nothing."""
 
-    def renewed(self, sent_s: float, lease_s: float) -> None:
-        """Note that the lease was renewed by a request sent at `sent_s`. Called by the thread that renews."""
+    def begin(self) -> None:
+        """Have the guard ready. Raises OSError. This and the next three are for the thread that has the lease kept."""
+
+    def keep(self, store: Store, keeper: LeaseKeeper, order: Order) -> list[Report]:
+        """Have the lease kept, which is a sign of life as well; return what the server has said since the last call.
+
+        Without a guard this thread keeps it.
+        """
+        report = keeper.renew(store, order)
+        if report.word == "ok":
+            keeper.judge(store, order, 0.0, report.state)
+        return [report]
+
+    def has_news(self) -> bool:
+        """Return True if `keep` should be called now."""
+        return False
+
+    def leave(self, patience_s: float) -> None:
+        """Renew the lease no more: the worker shuts down."""
+
+    def why_lost(self, tie: str) -> str:
+        """Return why a run that was tied to this guard was killed, '' if its guard has not ended."""
+        return ""
 
     def hindrance(self, slots: Collection[int]) -> str:
         """Return why nothing may be started in these slots now, '' if it may."""
@@ -54,39 +69,69 @@ class Isolation:
 class MachineIsolation(Isolation):
     """Isolation by a file of locks and a guard."""
 
-    def __init__(self, lock_file: Path, one_at_a_time: bool) -> None:
-        self._lock_file, self._one_at_a_time = lock_file, one_at_a_time
-        self._guard: subprocess.Popen[bytes] | None = None
-        self._tie = ""
-        self._until_s = self._lease_s = 0.0
+    def __init__(self, lock_file: Path, one_at_a_time: bool, guarded: Guarded) -> None:
+        self._lock_file, self._one_at_a_time, self._guarded = lock_file, one_at_a_time, guarded
+        self._guard: GuardProcess | None = None
+        self._keeps = False
+        self._ended: dict[str, str] = {}
+        self._lease_s = 0.0
         self._shut: dict[int, tuple[float, str]] = {}
 
-    def renewed(self, sent_s: float, lease_s: float) -> None:
-        """Set the guard's timer anew. If the guard died because this came late, start another. Raises OSError."""
-        until_s, self._lease_s = sent_s + KILL_AFTER * lease_s, lease_s
-        if self._guard is not None and self._guard.poll() is not None:
-            log.warning("no renewal of the lease for %g s: what ran was killed, and goes back", KILL_AFTER * lease_s)
-            self._guard = None
+    def begin(self) -> None:
+        """Start a guard if there is none, or if it has ended. Raises OSError."""
+        guard = self._guard
+        if guard is not None and guard.ended:
+            guard.told()
+            why = guard.words or "its guard was killed"
+            log.warning("%s: what ran was killed, and goes back", why)
+            guard.end()
+            self._ended, self._keeps, self._guard = {guard.tie: why}, False, None
         if self._guard is None:
-            guard, tie = start_guard()
-            with tied(tie):  # fails here on a machine that cannot do it, before any run is started
-                self._guard, self._tie = guard, tie
-        assert self._guard.stdin is not None
-        self._guard.stdin.write(pack("d", until_s))
-        self._until_s = until_s
+            level = log.getEffectiveLevel()
+            guard = GuardProcess(replace(self._guarded, worker=os.getpid(), log_file=log_file(), log_level=level))
+            with tied(guard.tie):  # fails here on a machine that cannot do it, before any run is started
+                self._guard = guard
+
+    def keep(self, store: Store, keeper: LeaseKeeper, order: Order) -> list[Report]:
+        """Tell the guard, and return what it has told. Raises OSError."""
+        self.begin()
+        assert self._guard is not None
+        self._lease_s = order.lease_s
+        self._guard.send(order)
+        reports = [Report(**told) for told in self._guard.told() if "inc" in told]
+        self._keeps = self._keeps or any(report.word == "ok" for report in reports)
+        return reports
+
+    def has_news(self) -> bool:
+        """Return True if the guard has told something or has ended."""
+        return self._guard is not None and self._guard.has_news()
+
+    def leave(self, patience_s: float) -> None:
+        """Have the guard renew no more. It lives on as long as this process does, as runs may be tied to it."""
+        if self._guard is not None:
+            self._guard.leave(patience_s)
+
+    def why_lost(self, tie: str) -> str:
+        """Return why a guard has ended."""
+        guard = self._guard
+        if guard is not None and guard.tie == tie and guard.ended:
+            guard.told()
+            return guard.words or "its guard was killed"
+        return self._ended.get(tie, "")
 
     def hindrance(self, slots: Collection[int]) -> str:
-        """Return why no run may start: the lease is over, no lock or guard, a busy slot, or a shut one.
+        """Return why no run may start: nobody keeps the lease yet, no lock or guard, a busy slot, or a shut one.
 
         This opens what the run's own process will open, so that most failures cost no start. Failures that only that
         process can meet are reported by `not_begun`.
         """
         at_s = now_s()
-        if at_s >= self._until_s:
-            return "the lease of the node was not renewed in time"
+        guard = self._guard
+        if guard is None or not self._keeps:
+            return "the guard does not keep the lease of the node yet"
         try:
             os.close(touch(self._lock_file))
-            os.close(open_tie(self._tie))
+            os.close(open_tie(guard.tie))
             busy = busy_slots(self._lock_file, slots)
         except OSError as error:
             return f"no run could be isolated: {error}"
@@ -112,18 +157,5 @@ class MachineIsolation(Isolation):
 
     def of(self, slots: Collection[int]) -> RunIsolation | None:
         """Return the isolation of a run in these slots."""
-        return RunIsolation(str(self._lock_file), tuple(slots), self._tie, self._one_at_a_time)
-
-
-def start_guard() -> tuple[subprocess.Popen[bytes], str]:
-    """Start a guard; return its process and the path that runs tie themselves to. Raises OSError."""
-    program = Path(__file__).with_name("guard.py")
-    guard = subprocess.Popen(
-        [sys.executable, "-I", "-S", program], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
-    )
-    assert guard.stdout is not None
-    with guard.stdout as answer:
-        ties = answer.readline()
-    if not ties:
-        raise OSError(f"the guard of the node's runs did not start: exit code {guard.wait()}")
-    return guard, f"/proc/{guard.pid}/fd/{int(ties)}"
+        tie = self._guard.tie if self._guard is not None else ""
+        return RunIsolation(str(self._lock_file), tuple(slots), tie, self._one_at_a_time)

@@ -163,6 +163,21 @@ class Storm:
         self.later(seconds, go_on)
         return f"{member.name} for {seconds:.1f} s"
 
+    def stop_main(self) -> str | None:
+        """Send SIGSTOP to a worker's main process only, for up to two leases: its guard keeps the lease."""
+        if (member := self._one(worker=True)) is None:
+            return None
+        process, seconds = _process(member), self.dice.uniform(0.3, 2.0) * LEASE_S
+        member.busy = True
+        send(process.popen.pid, signal.SIGSTOP)
+
+        def go_on() -> None:
+            send(process.popen.pid, signal.SIGCONT)
+            member.busy = False
+
+        self.later(seconds, go_on)
+        return f"{member.name} for {seconds:.1f} s"
+
     def zombie(self) -> str | None:
         """Stop a worker, give its name to another, and then let the first go on."""
         if (member := self._one(worker=True)) is None:
@@ -307,6 +322,7 @@ FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
     "kill server": (1.5, Storm.kill_server),
     "stop server": (1.0, Storm.stop_server),
     "stop worker": (3.0, lambda storm: storm.pause(storm._one(worker=True))),
+    "stop worker's main process": (2.0, Storm.stop_main),
     "stop scheduler": (1.5, lambda storm: storm.pause(storm._one(worker=False))),
     "stop leader": (1.0, lambda storm: storm.pause(storm._leader())),
     "zombie": (2.0, Storm.zombie),

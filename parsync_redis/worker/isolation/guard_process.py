@@ -1,0 +1,126 @@
+"""The guard as its worker sees it: a child process, with a pipe in each direction."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from ..lease import Order
+from .guarding import LEAVE, Guarded
+
+PACKAGES: Final = ("redis", "hiredis", "parsync_redis")
+"""What the guard imports, besides Python's own modules."""
+START_S: Final = 60.0
+"""A guard that is not ready after this is given up."""
+
+
+class GuardProcess:
+    """A guard that was started. tie: the path that runs tie themselves to. words: why it ended, if it has said so."""
+
+    def __init__(self, guarded: Guarded) -> None:
+        """Start a guard, and wait until it is ready. Raises OSError."""
+        program = Path(__file__).with_name("guard.py")
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", program], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        os.set_blocking(self._output.fileno(), False)
+        self._read, self._closed, self._lock = b"", False, threading.Lock()
+        self.words = ""
+        try:
+            self._send(json.dumps({"path": _paths(), **asdict(guarded)}).encode() + b"\n")
+            self.tie = f"/proc/{self._process.pid}/fd/{self._until_ready()}"
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """True if it has ended, or said that it does."""
+        return bool(self.words) or self._closed or self._process.poll() is not None
+
+    def send(self, order: Order) -> None:
+        """Give a sign of life, and say what is to be renewed. If the guard has ended, `ended` says so."""
+        self._send(order.to_line())
+
+    def leave(self, patience_s: float) -> None:
+        """Have it renew no more; wait for that."""
+        self._send(LEAVE + b"\n")
+        until_s = time.monotonic() + patience_s
+        while not self.ended and not any(told["word"] == "left" for told in self.told()):
+            if not self.has_news(until_s - time.monotonic()):
+                return
+
+    def has_news(self, patience_s: float = 0.0) -> bool:
+        """Return whether there is something to read, or it has ended."""
+        return bool(select.select([self._output], [], [], max(0.0, patience_s))[0])
+
+    # Any: JSON objects
+    def told(self) -> list[dict[str, Any]]:
+        """Return what it has told since the last call."""
+        with self._lock:
+            while not self._closed and self.has_news():
+                words = os.read(self._output.fileno(), 65536)
+                self._closed = not words
+                self._read += words
+            *lines, self._read = self._read.split(b"\n")
+        found = [json.loads(line) for line in lines]
+        for told in found:
+            if told["word"] == "ends":
+                self.words = told["why"]
+        return found
+
+    def end(self) -> None:
+        """Let it end, with all that is tied to it; wait for that."""
+        self._input.close()
+        self._process.wait()
+        self._output.close()
+
+    def _send(self, line: bytes) -> None:
+        with suppress(BrokenPipeError):  # it has ended
+            self._input.write(line)
+
+    def _until_ready(self) -> int:
+        until_s = time.monotonic() + START_S
+        while not self._closed and self.has_news(until_s - time.monotonic()):
+            for told in self.told():
+                if told["word"] == "ready":
+                    return int(told["ties"])
+        how = f"exit code {self._process.wait()}" if self._closed else f"it was not ready after {START_S:g} s"
+        raise OSError(f"the guard of the node's runs did not start: {how}")
+
+
+def _paths() -> list[str]:
+    """Return the folders of the packages that the guard imports."""
+    specs = [importlib.util.find_spec(name) for name in PACKAGES]
+    return list(dict.fromkeys(str(Path(spec.origin).resolve().parents[1]) for spec in specs if spec and spec.origin))
+
+
+def log_file() -> str:
+    """Return the file that this process logs to, '' if it logs to its standard error or by other means."""
+    found: logging.Logger | None = logging.getLogger("parsync.agent")
+    while found is not None:
+        files = [handler.baseFilename for handler in found.handlers if isinstance(handler, logging.FileHandler)]
+        if files:
+            return files[0]
+        found = found.parent if found.propagate else None
+    return ""
