@@ -46,6 +46,7 @@ end
 -- write_kinds: write the queues and lines that changed, each with a version of its own; and `more`, {field, value, ...}, of
 -- meta. Return whether tasks wait of a kind of which none waited before: then a scheduler is to be woken.
 local function write_kinds(meta, kinds, changed, more)
+  if APART then return false end
   local counts, began, lines, ended = more or {}, false, {}, {}
   read_lines(kinds)
   local version, text = announce(changed)

@@ -7,6 +7,7 @@ task changes nothing. The work of a pass is bounded; the next pass does the rest
 from collections.abc import Callable, Collection, Mapping
 
 from ..store.store import Store
+from .duties.damage import DamageDuty
 from .duties.expiry import expire
 from .duties.guarded import guarded
 from .duties.kinds import KindDuty
@@ -22,8 +23,9 @@ class Janitor:
         self._store = store
         self.nodes = NodeDuty(store, partitions, lease_s)
         self.schedulers = SchedulerDuty(store, lease_s)
-        self.places = PlaceDuty(store, lease_s)
+        self.places = PlaceDuty(store, partitions, lease_s)
         self.kinds = KindDuty(store)
+        self.damage = DamageDuty(store, partitions, lease_s)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader.
@@ -40,6 +42,7 @@ class Janitor:
 
         `clock` is asked after each read: a counter was seen when the reply had come, not when it was asked for.
         """
+        guarded(self._store, "damage", self.damage.work, clock)
         guarded(self._store, "nodes", self.nodes.work, clock)
         guarded(self._store, "schedulers", self.schedulers.work, clock, members)
         guarded(self._store, "expire", expire, self._store)

@@ -64,7 +64,7 @@ class Reconciler:
         damaged: list[str] = []
         leases = store.leases(self._node.partition, [node], damaged)
         if damaged:
-            repair_partition(store, self._node.partition)
+            repair_partition(store, self._node.partition, "shut")
         return [lease for lease in leases if lease.place.inc == self._node.inc and lease.leads]
 
     def _not_run(self, store: Store) -> list[Lease]:

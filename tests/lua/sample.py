@@ -57,6 +57,9 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "discard": commands.discard(commands.keys.queue("names"), "names"),
         "repair_partition": commands.repair_partition(0),
         "repair_task": commands.repair_task("a", "why"),
+        "restore": commands.restore(0, [Place("taken", nth(1, 2), 0, "n1", (1,), 1, 1)]),
+        "repair_queue": commands.repair_queue(0, 99),
+        "look_over": commands.look_over(0, "tasks"),
         "repair_kind": commands.repair_kind("work slots=1"),
     }
 

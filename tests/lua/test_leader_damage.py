@@ -61,7 +61,7 @@ def test_tasks_whose_leases_are_all_damaged_go_back(drive: Driver):
     key, client = drive.keys.partition(0, "slots"), drive.store.client
     client.delete(key)
     client.rpush(key, "damaged")
-    duty = PlaceDuty(drive.store, LEASE_S)
+    duty = PlaceDuty(drive.store, 1, LEASE_S)
     for _ in range(2):
         duty.work(lambda: 0.0)
     assert not client.exists(key)

@@ -51,7 +51,7 @@ class NodeDuty:
             for name, line in counters.items():
                 (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)
             if not all(map(COUNTER.match, counters.values())) or not are_consistent(records, counters, noted):
-                guarded(self._store, "repair_partition", repair_partition, self._store, p)
+                guarded(self._store, "repair_partition", repair_partition, self._store, p, "shut")
             for node in lost:
                 guarded(self._store, "reclaim", self.reclaim, p, readable(node))
             for name, text in noted.items():
@@ -84,7 +84,7 @@ class NodeDuty:
             return reply
         if not is_damage(reply):
             raise reply
-        repair_partition(self._store, p)
+        repair_partition(self._store, p, "shut")
         return None
 
     def _judge(self, now_s: float, up: dict[Any, str], down: dict[Any, str]) -> None:
