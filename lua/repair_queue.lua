@@ -44,7 +44,7 @@ end
 local fields = {'submitted', 'version', 'floor', 'shards'}
 local texts = (look and wrong[meta]) and {} or redis.call('HMGET', meta, unpack(fields))
 local held = size('HLEN', tasks) + size('HLEN', kinds)
-local submitted, version, floor = number(texts[1], MOST), number(texts[2], 1e15), number(texts[3], 1e15)
+local submitted, version, floor = number(texts[1], MOST), number(texts[2], 9.9e14), number(texts[3], 9.9e14)
 local mended = {}
 local function mend(i, value)
   if texts[i] or value then tell(meta, fields[i], texts[i] or 'missing') end

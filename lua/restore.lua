@@ -2,8 +2,8 @@
 -- KEYS: meta slots free left nodes
 -- ARGV: count text*
 --   text: the place of a task, as `running` has it
--- RETURNS: a word per place: held (it has its lease, now or before), other (another task has a slot), gone (its node is down,
---   another process now, or has no such slot)
+-- RETURNS: a word per place: back (it has its lease again), yours (it had it), other (another task has a slot), gone (its
+--   node is down, is another process now, or has no such slot)
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: a slot has one lease; what is left and what leases hold add up to what the node declared.
 -- ATOMICITY: each place by itself.
@@ -24,7 +24,7 @@ local function put_back(text, lease, node)
     if there and there ~= text then return 'other' end
     if not there then missing[#missing + 1], missing[#missing + 2] = fields[i], text end
   end
-  if #missing == 0 then return 'held' end
+  if #missing == 0 then return 'yours' end
   write_all('HSET', slots, missing)
   local _, rest, held = lost_and_left(slots, node)
   if next(rest) then redis.call('HSET', left, node.name, ledger_text(rest)) end
@@ -32,7 +32,7 @@ local function put_back(text, lease, node)
     if redis.call('SETBIT', free, node.first + slot, 0) == 1 then redis.call('HINCRBY', meta, 'free', -1) end
   end
   redis.call('HINCRBY', meta, 'version', 1)
-  return 'held'
+  return 'back'
 end
 
 local replies = {}

@@ -16,6 +16,7 @@ from .repair import keep, repair_keys, repair_task
 from .server_errors import AWAY
 from .store import Store
 from .tasks import GENERATIONS
+from .views import partitions_of
 
 INDEXES: Final = ("later", "dead", "taken", "running")
 OTHERS: Final = ("outbox", "expires", "shapes", "feasible", "names", "apps", *GENERATIONS)
@@ -81,10 +82,10 @@ class Repairer:
         suspects = [suspect for looked in answers for suspect in looked.suspects]
         if suspects:
             self._repair_tasks(shard, suspects)
-        return Looks(answers[-1].cursor, sum(looked.count for looked in answers), max(a.highest for a in answers))
+        return Looks(answers[-1].cursor, sum(looked.looked for looked in answers), max(a.highest for a in answers))
 
     def look_over_all(self, shard: int, most: int = MAX_BATCH) -> Iterator["Looks"]:
-        """Look at all tasks and entries of a shard, step by step. Entries come first: they tell of tasks without a line."""
+        """Look at all tasks and entries of a shard, step by step. Entries tell of tasks without a line, and come first."""
         kinds = self.kinds(shard)
         for at in range(0, len(kinds), 50):
             yield self.look_over(shard, [b"pending " + kind for kind in kinds[at : at + 50]], most=most)
@@ -153,3 +154,22 @@ class Looks:
     cursor: int
     count: int
     highest: int
+
+
+def repair_all(store: Store, dry: bool = False) -> list[Finding]:
+    """Find all that is damaged in a cluster, and repair it unless `dry`. Returns what was found.
+
+    A shard whose server is away is left out.
+    """
+    found: list[Finding] = []
+    repairer = Repairer(store, partitions_of(store.config()), found.append, dry)
+    levels = [0] * store.keys.shards
+    for shard, counts in enumerate(repairer.repair_numbers(levels)):
+        if counts is not None:
+            highest = max((looks.highest for looks in repairer.look_over_all(shard)), default=0)
+            levels[shard] = highest if highest > counts.submitted else 0
+    if any(levels):
+        repairer.repair_numbers(levels)
+    for p in range(repairer.partitions):
+        repairer.repair_partition(p)
+    return found

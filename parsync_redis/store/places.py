@@ -1,8 +1,8 @@
 """Rebuild what leases and `running` know of each other: either has the same text, so one can be made of the other.
 
-A lease is the authority on which task holds a slot. `running` is left before a lease is freed, so an entry of `running`
-that was seen after its lease was missing has lost it. Nothing is atomic across hash tags, so what was put back is looked
-at again. Every function raises what `Runner.run` raises.
+A lease is the authority on which task holds a slot. `running` is left before a lease is freed, so an entry of
+`running` that was seen after its lease was missing has lost it. Nothing is atomic across hash tags, so what was put
+back is looked at again. Every function raises what `Runner.run` raises.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,8 +71,8 @@ def put_back_leases(store: Store, places: Sequence[Place], runs: Mapping[str, st
     for p, some in lost.items():
         words = store.run(store.commands.restore(p, some))
         for place, word in zip(some, words, strict=True):
-            (back if word == "held" else gone).append(place)
-        held = [place for place, word in zip(some, words, strict=True) if word == "held"]
+            (back if word in ("back", "yours") else gone).append(place)
+        held = [place for place, word in zip(some, words, strict=True) if word == "back"]
         kept = {place.text for place in _still_there(store, held)}
         store.run(store.commands.release(p, [place for place in held if place.text not in kept]))
     return back, gone

@@ -104,7 +104,9 @@ class PlaceDuty:
 
     def _recover_torn(self, torn: Sequence[Place]) -> None:
         """Put back the leases that these tasks have lost; requeue those whose slots others have."""
-        back, gone = put_back_leases(self._store, torn, runs_by_leases(self._store, self._partitions, now_ms(self._store)))
+        back, gone = put_back_leases(
+            self._store, torn, runs_by_leases(self._store, self._partitions, now_ms(self._store))
+        )
         if back:
             log.warning("%d tasks had a place and no lease: they have it again", len(back))
         if gone:

@@ -47,7 +47,7 @@ class QueueCounts(NamedTuple):
     messages: int
     indexed: int
     submitted: int
-    damage: list[Damage]
+    damage: Sequence[Damage]
 
     @property
     def agree(self) -> bool:
@@ -62,7 +62,7 @@ class Looked(NamedTuple):
     """
 
     cursor: int
-    count: int
+    looked: int
     highest: int
     suspects: list[tuple[str, bytes]]
 
@@ -79,7 +79,7 @@ class RepairCalls(Calls):
         """Delete a key of this kind if it has the wrong type or a damaged number; 1 if it was deleted."""
         return Call(DISCARD, [key], DISCARD.arguments({"type": TYPES[kind]}, ("field",), NUMBERS.get(kind, ())), int)
 
-    def repair_partition(self, p: int, how: How = "open") -> Call[list[Damage]]:
+    def repair_partition(self, p: int, how: How = "open") -> Call[Sequence[Damage]]:
         """Repair what is corrupt in partition p; return it.
 
         how: "look" changes nothing. "shut" opens no slot, as leases may be lost. "open" is for the leader, which has put
@@ -88,7 +88,7 @@ class RepairCalls(Calls):
         return self._partition(p, REPAIR_PARTITION, _damage, {"how": how})
 
     def restore(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
-        """Put back leases of tasks that have these places in partition p; a word per place: held, other, gone."""
+        """Put back leases of tasks that have these places in partition p; a word per place: back, yours, other, gone."""
         return self._partition(p, RESTORE, words, {}, (), ("text",), [place.text for place in places])
 
     def repair_queue(self, shard: int, level: int = 0, look: bool = False) -> Call[QueueCounts]:
@@ -99,7 +99,7 @@ class RepairCalls(Calls):
         once: Once = {"how": "look" if look else "repair", "level": level, "shards": self.keys.shards}
 
         def read(reply: Reply) -> QueueCounts:
-            return QueueCounts(*map(int, reply[:4]), _damage(reply[4:]))
+            return QueueCounts(int(reply[0]), int(reply[1]), int(reply[2]), int(reply[3]), _damage(reply[4:]))
 
         return self._queue(REPAIR_QUEUE, read, once, shard=shard)
 
@@ -128,5 +128,5 @@ class RepairCalls(Calls):
         return self._queue(REPAIR_KIND, int, {"kind": kind}, shard=shard)
 
 
-def _damage(reply: Reply) -> list[Damage]:
+def _damage(reply: Reply) -> Sequence[Damage]:
     return [(text(key), text(field), line) for key, field, line in zip(*[iter(reply)] * 3, strict=True)]
