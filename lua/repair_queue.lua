@@ -32,8 +32,8 @@ if not look then
   for any in pairs(wrong) do redis.call('DEL', any) end
 end
 
--- size: return how many entries a key has.
-local function size(command, any) return (look and wrong[any]) and 0 or redis.call(command, any) end
+local skip = look and wrong or {}
+local lines = skip[kinds] and {} or redis.call('HLEN', kinds) <= 5000 and redis.call('HVALS', kinds)
 
 -- number: return a number of meta; nil if it has none, or one that nobody counts to.
 local function number(text, most)
@@ -42,8 +42,9 @@ local function number(text, most)
 end
 
 local fields = {'submitted', 'version', 'floor', 'shards'}
-local texts = (look and wrong[meta]) and {} or redis.call('HMGET', meta, unpack(fields))
-local held = size('HLEN', tasks) + size('HLEN', kinds)
+local texts = skip[meta] and {} or redis.call('HMGET', meta, unpack(fields))
+local many = skip[tasks] and 0 or redis.call('HLEN', tasks)
+local held = many + (lines and #lines or 1)
 local submitted, version, floor = number(texts[1], MOST), number(texts[2], 9.9e14), number(texts[3], 9.9e14)
 local mended = {}
 local function mend(i, value)
@@ -66,12 +67,8 @@ if not look then
   redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
   write_all('HSET', meta, mended)
 end
-local indexed = size('HLEN', taken) + size('HLEN', running) + size('ZCARD', later) + size('ZCARD', dead)
-if size('HLEN', kinds) > 5000 then
-  indexed = -1
-else
-  for _, line in ipairs((look and wrong[kinds]) and {} or redis.call('HVALS', kinds)) do
-    indexed = indexed + (parse_kind(line) or 0)
-  end
-end
-return {size('HLEN', tasks), size('HLEN', messages), indexed, submitted or 0, unpack(told)}
+local indexed = (skip[taken] and 0 or redis.call('HLEN', taken)) + (skip[running] and 0 or redis.call('HLEN', running))
+  + (skip[later] and 0 or redis.call('ZCARD', later)) + (skip[dead] and 0 or redis.call('ZCARD', dead))
+for _, line in ipairs(lines or {}) do indexed = indexed + (parse_kind(line) or 0) end
+if not lines then indexed = -1 end
+return {many, skip[messages] and 0 or redis.call('HLEN', messages), indexed, submitted or 0, unpack(told)}

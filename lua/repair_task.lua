@@ -19,7 +19,7 @@ local home = task.line and task.line.kind or args.kind
 local seen = args.kind == '' and home or args.kind
 bad = bad_kind(pending_prefix, home)
 if bad then return bad end
-add_indexes(task, QUEUES[home].pending, QUEUES[seen].pending, now)
+add_indexes(task, QUEUES[home], QUEUES[seen], now)
 judge_run(task)
 if agree(task) then return 'sound' end
 leave(home, id, '0') -- its order there may be another: look for the first
@@ -27,12 +27,17 @@ leave(seen, id, '0')
 redis.call('ZREM', later, id)
 local word = task.state
 if task.late then redis.call('ZADD', expires, option(task.line, 'expires'), id) end
-if task.twice then for _, any in ipairs({ended, ended_1, ended_2}) do redis.call('HDEL', any, id) end end
+if task.twice or not task.well_ended then
+  redis.call('HDEL', ended, id)
+  redis.call('HDEL', ended_1, id)
+  redis.call('HDEL', ended_2, id)
+end
 if task.over then
-  for _, any in ipairs({messages, taken, running}) do redis.call('HDEL', any, id) end
+  redis.call('HDEL', messages, id)
+  redis.call('HDEL', taken, id)
+  redis.call('HDEL', running, id)
   redis.call('ZREM', dead, id)
   if not task.well_ended then
-    for _, any in ipairs({ended_1, ended_2}) do redis.call('HDEL', any, id) end
     redis.call('HSET', ended, id, 'failed ' .. now .. '\n\n\n' .. why)
     word = 'failed'
   end

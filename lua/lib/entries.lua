@@ -1,13 +1,14 @@
 -- Look at entries of indexes, and at records of tasks that have ended. It writes nothing. Needs lib/queue.lua.
 --- @include queue
 
--- has_its_line: return whether the line of a kind says what its queue says.
-local function has_its_line(kind)
-  local any, line = KEY.pending .. kind, redis.call('HGET', KEY.kinds, kind)
+-- has_its_line: return whether the line of a kind says what its queue says, and changed at a version that there was.
+local function has_its_line(kind, latest)
+  local pending, line = KEY.pending .. kind, redis.call('HGET', KEY.kinds, kind)
   local waiting, first = parse_kind(line)
-  local count = redis.call('ZCARD', any)
+  local count, version = redis.call('ZCARD', pending), redis.call('ZSCORE', KEY.changed, kind)
+  if version and tonumber(version) > latest then return false end
   if count == 0 or not waiting then return count == 0 and not line end
-  return waiting == count and first == order_at(any, 0) and redis.call('ZSCORE', KEY.changed, kind) ~= false
+  return waiting == count and first == order_at(pending, 0) and version ~= false
 end
 
 -- look_at_entries: judge entries of an index, or messages, by whether there is such a task, and of a queue by its kind.

@@ -10,7 +10,8 @@ local function find_task(id, kind, asked, now)
   task.run, task.message = redis.call('HGET', KEY.running, id) or nil, redis.call('HEXISTS', KEY.messages, id) == 1
   task.placed = task.run and is_run(task.run, id) and task.run or nil
   if task.message and not task.text and not task.line then
-    local order = not task.raw and kind ~= '' and redis.call('ZSCORE', KEY.pending .. kind, id)
+    local pending = KEY.pending .. kind
+    local order = not task.raw and kind ~= '' and redis.call('ZSCORE', pending, id)
     local remade = (order or task.placed or task.asked) and remake_line(id, kind, order, task.placed or task.asked, now)
     if remade then
       task.line, task.raw, task.remade = remade, line_text(remade), true
@@ -20,11 +21,11 @@ local function find_task(id, kind, asked, now)
   return task
 end
 
--- add_indexes: add where a task is listed; home: the queue of its kind; seen: that of the kind of which it was seen to wait.
+-- add_indexes: add where a task is listed; home: the queue of its kind; seen: that in which it was seen to wait.
 local function add_indexes(task, home, seen, now)
   local id, line = task.id, task.line
-  task.order, task.due = redis.call('ZSCORE', home, id), redis.call('ZSCORE', KEY.later, id)
-  task.elsewhere, task.died = seen ~= home and redis.call('ZSCORE', seen, id), redis.call('ZSCORE', KEY.dead, id)
+  task.order, task.due = redis.call('ZSCORE', home.pending, id), redis.call('ZSCORE', KEY.later, id)
+  task.elsewhere, task.died = seen ~= home and redis.call('ZSCORE', seen.pending, id), redis.call('ZSCORE', KEY.dead, id)
   task.over = task.text or not task.raw and not task.owner and not task.run
   task.twice = task.raw and not task.text and ended_texts({id})[id]
   task.late = line and not task.run and not task.died and is_late(line, redis.call('ZSCORE', KEY.expires, id), tonumber(now))

@@ -2,14 +2,11 @@
 --- @include queue
 --- @include record
 
--- scores: return the scores of these members, in their order; false for those that are missing.
-local function scores(any, ids) return #ids > 0 and redis.call('ZMSCORE', any, unpack(ids)) or {} end
-
 -- look_at_kind: compare the tasks of a kind with its queue; waits: {number of the task -> its score there}.
 local function look_at_kind(kind, rows, ids, waits, suspect)
-  local some = {}
+  local some, pending = {}, KEY.pending .. kind
   for i, at in ipairs(rows) do some[i] = ids[at] end
-  local there = not bad_type(KEY.pending .. kind, 'zset') and scores(KEY.pending .. kind, some) or {}
+  local there = not bad_type(pending, 'zset') and redis.call('ZMSCORE', pending, unpack(some)) or {}
   local waiting = false
   for i, at in ipairs(rows) do waits[at], waiting = there[i], waiting or there[i] end
   if waiting and not (redis.call('HGET', KEY.kinds, kind) and redis.call('ZSCORE', KEY.changed, kind)) then suspect('', kind) end
@@ -32,6 +29,7 @@ end
 -- look_at_tasks: judge tasks by their lines; return the largest LIFE.
 local function look_at_tasks(ids, texts, kind_of, suspect)
   local lines, kinds, waits, highest, now = {}, {}, {}, 0, tonumber(now_ms())
+  if #ids == 0 then return 0 end
   for at, text in ipairs(texts) do
     local line = parse_line(text)
     lines[at] = line or false
@@ -46,7 +44,8 @@ local function look_at_tasks(ids, texts, kind_of, suspect)
     look_at_kind(kind, rows, ids, waits, function(id) kind_of[id] = kind suspect(id) end)
   end
   local owners, runs, over = read_list(KEY.taken, ids), read_list(KEY.running, ids), ended_texts(ids)
-  local due, died, listed = scores(KEY.later, ids), scores(KEY.dead, ids), scores(KEY.expires, ids)
+  local due, died = redis.call('ZMSCORE', KEY.later, unpack(ids)), redis.call('ZMSCORE', KEY.dead, unpack(ids))
+  local listed = redis.call('ZMSCORE', KEY.expires, unpack(ids))
   for at, id in ipairs(ids) do
     local line, owner, run = lines[at], owners[at], runs[at]
     local sound = line and not flaw(line) and fits_index(line, waits[at], due[at], owner, run, died[at])

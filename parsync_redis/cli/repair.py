@@ -22,7 +22,10 @@ def repair(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Find damaged keys and rebuild them from what is left, as the leader does bit by bit. Exit 1 if something stays."""
+    """Find damaged keys and rebuild them from what is left, as the leader does bit by bit.
+
+    Exit 1 if something is damaged still.
+    """
     with make_client(url, cluster, config, retry_for_s=0) as client:
         client.check()
         found = repair_all(client.store, dry_run)

@@ -1,4 +1,4 @@
-"""Find damage by a few reads, for `parsync doctor`: keys of another type, numbers that are none, and counts that differ."""
+"""Find damage by a few reads, for `parsync doctor`: keys of another type, bad numbers, and counts that differ."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -12,6 +12,7 @@ from .duties.expiry import expire
 from .duties.guarded import guarded
 from .duties.kinds import KindDuty
 from .duties.nodes import NodeDuty
+from .duties.offers import OfferDuty
 from .duties.places import PlaceDuty
 from .duties.schedulers import SchedulerDuty
 
@@ -25,6 +26,7 @@ class Janitor:
         self.schedulers = SchedulerDuty(store, lease_s)
         self.places = PlaceDuty(store, partitions, lease_s)
         self.kinds = KindDuty(store)
+        self.offers = OfferDuty(store, lease_s)
         self.damage = DamageDuty(store, partitions, lease_s)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
@@ -48,3 +50,4 @@ class Janitor:
         guarded(self._store, "expire", expire, self._store)
         guarded(self._store, "audit", self.places.work, clock)
         guarded(self._store, "kinds", self.kinds.work)
+        guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names)

@@ -17,8 +17,17 @@ FAMILIES: Final[Mapping[str, Sequence[str]]] = {
     "partition": (*PARTITION_KINDS, "inbox"),
     "cluster": (*CLUSTER_KINDS, "stats"),
 }
-BY_PEOPLE: Final = {"quarantine", "losses", "times", "stats", "ended", "ended_1", "ended_2", "outbox", "feasible"}
-"""What is deleted of these is gone: they are caches, histories, and figures for people."""
+KEPT: Final = {
+    "queue meta other apps": "clients read the apps again, and go by this value",
+    "queue extra garbage": "people read it",
+    "partition meta an earlier version, epoch and incarnation": "version and epoch are as good as any; inc is raised",
+    "cluster dealt elsewhere": "it counts when the node registers again; what it held is recovered as a lost node's",
+    "cluster quarantine garbage": "people read it",
+    "cluster losses garbage": "people read it",
+    "cluster times garbage": "nothing rests on it",
+    "cluster stats garbage": "people read it",
+}
+"""Wrong values that stay, and why they may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +61,17 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damage: what is done to a key, and the states that tasks end in because the truth about them is gone."""
+    """One damage: what is done to a key, and the states that tasks end in because the truth about them is gone.
+
+    kept: the value cannot be told from a right one, or nothing rests on it, so it stays.
+    """
 
     family: str
     kind: str
     name: str
     do: Callable[[Scene, str], object]
     becomes: Mapping[str, str] = field(default_factory=dict)
+    kept: bool = False
 
     def __str__(self) -> str:
         return f"{self.family}-{self.kind}-{self.name}".replace(" ", "-")
@@ -227,5 +240,6 @@ def all_damages() -> list[Damage]:
             gone = GONE.get(kind, {})
             found.append(Damage(family, kind, "deleted", _delete, gone))
             found.append(Damage(family, kind, "of another type", _other_type, gone))
-            found += [Damage(family, kind, name, do) for name, do in WRONG[family, kind].items()]
+            for name, do in WRONG[family, kind].items():
+                found.append(Damage(family, kind, name, do, kept=f"{family} {kind} {name}" in KEPT))
     return found

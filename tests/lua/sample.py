@@ -59,6 +59,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "repair_task": commands.repair_task("a", "why"),
         "restore": commands.restore(0, [Place("taken", nth(1, 2), 0, "n1", (1,), 1, 1)]),
         "repair_queue": commands.repair_queue(0, 99),
+        "repair_offers": commands.repair_offers(0, [("digest", "abc"), ("question", "work slots=1")]),
         "look_over": commands.look_over(0, "tasks"),
         "repair_kind": commands.repair_kind("work slots=1"),
     }
@@ -79,6 +80,20 @@ def rare_calls(commands: Commands) -> dict[str, list[Call[Any]]]:
         "finish": [
             commands.finish([(HELD, "again", "")]),
             commands.finish([(HELD, "failed", "why"), (other, "succeeded", "")]),
+        ],
+        "look_over": [
+            commands.look_over(0, what)
+            for what in (
+                "pending work slots=1",
+                "later",
+                "dead",
+                "taken",
+                "running",
+                "messages",
+                "ended",
+                "ended_1",
+                "ended_2",
+            )
         ],
         "read_tasks": [commands.read_tasks(["dead", "a", "nobody"])],
     }

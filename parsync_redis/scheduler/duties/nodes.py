@@ -28,12 +28,16 @@ KEYS: Final = ("alive", "lost", "notes", "nodes")
 
 
 class NodeDuty:
-    """The counters of all nodes, as this leader has watched them. A node is named by (partition, name)."""
+    """The counters of all nodes, as this leader has watched them. A node is named by (partition, name).
+
+    names: those of all nodes at the last look; None if a partition was away.
+    """
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self._store, self._partitions = store, partitions
         self._up, self._down = LeaseWatch(lease_s), LeaseWatch(FORGET_S)
         self._drains = DrainDuty(store, lease_s)
+        self.names: set[str] | None = None
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Watch anew: no node is judged for one lease, or none of these partitions."""
@@ -47,6 +51,8 @@ class NodeDuty:
         notes: dict[tuple[int, str], tuple[str, str]] = {}
         replies = self._read()
         now_s = clock()
+        known = {readable(name) for *_, records in replies.values() for name in records}
+        self.names = known if len(replies) == self._partitions else None
         for p, (counters, lost, noted, records) in replies.items():
             for name, line in counters.items():
                 (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)

@@ -21,8 +21,9 @@ REPAIR_KIND: Final = Script("repair_kind", "meta kinds changed pending:")
 REPAIR_QUEUE: Final = Script("repair_queue", "meta kinds changed later tasks messages taken running dead")
 LOOK_OVER: Final = Script(
     "look_over",
-    "kinds changed later tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:",
+    "meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:",
 )
+REPAIR_OFFERS: Final = Script("repair_offers", "meta shapes feasible names apps")
 ALL: Final = (
     QUARANTINE,
     DISCARD,
@@ -32,6 +33,7 @@ ALL: Final = (
     REPAIR_KIND,
     REPAIR_QUEUE,
     LOOK_OVER,
+    REPAIR_OFFERS,
 )
 
 Damage = tuple[str, str, bytes]
@@ -122,6 +124,15 @@ class RepairCalls(Calls):
         """
         once: Once = {"id": id, "retention_s": self.retention_s, "why": why, "kind": kind, "run": run}
         return self._queue(REPAIR_TASK, text, once, shard=self.keys.shard_of(id) if shard is None else shard)
+
+    def repair_offers(self, shard: int, wrong: Sequence[tuple[str, str | bytes]]) -> Call[int]:
+        """Forget digests that stand for nothing, and answers of `feasible` that are wrong; how many were forgotten.
+
+        wrong: ("digest", DIGEST) whose text is damaged; ("unused", DIGEST), unless a node offers it; ("question", "NAME
+        NEEDS") to be judged again.
+        """
+        values = [word for pair in wrong for word in pair]
+        return self._queue(REPAIR_OFFERS, int, {}, ("what", "text"), values, shard)
 
     def repair_kind(self, kind: str | bytes, shard: int = 0) -> Call[int]:
         """Make the line of a kind in a shard what its tasks say; 1 if it changed."""
