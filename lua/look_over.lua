@@ -16,8 +16,11 @@
 local name, its = string.match(args.what, '^(%S+) ?(.*)$')
 local bad = bad_number('most', args.most, 1, 10000)
 if bad then return bad end
-if #args.cursor > 20 or not string.find(args.cursor, '^%d+$') then return redis.error_reply('PSARGS no cursor ' .. args.cursor) end
+local known = #args.cursor <= 20 and string.find(args.cursor, '^%d+$')
+if not known then return redis.error_reply('PSARGS this is no cursor: ' .. args.cursor) end
 local pending, entries, count = KEY.pending .. its, nil, 'COUNT'
+bad = name == 'pending' and bad_type(pending, 'zset')
+if bad then return bad end
 if name == 'pending' then entries = redis.call('ZSCAN', pending, args.cursor, count, args.most) end
 if name == 'later' then entries = redis.call('ZSCAN', later, args.cursor, count, args.most) end
 if name == 'dead' then entries = redis.call('ZSCAN', dead, args.cursor, count, args.most) end
@@ -41,6 +44,7 @@ elseif string.find(name, '^ended') then
   look_at_ends(ids, values, suspect)
 else
   look_at_entries(name, its, ids, suspect)
-  if name == 'pending' and args.cursor == '0' and not has_its_line(its, tonumber(redis.call('HGET', meta, 'version') or 0) or 0) then suspect('', its) end
+  local first, version = name == 'pending' and args.cursor == '0', redis.call('HGET', meta, 'version')
+  if first and not has_its_line(its, tonumber(version or 0) or 0) then suspect('', its) end
 end
 return {cursor, size, highest, unpack(suspects)}

@@ -12,6 +12,7 @@
 -- COMPLEXITY: O(kinds), 5,000 at most
 --- @include clock
 --- @include lines
+--- @include types
 local MOST, JUMP = 9e11, 1000000
 local level, look, told = tonumber(args.level), args.how == 'look', {}
 if not look and args.how ~= 'repair' then return redis.error_reply('PSARGS how is look or repair') end
@@ -20,14 +21,7 @@ if bad then return bad end
 local function tell(any, field, text)
   for _, word in ipairs({any, field, text}) do told[#told + 1] = word end
 end
-local wrong = {}
-for at, any in ipairs(KEYS) do
-  bad = TYPES[at] and bad_type(any, TYPES[at])
-  if bad then
-    wrong[any] = true
-    tell(any, '', bad.err)
-  end
-end
+local wrong = wrong_types(tell)
 if not look then
   for any in pairs(wrong) do redis.call('DEL', any) end
 end

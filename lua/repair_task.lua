@@ -45,12 +45,13 @@ elseif task.broken then
   word = 'failed'
   redis.call('ZREM', dead, id)
   end_unseen(task, word, now, why .. ': ' .. task.broken, args.retention_s)
+  redis.call('HDEL', extra_prefix .. id, 'run', 'ended_ms')
   redis.call('HDEL', taken, id)
   redis.call('HDEL', running, id)
 elseif task.kept then -- the run is what may cost work: it is kept
   redis.call('HDEL', taken, id)
   redis.call('ZREM', dead, id)
-  if not task.message then redis.call('HSET', messages, id, '') end -- it is needed again only if the run is lost: then the task fails
+  if not task.message then redis.call('HSET', messages, id, '') end -- if the run is lost, it fails with the next
   adopt(task.kept, task.line)
   put_line(task)
   redis.call('HSET', running, id, task.kept)

@@ -15,9 +15,7 @@ local GAP = 1000000 -- a node may begin so many bits after the others: forgotten
 --   need   {name -> slots that its leases need} of nodes without a sound record that have leases, a drain or a corrupt record
 local function find_damage(meta, slots, free, left, nodes, alive, lost, notes, whole)
   local told, wrong, found, need, counters, said, by_bits, garbled, last = {}, {}, {}, {}, {}, {}, {}, {}, 0
-  local function tell(key, field, text)
-    for _, word in ipairs({key, field, text}) do told[#told + 1] = word end
-  end
+  local function tell(key, field, text) for _, word in ipairs({key, field, text}) do told[#told + 1] = word end end
   local function each(any, visit)
     local words = wrong[any] and {} or redis.call('HGETALL', any)
     for i = 1, #words, 2 do visit(words[i], words[i + 1]) end

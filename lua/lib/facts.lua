@@ -26,7 +26,7 @@ local function add_indexes(task, home, seen, now)
   local id, line = task.id, task.line
   task.order, task.due = redis.call('ZSCORE', home.pending, id), redis.call('ZSCORE', KEY.later, id)
   task.elsewhere, task.died = seen ~= home and redis.call('ZSCORE', seen.pending, id), redis.call('ZSCORE', KEY.dead, id)
-  task.over = task.text or not task.raw and not task.owner and not task.run
+  task.over = task.text or not (task.raw or task.owner or task.run or task.message)
   task.twice = task.raw and not task.text and ended_texts({id})[id]
   task.late = line and not task.run and not task.died and is_late(line, redis.call('ZSCORE', KEY.expires, id), tonumber(now))
   local state = string.match(task.text or '', '^(%l+) %d+\n[^\n]*\n[^\n]*\n')

@@ -23,12 +23,8 @@ local function adopt(run, line)
   if takes and #takes < 10 and #life < 16 then line.takes, line.life = takes - 1, life end
 end
 
--- name_in: return the name of the task that a message is of, nil if it does not tell.
-local function name_in(message)
-  local read, found = pcall(cjson.decode, message)
-  local headers = read and type(found) == 'table' and found.headers
-  return type(headers) == 'table' and type(headers.task) == 'string' and headers.task or nil
-end
+-- name_in: return the name of the task that a message is of, as its headers have it; nil if they do not tell.
+local function name_in(message) return string.match(message, '"task": ?"([^"\\%s]+)"') end
 
 -- remake_line: return the line of a task that has lost it: by its place in the queue of a kind (with that kind and order), or by
 -- its run (which tells slots and amounts; the message tells the name). Options and labels are lost. nil if nothing tells.

@@ -50,6 +50,7 @@ local function find_wrong(meta, slots, free, left, lost, found, tell)
   local counts = redis.call('HMGET', meta, 'slots', 'free', 'version', 'epoch', 'inc')
   for i, name in ipairs(next(found) and {'slots', 'free', 'version', 'epoch', 'inc'} or {'slots', 'free'}) do
     local right = ({total, ones})[i]
-    if right and tonumber(counts[i] or 0) ~= right or not right and not counts[i] then tell(meta, name, counts[i] or 'missing') end
+    local is = counts[i]
+    if right and tonumber(is or 0) ~= right or not right and not is then tell(meta, name, is or 'missing') end
   end
 end

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from redis.exceptions import ResponseError
+
+from ..errors import DamagedState
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
+from .calls import Call
 from .calls.repair import Damage, QueueCounts
 from .places import now_ms, places_in, put_back_leases, runs_by_leases
 from .repair import keep, repair_keys, repair_task
@@ -75,17 +79,17 @@ class Repairer:
             keep(store, store.run(commands.repair_partition(p, "open")))
         self._told(damaged)
 
-    def look_over(self, shard: int, what: Sequence[str | bytes], cursor: int = 0, most: int = MAX_BATCH) -> "Looks":
-        """Look at some tasks or entries of a shard, and repair those that contradict the rest; see `Looks`."""
+    def look_over(self, shard: int, what: Sequence[str | bytes], cursor: int = 0, most: int = MAX_BATCH) -> "Seen":
+        """Look at some tasks or entries of a shard, and repair those that contradict the rest; see `Seen`."""
         store = self.store
         answers = store.run_all([store.commands.look_over(shard, one, cursor, most) for one in what])
         suspects = [suspect for looked in answers for suspect in looked.suspects]
         if suspects:
             self._repair_tasks(shard, suspects)
-        return Looks(answers[-1].cursor, sum(looked.looked for looked in answers), max(a.highest for a in answers))
+        return Seen(answers[-1].cursor, sum(looked.looked for looked in answers), max(a.highest for a in answers))
 
-    def look_over_all(self, shard: int, most: int = MAX_BATCH) -> Iterator["Looks"]:
-        """Look at all tasks and entries of a shard, step by step. Entries tell of tasks without a line, and come first."""
+    def look_over_all(self, shard: int, most: int = MAX_BATCH) -> Iterator["Seen"]:
+        """Look at all of a shard, step by step. Entries of indexes come first: they tell of tasks without a line."""
         kinds = self.kinds(shard)
         for at in range(0, len(kinds), 50):
             yield self.look_over(shard, [b"pending " + kind for kind in kinds[at : at + 50]], most=most)
@@ -101,7 +105,7 @@ class Repairer:
         known = client.zscan_iter(self.store.keys.queue("changed", shard), count=MAX_BATCH)
         return list(dict.fromkeys([*(kind for kind, _ in lines), *(kind for kind, _ in known)]))
 
-    def _whole(self, shard: int, what: str | bytes, most: int, skip: bool = False) -> Iterator["Looks"]:
+    def _whole(self, shard: int, what: str | bytes, most: int, skip: bool = False) -> Iterator["Seen"]:
         """Look at a whole index. skip: its first entries were looked at; go on only if there are more than those."""
         if skip and self._size(shard, cast(bytes, what)) <= most:
             return
@@ -148,7 +152,7 @@ class Repairer:
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class Seen:
     """Where the next look begins, 0 at the end; how many entries were looked at; the largest LIFE that was seen."""
 
     cursor: int
@@ -156,18 +160,34 @@ class Looks:
     highest: int
 
 
+class _Onlooker(Store):
+    """A store that repairs nothing: a call that meets damage fails."""
+
+    def _repair(self, call: Call[Any], told: str) -> bool:
+        return False
+
+
 def repair_all(store: Store, dry: bool = False) -> list[Finding]:
     """Find all that is damaged in a cluster, and repair it unless `dry`. Returns what was found.
 
-    A shard whose server is away is left out.
+    A shard whose server is away is left out. A dry run cannot look into what another type of key hides.
     """
     found: list[Finding] = []
+    if dry:
+        looker = _Onlooker(store.client, store.keys.cluster)
+        looker.keys, looker.commands = store.keys, store.commands
+        store = looker
     repairer = Repairer(store, partitions_of(store.config()), found.append, dry)
     levels = [0] * store.keys.shards
     for shard, counts in enumerate(repairer.repair_numbers(levels)):
         if counts is not None:
-            highest = max((looks.highest for looks in repairer.look_over_all(shard)), default=0)
-            levels[shard] = highest if highest > counts.submitted else 0
+            try:
+                highest = max((looks.highest for looks in repairer.look_over_all(shard)), default=0)
+                levels[shard] = highest if highest > counts.submitted else 0
+            except (DamagedState, ResponseError) as error:
+                if not dry:
+                    raise
+                found.append(Finding(store.keys.queue("tasks", shard), f"it cannot be looked at: {error}", ""))
     if any(levels):
         repairer.repair_numbers(levels)
     for p in range(repairer.partitions):

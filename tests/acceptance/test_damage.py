@@ -25,8 +25,8 @@ GET_S = 60
 def rig(new_rig: Callable[..., Rig]) -> Rig:
     rig = new_rig()
     rig.schedulers(2)
-    rig.worker("n1", slots=2, pool="threads", labels={"at": "n1"}, resources={"gpu": 4})
-    rig.worker("n2", slots=2, pool="threads", labels={"at": "n2"}, resources={"gpu": 4})
+    rig.worker("n1", slots=2, labels={"at": "n1"}, resources={"gpu": 4})
+    rig.worker("n2", slots=2, labels={"at": "n2"}, resources={"gpu": 4})
     return rig
 
 
@@ -40,7 +40,9 @@ def make_dead(rig: Rig) -> str:
     (task,) = rig.store.run(commands.take("t", [(kind.kind, 1)])).tasks
     place = Place(id, task.attempt, 0, "gone", (0,), 1, 1)
     started, back = rig.store.run_all([commands.start([place]), commands.requeue([(place, "its node died")])])
-    assert (started[0][0], back) == ("ok", ["dead"]), "in one request: the leader recovers what has a place and no lease"
+    assert (started[0][0], back) == ("ok", ["dead"]), (
+        "in one request: the leader recovers what has a place and no lease"
+    )
     return id
 
 
@@ -94,8 +96,8 @@ def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -
     wanted = {"running": "running", "waiting": "pending", "delayed": "pending", "dead": "dead"} | damage.becomes
 
     def wrong() -> list[str]:
-        states = {name: rig.status(id).state for name, id in scene.ids.items()}
         try:
+            states = {name: rig.status(id).state for name, id in scene.ids.items()}
             found = [f"{name} is {states[name]}" for name in wanted if states[name] != wanted[name]]
             now = snapshot(rig.state, key)
             found += [

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...store.calls.repair import QueueCounts
-from ...store.overhaul import Finding, Looks, Repairer
+from ...store.overhaul import Finding, Repairer, Seen
 from ...store.store import Store
 from ...store.tasks import GENERATIONS
 from .guarded import guarded, unless_away
@@ -34,7 +34,7 @@ class DamageDuty:
         self._repairer = Repairer(store, partitions, _log)
         self._next = 0
         self._levels: dict[int, int] = {}
-        self._scans: dict[int, Iterator[Looks]] = {}
+        self._scans: dict[int, Iterator[Seen]] = {}
         self._cursors: dict[int, tuple[int, int]] = {}
 
     def work(self, clock: Callable[[], float]) -> None:

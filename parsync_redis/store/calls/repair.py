@@ -84,13 +84,13 @@ class RepairCalls(Calls):
     def repair_partition(self, p: int, how: How = "open") -> Call[Sequence[Damage]]:
         """Repair what is corrupt in partition p; return it.
 
-        how: "look" changes nothing. "shut" opens no slot, as leases may be lost. "open" is for the leader, which has put
-        lost leases back.
+        how: "look" changes nothing. "shut" opens no slot, as leases may be lost. "open" is for the leader, which
+        has put lost leases back.
         """
         return self._partition(p, REPAIR_PARTITION, _damage, {"how": how})
 
     def restore(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
-        """Put back leases of tasks that have these places in partition p; a word per place: back, yours, other, gone."""
+        """Put back the leases of places in partition p; a word per place: back, yours, other, gone."""
         return self._partition(p, RESTORE, words, {}, (), ("text",), [place.text for place in places])
 
     def repair_queue(self, shard: int, level: int = 0, look: bool = False) -> Call[QueueCounts]:
