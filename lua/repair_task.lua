@@ -38,8 +38,8 @@ if task.over then
   redis.call('HDEL', running, id)
   redis.call('ZREM', dead, id)
   if not task.well_ended then
-    redis.call('HSET', ended, id, 'failed ' .. now .. '\n\n\n' .. why)
-    word = 'failed'
+    redis.call('HSET', ended, id, task.readable and task.text or 'failed ' .. now .. '\n\n\n' .. why)
+    word = task.readable and word or 'failed'
   end
 elseif task.broken then
   word = 'failed'

@@ -30,7 +30,12 @@ local function add_indexes(task, home, seen, now)
   task.twice = task.raw and not task.text and ended_texts({id})[id]
   task.late = line and not task.run and not task.died and is_late(line, redis.call('ZSCORE', KEY.expires, id), tonumber(now))
   local state = string.match(task.text or '', '^(%l+) %d+\n[^\n]*\n[^\n]*\n')
-  task.well_ended = not task.text or FINAL[state or '']
+  task.readable = FINAL[state or '']
+  local ends = 0
+  for _, generation in ipairs({KEY.ended, KEY.ended_1, KEY.ended_2}) do
+    if read_list(generation, {id})[1] then ends = ends + 1 end
+  end
+  task.well_ended = not task.text or task.readable and ends == 1
 end
 
 -- judge_run: say which run a task keeps, which of its attempts are its own, and what is broken beyond repair.

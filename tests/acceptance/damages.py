@@ -21,6 +21,7 @@ KEPT: Final = {
     "queue meta other apps": "clients read the apps again, and go by this value",
     "queue extra garbage": "people read it",
     "partition meta an earlier version, epoch and incarnation": "version and epoch are as good as any; inc is raised",
+    "partition notes a ghost": "a drain outlives the record of its node",
     "cluster dealt elsewhere": "it counts when the node registers again; what it held is recovered as a lost node's",
     "cluster quarantine garbage": "people read it",
     "cluster losses garbage": "people read it",
