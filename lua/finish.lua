@@ -8,7 +8,8 @@
 -- RETURNS: (row, word)* of outcomes that do not end the task: again (it is pending again), yours (this outcome was
 --   accepted before), stale
 -- ERRORS: PSARGS PSOUTCOME
--- INVARIANT: a final state never changes; a stale attempt's outcome changes nothing.
+-- INVARIANT: a final state never changes; a stale attempt's outcome changes nothing. While meta, kinds, changed, later or
+--   pending: is damaged, a task that is to wait again goes to no index, and the leader lets it wait (repair_task).
 -- ATOMICITY: each task by itself; a successor that the run submitted takes effect with its outcome.
 -- COMPLEXITY: O(count * log pending)
 --- @include outcome

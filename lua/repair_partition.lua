@@ -1,6 +1,8 @@
 -- repair_partition: remove corrupt values from a partition, and rebuild what follows from the rest.
 -- KEYS: meta slots free left nodes alive lost notes, of any type
--- ARGV: none
+-- ARGV: how
+--   how: 'look' only tells what is corrupt, or contradicts the rest; 'open' repairs that; 'shut' repairs what cannot be read,
+--   and opens no bit that is shut: leases may be lost, and the leader puts them back before it opens bits
 -- RETURNS: (key, field, text)* of what was corrupt; if nothing was, nothing has changed
 -- ERRORS: PSARGS
 -- INVARIANT: a sound lease stays. A node whose record is corrupt is down, with as many slots as its leases need: the leader
@@ -9,16 +11,19 @@
 -- COMPLEXITY: O(slots of the partition)
 --- @include clock
 --- @include damage
-local told, wrong, found, need = find_damage(meta, slots, left, nodes, alive, notes)
-if #told == 0 then return told end
+local how = args.how
+if how ~= 'look' and how ~= 'open' and how ~= 'shut' then return redis.error_reply('PSARGS how is look, open or shut') end
+local told, wrong, found, need = find_damage(meta, slots, free, left, nodes, alive, lost, notes, how ~= 'shut')
+if #told == 0 or how == 'look' then return told end
 
 local names, first, total, highest = {}, 0, 0, 0
 for any, other_type in pairs(wrong) do
   if other_type then redis.call('DEL', any) end
 end
+local before = how == 'shut' and (redis.call('GET', free) or '')
 for name, span in pairs(need) do
   local node = {name = name, state = 'down', inc = '0', drain = '0', span = span, score = '1', offer = 'slots=' .. span,
-    slots = span}
+    slots = span, first = 0}
   local note = redis.call('HGET', notes, name) or ''
   node.drain = is_terms(note) and '1' or '0'
   node.note = note_of(node, note)
@@ -26,7 +31,7 @@ for name, span in pairs(need) do
 end
 for at = 1, #told, 3 do
   local any, field = told[at], told[at + 1]
-  redis.call('HDEL', any, field)
+  if any ~= free and any ~= lost then redis.call('HDEL', any, field) end
 end
 for name, node in pairs(found) do
   names[#names + 1], total, highest = name, total + node.slots, math.max(highest, tonumber(node.inc))
@@ -40,18 +45,14 @@ end
 redis.call('HSET', meta, 'free', 0, 'slots', total)
 redis.call('DEL', free)
 for _, name in ipairs(names) do
-  local node, rest, lost_here = found[name], amounts(found[name].offer), found[name].state == 'down'
-  rest.slots = nil
+  local node, was = found[name], found[name].first
   node.first, first = first, first + node.span
   write_node(nodes, node)
-  write_bits(meta, slots, free, node)
-  each_lease(slots, node, function(_, lease)
-    if lease.leads then ledger_add(rest, amounts(lease.asked), -1) end
-    lost_here = lost_here or lease.inc ~= node.inc
-  end)
+  write_bits(meta, slots, free, node, before and function(slot) return bit_at(before, was + slot) == 1 end)
+  local any_lost, rest = lost_and_left(slots, node)
   if next(rest) then redis.call('HSET', left, name, ledger_text(rest)) else redis.call('HDEL', left, name) end
   if node.note ~= '' then redis.call('HSET', notes, name, node.note) else redis.call('HDEL', notes, name) end
-  if lost_here then redis.call('SADD', lost, name) end
+  if any_lost or node.state == 'down' then redis.call('SADD', lost, name) end
   if not redis.call('HGET', alive, name) then
     redis.call('HSET', alive, name, counter_text(node.inc, 0, node.state == 'down' and now_ms() or nil))
   end

@@ -1,5 +1,6 @@
 -- requeue: return a task whose attempt lost its lease to pending, if it still is that attempt at that place.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
+-- READS: meta kinds changed later
 -- ARGV: count channel retention_s max_starts (id attempt text why how delay_ms)*
 --   text: the lease; max_starts: for tasks that have none of their own; delay_ms: '' or for how long the task must not be taken
 --   how: '' if the lease is lost; 'unstarted' returns only what is placed and has not started; 'recalled' does not count the
@@ -7,7 +8,8 @@
 -- RETURNS: a word per task: pending, dead (it has used up its starts), cancelled (as was asked for), none
 -- ERRORS: PSARGS
 -- INVARIANT: the task goes back before its slot is freed, which fences it: a pending task cannot start or finish. A dead task
---   stays while `dead` lists it: the newest 10,000. `history` has the last 10 attempts that were lost.
+--   stays while `dead` lists it: the newest 10,000. `history` has the last 10 attempts that were lost. While meta, kinds,
+--   changed, later or pending: is damaged, the task goes back to no index, and the leader lets it wait (repair_task).
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(count * log pending)
 --- @include history
@@ -21,8 +23,8 @@ end
 bad = bad or bad_retention(args.retention_s)
 if bad then return bad end
 local found, now = load_tasks(ids), now_ms()
-for _, task in pairs(found) do bad = bad or bad_home(task) end
-if bad then return bad end
+look_at_index()
+for _, task in pairs(found) do look_at_home(task) end
 redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 
 -- is_held: return whether a task has this attempt, at this place if it has one; at once, as a row before may have ended it.

@@ -1,16 +1,18 @@
--- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving; ahead. Its runs go on.
+-- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving; ahead; offer. Its runs go on.
 -- KEYS: meta slots free nodes notes
 -- ARGV: node inc word note
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
 --   note: of drain its terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for people and for the
 --   leader, which counts the seconds; of over the terms of the drain whose deadline has passed, so that the agent ends the
---   runs; of suspect the reason; of ahead how many waiting seats are open
+--   runs; of suspect the reason; of ahead how many waiting seats are open; of offer
+--   'SCORE OFFER', as the node's own process has them: its record says something else, or that it leaves
 -- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1, or 2 once its deadline has passed
 -- ERRORS: PSARGS PSWORD
 -- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not.
 -- ATOMICITY: the bits go with the state.
 -- COMPLEXITY: O(span)
 --- @include bits
+--- @include fits
 --- @include note
 local name, inc, word, note = args.node, args.inc, args.word, args.note
 if note == '' then note = word == 'suspect' and 'no reason was given' or 'no deadline' end
@@ -22,7 +24,7 @@ if not node or (inc ~= '' and inc ~= node.inc) then return {'gone'} end
 local damaged = bad_lease(slots, node)
 if damaged then return damaged end
 local state, drain, ahead, before = node.state, node.drain, node.ahead, redis.call('HGET', notes, name) or ''
-local after = before
+local after, changed = before, false
 if word == 'drain' then
   if drain ~= '2' or before ~= note then node.drain, after = '1', note end
 elseif word == 'over' then
@@ -41,14 +43,24 @@ elseif word == 'ahead' then
   if seats > node.span - node.slots then return {'gone'} end -- after lost writes another process has this incarnation
   if not node.ahead then return {'ok', state, drain} end
   node.ahead = seats
+elseif word == 'offer' then
+  local score, offer = string.match(note, '^([%d.e+-]+) (slots=%d+[^\n]*)$')
+  local size = offer and tonumber(string.match(offer, '^slots=(%d+)'))
+  if not size or not tonumber(score) or not well_formed(offer) then
+    return redis.error_reply('PSARGS the note of offer is the score and the offer, not ' .. note)
+  end
+  if inc == '' or size + (node.ahead or 0) > node.span then return {'gone'} end
+  changed = node.score ~= score or node.offer ~= offer
+  node.score, node.offer, node.slots = score, offer, size
+  if state == 'leaving' then node.state = 'up' end
 elseif word ~= 'leaving' then
-  return redis.error_reply('PSWORD drain, over, undrain, suspect, trust, leaving or ahead, not ' .. word)
+  return redis.error_reply('PSWORD drain, over, undrain, suspect, trust, leaving, ahead or offer, not ' .. word)
 end
-if state == 'suspect' and word ~= 'suspect' and word ~= 'ahead' then node.state = 'up' end
+if state == 'suspect' and word ~= 'suspect' and word ~= 'ahead' and word ~= 'offer' then node.state = 'up' end
 if word == 'leaving' and node.state == 'up' then node.state = 'leaving' end
 redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 if after == '' then redis.call('HDEL', notes, name) elseif after ~= before then redis.call('HSET', notes, name, after) end
-if node.state ~= state or node.drain ~= drain or node.ahead ~= ahead then
+if changed or node.state ~= state or node.drain ~= drain or node.ahead ~= ahead then
   write_node(nodes, node)
   write_bits(meta, slots, free, node)
   if node.ahead ~= ahead then -- bits alone: claims on the node are judged as before

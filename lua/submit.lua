@@ -41,6 +41,7 @@ local found, now = {}, now_ms()
 if next(asked) then found, bad = in_full().look_again(asked, again) end
 if bad then return bad end
 local last, lines, texts, created, n = COUNTED.submitted, {}, {}, {}, 0
+if last > 9e11 then return redis.error_reply('PSRECORD ' .. meta .. ' has more in submitted than there are numbers') end
 for i, row in rows() do
   local id, options, kind, word = ids[i], asked[i], what[row.kind], nil
   if created[id] then

@@ -3,12 +3,12 @@
 --- @include node
 --- @include leases
 
--- write_bits: set every bit of a node, and add the difference to meta's `free`.
-local function write_bits(meta, slots, free, node)
+-- write_bits: set every bit of a node, and add the difference to meta's `free`. may_open: asked before a bit becomes 1.
+local function write_bits(meta, slots, free, node, may_open)
   local held, change = {}, 0
   each_lease(slots, node, function(slot) held[slot] = true end)
   for slot = 0, node.span - 1 do
-    local bit = (usable(node, slot) and not held[slot]) and 1 or 0
+    local bit = (usable(node, slot) and not held[slot] and (not may_open or may_open(slot))) and 1 or 0
     change = change + bit - redis.call('SETBIT', free, node.first + slot, bit)
   end
   redis.call('HINCRBY', meta, 'free', change)

@@ -4,19 +4,18 @@
 --- @include ledger
 --- @include note
 --- @include seats
+--- @include wrong
 local NAME = '^%w[%w_.@-]*$'
 local GAP = 1000000 -- a node may begin so many bits after the others: forgotten nodes never leave a larger gap
 
 -- find_damage: return what is corrupt in the partition, and what the repair needs:
---   told   {key, field, text, key, field, text, ...} of all that is corrupt; field '' is the whole key
+--   told   {key, field, text, ...} of all that is corrupt; field '' is the whole key; `whole`: also what contradicts the rest
 --   wrong  {key -> true} of the keys that are corrupt as a whole: whether the type is wrong
 --   found  {name -> node} of sound records, with `note`, and drained if the record or the note says so
 --   need   {name -> slots that its leases need} of nodes without a sound record that have leases, a drain or a corrupt record
-local function find_damage(meta, slots, left, nodes, alive, notes)
+local function find_damage(meta, slots, free, left, nodes, alive, lost, notes, whole)
   local told, wrong, found, need, counters, said, by_bits, garbled, last = {}, {}, {}, {}, {}, {}, {}, {}, 0
-  local function tell(key, field, text)
-    for _, word in ipairs({key, field, text}) do told[#told + 1] = word end
-  end
+  local function tell(key, field, text) for _, word in ipairs({key, field, text}) do told[#told + 1] = word end end
   local function each(any, visit)
     local words = wrong[any] and {} or redis.call('HGETALL', any)
     for i = 1, #words, 2 do visit(words[i], words[i + 1]) end
@@ -74,5 +73,6 @@ local function find_damage(meta, slots, left, nodes, alive, notes)
     if node.note ~= (said[name] or '') then tell(notes, name, said[name] or 'no note') end
     if tonumber(node.inc) > highest then tell(meta, 'inc', node.inc) end
   end
+  if whole and #told == 0 then find_wrong(meta, slots, free, left, lost, found, tell) end
   return told, wrong, found, need
 end

@@ -44,6 +44,7 @@ end
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return whether tasks wait of a kind of
 -- which none waited before: then a scheduler is to be woken.
 local function write_kinds(meta, kinds, changed)
+  if APART then return false end
   local began, lines, ended = false, {}, {}
   read_lines(kinds)
   local version = announce(changed)

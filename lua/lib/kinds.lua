@@ -5,6 +5,7 @@
 --- @include counts
 local STRATEGY = {latency = true, quality = true, adaptive = true}
 local QUEUES, TOUCHED = {}, {} -- kind -> its queue as this call found and changes it; the kinds that change, in their turn
+local APART = false -- the index is damaged: what would wait stays in no index, until the leader lets it (repair_task)
 
 -- bad_kind: look at the queue of a kind; return the error reply for a key of another type, or nil.
 local function bad_kind(pending_prefix, kind)
@@ -23,6 +24,7 @@ end
 
 -- enter: let a task wait; `order` as text, and as a number if the caller has it.
 local function enter(kind, id, order, at)
+  if APART then return end
   local queue = touch(kind)
   at = at or tonumber(order)
   local entering = queue.entering
@@ -43,6 +45,7 @@ end
 
 -- leave: take a task out, if it waits there.
 local function leave(kind, id, order)
+  if APART then return end
   local pending = QUEUES[kind].pending
   if redis.call('ZREM', pending, id) == 0 then return end
   local queue = touch(kind)

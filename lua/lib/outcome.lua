@@ -4,17 +4,16 @@ local TASKS = {} -- id -> task
 
 -- bad_outcomes: read the tasks, and look at the queues in which they would wait; return an error reply or nil.
 local function bad_outcomes(rows_asked, retention_s)
-  local ids, bad = {}, bad_retention(retention_s) or bad_counts(KEY.meta) or bad_records() or bad_type(KEY.kinds, 'hash')
-  bad = bad or bad_type(KEY.changed, 'zset') or bad_type(KEY.later, 'zset') or bad_type(KEY.outbox, 'list')
+  local ids, bad = {}, bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list')
   if bad then return bad end
+  look_at_index()
   for i, asked in ipairs(rows_asked) do ids[i] = asked.id end
   TASKS = load_tasks(ids)
   for _, task in pairs(TASKS) do
     local successor = task.extra and parse_next(task.extra.next)
-    bad = bad or task.line and bad_kind(KEY.pending, task.line.kind) or nil
-    bad = bad or successor and bad_kind(KEY.pending, successor.kind) or nil
+    look_at_home(task)
+    if successor and bad_kind(KEY.pending, successor.kind) then APART = true end
   end
-  return bad
 end
 
 -- judge_again: return the word for an outcome of a run that is over: yours for a repeated one, else stale.

@@ -9,6 +9,14 @@ local DAMAGED = 'its record is damaged'
 
 -- bad_home: look at the queue in which a task would wait; return the error reply for a key of another type, or nil.
 local function bad_home(task) return task.line and bad_kind(KEY.pending, task.line.kind) end
+-- look_at_index: find out whether the index of what waits is damaged. What a run does must not depend on it.
+local function look_at_index()
+  local bad = bad_type(KEY.meta, 'hash') or bad_type(KEY.kinds, 'hash') or bad_type(KEY.changed, 'zset')
+  APART = (bad or bad_type(KEY.later, 'zset') or bad_counts(KEY.meta)) and true or false
+end
+
+-- look_at_home: look at the queue in which a task would wait; of another type it is damage of the index.
+local function look_at_home(task) APART = APART or bad_home(task) and true or false end
 
 -- unhold: take a task from the index of its state.
 local function unhold(task)
@@ -30,7 +38,7 @@ local function to_wait(task, due)
     task.extra.next = nil
   end
   put_line(task)
-  if due then redis.call('ZADD', KEY.later, due, task.id) else enter(line.kind, task.id, line.order) end
+  if not due then enter(line.kind, task.id, line.order) elseif not APART then redis.call('ZADD', KEY.later, due, task.id) end
   task.state, task.attempt, task.run, task.place, task.started = 'pending', nil, nil, nil, nil
 end
 

@@ -43,6 +43,7 @@ COMMANDS: Final = {
     },
     "cli.doctor": {"doctor": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."},
     "cli.quarantine": {"quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."},
+    "cli.repair": {"repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."},
     "cli.acl": {
         "acl": "Print Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs."
     },

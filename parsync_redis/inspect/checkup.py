@@ -13,6 +13,7 @@ from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers
 from ..store.store import Store
 from ..store.views import read_views
 from .audit import audit
+from .damage import check_damage
 from .primary_checks import check_primaries, read_settings
 from .server_checks import Check, judge_allocator, judge_lists, judge_memory, judge_persistence, judge_role
 
@@ -69,6 +70,7 @@ def _checks(store: Store, settings: Settings, with_audit: bool, say: Callable[[s
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
     yield judge_quarantine(int(store.pipe([("zcard", store.keys.shared("quarantine"))])[0]))
+    yield check_damage(store, config.partitions)
     if with_audit:
         yield judge_audit(audit(store, say))
 

@@ -7,10 +7,12 @@ task changes nothing. The work of a pass is bounded; the next pass does the rest
 from collections.abc import Callable, Collection, Mapping
 
 from ..store.store import Store
+from .duties.damage import DamageDuty
 from .duties.expiry import expire
 from .duties.guarded import guarded
 from .duties.kinds import KindDuty
 from .duties.nodes import NodeDuty
+from .duties.offers import OfferDuty
 from .duties.places import PlaceDuty
 from .duties.schedulers import SchedulerDuty
 
@@ -22,8 +24,10 @@ class Janitor:
         self._store = store
         self.nodes = NodeDuty(store, partitions, lease_s)
         self.schedulers = SchedulerDuty(store, lease_s)
-        self.places = PlaceDuty(store, lease_s)
+        self.places = PlaceDuty(store, partitions, lease_s)
         self.kinds = KindDuty(store)
+        self.offers = OfferDuty(store, lease_s)
+        self.damage = DamageDuty(store, partitions, lease_s)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader.
@@ -40,8 +44,10 @@ class Janitor:
 
         `clock` is asked after each read: a counter was seen when the reply had come, not when it was asked for.
         """
+        guarded(self._store, "damage", self.damage.work, clock)
         guarded(self._store, "nodes", self.nodes.work, clock)
         guarded(self._store, "schedulers", self.schedulers.work, clock, members, seen_s)
         guarded(self._store, "expire", expire, self._store)
         guarded(self._store, "audit", self.places.work, clock)
         guarded(self._store, "kinds", self.kinds.work)
+        guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names)

@@ -31,6 +31,9 @@ log = logging.getLogger("parsync.scheduler")
 NAMED: Final = 100
 """The most shards and partitions that a loss names."""
 
+BEATS: Final = 8
+"""Renewals in a lease."""
+
 Stats = Mapping[str, str | int | float]
 
 
@@ -70,7 +73,7 @@ class Membership(threading.Thread):
         self._marks, self._orders = HighWaterMarks(), OrderDuty(store)
         self._runs, self._restarted, self._unkept = dict[str, ServerRun](), False, False
         self._losses: list[str] = []  # not written down yet
-        self._sequence = 0
+        self._sequence = self._beats = 0
         self._done = threading.Event()
         self._poked = threading.Event()
 
@@ -120,7 +123,7 @@ class Membership(threading.Thread):
     def run(self) -> None:
         """Renew eight times a lease; as leader also tick N times a gap; a pass is due with each renewal."""
         self._work.start()
-        renew_s, next_renew_s, next_tick_s = self.config.lease_s / 8, 0.0, 0.0
+        renew_s, next_renew_s, next_tick_s = self.config.lease_s / BEATS, 0.0, 0.0
         backoff = Backoff(log, f"membership of {self.me}", renew_s)
         while not self._done.is_set() and not self.out:
             now_s = time.monotonic()
@@ -156,7 +159,8 @@ class Membership(threading.Thread):
         self._notice_restart()
         self.renew()
         self._notice_loss()
-        if self._unkept:  # the servers may have lost the settings, or one of them is away still
+        self._beats += 1
+        if self._unkept or (self.leads and self._beats % BEATS == 0):  # the servers may have lost the settings
             with unless_away(self.store):
                 keep_config(self.store, self.config)
                 self._unkept = False

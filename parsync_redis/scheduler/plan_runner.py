@@ -85,7 +85,7 @@ class PlanRunner:
             elif isinstance(reply, Snapshot):
                 self._core.on_snapshot(reply, now_s)
                 if reply.damaged:
-                    repair_partition(self._store, reply.partition)
+                    repair_partition(self._store, reply.partition, "shut")
             elif isinstance(reply, Took):
                 self._on_took(reply, now_s)
         self._judge_failures()
@@ -159,7 +159,7 @@ class PlanRunner:
                 continue  # so is its read, which comes next
             nodes, damaged = read_nodes(records if isinstance(records, dict) else {})
             if damaged or isinstance(epoch, Exception) or isinstance(records, Exception):
-                repair_partition(self._store, p)
+                repair_partition(self._store, p, "shut")
             self._core.on_nodes(p, nodes.values(), _number(epoch))
         self.read_names()
 

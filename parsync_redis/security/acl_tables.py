@@ -116,10 +116,10 @@ WORKER: Final[Kinds] = {
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":times": "hdel hlen hmget hset",
     "p:alive": "del hdel hget hgetall hset",
-    "p:free": "bitfield del getbit setbit",
+    "p:free": "bitcount bitfield del getbit setbit",
     "p:inbox": "blmpop del llen lpush",
-    "p:left": "del hdel hmget hset",
-    "p:lost": "del sadd srem",
+    "p:left": "del hdel hget hmget hset",
+    "p:lost": "del sadd sismember srem",
     "p:meta": "del hdel hget hincrby hset",
     "p:nodes": "del hdel hexists hget hkeys hmget hset",
     "p:notes": "del hdel hget hset",
@@ -137,44 +137,45 @@ WORKER: Final[Kinds] = {
 }
 
 SCHEDULER: Final[Kinds] = {
-    ":config": "exists hset",
+    ":config": "exists hget hset",
     ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hmget hset",
     ":leader": "del hdel hget hincrby hmget hset",
     ":losses": "del expire hdel hlen hsetnx",
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":schedulers": "del hdel hexists hget hincrby hlen hset",
     ":stats": "del expire hset",
+    ":times": "del",
     "p:alive": "del hdel hget hgetall hset",
-    "p:free": "bitfield del getbit setbit",
+    "p:free": "bitcount bitfield del getbit setbit",
     "p:inbox": "del llen lpush ltrim",
-    "p:left": "del hdel hmget hset",
-    "p:lost": "del sadd smembers srem",
+    "p:left": "del hdel hget hmget hset",
+    "p:lost": "del sadd sismember smembers srem",
     "p:meta": "del hdel hget hincrby hset",
     "p:nodes": "del hdel hexists hget hmget hset",
     "p:notes": "del hdel hget hset",
-    "p:slots": "del hdel hget hgetall hset",
+    "p:slots": "del hdel hget hgetall hscan hset",
     "q:apps": "del zadd zrem zrevrange zscore",
     "q:changed": "del zadd zcard zrangebyscore zrem zscan zscore",
     "q:choices": "del hlen hset rename",
     "q:choices_1": "del rename unlink",
-    "q:dead": "del zadd zrange zrem",
+    "q:dead": "del zadd zcard zmscore zrange zrem zscan",
     "q:ended": "del exists hdel hscan hset rename",
     "q:ended_1": "del exists hdel hscan rename",
     "q:ended_2": "del hdel hscan rename unlink",
-    "q:expires": "del zadd zrangebyscore zrem",
-    "q:extra": "del expire hdel hset",
-    "q:feasible": "del",
-    "q:kinds": "del hdel hexists hlen hscan hset",
-    "q:later": "zadd zrange zrangebyscore zrem zscan zscore",
-    "q:messages": "hdel hexists hget",
-    "q:meta": "hdel hget hincrby hmget hset",
-    "q:names": "del hdel hmget hsetnx",
+    "q:expires": "del zadd zmscore zrangebyscore zrem zscore",
+    "q:extra": "del exists expire hdel hset",
+    "q:feasible": "del hdel hexists hgetall hlen hset",
+    "q:kinds": "del hdel hexists hlen hscan hset hvals",
+    "q:later": "del zadd zcard zmscore zrange zrangebyscore zrem zscan zscore",
+    "q:messages": "del hdel hexists hget hlen hscan hset",
+    "q:meta": "del hdel hget hincrby hmget hset",
+    "q:names": "del hdel hget hgetall hmget hsetnx",
     "q:outbox": "del lpush ltrim",
-    "q:pending": "del zadd zcard zcount zrange zrem zremrangebyrank zscan zscore",
-    "q:running": "hdel hget hscan hset",
-    "q:shapes": "del hdel hget hset hvals",
-    "q:taken": "hdel hget hscan hset",
-    "q:tasks": "hdel hset",
+    "q:pending": "del zadd zcard zcount zmscore zrange zrem zremrangebyrank zscan zscore",
+    "q:running": "del hdel hget hlen hscan hset",
+    "q:shapes": "del hdel hget hgetall hset hvals",
+    "q:taken": "del hdel hget hlen hscan hset",
+    "q:tasks": "del hdel hlen hscan hset",
 }
 
 KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
@@ -190,9 +191,10 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel read_tasks submit",
     Role.WORKER: "cancel deal_node finish learn_times repair_partition offer quarantine read_tasks reclaim "
     "register_node release renew requeue ring set_node start submit",
-    Role.SCHEDULER: "align cancel commit configure deal_node discard expire forget_node repair_kind repair_partition "
-    "repair_task set_reason note_choices record_loss offer purge quarantine read_partition read_tasks reclaim release "
-    "renew_scheduler requeue revive rotate set_node confirm take give_back",
+    Role.SCHEDULER: "align cancel commit configure deal_node discard expire forget_node look_over note_choices "
+    "repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason record_loss offer purge "
+    "quarantine read_partition read_tasks reclaim release renew_scheduler requeue revive rotate set_node confirm take "
+    "give_back",
 }
 """The scripts that each role runs."""
 

@@ -7,6 +7,7 @@ from ..errors import ClusterMismatch, DamagedState, ServerFull, ServerReadOnly, 
 from ..settings import Settings
 from ..wire.keys import DEFAULT_SHARDS
 from .calls import Call
+from .quarantine import quarantine
 from .store import Store
 
 SCRIPTS: Final = "6"
@@ -97,11 +98,14 @@ def _fix_shards(store: Store, shards: int) -> None:
 
 
 def keep_config(store: Store, config: ClusterConfig) -> None:
-    """Write the cluster's settings again, if the server has lost them. Raises ServerUnreachable.
+    """Write the cluster's settings again, if the server has lost them or they are damaged. Raises ServerUnreachable.
 
     A server that is away is left out: it counts as restarted when it is back.
     """
-    store.run(store.commands.configure(_to_text(config)))
+    key = store.keys.shared("config")
+    if store.run(store.commands.discard(key, "config")):
+        quarantine(store, key, "it was of another type, and was deleted", b"")
+    store.run(store.commands.configure(_to_text(config), over=True))
     _fix_shards(store, config.shards)
 
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..wire.keys import CLUSTER_KINDS, QUEUE_KINDS, Keys
+from .calls.repair import Damage, How
 from .quarantine import quarantine
 from .runner import Runner
 
 COMES_BACK: Final[Sequence[str]] = (
     "kinds",
     "changed",
+    "later",
     "feasible",
     "choices",
     "choices_1",
@@ -29,23 +31,32 @@ COMES_BACK: Final[Sequence[str]] = (
     "ended",
     "ended_1",
     "ended_2",
+    "quarantine",
+    "losses",
+    "times",
 )
 """Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
-is a list that other keys hold as well: a task past its expiry ends when it is taken, a dead task can be revived by id,
-and the leader makes `kinds` of `changed` and the queues of the kinds, and `changed` of `kinds`. The records of ended
-tasks are lost; only people read them.
+the leader makes it anew from other keys (overhaul.py). The records of ended tasks, and what only people read, are lost.
 """
 
 _TOLD: Final = re.compile("PSRECORD (.+) is a [a-z]+, not a (?:zset|hash)")
 
 
-def repair_partition(runner: Runner, number: int) -> int:
-    """Take out of a partition what cannot be read and put it into quarantine. Returns how many values that were."""
-    damaged = runner.run(runner.commands.repair_partition(number))
+def repair_partition(runner: Runner, number: int, how: How = "open") -> int:
+    """Take out of a partition what cannot be read and put it into quarantine. Returns how many values that were.
+
+    how: see `RepairCalls.repair_partition`; only the leader, who puts back lost leases first, may "open".
+    """
+    damaged = runner.run(runner.commands.repair_partition(number, how))
+    keep(runner, damaged)
+    return len(damaged)
+
+
+def keep(runner: Runner, damaged: Sequence[Damage]) -> None:
+    """Put what a script has repaired into quarantine."""
     for key, field, data in damaged:
         why = "no script writes this value; it was repaired" if field else _words_of(data)
         quarantine(runner, f"{key} {field}".rstrip(), why, data)
-    return len(damaged)
 
 
 def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
@@ -55,7 +66,7 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     itself, or if it belongs to one kind, one task or one inbox only.
     """
     number = runner.keys.number_of(keys[0])
-    if number is not None and repair_partition(runner, number):
+    if number is not None and repair_partition(runner, number, "shut"):
         return True
     inbox = runner.keys.inbox(number or 0, "")
     known: dict[str, str] = {key: "inbox" for key in keys if key.startswith(inbox)}
@@ -82,16 +93,17 @@ def find_told(keys: Keys, told: str) -> list[str]:
     return []
 
 
-def repair_task(runner: Runner, task: str, kind: str | bytes = "", shard: int | None = None) -> None:
-    """Repair a task whose hashes and indexes contradict each other, which no script causes.
+def repair_task(runner: Runner, task: str, kind: str | bytes = "", shard: int | None = None, run: str = "") -> str:
+    """Repair a task whose hashes and indexes contradict each other, which no script causes. Returns the script's word.
 
     kind: the kind of which it was seen to wait, which may not be its own. shard: where it was seen, if that is not the
-    shard of its id.
+    shard of its id. run: what `running` should have for it, by a lease.
     """
-    word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind, shard))
+    word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind, shard, run))
     if word != "sound":
         where = f"{runner.keys.queue('tasks', runner.keys.shard_of(task) if shard is None else shard)} {task}"
         quarantine(runner, where, f"its indexes said something else: it is {word} now", b"")
+    return word
 
 
 def _words_of(data: bytes) -> str:

@@ -202,6 +202,11 @@ class Keys:
         """Return the key of a scheduler's statistics."""
         return f"{self._shared}stats:{scheduler}"
 
+    def wrong_type(self, key: str, type: str) -> str:
+        """Return what is wrong with a key that Redis says has this type; '' if it has its type, or is missing."""
+        wanted = TYPES[key.partition("}:")[2].partition(":")[0]]
+        return "" if type in ("none", wanted) else f"{key} is a {type}, not a {wanted}"
+
     def pattern(self, kind: str) -> str:
         """Return the glob of all keys of a kind, for an ACL: 'q:later', 'p:slots', ':config'; '*' is every kind."""
         family, _, name = kind.partition(":")

@@ -13,7 +13,8 @@ from typing import Any
 from ..errors import ServerUnreachable
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
-from ..model.node import Lease
+from ..model.needs import parse_resources
+from ..model.node import Lease, Node
 from ..model.record import place_text
 from ..store.repair import repair_partition
 from ..store.server_errors import AWAY, is_damage
@@ -61,11 +62,22 @@ class Reconciler:
         node = store.nodes(self._node.partition).get(self._node.name)
         if node is None:
             return []
+        self._correct(store, node)
         damaged: list[str] = []
         leases = store.leases(self._node.partition, [node], damaged)
         if damaged:
-            repair_partition(store, self._node.partition)
+            repair_partition(store, self._node.partition, "shut")
         return [lease for lease in leases if lease.place.inc == self._node.inc and lease.leads]
+
+    def _correct(self, store: Store, record: Node) -> None:
+        """Say what the node offers if its record says something else: only damage does that."""
+        node, spec = self._node, self._node.spec
+        if record.inc != node.inc or node.leaving or record.state == "down":
+            return
+        if (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score) or record.state == "leaving":
+            log.warning("node %s: its record says what it does not offer: it is corrected", node.name)
+            offer = f"{spec.score!r} {spec.offer.text}"
+            store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, offer))
 
     def _not_run(self, store: Store) -> list[Lease]:
         """Return the leases of which this process runs nothing.

@@ -69,7 +69,7 @@ def _kind(script: Script, argument: str) -> str:
         return ""
     if argument == "inbox":
         return "p:inbox"
-    if argument == "key" or argument.startswith("KEY.extra .."):
+    if argument == "key" or argument.startswith(("KEY.extra ..", "extra_prefix ..")):
         return "q:extra"
     if argument.endswith("pending"):  # of a kind: pending, queue.pending
         return "q:pending"

@@ -58,6 +58,10 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "discard": commands.discard(commands.keys.queue("names"), "names"),
         "repair_partition": commands.repair_partition(0),
         "repair_task": commands.repair_task("a", "why"),
+        "restore": commands.restore(0, [Place("taken", nth(1, 2), 0, "n1", (1,), 1, 1)]),
+        "repair_queue": commands.repair_queue(0, 99),
+        "repair_offers": commands.repair_offers(0, [("digest", "abc"), ("question", "work slots=1")]),
+        "look_over": commands.look_over(0, "tasks"),
         "repair_kind": commands.repair_kind("work slots=1"),
     }
 
@@ -77,6 +81,20 @@ def rare_calls(commands: Commands) -> dict[str, list[Call[Any]]]:
         "finish": [
             commands.finish([(HELD, "again", "")]),
             commands.finish([(HELD, "failed", "why"), (other, "succeeded", "")]),
+        ],
+        "look_over": [
+            commands.look_over(0, what)
+            for what in (
+                "pending work slots=1",
+                "later",
+                "dead",
+                "taken",
+                "running",
+                "messages",
+                "ended",
+                "ended_1",
+                "ended_2",
+            )
         ],
         "read_tasks": [commands.read_tasks(["dead", "a", "nobody"])],
     }

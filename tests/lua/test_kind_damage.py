@@ -129,16 +129,16 @@ def test_a_queue_of_another_type_stops_no_other_kind(busy: Driver) -> None:
 
 
 @pytest.mark.unaudited
-@pytest.mark.parametrize("verb", ["submit", "cancel", "give_back", "finish", "requeue", "revive", "expire", "take"])
+@pytest.mark.parametrize("verb", ["submit", "cancel", "give_back", "revive", "expire", "take"])
 def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str) -> None:
     drive, commands = busy, busy.commands
     drive.store.client.flushdb()
     drive.node("n1", 4)
     drive.submit("taken", expiry_ms=0 if verb == "expire" else None)
     place = drive.place("taken")
-    if verb in ("give_back", "finish", "requeue", "revive"):
+    if verb in ("give_back", "revive"):
         place = drive.place("taken", drive.take()["taken"])
-    if verb in ("finish", "requeue", "revive"):
+    if verb == "revive":
         drive.start(place)
     if verb == "revive":
         drive.set_options("taken", starts=commands.max_starts)
@@ -151,8 +151,6 @@ def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str
         "submit": commands.submit([Submission("x", "other", b""), Submission("y", "work", b"")]),
         "cancel": commands.cancel(["b", "taken"]),
         "give_back": commands.give_back("s1", [("taken", "", "why")]),
-        "finish": commands.finish([(place, "again", "")]),
-        "requeue": commands.requeue([(place, "why")]),
         "revive": commands.revive(["taken"], "why"),
         "expire": commands.expire(),
         "take": commands.take("s1", [("other slots=1", 1)]),

@@ -70,6 +70,8 @@ def test_a_slot_whose_lead_is_gone_is_free_again(pair: Driver, damage: Any, meet
         repair_partition(pair.store, 0)
     elif meet == "set_node":
         pair.run(pair.commands.set_node(0, "n1", "undrain"))
+        assert pair.bits(4) == "0001", "only the leader opens slots: it has put back lost leases before"
+        repair_partition(pair.store, 0)
     elif meet == "register_node":
         pair.node("n1", slots=4, resources={"gpu": 4})
     else:
@@ -104,7 +106,8 @@ def test_a_lease_that_names_the_slot_of_another_is_not_released_as_what_it_was(p
 def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slots: str) -> None:
     text = pair.hash("slots")["n1/0"]
     write(pair, "slots", "n1/0", text.replace("n1/0,2", f"n1/{slots}"))
-    pair.run(pair.commands.set_node(0, "n1", "undrain")) if slots != "0,02" else repair_partition(pair.store, 0)
+    pair.run(pair.commands.set_node(0, "n1", "undrain"))
+    repair_partition(pair.store, 0)
     assert [line.split()[0] for line in pair.hash("slots").values()] == ["one"]
     assert facts(pair) == []
 
@@ -157,13 +160,12 @@ def test_notes_of_another_type_are_made_anew_and_a_drain_stays_one(drive: Driver
     assert facts(drive) == []
 
 
-@pytest.mark.unaudited
-def test_a_list_of_dead_tasks_of_another_type_is_deleted_by_the_leader_and_they_can_be_revived(drive: Driver) -> None:
+def test_a_list_of_dead_tasks_of_another_type_is_made_anew_by_the_leader(drive: Driver) -> None:
     drive.node()
     drive.bring(TaskState.DEAD, "a")
     other_type(drive, drive.keys.queue("dead"))
     Janitor(drive.store, 1, LEASE_S).work(lambda: 0.0, {})
-    assert drive.index("dead") == []
+    assert drive.index("dead") == ["a"]
     assert any(drive.keys.queue("dead") in why for why in whys(drive))
     assert drive.word(drive.commands.revive(["a"], "again")) == "revived"
     assert drive.state("a") == "pending"
@@ -326,8 +328,7 @@ def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: 
         seen = are_consistent(*hashes)
         told = repair_partition(drive.store, 0)
         assert told or seen, "what the leader sees is damage"
-        if told or not {"left", "meta"} & {kind for kind, _, _ in damages}:  # a wrong number alone is not seen
-            assert facts(drive) == []
+        assert facts(drive) == []
         assert repair_partition(drive.store, 0) == 0
         assert are_consistent(*(client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")))
 

@@ -69,7 +69,7 @@ class KindDuty:
             if count:
                 firsts[kind] = readable(first[0][0]) if first else ""
             known = version is not None and version <= latest
-            if not _agree(line, known, count, first[0][1] if first else 0.0):
+            if (version is not None and not known) or not _agree(line, known, count, first[0][1] if first else 0.0):
                 guarded(store, "repair_kind", store.run, store.commands.repair_kind(kind, shard))
         self._judge_firsts(firsts)
 

@@ -32,13 +32,17 @@ KEYS: Final = ("alive", "lost", "notes", "nodes")
 
 
 class NodeDuty:
-    """The counters of all nodes, as this leader has watched them. A node is named by (partition, name)."""
+    """The counters of all nodes, as this leader has watched them. A node is named by (partition, name).
+
+    names: those of all nodes at the last look; None if a partition was away.
+    """
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self._store, self._partitions = store, partitions
         self._up, self._down = LeaseWatch(lease_s), LeaseWatch(FORGET_S)
         self._drains = DrainDuty(store, lease_s)
         self._swept = False
+        self.names: set[str] | None = None
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Watch anew: no node is judged for one lease, or none of these partitions."""
@@ -58,11 +62,13 @@ class NodeDuty:
         suspect: dict[Any, str] = {}
         replies = self._read()
         now_s = clock()
+        known = {readable(name) for *_, records in replies.values() for name in records}
+        self.names = known if len(replies) == self._partitions else None
         for p, (counters, lost, noted, records) in replies.items():
             for name, line in counters.items():
                 (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)
             if not all(map(COUNTER.match, counters.values())) or not are_consistent(records, counters, noted):
-                guarded(self._store, "repair_partition", repair_partition, self._store, p)
+                guarded(self._store, "repair_partition", repair_partition, self._store, p, "shut")
             all_lost += ((p, readable(node)) for node in lost)
             for name, text in noted.items():
                 record = NODE.read(readable(records.get(name, b""))) or {"drain": "", "state": ""}
@@ -97,7 +103,7 @@ class NodeDuty:
             return reply
         if not is_damage(reply):
             raise reply
-        repair_partition(self._store, p)
+        repair_partition(self._store, p, "shut")
         return None
 
     def _judge(

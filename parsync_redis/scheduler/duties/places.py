@@ -1,4 +1,4 @@
-"""Compare `running` with the leases: requeue tasks whose lease is gone, and tasks that do not start."""
+"""Compare `running` with the leases: put back leases that are lost, and requeue tasks that do not start."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from ...model.ids import readable
 from ...model.limits import MAX_BATCH
 from ...model.place import Place
 from ...model.record import read_run
+from ...store.places import now_ms, put_back_leases, runs_by_leases
 from ...store.quarantine import quarantine
 from ...store.repair import repair_partition, repair_task
 from ...store.server_errors import AWAY, is_damage
@@ -25,8 +26,8 @@ _TASK: Final = attrgetter("task")
 class PlaceDuty:
     """The entries of `running`; each pass looks at some hundreds."""
 
-    def __init__(self, store: Store, lease_s: float) -> None:
-        self._store, self._lease_s = store, lease_s
+    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
+        self._store, self._partitions, self._lease_s = store, partitions, lease_s
         self._unstarted = AgeTracker(lease_s / 2)
         self._suspects = Suspects(store, lease_s)
         self._shard = self._cursor = 0
@@ -93,13 +94,23 @@ class PlaceDuty:
             elif self._unstarted.age_s(now_s, place) >= self._lease_s:
                 late.setdefault((place.partition, place.node), []).append(place)
         for p in damaged:
-            guarded(store, "repair_partition", repair_partition, store, p)
+            guarded(store, "repair_partition", repair_partition, store, p, "shut")
         for _, some in store.keys.by_shard(torn, _TASK):
             with unless_away(store):
-                self._requeue_torn(some)
+                self._recover_torn(some)
         for (p, node), waiting in late.items():
             with unless_away(store):
                 self._suspects.put_back(p, node, waiting, now_s)
+
+    def _recover_torn(self, torn: Sequence[Place]) -> None:
+        """Put back the leases that these tasks have lost; requeue those whose slots others have."""
+        back, gone = put_back_leases(
+            self._store, torn, runs_by_leases(self._store, self._partitions, now_ms(self._store))
+        )
+        if back:
+            log.warning("%d tasks had a place and no lease: they have it again", len(back))
+        if gone:
+            self._requeue_torn(gone)
 
     def _requeue_torn(self, torn: Sequence[Place]) -> None:
         """Requeue tasks whose lease is gone."""

@@ -23,8 +23,11 @@ _PAIR: Final = ("name", "value")
 class ClusterCalls(Calls):
     """Calls on the keys of the whole cluster; each method names its script, whose header says what it does."""
 
-    def configure(self, settings: Mapping[str, str | int]) -> Call[dict[str, str]]:
-        """Write the cluster's settings if it has none, and return those that it has; {} only reads."""
+    def configure(self, settings: Mapping[str, str | int], over: bool = False) -> Call[dict[str, str]]:
+        """Write the cluster's settings if it has none, and return those that it has; {} only reads.
+
+        over: replace other values, which are damage.
+        """
 
         def read(reply: Reply) -> dict[str, str]:
             return {text(name): text(value) for name, value in pairs(reply)}
@@ -32,7 +35,7 @@ class ClusterCalls(Calls):
         return Call(
             CONFIGURE,
             [self.keys.shared("config")],
-            CONFIGURE.arguments({}, _PAIR, [word for pair in settings.items() for word in pair]),
+            CONFIGURE.arguments({"over": int(over)}, _PAIR, [word for pair in settings.items() for word in pair]),
             read,
         )
 

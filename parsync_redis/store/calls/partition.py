@@ -103,7 +103,7 @@ class PartitionCalls(Calls):
         return self._partition(p, RECLAIM, read, once)
 
     def set_node(self, p: int, node: str, word: str, inc: int | None = None, note: str = "") -> Call[list[str]]:
-        """Say drain, over, undrain, suspect, trust, leaving or ahead of a node; [ok, state, drain] or [gone]."""
+        """Say drain, over, undrain, suspect, trust, leaving, ahead or offer of a node; [ok, state, drain] or [gone]."""
         return self._partition(p, SET_NODE, words, {"node": node, "inc": optional(inc), "word": word, "note": note})
 
     def ring(self, place: Place) -> Call[str]:

@@ -43,9 +43,9 @@ class Cluster:
         self.stats: dict[str, dict[str, str]] = {}
 
     def configure(self, keys: Sequence[str], args: Args) -> list[str]:
-        """Write the settings if there are none, and return those that there are."""
-        if not self.config:
-            self.config = dict(args.rows)
+        """Write the settings if there are none, or over others, and return those that there are."""
+        if not self.config or args.over == "1":
+            self.config |= dict(args.rows)
         return [word for pair in self.config.items() for word in pair]
 
     def deal_node(self, keys: Sequence[str], args: Args) -> int:

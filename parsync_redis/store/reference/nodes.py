@@ -83,7 +83,11 @@ class Nodes(Leases):
             node.state, told = "suspect", note
         elif word == "ahead" and node.ahead is not None:
             node.ahead = int(note)
-        if before[0] == "suspect" and word not in ("suspect", "ahead"):
+        elif word == "offer":
+            node.score, _, offer = note.partition(" ")
+            node.offer = parse_resources(offer)
+            node.state = "up" if node.state == "leaving" else node.state
+        if before[0] == "suspect" and word not in ("suspect", "ahead", "offer"):
             node.state = "up"
         if word == "leaving" and node.state == "up":
             node.state = "leaving"

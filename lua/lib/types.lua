@@ -1,0 +1,12 @@
+-- wrong_types: report each key of a call that has another type than it should; return {key -> true}.
+local function wrong_types(tell)
+  local wrong = {}
+  for at, any in ipairs(KEYS) do
+    local bad = TYPES[at] and bad_type(any, TYPES[at])
+    if bad then
+      wrong[any] = true
+      tell(any, '', bad.err)
+    end
+  end
+  return wrong
+end

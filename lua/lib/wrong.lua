@@ -1,0 +1,56 @@
+-- Find well-formed values in a partition that contradict the rest: bits, amounts, counts, and the list of lost nodes. Needs
+-- lib/bits.lua and lib/ledger.lua.
+--- @include bits
+--- @include ledger
+
+-- bit_at: return a bit of a bitmap that was read as text.
+local function bit_at(bits, at)
+  local byte = string.byte(bits, math.floor(at / 8) + 1) or 0
+  return math.floor(byte / 2 ^ (7 - at % 8)) % 2
+end
+
+-- same_amounts: return whether two ledgers have the same amounts.
+local function same_amounts(one, other)
+  for name, amount in pairs(one) do if other[name] ~= amount then return false end end
+  for name in pairs(other) do if not one[name] then return false end end
+  return true
+end
+
+-- lost_and_left: look at the leases of a node: return whether one is lost, what is left of its amounts, and {slot -> true}.
+local function lost_and_left(slots, node)
+  local rest, any_lost, held = amounts(node.offer), false, {}
+  rest.slots = nil
+  each_lease(slots, node, function(slot, lease)
+    held[slot] = true
+    any_lost = any_lost or node.state == 'down' or lease.inc ~= node.inc
+    if lease.leads then ledger_add(rest, amounts(lease.asked), -1) end
+  end)
+  return any_lost, rest, held
+end
+
+-- find_wrong: report what contradicts the nodes {name -> node} and their leases, which are sound.
+local function find_wrong(meta, slots, free, left, lost, found, tell)
+  local total, ones, bits, wrong_bits = 0, 0, redis.call('GET', free) or '', false
+  for name, node in pairs(found) do
+    local any_lost, rest, held = lost_and_left(slots, node)
+    local ledger = redis.call('HGET', left, name)
+    if not same_amounts(rest, ledger and amounts(ledger) or {}) then tell(left, name, ledger or 'no amounts') end
+    if any_lost and redis.call('SISMEMBER', lost, name) == 0 then tell(lost, name, 'it has lost leases and is not listed') end
+    for slot = 0, node.span - 1 do
+      local right = (usable(node, slot) and not held[slot]) and 1 or 0
+      if bit_at(bits, node.first + slot) ~= right then
+        tell(free, name .. '/' .. slot, 'the bit is not ' .. right)
+        wrong_bits = true
+      end
+      ones = ones + right
+    end
+    total = total + node.slots
+  end
+  if not wrong_bits and redis.call('BITCOUNT', free) ~= ones then tell(free, 'bits', 'there are bits of no node') end
+  local counts = redis.call('HMGET', meta, 'slots', 'free', 'version', 'epoch', 'inc')
+  for i, name in ipairs(next(found) and {'slots', 'free', 'version', 'epoch', 'inc'} or {'slots', 'free'}) do
+    local right = ({total, ones})[i]
+    local is = counts[i]
+    if right and tonumber(is or 0) ~= right or not right and not is then tell(meta, name, is or 'missing') end
+  end
+end

@@ -1,0 +1,76 @@
+"""Find damage in the keys of the queue and of the partitions within a lease, and rebuild what can be rebuilt.
+
+Cheap counts say at once whether something is missing; then all tasks and entries are looked at, as fast as a pass
+allows. A wrong value that leaves the counts as they are is found by turns, at a pace that costs the server little.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ...store.calls.repair import QueueCounts
+from ...store.overhaul import Finding, Repairer, Seen
+from ...store.store import Store
+from ...store.tasks import GENERATIONS
+from .guarded import guarded, unless_away
+
+log = logging.getLogger("parsync.leader")
+
+PACE: Final = 4000
+"""So many tasks are looked at in a pass, of all shards together, while the counts agree."""
+
+PASSES: Final = 8
+"""Passes in a lease: each looks at this part of the partitions."""
+
+HASTE: Final = 1 / 16
+"""The part of a lease that a pass may take while the counts do not agree."""
+
+
+class DamageDuty:
+    """What this leader has looked at. levels: by shard, the largest number of submissions that was seen."""
+
+    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
+        self._store, self._partitions, self._lease_s = store, partitions, lease_s
+        self._repairer = Repairer(store, partitions, _log)
+        self._next = 0
+        self._levels: dict[int, int] = {}
+        self._scans: dict[int, Iterator[Seen]] = {}
+        self._cursors: dict[int, tuple[int, int]] = {}
+
+    def work(self, clock: Callable[[], float]) -> None:
+        """Count what the shards have, look at some tasks, and check some of the partitions."""
+        shards, until_s = range(self._store.keys.shards), clock() + HASTE * self._lease_s
+        counts = self._repairer.repair_numbers([self._levels.get(shard, 0) for shard in shards])
+        for shard, found in enumerate(counts):
+            if found is not None:
+                guarded(self._store, "look_over", self._look, shard, found, clock, until_s)
+        for _ in range(-(-self._partitions // PASSES)):
+            self._next = (self._next + 1) % self._partitions
+            guarded(self._store, "repair_partition", self._repairer.repair_partition, self._next)
+
+    def _look(self, shard: int, counts: QueueCounts, clock: Callable[[], float], until_s: float) -> None:
+        self._levels[shard] = max(counts.submitted, self._levels.get(shard, 0))
+        if (counts.damage or not counts.agree) and shard not in self._scans:
+            self._scans[shard] = self._repairer.look_over_all(shard)
+        if shard in self._scans:
+            with unless_away(self._store):
+                for looks in self._scans[shard]:
+                    self._levels[shard] = max(self._levels[shard], looks.highest)
+                    if clock() >= until_s:
+                        return
+            del self._scans[shard]
+        else:
+            self._look_at_some(shard)
+
+    def _look_at_some(self, shard: int) -> None:
+        """Look at the next tasks of a shard, and then at those that have ended."""
+        whats = ("tasks", *GENERATIONS)
+        at, cursor = self._cursors.get(shard, (0, 0))
+        with unless_away(self._store):
+            looks = self._repairer.look_over(shard, [whats[at]], cursor, max(100, PACE // self._store.keys.shards))
+            self._levels[shard] = max(self._levels[shard], looks.highest)
+            self._cursors[shard] = ((at + 1) % len(whats), 0) if not looks.cursor else (at, looks.cursor)
+
+
+def _log(finding: Finding) -> None:
+    log.warning("%s: %s; %s", finding.where, finding.what, finding.done)

@@ -1,0 +1,129 @@
+"""The leader rebuilds the keys of a shard and of a partition from what is left. Promises 1, 3 and 10."""
+
+from typing import Any
+
+import pytest
+
+from parsync_redis.inspect.audit import audit
+from parsync_redis.model.task import TaskState
+from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.store.overhaul import repair_all
+from parsync_redis.wire.keys import PARTITION_KINDS, QUEUE_KINDS, TYPES
+from tests.lua.driver import Driver
+
+LEASE_S = 10.0
+MESSAGE = b'{"headers": {"task": "work"}}'
+STATES = {
+    "waits": "pending",
+    "wide": "pending",
+    "later": "pending",
+    "taken": "taken",
+    "placed": "placed",
+    "runs": "running",
+    "dead": "dead",
+}
+
+
+@pytest.fixture
+def busy(drive: Driver) -> Driver:
+    """Return a cluster with a task in each state, and a leader's first pass behind it."""
+    drive.node("n1", slots=4, resources={"gpu": 4})
+    drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000, "shards": 1}))
+    drive.bring(TaskState.DEAD, "dead")
+    for id in ("runs", "placed"):
+        drive.submit(id, {"slots": 2} if id == "runs" else {"resources": {"gpu": 1}}, message=MESSAGE)
+        (task,) = drive.run(drive.commands.take("s1", [(drive.line(id).kind, 1)])).tasks
+        slots = (0, 1) if id == "runs" else (2,)
+        place = drive.held(id, task.attempt, slots=slots, needs="slots=2" if id == "runs" else "slots=1 gpu=1")
+        assert drive.confirm(place) == "placed"
+        if id == "runs":
+            assert drive.start(place) == "ok"
+    drive.taken("taken")
+    drive.submit("later", delay_ms=10**8)
+    drive.submit("waits", expiry_ms=10**8)
+    drive.submit("wide", {"slots": 2})
+    assert audit(drive.store) == []
+    return drive
+
+
+def passes(drive: Driver, janitor: Janitor) -> None:
+    for _ in range(9):
+        janitor.work(lambda: 0.0, {"s1": 1})
+
+
+def damage(drive: Driver, key: str, how: str) -> None:
+    client: Any = drive.store.client
+    client.delete(key)
+    if how == "of another type":
+        kind = TYPES[key.partition("}:")[2].partition(":")[0]]
+        client.set(key, "x") if kind != "string" else client.lpush(key, "x")
+
+
+def sound(drive: Driver, **others: str) -> None:
+    assert audit(drive.store) == []
+    assert {id: drive.state(id) for id in STATES} == STATES | others
+
+
+LOST = {
+    "tasks": {"later": "failed", "dead": "failed", "taken": "failed"},
+    "messages": {
+        "waits": "failed",
+        "wide": "failed",
+        "later": "failed",
+        "dead": "failed",
+        "taken": "failed",
+        "placed": "placed",
+    },
+    "taken": {"taken": "pending"},
+    "running": {"placed": "running"},
+}
+"""What becomes of tasks by the damage: nothing tells more of them. A place that was lost counts as a start."""
+
+
+@pytest.mark.parametrize("how", ["deleted", "of another type"])
+@pytest.mark.parametrize("by", ["the leader", "parsync repair"])
+@pytest.mark.parametrize("kind", [*QUEUE_KINDS, "pending"])
+def test_a_key_of_the_queue_is_made_anew(busy: Driver, kind: str, how: str, by: str) -> None:
+    janitor = Janitor(busy.store, 1, LEASE_S)
+    passes(busy, janitor)
+    sound(busy)
+    damage(busy, busy.keys.pending("work slots=2") if kind == "pending" else busy.keys.queue(kind), how)
+    if by == "the leader":
+        passes(busy, janitor)
+    else:
+        dry = repair_all(busy.store, dry=True)
+        found = repair_all(busy.store)
+        assert bool(dry) == bool(found)
+        assert repair_all(busy.store) == []
+    sound(busy, **LOST.get(kind, {}))
+
+
+@pytest.mark.parametrize("how", ["deleted", "of another type"])
+@pytest.mark.parametrize("by", ["the leader", "parsync repair"])
+@pytest.mark.parametrize("kind", [kind for kind in PARTITION_KINDS if kind != "nodes"])
+def test_a_key_of_a_partition_is_made_anew(busy: Driver, kind: str, how: str, by: str) -> None:
+    janitor = Janitor(busy.store, 1, LEASE_S)
+    passes(busy, janitor)
+    damage(busy, busy.keys.partition(0, kind), how)
+    if by == "the leader":
+        passes(busy, janitor)
+    else:
+        repair_all(busy.store)
+        assert repair_all(busy.store) == []
+    sound(busy)
+
+
+@pytest.mark.parametrize("field", ["submitted", "version", "floor", "shards"])
+@pytest.mark.parametrize("value", ["x", "1", "999999999999999", ""])
+def test_a_number_of_the_queue_is_repaired_and_no_number_is_given_out_again(
+    busy: Driver, field: str, value: str
+) -> None:
+    janitor = Janitor(busy.store, 1, LEASE_S)
+    passes(busy, janitor)
+    lives = {busy.line(id).life for id in STATES}
+    client: Any = busy.store.client
+    client.hset(busy.keys.queue("meta"), field, value)
+    passes(busy, janitor)
+    sound(busy)
+    assert busy.submit("new") == "submitted"
+    assert busy.line("new").life > max(lives)
