@@ -1,5 +1,6 @@
 """The settings that the processes of a cluster share: the first scheduler writes them, all others adopt them."""
 
+import secrets
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +11,7 @@ from .calls import Call
 from .quarantine import quarantine
 from .store import Store
 
-SCRIPTS: Final = "6"
+SCRIPTS: Final = "7"
 """The version of the keys' and scripts' layout: processes of different layouts must not share a cluster."""
 
 DEFAULT_PARTITIONS: Final = 8
@@ -22,12 +23,16 @@ _NUMBERS: Final = ("partitions", "gap_ms", "lease_ms", "shards")
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """The shared settings: numbers of partitions and shards; synchronisation gap and lease in seconds."""
+    """The shared settings: numbers of partitions and shards; synchronisation gap and lease in seconds.
+
+    id: a random text that the first scheduler chose. It is the same by whatever address a process reaches the server.
+    """
 
     partitions: int
     gap_s: float
     lease_s: float
     shards: int = DEFAULT_SHARDS
+    id: str = ""
 
 
 def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfig | None:
@@ -78,6 +83,7 @@ def _create(store: Store, settings: Settings) -> dict[str, str]:
         settings.gap_s or DEFAULT_GAP_S,
         settings.lease_s or DEFAULT_LEASE_S,
         shards,
+        secrets.token_hex(8),
     )
     store.run(commands.configure(_to_text(config)))
     return store.config()
@@ -129,15 +135,16 @@ def _to_text(config: ClusterConfig) -> dict[str, str | int]:
         "lease_ms": round(config.lease_s * 1000),
         "shards": config.shards,
         "scripts": SCRIPTS,
+        "id": config.id,
     }
 
 
 def _from_text(stored: dict[str, str]) -> ClusterConfig:
     try:
         partitions, gap_ms, lease_ms, shards = (int(stored[name]) for name in _NUMBERS)
-        return ClusterConfig(partitions, gap_ms / 1000, lease_ms / 1000, shards)
+        return ClusterConfig(partitions, gap_ms / 1000, lease_ms / 1000, shards, stored["id"])
     except (KeyError, ValueError):
         raise DamagedState(
-            f"the cluster's config is damaged: {stored}; it has {', '.join(_NUMBERS)}, whole numbers: "
+            f"the cluster's config is damaged: {stored}; it has an id, and {', '.join(_NUMBERS)}, whole numbers: "
             "write them anew with redis-cli HSET, as the running schedulers have them"
         ) from None

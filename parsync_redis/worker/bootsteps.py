@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery import bootsteps, signals
@@ -25,7 +26,7 @@ from .inbox import Inbox
 from .isolation.guarding import Guarded
 from .isolation.locks import CAN_ISOLATE, lock_file, locks_folder
 from .isolation.machine import Isolation, MachineIsolation
-from .node import FLAGS, node_spec, place_of
+from .node import FLAGS, node_spec
 from .panel import extend_panel
 from .port import CeleryWorker
 from .request import watch
@@ -125,10 +126,10 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
     if not CAN_ISOLATE:
         log.warning("runs are not isolated, which needs Linux: a paused worker may run a task beside its next attempt")
         return Isolation()
-    server = "_".join(str(part) for part in place_of(settings.url) if part is not None)
-    file = lock_file(locks_folder(settings.lock_dir), server, settings.cluster, node)
+    folder = locks_folder(settings.lock_dir)
     kept = settings.url, settings.cluster, settings.retention_s, settings.max_starts, settings.standstill_s
-    return MachineIsolation(file, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept))
+    file_of = partial(lock_file, folder, cluster=settings.cluster, node=node)
+    return MachineIsolation(file_of, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept))
 
 
 def call_when_stopped(blueprint: Blueprint, stop: Callable[[], None]) -> None:

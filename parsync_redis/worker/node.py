@@ -8,10 +8,8 @@ from typing import Any
 
 from celery.concurrency.solo import TaskPool as SoloPool
 from celery.concurrency.thread import TaskPool as ThreadPool
-from redis.connection import parse_url
 
 from ..errors import InvalidInput
-from ..model.address import SCHEME, as_redis, is_cluster, parse_cluster, parse_service
 from ..model.apps import KnownTasks, offer_with
 from ..model.ids import check_name
 from ..model.needs import Resources
@@ -97,15 +95,3 @@ def _check(flag: str, said: dict[str, str], *offer: Any) -> None:  # Any: as Res
         Resources.of(*offer)
     except InvalidInput as error:
         raise InvalidInput(f"{said[flag]}: {error}" if flag in said else str(error)) from None
-
-
-def place_of(url: str) -> tuple[object, ...]:
-    """Return the server and the database that an address means; equal for two spellings of one."""
-    if url.startswith(SCHEME):
-        service = parse_service(url)
-        return service.name, ",".join(sorted(f"{host}:{port}" for host, port in service.sentinels)), service.db
-    if is_cluster(url):
-        return (",".join(sorted(parse_cluster(url).servers)),)
-    kwargs = parse_url(as_redis(url))
-    host = {"localhost": "127.0.0.1", "": "127.0.0.1"}.get(str(kwargs.get("host") or ""), kwargs.get("host"))
-    return kwargs.get("path"), host, int(kwargs.get("port") or 6379), int(kwargs.get("db") or 0)

@@ -47,6 +47,7 @@ class Renewer:
             pause_s = node.pause_s
             try:
                 if config is None and (config := self._join(store)) is not None:
+                    node.isolation.join(config.id)
                     node.lease_s, node.pause_s = config.lease_s, config.lease_s / 5
                     pause_s = node.pause_s
                     backoff.well()

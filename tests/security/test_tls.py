@@ -18,7 +18,6 @@ import redis
 from parsync_redis import ParsyncClient, ServerUnfit, ServerUnreachable
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.store import Store
-from parsync_redis.worker.node import place_of
 from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
 from tests.waiting import run
@@ -149,10 +148,6 @@ def test_the_command_line_says_it_in_one_line(tls: TlsServer, stranger: Authorit
 def test_no_ca_file_there_is_an_error_of_the_address(tls: TlsServer, tmp_path: Path):
     with pytest.raises(ServerUnfit):
         Store.from_url(tls.url(tmp_path / "none.pem"), "c").check_server()
-
-
-def test_a_broker_with_tls_is_the_same_place_as_parsyncs_server(authority: Authority):
-    assert place_of(f"rediss://localhost:1/0?ssl_ca_certs={authority.path}") == place_of("rediss://127.0.0.1:1/0")
 
 
 @pytest.mark.serial

@@ -12,13 +12,11 @@ from parsync_redis.integration.address import broker_address, redis_url
 from parsync_redis.model.address import is_cluster, parse_cluster, parse_service, safe_url, with_password
 from parsync_redis.settings import Settings
 from parsync_redis.store import connect
-from parsync_redis.worker.node import place_of
 
 
 def test_valkeys_addresses_are_redis_addresses() -> None:
     assert Settings.load(url="valkey://h:1/2").url == "redis://h:1/2"
     assert Settings.load(url="valkeys://h:1/2").url == "rediss://h:1/2"
-    assert place_of("valkey://localhost") == place_of("redis://127.0.0.1:6379/0")
     assert connect("valkeys://h:1/2").connection_pool.connection_class is redis.SSLConnection
 
 
@@ -37,12 +35,6 @@ def test_valkeys_addresses_are_redis_addresses() -> None:
 )
 def test_a_brokers_address_is_read_as_redis_py_reads_it(broker: str, url: str | None) -> None:
     assert redis_url(broker) == url
-
-
-def test_two_addresses_are_one_place_if_server_and_database_are() -> None:
-    assert place_of("redis://localhost") == place_of("redis://:pw@127.0.0.1:6379/0")
-    assert place_of("redis://localhost/1") != place_of("redis://localhost/0")
-    assert place_of("unix:///tmp/a?db=0") != place_of("unix:///tmp/b?db=0")
 
 
 def test_a_broker_behind_sentinels_is_read_as_parsyncs_settings_say_it() -> None:
@@ -97,7 +89,6 @@ def test_the_address_of_a_cluster_names_some_servers_and_a_login() -> None:
     assert Settings.load(url=address).url == address
     assert safe_url(address) == "valkey+cluster://***@b:2,a:1"
     assert with_password("redis+cluster://u@a:1,b:2", "p w") == "redis+cluster://u:p%20w@a:1,b:2"
-    assert place_of(address) == place_of("redis+cluster://a:1,b:2")
 
 
 @pytest.mark.parametrize("rest", ["", ":7000", "a:1,:2", "a:1/3", "a:1,b:2?db=1", "a:port"])
@@ -190,7 +181,6 @@ def test_any_address_connects_or_is_refused_in_one_sentence(scheme, login, host,
     try:
         client = connect(url, 0.05)
         assert Settings.load(url=url).url
-        place_of(url)
     except InvalidInput as error:
         refused = str(error)
     assert refused.isprintable(), url

@@ -41,9 +41,9 @@ def locks_folder(given: Path | None) -> Path:
     return folder
 
 
-def lock_file(folder: Path, server: str, cluster: str, node: str) -> Path:
-    """Return the path of a node's file of locks; each server and each cluster has its own."""
-    return folder / f"{cluster}@{server.replace('/', '_')}" / node
+def lock_file(folder: Path, id: str, cluster: str, node: str) -> Path:
+    """Return the path of a node's file of locks. id: the cluster's; names alone may be those of another server's."""
+    return folder / f"{cluster}@{id}" / node
 
 
 class SlotBusy(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,9 @@ log = logging.getLogger("parsync.agent")
 
 class Isolation:
     """The isolation that an agent asks of its machine. This base class isolates nothing and hinders nothing."""
+
+    def join(self, cluster_id: str) -> None:
+        """Note which cluster this is, by the id that it has whatever the address. Comes before all others."""
 
     def begin(self) -> None:
         """Have the guard ready. Raises OSError. This and the next three are for the thread that has the lease kept."""
@@ -67,15 +70,20 @@ class Isolation:
 
 
 class MachineIsolation(Isolation):
-    """Isolation by a file of locks and a guard."""
+    """Isolation by a file of locks and a guard. file_of: the path of the file by the cluster's id."""
 
-    def __init__(self, lock_file: Path, one_at_a_time: bool, guarded: Guarded) -> None:
-        self._lock_file, self._one_at_a_time, self._guarded = lock_file, one_at_a_time, guarded
+    def __init__(self, file_of: Callable[[str], Path], one_at_a_time: bool, guarded: Guarded) -> None:
+        self._file_of, self._one_at_a_time, self._guarded = file_of, one_at_a_time, guarded
+        self._lock_file = Path()
         self._guard: GuardProcess | None = None
         self._keeps = False
         self._ended: dict[str, str] = {}
         self._lease_s = 0.0
         self._shut: dict[int, tuple[float, str]] = {}
+
+    def join(self, cluster_id: str) -> None:
+        """Name the file of locks."""
+        self._lock_file = self._file_of(cluster_id)
 
     def begin(self) -> None:
         """Start a guard if there is none, or if it has ended. Raises OSError."""
