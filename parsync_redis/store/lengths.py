@@ -26,7 +26,7 @@ _NEEDS: Final = 2 * 16 + MAX_WORDS * 128 + MAX_ENCODED_ID + 16  # slots, amounts
 _SEAT: Final = 128 + 6  # NODE/SLOT
 
 _NUMBERS: Final = (
-    "at_most bin count delay_ms epoch extras inbox inc keep_s kept known_inc level limit max_starts most moved "
+    "at_most bin count cursor delay_ms epoch extras inbox inc keep_s kept known_inc level limit max_starts most moved over "
     "partition partitions retention_s room score shards since slots usual version"
 )
 _LENGTHS: Final[Mapping[str, int]] = {
@@ -34,7 +34,7 @@ _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("how", "state", "stay", "type", "field", "waits", "word", "digest"), 64),
     **dict.fromkeys(("name", "node", "scheduler", "waiter", "channel"), _NAME),
     **dict.fromkeys(("why", "outcome", "note", "value", "apps"), PROSE),
-    **dict.fromkeys(("attempt", "id", "kind", "text"), MAX_MESSAGE),
+    **dict.fromkeys(("attempt", "id", "kind", "run", "text"), MAX_MESSAGE),
     "bits": 8 * MAX_SLOTS,
     "entry": 8192,
     "labels": MAX_TEXT,
@@ -55,6 +55,8 @@ _OF_VERB: Final[Mapping[tuple[str, str], int]] = {
     ("submit", "kind"): 8,  # the number of a line of `what`
     ("commit", "text"): MAX_ENCODED_ID + 300 + 64 + 5 * MAX_SLOTS + _NEEDS,  # task, attempt, node, slots, amounts
     ("learn_times", "text"): PROSE,
+    ("look_over", "what"): MAX_MESSAGE,  # a kind as it was found
+    ("note_choices", "text"): PROSE,
 }
 
 

@@ -54,7 +54,11 @@ def sound(server, monkeypatch) -> Store:
     monkeypatch.setattr(make_client, "__defaults__", (0,))
     store = Store.from_url(server.url, "shown")
     run, commands, drive = store.run, store.commands, Driver(store)
-    run(commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10_000, "scripts": "7", "id": "5d41"}))
+    run(
+        commands.configure(
+            {"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10_000, "scripts": "7", "id": "5d41"}
+        )
+    )
     run(commands.renew_scheduler("s1", stats={"placed": 3}))
     drive.node("n1", 2, {"gpu": 1}, {"zone": "a"})
     run(commands.set_node(0, "n1", "drain", note="no deadline: a disk"))

@@ -7,7 +7,14 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.settings import Settings
 from parsync_redis.store.cluster import SCRIPTS, find_differences
 
-RUNNING = {"partitions": "8", "gap_ms": "500", "lease_ms": "10000", "shards": "1", "scripts": SCRIPTS, "id": "5d41402abc4b2a76"}
+RUNNING = {
+    "partitions": "8",
+    "gap_ms": "500",
+    "lease_ms": "10000",
+    "shards": "1",
+    "scripts": SCRIPTS,
+    "id": "5d41402abc4b2a76",
+}
 
 
 @pytest.fixture(autouse=True)
