@@ -130,6 +130,7 @@ class Schedule:
         self.needs = rng.choice((NEEDS, NEEDS, NEEDS, NEEDS[:1], NEEDS[3:4], NEEDS[2:5], NEEDS[0:6:4], NEEDS[0:6:5]))
         if theme == 3:
             self.nodes, self.tasks, self.needs = list(NODES)[:1], 10, NEEDS[:1]
+            self.pace_s = LEASE_S * 0.0003  # nothing waits for long: what does is handed back
         elif theme == 4:
             self.needs = NEEDS[2:4]
         elif theme == 8:

@@ -40,7 +40,7 @@ REACHED_ON_SEVERAL = (
 QUICK = {
     "commit does not look at the slot": 1,
     "start leaves the task in taken": 1,
-    "confirm of a task no longer taken": 140,
+    "shut seats take claims": 1,
 }
 """Planted bugs, and the seed to hunt from."""
 
