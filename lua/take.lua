@@ -72,6 +72,8 @@ write_all('HSET', taken, owners)
 if #gone > 0 then in_full().turn_away(gone, turned, given, now, args.retention_s) end
 write_kinds(meta, kinds, changed)
 local version, anew, more, changes = changes_since(kinds, changed, args.since, args.most)
-if waiters or args.waits == 'wait' then in_full().go_on(args.channel, meta, waiters or '', args.scheduler, args.waits) end
+if args.waits == 'wait' then wait_in(meta, waiters or '', args.scheduler) end
+local leaves = waiters and (args.waits == 'wake' or args.waits == '' and string.find(waiters, args.scheduler, 1, true))
+if leaves then in_full().go_on(args.channel, meta, waiters, args.scheduler, args.waits) end
 next_due = next_due or redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or ''
 return {version, now, next_due, anew, more, changes, given}

@@ -42,11 +42,9 @@ end
 -- wake: wake the newest waiter. It stays among the waiters until it takes.
 local function wake(channel, meta) ring_newest(channel, redis.call('HMGET', meta, 'waiters')[1] or '') end
 
--- go_on: note whether a scheduler waits after its take. waits: see take. Who is woken here, or does not hear it, leaves.
+-- go_on: note that a scheduler does not wait after its take. waits: see take. Who is woken here, or does not hear it, leaves.
 local function go_on(channel, meta, waiters, me, waits)
-  if waits == 'wait' then
-    wait_in(meta, waiters, me)
-  elseif waits == 'wake' then
+  if waits == 'wake' then
     put_waiters(meta, ring_newest(channel, waiters, me))
   else
     wait_no_more(meta, waiters, me)

@@ -94,7 +94,7 @@ def flaw_of_message(message: object) -> str:
     if not isinstance(properties, Mapping) or not isinstance(properties.get("delivery_tag"), str):
         return "it has no properties with a delivery_tag"
     info = properties.get("delivery_info")
-    if not isinstance(info, (Mapping, type(None))) or not all(isinstance(one, str) for one in _route_of(info)):
+    if not isinstance(info, Mapping) or not all(isinstance(info.get(one), str) for one in ("exchange", "routing_key")):
         return f"its delivery_info is {shown(info)}: it must name an exchange and a routing key"
     if not isinstance(message.get("headers"), (Mapping, type(None))):
         return f"its headers are no mapping: {shown(message.get('headers'))}"
@@ -102,10 +102,6 @@ def flaw_of_message(message: object) -> str:
     texts |= {part: properties.get(part) for part in ("body_encoding", "reply_to", "correlation_id")}
     wrong = [part for part, value in texts.items() if not isinstance(value, (str, type(None)))]
     return f"{wrong[0]}={shown(texts[wrong[0]])} is not valid: it must be text" if wrong else ""
-
-
-def _route_of(info: Mapping[str, object] | None) -> tuple[object, object]:
-    return (info or {}).get("exchange") or "", (info or {}).get("routing_key") or ""
 
 
 def wait_s(eta: str | datetime | None) -> float:

@@ -94,7 +94,7 @@ class Site:
 
 @pytest.fixture(scope="module", params=list(server_programs())[-1:])  # the matrix is tested on each
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(Guarded(server_programs()[request.param]), tmp_path_factory.mktemp("site"))
+    site = Site(Guarded(server_programs()[request.param], Options(("celery",))), tmp_path_factory.mktemp("site"))
     try:
         site.start()
         yield site
