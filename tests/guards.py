@@ -1,6 +1,7 @@
 """A node on a real server whose lease a real guard keeps, without a worker: the test is the worker."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,5 +83,15 @@ def forked(work: Callable[[], Any]) -> int:
 
 
 def ended_by(pid: int) -> int:
-    """The signal that a child was ended by, 0 if by none."""
-    return os.WTERMSIG(os.waitpid(pid, 0)[1])
+    """The signal that a child was ended by, 0 if by none; fail, and kill it, if it does not end."""
+
+    def status() -> list[int]:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        return [status] if found else []
+
+    try:
+        return os.WTERMSIG(until(status, f"process {pid} has ended", 60)[0])
+    except AssertionError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
