@@ -29,12 +29,12 @@ for _, row in rows() do
   elseif row.what == 'question' then
     local name, needs = string.match(row.text, '^(%S+) (.*)$')
     redis.call('HDEL', feasible, row.text)
-    local misfit = not name and 'unknown'
+    local wrong = not name
     if name then
       local known, possible = judge_offers(offers, name, (string.gsub(needs, ' celery%.queue:%S+', '')))
-      misfit = not (known and possible)
+      wrong = not (known and possible)
     end
-    if misfit then gone = gone + 1 else redis.call('HSET', feasible, row.text, 'yes') end
+    if wrong then gone = gone + 1 else redis.call('HSET', feasible, row.text, 'yes') end
   end
 end
 if #digests > 0 then

@@ -347,7 +347,19 @@ def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: s
     )
 
 
-WITHOUT_TWIN = {"quarantine", "discard", "record_loss", "repair_partition", "repair_task", "repair_kind", "learn_times"}
+WITHOUT_TWIN = {
+    "quarantine",
+    "discard",
+    "record_loss",
+    "repair_partition",
+    "restore",
+    "repair_task",
+    "repair_kind",
+    "repair_queue",
+    "look_over",
+    "repair_offers",
+    "learn_times",
+}
 """Verbs about damage, losses and run times, of which the store in memory has none."""
 
 
