@@ -1,7 +1,6 @@
 """A node on a real server whose lease a real guard keeps, without a worker: the test is the worker."""
 
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from parsync_redis.worker.isolation.guarding import Guarded
 from parsync_redis.worker.isolation.machine import MachineIsolation
 from parsync_redis.worker.isolation.tie import RunIsolation
 from parsync_redis.worker.lease import LeaseKeeper, Order, Report
-from tests.waiting import until
+from tests.waiting import child_ended, until
 
 LONG_S = 3600.0
 
@@ -84,14 +83,4 @@ def forked(work: Callable[[], Any]) -> int:
 
 def ended_by(pid: int) -> int:
     """The signal that a child was ended by, 0 if by none; fail, and kill it, if it does not end."""
-
-    def status() -> list[int]:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        return [status] if found else []
-
-    try:
-        return os.WTERMSIG(until(status, f"process {pid} has ended", 60)[0])
-    except AssertionError:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        raise
+    return os.WTERMSIG(child_ended(pid, "its guard kills it", 60))

@@ -19,7 +19,7 @@ from parsync_redis.worker.isolation.tie import RunIsolation, run_isolated, tied
 from parsync_redis.worker.isolation.timer import KILL_AFTER, now_s
 from tests.guards import Kept, ended_by, forked
 from tests.lua.driver import Driver
-from tests.waiting import until
+from tests.waiting import child_ended, read_some, until
 
 pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
 
@@ -264,14 +264,14 @@ def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_work
 
     reading, writing = os.pipe()
     worker = forked(work)
-    guard, child = (int(word) for word in os.read(reading, 100).split())
+    guard, child = (int(word) for word in read_some(reading, 100, "the guard and a child are there").split())
     for name in ("INT", "TERM", "HUP", "QUIT", "TSTP"):
         os.kill(guard, getattr(signal, f"SIG{name}"))
     os.close(writing)
     os.close(reading)
     assert Path(f"/proc/{guard}/cmdline").read_bytes()
     os.kill(worker, signal.SIGKILL)
-    os.waitpid(worker, 0)
+    child_ended(worker, "the killed worker")
     cmdline = Path(f"/proc/{guard}/cmdline")
     until(lambda: not cmdline.exists() or not cmdline.read_bytes(), "the guard is gone")
     os.kill(child, signal.SIGKILL)
@@ -288,7 +288,7 @@ def test_who_has_ended_its_run_outlives_the_guard(kept: Kept) -> None:
         os.kill(child, signal.SIGKILL)
         os._exit(7)
 
-    assert os.waitstatus_to_exitcode(os.waitpid(forked(work), 0)[1]) == 7
+    assert os.waitstatus_to_exitcode(child_ended(forked(work), "a run that outlives its guard")) == 7
 
 
 def test_the_guard_shows_no_secret_and_runs_no_code_of_the_app(

@@ -11,7 +11,7 @@ from parsync_redis.scheduler.membership import Membership
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig
 from tests.lua.driver import Driver
-from tests.waiting import until
+from tests.waiting import happened, until
 
 LEASE_S = 1.0
 
@@ -26,7 +26,7 @@ class Leads:
 
     def __call__(self) -> bool:
         self.asked += 1
-        self.go.wait()
+        happened(self.go, "the test lets the pass go on")
         return self.asked <= self.ends_after
 
 
