@@ -11,6 +11,7 @@ local bad = bad_number('most', args.most, 1, 100000)
 if bad then return bad end
 local fields = {}
 for _, row in rows() do fields[#fields + 1], fields[#fields + 2] = row.id, row.text end
+redis.call('HDEL', choices, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 if redis.call('HLEN', choices) >= tonumber(args.most) then
   redis.call('UNLINK', choices_1)
   redis.call('RENAME', choices, choices_1)

@@ -156,7 +156,7 @@ SCHEDULER: Final[Kinds] = {
     "p:slots": "del hdel hget hgetall hscan hset",
     "q:apps": "del zadd zrem zrevrange zscore",
     "q:changed": "del zadd zcard zrangebyscore zrem zscan zscore",
-    "q:choices": "del hlen hset rename",
+    "q:choices": "del hdel hlen hset rename",
     "q:choices_1": "del rename unlink",
     "q:dead": "del zadd zcard zmscore zrange zrem zscan",
     "q:ended": "del exists hdel hscan hset rename",
