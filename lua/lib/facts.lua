@@ -31,9 +31,9 @@ local function add_indexes(task, home, seen, now)
   task.late = line and not task.run and not task.died and is_late(line, redis.call('ZSCORE', KEY.expires, id), tonumber(now))
   local state = string.match(task.text or '', '^(%l+) %d+\n[^\n]*\n[^\n]*\n')
   task.readable = FINAL[state or '']
-  local ends = 0
-  for _, generation in ipairs({KEY.ended, KEY.ended_1, KEY.ended_2}) do
-    if read_list(generation, {id})[1] then ends = ends + 1 end
+  local ends, one = 0, {id}
+  for _, text in ipairs({read_list(KEY.ended, one)[1], read_list(KEY.ended_1, one)[1], read_list(KEY.ended_2, one)[1]}) do
+    if text then ends = ends + 1 end
   end
   task.well_ended = not task.text or task.readable and ends == 1
 end

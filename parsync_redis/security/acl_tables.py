@@ -164,7 +164,7 @@ SCHEDULER: Final[Kinds] = {
     "q:ended_2": "del hdel hscan rename unlink",
     "q:expires": "del zadd zmscore zrangebyscore zrem zscore",
     "q:extra": "del exists expire hdel hset",
-    "q:feasible": "del hdel hexists hgetall hlen hset",
+    "q:feasible": "del hdel hgetall hset",
     "q:kinds": "del hdel hexists hlen hscan hset hvals",
     "q:later": "del zadd zcard zmscore zrange zrangebyscore zrem zscan zscore",
     "q:messages": "del hdel hexists hget hlen hscan hset",
