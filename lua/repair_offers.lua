@@ -38,7 +38,7 @@ for _, row in rows() do
   end
 end
 if #digests > 0 then
-  local last = stamp and string.match(stamp, '^(%d+)%.?%x*$') or '0'
+  local last = stamp and string.match(stamp, '^(%d+)%f[%D]%.?%x*$') or '0'
   if #last > 15 then last = '0' end
   redis.call('HSET', meta, 'apps', string.format('%d.', math.max(last + 1, tonumber(now_ms()))))
   redis.call('DEL', feasible)

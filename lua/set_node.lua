@@ -44,7 +44,7 @@ elseif word == 'ahead' then
   if not node.ahead then return {'ok', state, drain} end
   node.ahead = seats
 elseif word == 'offer' then
-  local score, offer = string.match(note, '^([%d.e+-]+) (slots=%d+[^\n]*)$')
+  local score, offer = string.match(note, '^([%d.e+-]+) (slots=%d[^\n]*)$')
   local size = offer and tonumber(string.match(offer, '^slots=(%d+)'))
   if not size or not tonumber(score) or not well_formed(offer) then
     return redis.error_reply('PSARGS the note of offer is the score and the offer, not ' .. note)

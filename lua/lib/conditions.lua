@@ -5,10 +5,17 @@ local function is_number(text)
   return #text <= 15 and (string.find(text, '^%-?%d+$') or string.find(text, '^%-?%d+%.%d+$')) ~= nil
 end
 
+-- sign_of: return the comparison of a condition, nil if it compares no numbers.
+local function sign_of(condition)
+  local first, second = string.byte(condition, 1, 2)
+  if first ~= 60 and first ~= 62 then return nil end
+  return string.sub(condition, 1, second == 61 and 2 or 1)
+end
+
 -- is_condition: return whether a text is a condition.
 local function is_condition(text)
-  local bound = string.match(text, '^[<>]=?(.*)$')
-  if bound then return is_number(bound) end
+  local sign = sign_of(text)
+  if sign then return is_number(string.sub(text, #sign + 1)) end
   local values = string.match(text, '^!?(.*)$')
   if values == '*' then return true end
   return string.find(values, '^[%w_./%%|-]+$') ~= nil and not string.find('|' .. values .. '|', '||', 1, true)
@@ -34,7 +41,8 @@ end
 
 -- holds: return whether a condition is true of a node whose label has these values.
 local function holds(condition, values)
-  local sign, bound = string.match(condition, '^([<>]=?)(.*)$')
+  local sign = sign_of(condition)
+  local bound = sign and string.sub(condition, #sign + 1)
   local none, wanted = string.byte(condition) == 33, '|' .. string.match(condition, '^!?(.*)$') .. '|'
   for _, value in ipairs(values) do
     if sign then

@@ -10,7 +10,7 @@ local function parse_lease(text)
   if not task or #task > 3060 or #attempt > 300 or #string.match(attempt, '^%d+') > 9 or #name > 128 then return nil end
   if not (is_count(partition, 4) and is_count(inc, 15) and is_count(since, 15)) then return nil end
   for space, word in string.gmatch(asked, '( ?)([^ ]*)') do
-    local name_of, amount, part = string.match(word, '^(%l[%l%d_]*)=(%d+)(%.?%d*)$')
+    local name_of, amount, part = string.match(word, '^(%l[%l%d_]*)=(%d+)%f[%D](%.?%d*)$')
     local sound = name_of and #name_of <= 32 and #amount <= 16
     if part ~= '' then sound = sound and #amount < 13 and string.find(part, '^%.%d?%d?[1-9]$') end
     if (space .. word) ~= '' and not (space ~= '' and sound) then return nil end

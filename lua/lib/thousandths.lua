@@ -34,7 +34,9 @@ end
 local function part_text(whole, thousandths)
   local sign = ''
   if whole < 0 then sign, whole, thousandths = '-', -whole - 1, 1000 - thousandths end
-  return (string.gsub(string.format('%s%d.%03d', sign, whole, thousandths), '0+$', ''))
+  local part = string.format('%03d', thousandths)
+  local digits = string.sub(part, 2) == '00' and 1 or string.sub(part, 3) == '0' and 2 or 3
+  return string.format('%s%d.%s', sign, whole, string.sub(part, 1, digits))
 end
 
 -- size_text: return the text of an amount of what is left.

@@ -54,7 +54,8 @@ def lost_cluster(store: Store, nodes: int) -> None:
     claims: dict[int, list[Any]] = {}
     for at, task in enumerate(taken):
         p, name = at // RUNS % PARTITIONS, f"n{at // RUNS}"
-        claim = Claim(task.id, task.attempt, p, name, (at % RUNS,), 1, "", firsts[p][name].first, epochs[p])
+        node = firsts[p][name]
+        claim = Claim(task.id, task.attempt, p, name, (at % RUNS,), node.inc, "", node.first, epochs[p])
         claims.setdefault(p, []).append(claim)
     places = []
     for p, some in claims.items():
