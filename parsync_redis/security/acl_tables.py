@@ -52,6 +52,8 @@ VIEW: Final[Kinds] = {
 """Reads of schedulers, nodes, partitions, kinds, and tasks whose ids are known: part of every role."""
 
 VIEWER: Final[Kinds] = {
+    ":*": "type",
+    "p:*": "type",
     ":quarantine": "zcard zrevrange",
     "q:apps": "zrevrange",
     "q:dead": "zcard zrange",
@@ -207,7 +209,7 @@ KEYLESS: Final[Mapping[Role, str]] = {
     Role.SCHEDULER: "script|load time",
 }
 SCRIPT_KEYS: Final[Mapping[Role, str]] = {
-    Role.VIEWER: "q:* p:* :*",
+    Role.VIEWER: "q:*",
     Role.CLIENT: "q:*",
     Role.WORKER: "q:* p:* :dealt :quarantine :times :gate",
     Role.SCHEDULER: "q:* p:* :*",
