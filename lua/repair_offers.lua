@@ -27,7 +27,7 @@ for _, row in rows() do
     gone = gone + math.max(redis.call('HDEL', names, row.text), redis.call('ZREM', apps, row.text))
     digests[#digests + 1] = row.text
   elseif row.what == 'question' then
-    local name, needs = string.match(row.text, '^(%S+) (.*)$')
+    local name, needs = string.match(#row.text < 20000 and row.text or '', '^(%S+) (.*)$') -- nobody asks a longer one
     redis.call('HDEL', feasible, row.text)
     local wrong = not name
     if name then

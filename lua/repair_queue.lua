@@ -49,7 +49,8 @@ if (submitted or 0) < level or texts[1] and not submitted then
   submitted = math.min(MOST, level + JUMP)
   mend(1, submitted)
 end
-if not version and (texts[2] or held > 0) then
+local listed = (lines and #lines or 1) + (skip[changed] and 0 or redis.call('ZCARD', changed))
+if not version and (texts[2] or listed > 0) then -- tasks that are only delayed have changed no kind
   version = math.min(now_ms() * 100, 9e14)
   mend(2, version)
   floor = nil

@@ -5,6 +5,7 @@ local function is_count(text, digits) return #text <= digits and string.find(tex
 
 -- parse_lease: return the lease as a table; nil for no lease and for any other text. model/place.py reads the same.
 local function parse_lease(text)
+  if text and #text > 131072 then return nil end -- a place of 10,000 slots has less than half as many bytes
   local task, attempt, partition, name, slots, inc, asked, since =
     string.match(text or '', '^([%w%%][%w%%_.:@+-]*) (%d+@[!-~]+) p(%d+) (%w[%w_.@-]*)/([%d,]+) inc=(%d+)%f[%D](.*) since=(%d+)$')
   if not task or #task > 3060 or #attempt > 300 or #string.match(attempt, '^%d+') > 9 or #name > 128 then return nil end

@@ -3,8 +3,9 @@
 -- TAKES: how often it was taken before it last began to wait; '+': extra:ID has rare fields; OPTIONS: '-' or NAME=VALUE with
 -- commas between. parsync_redis/model/record.py
 
--- parse_line: return the fields of a line as a table; nil for any other text.
+-- parse_line: return the fields of a line as a table; nil for any other text. No line is longer than 20,000 bytes.
 local function parse_line(text)
+  if text and #text > 20000 then return nil end
   local mark, takes, life, order, ready, submitted, options, kind =
     string.match(text or '', '^(%+?)(%d+)@(%d+) (%d+) (%d+) (%d+) (%S+) (%S+ slots=%d[^\n]*)$')
   if not mark or #takes > 9 or #life > 15 or #order > 15 or #ready > 15 or #submitted > 15 then return nil end

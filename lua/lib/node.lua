@@ -6,6 +6,7 @@
 
 -- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no loop over a span is long.
 local function parse_node(name, text)
+  if #text > 70000 then return nil end -- an offer has 65,536 bytes at most
   local state, inc, drain, first, span, rest =
     string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)( .*)$')
   local ahead, behind = string.match(rest or '', '^ ahead=(%d%d?%d?%d?%d?)( .*)$')

@@ -10,6 +10,9 @@ from .needs import Resources, parse_resources
 from .place import Place
 from .text import NODE, TERMS
 
+MAX_RECORD: Final = 70_000
+"""Characters of a node's record: scripts read no longer one. An offer has 65,536 bytes at most."""
+
 STANDS_STILL: Final = "its event loop stands still"
 NO_SIGN: Final = "its worker stands still"
 BY_ITSELF: Final = (STANDS_STILL, NO_SIGN)
@@ -43,7 +46,7 @@ class Node:
     @classmethod
     def of(cls, name: str, record: str) -> "Node":
         """Read the line that lua/lib/node.lua writes; raises ValueError."""
-        found = NODE.read(record)
+        found = NODE.read(record) if len(record) <= MAX_RECORD else None
         if found is None:
             raise ValueError(f"node {name}: not a node record: {record!r}")
         offer, span = parse_resources(found["offer"]), int(found["span"])

@@ -21,6 +21,10 @@ _PLACE: Final = re.compile(
 )
 
 
+MAX_PLACE: Final = 131_072
+"""Characters of a place: scripts read no longer one. That of 10,000 slots has less than half as many."""
+
+
 @dataclass(slots=True, unsafe_hash=True)  # frozen would be safe, and take twice the time to make one
 class Place:
     """The slots of one node that an attempt holds, the first of which leads.
@@ -42,7 +46,7 @@ class Place:
     @classmethod
     def of(cls, text: str) -> "Place":
         """Read the text of a place; ValueError for any other."""
-        if (found := _PLACE.fullmatch(text)) is None:
+        if (found := _PLACE.fullmatch(text) if len(text) <= MAX_PLACE else None) is None:
             raise ValueError(f"not a place: {text[:200]!r}")
         task, attempt, partition, node, named, inc, asked, since = found.groups()
         slots: tuple[int, ...] = tuple(map(int, named.split(","))) if "," in named else (int(named),)

@@ -19,6 +19,8 @@ _LINE: Final = re.compile(
     r"(?P<submitted>\d{1,15}) (?P<options>\S+) (?P<kind>\S+ slots=\d.*)",
     re.ASCII,
 )
+MAX_LINE: Final = 20_000
+"""Characters of a line: scripts read no longer one. A kind has 12,000 bytes at most."""
 _RUN: Final = re.compile(r"(.*? since=\d{1,15})(?: started=(\d{1,15}))?", re.ASCII)
 _END: Final = re.compile(r"[a-z]+ (\d{1,15})(?: (.*))?", re.ASCII | re.DOTALL)
 _OWNER: Final = re.compile(r"\d{1,9}@\d{1,15}\.(.+)\.\w+", re.ASCII)
@@ -43,7 +45,7 @@ class TaskLine:
     @classmethod
     def of(cls, line: str) -> "TaskLine":
         """Read a line; ValueError for any other text."""
-        found = _LINE.fullmatch(line)
+        found = _LINE.fullmatch(line) if len(line) <= MAX_LINE else None
         if found is None:
             raise ValueError(f"not the line of a task: {line!r:.80}")
         words = (word.partition("=") for word in found["options"].split(",") if word != "-")

@@ -53,7 +53,12 @@ OTHER_KINDS = (
     Mutant("opened seats make no version", "set_node", "redis.call('HINCRBY', meta, 'version', 1)", ""),
     Mutant("shut seats take claims", "lib/node", "slot < node.slots + (node.ahead or 0)", "slot < node.span"),
     Mutant("the last in the queue starts first", "lib/turn", "orders[a] < orders[b] or", "orders[a] > orders[b] or"),
-    Mutant("a drain that is over ends nothing", f"{_EX}.renewer:Renewer.renew", 'reply[3] == "2"', 'reply[3] == "3"'),
+    Mutant(
+        "a drain that is over ends nothing",
+        f"{_EX}.renewer:Renewer._take",
+        'report.drain == "2"',
+        'report.drain == "3"',
+    ),
     Mutant(
         "another drain's end is this one's",
         "set_node",
@@ -77,7 +82,7 @@ OTHER_KINDS = (
     ),
     Mutant(
         "the leader judges by the wall clock",
-        f"{_SC}.membership:Membership.beat",
+        f"{_SC}.leader_work:LeaderWork.work",
         "self._janitor.work(time.monotonic,",
         "self._janitor.work(time.time,",
     ),

@@ -34,7 +34,7 @@ _EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
 MUTANTS = (
     Mutant("commit does not look at the slot", "commit", "if lease or open[at] == 0 then", "if false then"),
     Mutant("commit ignores the epoch", "commit", "if not same then", "if false then"),
-    Mutant("commit ignores what is left", "lib/ledger", "if not amounts_fit(ledger, asked) then", "if false then"),
+    Mutant("commit ignores what is left", "lib/ledger", "if not is_enough(ledger, asked) then", "if false then"),
     Mutant(
         "confirm of a task no longer taken",
         "confirm",
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "finish ignores the attempt",
         "finish",
-        "string.find(run, text, 1, true) == 1 and string.find(run, ' started=', #text + 1, true) == #text + 1",
+        "string.find(run, ' started=', #text + 1, true) == #text + 1",
         "string.find(run, ' started=', 1, true)",
     ),
     Mutant("finish leaves the run", "finish", "redis.call('HDEL', running, unpack(over))", ""),
@@ -104,7 +104,7 @@ MUTANTS = (
         "if state == 'pending' and task.line then leave(",
         "if false then leave(",
     ),
-    Mutant("a change makes no version", "lib/index", "if text then counts", "if false then counts"),
+    Mutant("a change makes no version", "lib/index", "if version > COUNTED.version then", "if false then"),
     Mutant(
         "a version is a count",
         "lib/index",

@@ -83,6 +83,8 @@ class World:
         client.flushall()
         if not all(client.script_exists(*scripts.shas.values())):
             self.wire.load()
+        for shard in range(shards):  # the first scheduler fixed it before all else
+            client.hset(self.primaries.keys.queue("meta", shard), "shards", shards)
         self.rumours: Any = client.pubsub()
 
     @contextmanager

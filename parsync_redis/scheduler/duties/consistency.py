@@ -6,6 +6,7 @@ The reads are not atomic, so an inconsistency is a suspicion; `repair_partition`
 from collections.abc import Mapping
 from typing import Final
 
+from ...model.node import MAX_RECORD
 from ...model.text import NODE, TERMS
 
 MOST_GAP: Final = 1_000_000
@@ -18,7 +19,7 @@ def are_consistent(
     """Return True if records, counters and notes of a partition's nodes are consistent."""
     spans = []
     for name, record in records.items():
-        if not (match := NODE.match(record)):
+        if len(record) > MAX_RECORD or not (match := NODE.match(record)):
             return False
         state, inc, drain, first, span = match.group("state", "inc", "drain", "first", "span")
         note = notes.get(name, b"")
