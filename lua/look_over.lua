@@ -47,4 +47,6 @@ else
   local first, version = name == 'pending' and args.cursor == '0', redis.call('HGET', meta, 'version')
   if first and not has_its_line(its, tonumber(version or 0) or 0) then suspect('', its) end
 end
-return {cursor, size, highest, unpack(suspects)}
+local reply = {cursor, size, highest}
+for _, word in ipairs(suspects) do reply[#reply + 1] = word end -- they may be too many for unpack
+return reply

@@ -11,6 +11,20 @@
 -- COMPLEXITY: O(slots of the partition)
 --- @include clock
 --- @include damage
+-- smaller: return of each amount of a ledger the smaller one, this or that of another ledger.
+local function smaller(one, other)
+  local least = {}
+  for name in pairs(one) do
+    if not PARTS[name] then
+      local part = name .. '.'
+      local known = {[name] = other[name], [part] = other[part]}
+      local from = other[name] and is_enough(one, known) and other or one
+      least[name], least[part] = from[name], from[part]
+    end
+  end
+  return least
+end
+
 local how = args.how
 if how ~= 'look' and how ~= 'open' and how ~= 'shut' then return redis.error_reply('PSARGS how is look, open or shut') end
 local told, wrong, found, need = find_damage(meta, slots, free, left, nodes, alive, lost, notes, how ~= 'shut')
@@ -50,6 +64,7 @@ for _, name in ipairs(names) do
   write_node(nodes, node)
   write_bits(meta, slots, free, node, before and function(slot) return bit_at(before, was + slot) == 1 end)
   local any_lost, rest = lost_and_left(slots, node)
+  if before then rest = smaller(rest, amounts(redis.call('HGET', left, name) or '')) end -- a lost lease may hold some
   if next(rest) then redis.call('HSET', left, name, ledger_text(rest)) else redis.call('HDEL', left, name) end
   if node.note ~= '' then redis.call('HSET', notes, name, node.note) else redis.call('HDEL', notes, name) end
   if any_lost or node.state == 'down' then redis.call('SADD', lost, name) end

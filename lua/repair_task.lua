@@ -59,7 +59,7 @@ elseif task.kept then -- the run is what may cost work: it is kept
 elseif task.taker and not task.run then
   redis.call('ZREM', dead, id)
   if task.remade then put_line(task) end
-elseif not task.owner and not task.run and (task.extra.ended_ms or task.died and not task.order) then
+elseif not task.owner and not task.run and (task.extra.ended_ms or task.died and task.line.mark == '+' and not task.order) then
   word = 'dead'
   if not task.died then redis.call('ZADD', dead, tonumber(task.extra.ended_ms) or now, id) end
 else

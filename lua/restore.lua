@@ -35,8 +35,22 @@ local function put_back(text, lease, node)
   return 'back'
 end
 
-local replies = {}
+-- bad_seat: return the error reply for a node with a seat that has what is no lease, or nil.
+local function bad_seat(node)
+  local bad
+  each_lease(slots, node, function(slot, lease) if not lease then bad = slot end end)
+  return bad and redis.error_reply(string.format('PSRECORD %s has at %s/%d what is no lease', slots, node.name, bad))
+end
+
+local replies, seen = {}, {}
 redis.call('HDEL', meta, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
+for _, row in rows() do -- before anything is written
+  local lease = task_at(row.text) and parse_lease(row.text)
+  local node = lease and not seen[lease.name] and read_node(nodes, lease.name)
+  local bad = node and bad_seat(node)
+  if bad then return bad end
+  if lease then seen[lease.name] = true end
+end
 for i, row in rows() do
   local lease = task_at(row.text) and parse_lease(row.text)
   replies[i] = lease and put_back(row.text, lease, read_node(nodes, lease.name)) or 'gone'

@@ -23,7 +23,7 @@ class Kept:
         self.store.set_timeouts(60)
         self.inc, _ = self.store.run(self.store.commands.register_node(0, "n1", 0, 1.0, "slots=4", 0))
         self.isolation = MachineIsolation(lambda _: file, True, Guarded("n1", url, "guarded", 86_400, 3, standstill_s))
-        self.isolation.join("")
+        self.isolation.join("", 1)
 
     def keep(self, lease_s: float = LONG_S, still: str = "") -> list[Report]:
         """Give a sign of life; return what the guard has told."""

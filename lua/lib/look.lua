@@ -22,7 +22,7 @@ end
 -- fits_index: return whether a task is in one index, as its line says.
 local function fits_index(line, order, due, owner, run, died)
   local count = (order and 1 or 0) + (due and 1 or 0) + (owner and 1 or 0) + (run and 1 or 0) + (died and 1 or 0)
-  if count ~= 1 then return false end
+  if count ~= 1 or died and line.mark ~= '+' then return false end -- one that is dead has extra:ID
   return not (order and tonumber(order) ~= tonumber(line.order)) and not (due and tonumber(due) ~= tonumber(line.ready))
 end
 

@@ -11,8 +11,10 @@ end
 
 -- same_amounts: return whether two ledgers have the same amounts.
 local function same_amounts(one, other)
-  for name, amount in pairs(one) do if other[name] ~= amount then return false end end
-  for name in pairs(other) do if not one[name] then return false end end
+  for name, amount in pairs(one) do
+    if (other[name] or PARTS[name] and 0) ~= amount then return false end -- a whole amount has no part
+  end
+  for name in pairs(other) do if not (one[name] or PARTS[name] and other[name] == 0) then return false end end
   return true
 end
 

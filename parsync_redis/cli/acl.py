@@ -31,7 +31,9 @@ def acl(
     hash: Annotated[str | None, typer.Option(help="The SHA-256 of one --role's password, 64 hex digits.")] = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option(help="A plain Celery queue to which clients may send (repeat; without it the worker's celery)."),
+        typer.Option(
+            help="A plain Celery queue that workers consume and clients may fill (repeat); else celery, for workers."
+        ),
     ] = None,
     results: Annotated[bool, typer.Option(help="Whether the app's result backend is this server.")] = True,
     control: Annotated[bool, typer.Option(help="The client may broadcast remote control: app.control.revoke.")] = False,

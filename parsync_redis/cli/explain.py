@@ -55,7 +55,8 @@ def plan(
 ) -> None:
     """Say where a task would go, without submitting it.
 
-    Exit 0 if it would be placed now, 1 if it would wait, 2 if no node could ever hold it.
+    Exit 0 if it would be placed now, 1 if it would wait, 2 if no node could ever hold it. An error has exit code 2
+    too: then standard output is empty.
     """
     options = {name: value for name, value in from_flags(flags).items() if value is not None}
     with make_client(url, cluster, config) as client:
@@ -66,16 +67,18 @@ def plan(
 
 def print_explanation(found: Explanation, verbose: bool) -> None:
     """Print an explanation, the answer first."""
-    say(f"{f'task {found.id}' if found.id else 'such a task'} ({found.name} {found.needs}): {_answer(found)}")
+    what = f" ({found.name} {found.needs})" if found.name else ""
+    say(f"{f'task {found.id}' if found.id else 'such a task'}{what}: {_answer(found)}")
     say(f"  {found.why}")
     if found.outlook in (Outlook.WAITS, Outlook.NEVER):
         if found.ahead:
-            say(f"  {found.ahead:,} waiting tasks come before it, {found.ahead_alike:,} of them with equal needs")
+            say(f"  waiting tasks before it: {found.ahead:,}, with equal needs: {found.ahead_alike:,}")
         if found.expected_ms is not None:
             seconds = max(0, found.expected_ms - found.now_ms) / 1000
             say(f"  expected to start in about {seconds:.3g} s, by the run times of the tasks before it")
         for one in found.holders if verbose else found.holders[:_SHOWN]:
-            until = f"until about {show_time(one.until_ms)}" if one.until_ms else "nobody knows until when"
+            late = " (it takes longer than usual)" if one.until_ms and one.until_ms < found.now_ms else ""
+            until = f"until about {show_time(one.until_ms)}{late}" if one.until_ms else "nobody knows until when"
             say(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {until}")
     if found.choice:
         _print_choice(found.choice)
@@ -89,7 +92,7 @@ def print_explanation(found: Explanation, verbose: bool) -> None:
 def _print_choice(choice: Choice) -> None:
     """Print why a task has its place: by whom it was chosen, from what, and among which nodes."""
     lost = [holder or "a closed slot" for holder in choice.lost_to]
-    after = f", after {len(lost)} lost claims (to {', '.join(lost)})" if lost else ""
+    after = f", after lost claims: {len(lost)} (to {', '.join(lost)})" if lost else ""
     say(f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {choice.age_s:.3f} s old{after}")
     say("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps))
     of_best = f"number {choice.rank} of those with a seat, of which the best has {choice.best:g}"
@@ -98,7 +101,7 @@ def _print_choice(choice: Choice) -> None:
 
 def _answer(found: Explanation) -> str:
     return {
-        Outlook.NOW: "places now",
+        Outlook.NOW: "has room now",
         Outlook.WAITS: "waits" if found.id else "would wait",
         Outlook.NEVER: "no node can ever hold it",
         Outlook.PLACED: f"has a place on {found.node}",

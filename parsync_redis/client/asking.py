@@ -30,7 +30,8 @@ class Asking:
     def plan(self, name: str, *, queue: str | None = None, **options: Any) -> Explanation:
         """Return what would become of a task if it were submitted now, without submitting it.
 
-        name: the task's name. queue, options: as for `submit`; what its app declares applies as there. Raises
+        name: the task's name. queue, options: as for `submit`; what its app declares applies as there. A countdown does
+        not count. Raises
         InvalidInput, but neither Infeasible nor UnknownTask: the explanation says so.
         """
         from ..inspect.explanation import explain_plan

@@ -63,7 +63,8 @@ def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:
     if outlook is Outlook.PLACED:
         why = f"it is {task.phase} on {where} since {clock_text(since_ms)}"
     else:
-        why = f"it is {task.phase}; it ran on {where}" + (f": {task.why}" if task.why else "")
+        ran = f"; it ran on {where}" if task.node else ""
+        why = f"it is {task.phase}{ran}" + (f": {task.why}" if task.why else "")
     who = (task.id, task.name, task.needs)
     return Explanation(*who, outlook, why, task.priority, task.node, history=task.history, choice=choice)
 
@@ -84,10 +85,11 @@ class _Explainer:
         needs = parse_needs(task.needs)
         facts = looker.facts(task.name)
         classes = classify(needs, facts)
-        able = bool(classes) and _can(classes[0])
+        able = not classes or _can(classes[0])
         ahead, alike = self._position(task.needs, order)
-        could = {name for some in classes if _can(some) for name in some.nodes}
-        fitting = [node for node in facts if node.open and node.name in could][:MOST_NODES]
+        by_name = {node.name: node for node in facts}
+        nearest_first = [by_name[name] for some in classes if _can(some) for name in some.nodes]
+        fitting = [node for node in nearest_first if node.open][:MOST_NODES]
         held = self._held([node.name for node in fitting])
         run_ms = self._mean_ms(task.name)
         begins_ms = max(now_ms, task.times.get("ready") or 0)

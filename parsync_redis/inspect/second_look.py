@@ -157,7 +157,9 @@ def look_at_kinds(store: Store, shard: int, kinds: Iterable[str]) -> Iterator[st
         orders = {str(at): float(score) for at, score in enumerate(_scores(waiting))}
         lines = {} if line is None else {kind: readable(line)}
         versions = {} if changed is None else {kind: float(changed)}
-        yield from audit_kinds({kind: orders}, lines, versions, int(version or 0))
+        yield from audit_kinds(
+            {kind: orders}, lines, versions, int(version) if version and version.isdigit() and len(version) < 16 else 0
+        )
 
 
 def _scores(reply: Sequence[Any]) -> list[Any]:

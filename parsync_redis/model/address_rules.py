@@ -77,6 +77,8 @@ def _query(places: Iterable[str]) -> str:
 
 
 def _check_place(scheme: str, place: str) -> None:
+    if scheme != "unix" and "@" in (re.search(r"[/?#].*|$", place) or [""])[0]:  # what stands there may be a password
+        raise BadAddress("special characters in a user or a password are written %XX")
     try:
         parts = urlsplit(f"//{place}")
         port = parts.port

@@ -9,10 +9,11 @@ float: lua/lib/thousandths.lua computes with the whole part and the thousandths 
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from fractions import Fraction
 from typing import Final
 
 from ..errors import InvalidInput
-from .ids import shown
+from .ids import number_text, shown
 
 MAX_AMOUNT: Final = 2**53 - 1
 """The largest amount: Lua counts no further."""
@@ -26,31 +27,31 @@ PATTERN: Final = r"(?:\d{1,16}|\d{1,12}\.\d{0,2}[1-9])"
 """The text of an amount, as a regular expression."""
 
 _UNITS: Final = {
-    "": Decimal(1),
-    "m": Decimal("0.001"),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "KB": Decimal(10**3),
-    "MB": Decimal(10**6),
-    "GB": Decimal(10**9),
-    "TB": Decimal(10**12),
-    "KiB": Decimal(2**10),
-    "MiB": Decimal(2**20),
-    "GiB": Decimal(2**30),
-    "TiB": Decimal(2**40),
+    "": Fraction(1),
+    "m": Fraction(1, 1000),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "KB": Fraction(10**3),
+    "MB": Fraction(10**6),
+    "GB": Fraction(10**9),
+    "TB": Fraction(10**12),
+    "KiB": Fraction(2**10),
+    "MiB": Fraction(2**20),
+    "GiB": Fraction(2**30),
+    "TiB": Fraction(2**40),
 }
 _GIVEN: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)")
 
 
 def parse_amount(name: str, value: object) -> int:
     """Return an amount (1, 0.5, "500m", "64GiB", "1.5GB") in thousandths; raises InvalidInput."""
-    text = str(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else value
+    text = number_text(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else value
     if isinstance(text, str) and (match := _GIVEN.fullmatch(text.strip())) and match[2] in _UNITS:
-        exact = Decimal(match[1]) * _UNITS[match[2]] * THOUSANDTHS
+        exact = Fraction(match[1]) * _UNITS[match[2]] * THOUSANDTHS
         most = (MAX_WITH_DECIMALS if exact % THOUSANDTHS else MAX_AMOUNT) * THOUSANDTHS
-        if exact == exact.to_integral_value() and exact <= most:
+        if exact.denominator == 1 and exact <= most:
             return int(exact)
     units = " ".join(unit for unit in _UNITS if unit)
     raise InvalidInput(

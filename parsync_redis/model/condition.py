@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from ..errors import InvalidInput
-from .ids import check_name, shown
+from .ids import check_name, number_text, shown
 
 COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -29,7 +29,7 @@ OPERATORS: Final = ("=", "in", "not", "exists", *COMPARISONS)
 """The operators of a requirement, as its mapping has them."""
 
 _VALUE: Final = r"[\w./%-]+"
-PATTERN: Final = rf"(?:!?(?:\*|{_VALUE}(?:\|{_VALUE})*)|[<>]=?-?\d{{1,15}}(?:\.\d{{1,15}})?)"
+PATTERN: Final = rf"(?:!?(?:\*|{_VALUE}(?:\|{_VALUE})*)|[<>]=?(?=[^ ]{{1,15}}(?: |$))-?\d{{1,15}}(?:\.\d{{1,15}})?)"
 """The text of a condition, as a regular expression."""
 
 _COMPARISON: Final = re.compile(r"([<>]=?)(.+)", re.ASCII)
@@ -144,7 +144,7 @@ def _values(name: str, given: object) -> list[str]:
 
 def _bound(name: str, sign: str, given: object) -> str:
     """Return the number of a comparison as its condition has it; raises InvalidInput."""
-    text = str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else ""
+    text = number_text(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else ""
     if not is_number(text):
         rule = f"it must be a number of at most {MAX_DIGITS} characters"
         raise InvalidInput(f"require {name}: {sign} {shown(given)} is not valid: {rule}")

@@ -1,6 +1,7 @@
 """Why a task waits, where it would go, or why it is where it is: one value for client, command line and JSON."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -95,8 +96,12 @@ class Choice:
             fields = json.loads(text)
             steps = tuple(Step(str(rule), int(nodes)) for rule, nodes in fields.pop("steps"))
             lost_to = tuple(map(str, fields.pop("lost_to")))
-            return cls(steps=steps, lost_to=lost_to, **fields)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            scheduler, node, strategy = (str(fields[name]) for name in ("scheduler", "node", "strategy"))
+            sizes = [float(fields[name]) for name in ("age_s", "score", "best")]
+            if not all(map(math.isfinite, sizes)):
+                return None
+            return cls(scheduler, node, strategy, sizes[0], steps, sizes[1], sizes[2], int(fields["rank"]), lost_to)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return None
 
 

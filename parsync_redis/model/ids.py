@@ -29,6 +29,11 @@ def readable(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
+def number_text(value: object) -> str:
+    """Return a number as text; '' for a whole one that is too long to be of use, because str() refuses it."""
+    return "" if isinstance(value, int) and value.bit_length() > 128 else str(value)
+
+
 def shown(value: object) -> str:
     """Return a value as errors show it: on one line of at most 100 characters."""
     try:

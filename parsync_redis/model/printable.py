@@ -7,7 +7,7 @@ import logging
 from traceback import TracebackException
 from typing import Final
 
-LOGGERS: Final = ("", ".agent", ".bench", ".client", ".leader", ".quarantine", ".scheduler", ".store")
+LOGGERS: Final = ("", ".agent", ".bench", ".client", ".guard", ".leader", ".quarantine", ".scheduler", ".store")
 """The names of parsync's loggers behind 'parsync': a filter of a logger does not see the records of those below it."""
 
 

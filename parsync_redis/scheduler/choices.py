@@ -19,6 +19,9 @@ from .view import View
 AT_ONCE: Final = 25
 """Choices that are noted in each gap."""
 
+KEPT: Final = 1000
+"""Tasks whose lost claims are kept."""
+
 
 class Choices:
     """The choices of some claims: drafts until the claims are judged, then ready to be written."""
@@ -38,6 +41,8 @@ class Choices:
     def on_gap(self) -> None:
         """Write those that are ready, and allow as many again."""
         self._left, self._due = AT_ONCE, True
+        if len(self._lost) > KEPT:  # tasks that were cancelled, or whose next claim was not noted
+            self._lost.clear()
 
     def on_claim(
         self, tasks: Sequence[Taken], group: KindGroup, copy: PartitionCopy, nodes: Sequence[Node], strategy: Strategy

@@ -63,7 +63,7 @@ VIEWER: Final[Kinds] = {
     "q:later": "zcard zrange",
     "q:meta": "hmget",
     "q:names": "hmget",
-    "q:pending": "zcard zrange",
+    "q:pending": "zcard zcount zrange",
     "q:running": "hlen hscan",
     "q:shapes": "hgetall",
     "q:taken": "hlen hscan",
@@ -222,33 +222,8 @@ SPEAKS: Final[Mapping[Role, str]] = {
 }
 """The messages that each role may send to schedulers; a scheduler also hears all of them."""
 
-READS: Final = frozenset(
-    (
-        "exists",
-        "get",
-        "getbit",
-        "hexists",
-        "hget",
-        "hgetall",
-        "hkeys",
-        "hlen",
-        "hmget",
-        "hscan",
-        "hvals",
-        "llen",
-        "lrange",
-        "mget",
-        "pttl",
-        "smembers",
-        "sscan",
-        "ttl",
-        "watch",
-        "zcard",
-        "zcount",
-        "zrange",
-        "zrangebyscore",
-        "zrevrange",
-        "zscan",
-        "zscore",
-    )
+_READS: Final = (
+    "exists get getbit hexists hget hgetall hkeys hlen hmget hscan hvals llen lrange mget pttl smembers sscan ttl "
+    "watch zcard zcount zrange zrangebyscore zrevrange zscan zscore"
 )
+READS: Final = frozenset(_READS.split())

@@ -1,5 +1,6 @@
 """The settings that the processes of a cluster share: the first scheduler writes them, all others adopt them."""
 
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Final
@@ -142,9 +143,12 @@ def _to_text(config: ClusterConfig) -> dict[str, str | int]:
 def _from_text(stored: dict[str, str]) -> ClusterConfig:
     try:
         partitions, gap_ms, lease_ms, shards = (int(stored[name]) for name in _NUMBERS)
+        if not re.fullmatch("[0-9a-f]{16}", stored["id"]):  # it names a file
+            raise ValueError(stored["id"])
         return ClusterConfig(partitions, gap_ms / 1000, lease_ms / 1000, shards, stored["id"])
     except (KeyError, ValueError):
         raise DamagedState(
-            f"the cluster's config is damaged: {stored}; it has an id, and {', '.join(_NUMBERS)}, whole numbers: "
+            f"the cluster's config is damaged: {stored}; it has an id of 16 hexadecimal "
+            f"digits, and {', '.join(_NUMBERS)}, whole numbers: "
             "write them anew with redis-cli HSET, as the running schedulers have them"
         ) from None

@@ -10,8 +10,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final, Self
 
+from ..model.ids import readable
 from ..model.limits import MAX_BATCH
-from ..model.node import NO_SIGN
+from ..model.node import BY_ITSELF, NO_SIGN
+from ..store.server_errors import AWAY
 from ..store.store import Store
 
 SILENT_LEASES: Final = 0.5
@@ -83,10 +85,15 @@ class LeaseKeeper:
                 store.run(commands.set_node(order.partition, self._node, "suspect", order.inc, why))
             if why != order.still:
                 self._give_back(store, order, why)
-        elif self._unsure:
+        elif self._unsure or (state == "suspect" and self._by_itself(store, order.partition)):
             store.run(commands.set_node(order.partition, self._node, "trust", order.inc))
             self._unsure = False
         return why
+
+    def _by_itself(self, store: Store, p: int) -> bool:
+        """Return whether a keeper made the node suspect, as its note says: the server may have lost the `trust`."""
+        note = store.read("hget", store.keys.partition(p, "notes"), self._node)
+        return readable(note or b"").startswith(BY_ITSELF)
 
     def _give_back(self, store: Store, order: Order, why: str) -> None:
         """Requeue what was placed here and has not started, and free its slots.
@@ -96,13 +103,16 @@ class LeaseKeeper:
         node = store.nodes(order.partition).get(self._node)
         leases = store.leases(order.partition, [node]) if node else []
         places = [lease.place for lease in leases if lease.leads and lease.place.inc == order.inc]
-        for _, some in store.keys.by_shard(places, lambda place: place.task):
-            for at in range(0, len(some), MAX_BATCH):
-                batch = some[at : at + MAX_BATCH]
-                words = store.run(store.commands.requeue([(place, why) for place in batch], "unstarted"))
-                back = [place for place, word in zip(batch, words, strict=True) if word != "none"]
+        shards = store.keys.by_shard(places, lambda place: place.task)
+        batches = [some[at : at + MAX_BATCH] for _, some in shards for at in range(0, len(some), MAX_BATCH)]
+        calls = [store.commands.requeue([(place, why) for place in batch], "unstarted") for batch in batches]
+        for batch, answer in zip(batches, store.run_each(calls), strict=True):
+            if not isinstance(answer, Exception):
+                back = [place for place, word in zip(batch, answer, strict=True) if word != "none"]
                 if back:
                     store.run(store.commands.release(order.partition, back))
+            elif not (store.several and isinstance(answer, AWAY)):  # one that is away keeps them until the next turn
+                raise answer
 
 
 def shorten_timeouts(store: Store, lease_s: float) -> None:

@@ -47,7 +47,7 @@ class Renewer:
             pause_s = node.pause_s
             try:
                 if config is None and (config := self._join(store)) is not None:
-                    node.isolation.join(config.id)
+                    node.isolation.join(config.id, config.shards)
                     node.lease_s, node.pause_s = config.lease_s, config.lease_s / 5
                     pause_s = node.pause_s
                     backoff.well()
@@ -120,6 +120,9 @@ class Renewer:
         """Have the lease kept and end runs that must not go on; True if the node is still registered as it was."""
         node = self._node
         self._watch_loop()
+        if node.leaving and not node.said_leaving:
+            store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
+            node.said_leaving = True
         order = Order(node.partition, node.inc, config.lease_s, node.stalled)
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
@@ -142,10 +145,8 @@ class Renewer:
                 self.register(store, config)
             return False
         node.drained = report.drain != "0"
-        if node.leaving and not node.said_leaving:
-            if report.state != "leaving":
-                store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
-            node.said_leaving = True
+        if node.leaving and report.state == "up":  # the server has lost it
+            store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
         if report.drain == "2":  # the deadline of its drain is over
             self.end_runs(node.runs.open(), "recalled")

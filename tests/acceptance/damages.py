@@ -27,6 +27,8 @@ KEPT: Final = {
     "cluster losses garbage": "people read it",
     "cluster times garbage": "nothing rests on it",
     "cluster stats garbage": "people read it",
+    "queue choices no JSON": "people read it",
+    "queue choices_1 no JSON": "people read it",
 }
 """Wrong values that stay, and why they may."""
 
@@ -190,6 +192,8 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     ("queue", "dead"): {"what waits": _zadd("{waiting}", 5), "a ghost": _zadd("ghost", 5)},
     ("queue", "expires"): {"never": _zadd("{waiting}", 9e14)},
     ("queue", "shapes"): {"a ghost": _hset("ghost", "slots=99 gpu=99"), "another offer": _hset("n1", "slots=99")},
+    ("queue", "choices"): {"no JSON": _hset("{running}", "x")},
+    ("queue", "choices_1"): {"no JSON": _hset("{running}", "x")},
     ("queue", "feasible"): {"a wrong answer": _hset("tests.acceptance.app.where slots=9999", "yes")},
     ("queue", "names"): {"other names": _every(lambda text: "\nwork \n"), "a ghost": _hset("abc", "\nwork \n")},
     ("queue", "apps"): {"a ghost": _zadd("abc", 99)},

@@ -3,6 +3,7 @@
 import difflib
 import re
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -106,7 +107,8 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
     run, commands = store.run, store.commands
     here = Traveller(store)
 
-    join_cluster(store, client.settings, create=True)
+    with patch("secrets.token_hex", return_value="5d41402abc4b2a76"):
+        join_cluster(store, client.settings, create=True)
     for name, (score, offer) in NODES.items():
         labels = offer.rpartition(" ")[2]
         p = run(commands.deal_node(name, 2, labels, int(offer[6]), score))

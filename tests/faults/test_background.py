@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.integration.background import Background
-from tests.waiting import happened, joined
+from tests.waiting import joined
 
 
 def background_threads() -> list[threading.Thread]:
@@ -22,7 +22,7 @@ def test_first_callers_at_the_same_time_make_one_thread(monkeypatch: pytest.Monk
             background, gate, done = Background(), threading.Barrier(6), threading.Semaphore(0)
 
             def first(background: Any = background, gate: Any = gate, done: Any = done) -> None:
-                happened(gate, "they may go on")
+                gate.wait(timeout=180)
                 background.do(done.release)
 
             threads = [threading.Thread(target=first) for _ in range(6)]

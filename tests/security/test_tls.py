@@ -73,7 +73,7 @@ class TlsServer:
 def has_tls(program: str) -> bool:
     """Return whether a server program knows the option; a program without TLS refuses it when it starts."""
     words = [program, "--port", "0", "--tls-port", "1", "--save", ""]
-    done = run(words, capture_output=True, text=True, timeout=180, cwd="/")
+    done = run(words, capture_output=True, text=True, cwd="/")
     return "No tls-cert-file configured" in done.stdout + done.stderr
 
 

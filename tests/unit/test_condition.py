@@ -132,7 +132,7 @@ def test_a_node_with_several_values_of_a_label_has_each() -> None:
         ({"rack": {">": 3}}, "no node has rack > 3; there are labels vram_gb, zone"),
         (
             {"zone": {"not": "a"}, "vram_gb": {">=": 20}},
-            "no node has all of slots=1 vram_gb:>=20 zone:!a at once; n1 comes closest: it lacks zone other than a",
+            "no node has all of slots=1 vram_gb:>=20 zone:!a at once; n1 comes closest: it lacks a zone other than a",
         ),
     ],
 )

@@ -39,7 +39,7 @@ class LabelsRule(Rule):
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
         """Return each condition that the node does not meet."""
-        return [describe(*label) for label in needs.labels if not _meets(offer, [label])]
+        return [_lack(*label) for label in needs.labels if not _meets(offer, [label])]
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Name each condition that no node meets, and the values or the labels that there are."""
@@ -55,6 +55,17 @@ def _meets(offer: Resources, conditions: Iterable[tuple[str, str]]) -> bool:
     for name, value in offer.labels:
         values.setdefault(name, []).append(value)
     return all(holds(condition, values.get(name, ())) for name, condition in conditions)
+
+
+def _lack(name: str, condition: str) -> str:
+    """Return what a node lacks that does not meet a condition."""
+    if name == QUEUE_LABEL:
+        return f"queue {unquote(condition)}"
+    if condition == "!*":
+        return f"the absence of label {name}"
+    if condition.startswith("!"):
+        return f"a {name} other than {', '.join(sorted(condition[1:].split('|')))}"
+    return describe(name, condition)
 
 
 def _nowhere(name: str, condition: str, offers: Mapping[str, Resources]) -> str:

@@ -53,12 +53,13 @@ class DamageDuty:
         if (counts.damage or not counts.agree) and shard not in self._scans:
             self._scans[shard] = self._repairer.look_over_all(shard)
         if shard in self._scans:
+            scan = self._scans.pop(shard)  # an error ends it: the next pass begins again if the counts do not agree
             with unless_away(self._store):
-                for looks in self._scans[shard]:
+                for looks in scan:
                     self._levels[shard] = max(self._levels[shard], looks.highest)
                     if clock() >= until_s:
+                        self._scans[shard] = scan
                         return
-            del self._scans[shard]
         else:
             self._look_at_some(shard)
 

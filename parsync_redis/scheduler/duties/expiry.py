@@ -14,7 +14,13 @@ def expire(store: Store) -> None:
     """
     for shard in range(store.keys.shards):
         with unless_away(store):
-            repair_keys(store, [store.keys.queue(name, shard) for name in ("dead", "names", "apps", *GENERATIONS)])
+            repair_keys(
+                store,
+                [
+                    store.keys.queue(name, shard)
+                    for name in ("dead", "names", "apps", "choices", "choices_1", *GENERATIONS)
+                ],
+            )
     for _ in range(10):
         ended: list[str] = []
         with unless_away(store):  # the other shards expire theirs

@@ -38,7 +38,7 @@ class GuardProcess:
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
         os.set_blocking(self._output.fileno(), False)
-        self._read, self._closed, self._lock = b"", False, threading.Lock()
+        self._read, self._closed, self._lock = b"", False, threading.RLock()
         self.words = ""
         try:
             self._send(json.dumps({"path": _paths(), **asdict(guarded)}).encode() + b"\n")
@@ -72,7 +72,13 @@ class GuardProcess:
 
     def has_news(self, patience_s: float = 0.0) -> bool:
         """Return whether there is something to read, or it has ended."""
-        return bool(select.select([self._output], [], [], max(0.0, patience_s))[0])
+        with self._lock:
+            if self._closed:
+                return True
+            output = self._output.fileno()
+        poll = select.poll()  # a worker may have more than the 1,024 descriptors that select takes
+        poll.register(output, select.POLLIN)
+        return bool(poll.poll(max(0.0, patience_s) * 1000))
 
     # Any: JSON objects
     def told(self) -> list[dict[str, Any]]:
@@ -93,7 +99,9 @@ class GuardProcess:
         """Let it end, with all that is tied to it; wait for that."""
         self._input.close()
         self._process.wait()
-        self._output.close()
+        with self._lock:
+            self._closed = True
+            self._output.close()
 
     def _send(self, line: bytes) -> None:
         with suppress(BrokenPipeError):  # it has ended

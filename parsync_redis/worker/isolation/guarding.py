@@ -15,6 +15,7 @@ import logging
 import os
 import select
 import signal
+import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -47,8 +48,8 @@ _REFUSED: Final = {
 class Guarded:
     """What a guard is told of its worker.
 
-    standstill_s: after so long without a sign of life the guard ends. worker: the worker's process. log_file: where it
-    logs; '' is its standard error.
+    standstill_s: after so long without a sign of life the guard ends. shards: of the cluster's queue. worker: the
+    worker's process. log_file: where it logs; '' is its standard error.
     """
 
     node: str
@@ -57,6 +58,7 @@ class Guarded:
     retention_s: int
     max_starts: int
     standstill_s: float
+    shards: int = 1
     worker: int = 0
     log_file: str = ""
     log_level: int = logging.INFO
@@ -68,6 +70,7 @@ class Guard:
     def __init__(self, guarded: Guarded, read: bytes) -> None:
         self._guarded, self._read, self._order = guarded, read, _NOTHING
         self._store = Store.from_url(guarded.url, guarded.cluster, guarded.retention_s, guarded.max_starts)
+        self._store.keys.shards = guarded.shards
         self._keeper = LeaseKeeper(guarded.node, guarded.standstill_s)
         self._heard_s = self._due_s = time.monotonic()
         self._lease_s, self._trouble, self._why = 0.0, "", ""
@@ -89,7 +92,8 @@ class Guard:
                 if not (words := os.read(0, 65536)):
                     return
                 self._hear(words)
-            if self._order.inc and time.monotonic() >= self._due_s:
+            due = self._order.inc and time.monotonic() >= self._due_s
+            if due and os.getppid() == self._guarded.worker:  # it may have ended during the wait
                 self._turn(self._order)
 
     def _hear(self, words: bytes) -> None:
@@ -144,7 +148,10 @@ class Guard:
         self._end(f"its lease was not renewed for {KILL_AFTER * self._lease_s:g} s ({self._trouble or 'no answer'})")
 
     def _end(self, why: str) -> NoReturn:
-        log.critical("node %s: %s. What runs there is killed now, and goes back", self._guarded.node, why)
+        if self._order.inc:
+            log.critical("node %s: %s. What runs there is killed now, and goes back", self._guarded.node, why)
+        else:
+            log.info("the guard of node %s ends: %s", self._guarded.node, why)
         self._tell("ends", why=why[:1000])  # what a pipe takes as a whole
         self._lines.stop()
         os._exit(1)
@@ -157,7 +164,12 @@ class Guard:
 
 def log_to(file: str, level: int) -> QueueListener:
     """Have the guard's lines written by a thread of its own: a log that takes no more must not hold up a renewal."""
-    handler = WatchedFileHandler(file, delay=True) if file else logging.StreamHandler()
+    handler: logging.Handler = logging.StreamHandler()
+    if file:
+        try:
+            handler = WatchedFileHandler(file)
+        except OSError as error:  # the worker may have opened it as another user
+            sys.stderr.write(f"the guard logs here, as it cannot open the log: {error}\n")
     handler.setFormatter(logging.Formatter("[%(asctime)s: %(levelname)s/Guard] %(message)s"))
     lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
     listener = QueueListener(lines, handler)

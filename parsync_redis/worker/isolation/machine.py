@@ -22,7 +22,7 @@ log = logging.getLogger("parsync.agent")
 class Isolation:
     """The isolation that an agent asks of its machine. This base class isolates nothing and hinders nothing."""
 
-    def join(self, cluster_id: str) -> None:
+    def join(self, cluster_id: str, shards: int) -> None:
         """Note which cluster this is, by the id that it has whatever the address. Comes before all others."""
 
     def begin(self) -> None:
@@ -81,9 +81,10 @@ class MachineIsolation(Isolation):
         self._lease_s = 0.0
         self._shut: dict[int, tuple[float, str]] = {}
 
-    def join(self, cluster_id: str) -> None:
-        """Name the file of locks."""
+    def join(self, cluster_id: str, shards: int) -> None:
+        """Name the file of locks, and tell the guard of the shards."""
         self._lock_file = self._file_of(cluster_id)
+        self._guarded = replace(self._guarded, shards=shards)
 
     def begin(self) -> None:
         """Start a guard if there is none, or if it has ended. Raises OSError."""
@@ -92,8 +93,9 @@ class MachineIsolation(Isolation):
             guard.told()
             why = guard.words or "its guard was killed"
             log.warning("%s: what ran was killed, and goes back", why)
+            self._ended[guard.tie] = why  # first: another thread may ask in the meantime
+            self._keeps, self._guard = False, None
             guard.end()
-            self._ended, self._keeps, self._guard = {guard.tie: why}, False, None
         if self._guard is None:
             level = log.getEffectiveLevel()
             guard = GuardProcess(replace(self._guarded, worker=os.getpid(), log_file=log_file(), log_level=level))
