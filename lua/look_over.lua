@@ -14,7 +14,7 @@
 --- @include entries
 --- @include look
 local name, its = string.match(args.what, '^(%S+) ?(.*)$')
-local bad = bad_number('most', args.most, 1, 10000)
+local bad = bad_number('most', args.most, 1, 5000)
 if bad then return bad end
 local known = #args.cursor <= 20 and string.find(args.cursor, '^%d+$')
 if not known then return redis.error_reply('PSARGS this is no cursor: ' .. args.cursor) end

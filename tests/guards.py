@@ -18,12 +18,13 @@ LONG_S = 3600.0
 class Kept:
     """Node n1 of partition 0, as its agent's thread that renews sees it."""
 
-    def __init__(self, url: str, file: Path, standstill_s: float = LONG_S) -> None:
+    def __init__(self, url: str, file: Path, standstill_s: float = LONG_S, shards: int = 1) -> None:
         self.store = Store.from_url(url, "guarded")
+        self.store.keys.shards = shards
         self.store.set_timeouts(60)
         self.inc, _ = self.store.run(self.store.commands.register_node(0, "n1", 0, 1.0, "slots=4", 0))
         self.isolation = MachineIsolation(lambda _: file, True, Guarded("n1", url, "guarded", 86_400, 3, standstill_s))
-        self.isolation.join("", 1)
+        self.isolation.join("", shards)
 
     def keep(self, lease_s: float = LONG_S, still: str = "") -> list[Report]:
         """Give a sign of life; return what the guard has told."""

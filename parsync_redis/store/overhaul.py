@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from redis.exceptions import ResponseError
 
-from ..errors import DamagedState
+from ..errors import DamagedState, InvalidInput
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from .calls import Call
@@ -131,7 +131,11 @@ class Repairer:
             elif not id:
                 done = "made anew" if store.run(store.commands.repair_kind(kind, shard)) else "sound"
             else:
-                done = repair_task(store, id, kind, shard, runs.get(id, ""))
+                try:
+                    done = repair_task(store, id, kind, shard, runs.get(id, ""))
+                except InvalidInput as error:  # an id that no call takes: the others are repaired all the same
+                    self.tell(Finding(f"{where} {id:.100}", str(error), "left: delete it with redis-cli"))
+                    continue
             if done != "sound":
                 what = "its record and the indexes of the queue contradict each other"
                 named = id or readable(kind)

@@ -2,11 +2,13 @@
 
 import fcntl
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +43,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def make(server: EmbeddedServer, file: Path, log: Path) -> Iterator[Callable[..., Kept]]:
     made: list[Kept] = []
 
-    def make(**options: float) -> Kept:
+    def make(**options: Any) -> Kept:
         made.append(Kept(server.url, file, **options))
         return made[-1]
 
@@ -161,10 +163,13 @@ def placed(kept: Kept, id: str, slot: int) -> Place:
     return place
 
 
+@pytest.mark.parametrize("shards", [1, 16])
 def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and_is_trusted_again(
-    kept: Kept, log: Path
+    make: Callable[..., Kept], log: Path, shards: int
 ) -> None:
+    kept = make(shards=shards)
     drive = Driver(kept.store)
+    assert shards == 1 or kept.store.keys.shard_of("waits"), "not the first"
     kept.kept(2.0)
     runs, waits = placed(kept, "runs", 0), placed(kept, "waits", 1)
     assert drive.start(runs) == "ok"
@@ -201,6 +206,33 @@ def test_a_guard_that_takes_over_trusts_a_node_that_an_earlier_one_has_marked(ke
     kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, f"{NO_SIGN}: x"))
     kept.kept()
     until(lambda: kept.state == "up", "its worker gives signs of life")
+
+
+def test_a_node_is_trusted_again_though_the_server_has_lost_that_it_was(kept: Kept) -> None:
+    kept.kept(2.0)
+    until(lambda: kept.keep(2.0) and "n1" not in Driver(kept.store).hash("notes"), "nothing is unsure")
+    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, f"{NO_SIGN}: x"))
+    until(lambda: (kept.keep(2.0), kept.state)[1] == "up", "its worker gives signs of life")
+
+
+def test_what_the_leader_suspects_is_not_trusted_by_the_guard(kept: Kept) -> None:
+    kept.kept(2.0)
+    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row"))
+    before = kept.moved
+    until(lambda: (kept.keep(2.0), kept.moved)[1] > before + 3, "its lease is kept")
+    assert kept.state == "suspect"
+
+
+def test_a_worker_with_more_descriptors_than_select_takes_has_a_guard(make: Callable[..., Kept]) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most[1]), most[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert make().kept(2.0).guard
+    finally:
+        for fd in opened:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
 def test_an_event_loop_that_stands_still_is_what_the_worker_says(kept: Kept) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from parsync_redis.inspect.audit import audit
+from parsync_redis.model.limits import MAX_MESSAGE
 from parsync_redis.model.task import TaskState
 from parsync_redis.scheduler.janitor import Janitor
 from parsync_redis.store.overhaul import repair_all
+from parsync_redis.store.places import places_in
 from parsync_redis.wire.keys import PARTITION_KINDS, QUEUE_KINDS, TYPES
 from tests.lua.driver import Driver
 
@@ -127,3 +129,67 @@ def test_a_number_of_the_queue_is_repaired_and_no_number_is_given_out_again(
     sound(busy)
     assert busy.submit("new") == "submitted"
     assert busy.line("new").life > max(lives)
+
+
+def test_a_delayed_task_in_the_list_of_dead_ones_is_delayed_again(busy: Driver) -> None:
+    janitor = Janitor(busy.store, 1, LEASE_S)
+    passes(busy, janitor)
+    client: Any = busy.store.client
+    client.zrem(busy.keys.queue("later"), "later")
+    client.zadd(busy.keys.queue("dead"), {"later": 1})
+    passes(busy, janitor)
+    sound(busy)
+
+
+def test_parts_of_a_resource_that_add_up_to_a_whole_are_sound(drive: Driver) -> None:
+    drive.node("n1", slots=4, resources={"gpu": 2})
+    for slot, amount in enumerate(["0.5", "0.25", "0.25"]):
+        drive.submit(f"t{slot}", {"resources": {"gpu": float(amount)}})
+        place = drive.held(f"t{slot}", drive.take()[f"t{slot}"], slots=(slot,), needs=f"slots=1 gpu={amount}")
+        assert drive.confirm(place) == "placed"
+    assert drive.hash("left")["n1"] == "gpu=1"
+    assert drive.run(drive.commands.repair_partition(0, "look")) == []
+
+
+def test_all_tasks_of_a_look_may_be_suspects(drive: Driver) -> None:
+    client: Any = drive.store.client
+    client.hset(drive.keys.queue("tasks"), mapping={f"t{i}": "garbage" for i in range(5000)})
+    looked = drive.run(drive.commands.look_over(0, "tasks", 0, 5000))
+    assert len(looked.suspects) == 5000
+    client.delete(drive.keys.queue("tasks"))
+
+
+def test_a_seat_that_has_no_lease_is_repaired_before_a_lost_lease_is_put_back(busy: Driver) -> None:
+    client: Any = busy.store.client
+    slots = busy.keys.partition(0, "slots")
+    (place,) = [place for place in places_in(busy.store, 0) if place.task == "placed"]
+    client.hdel(slots, "n1/2")
+    client.hset(slots, "n1/3", "garbage")
+    assert busy.run(busy.commands.restore(0, [place])) == ["back"]
+    assert client.hget(slots, "n1/3") is None
+    passes(busy, Janitor(busy.store, 1, LEASE_S))
+    sound(busy)
+
+
+@pytest.mark.parametrize("ledger", ["gpu=3", "gpu=2.5", "gpu=9"])
+def test_what_a_lost_lease_holds_is_not_offered_before_it_is_put_back(busy: Driver, ledger: str) -> None:
+    client: Any = busy.store.client
+    client.hdel(busy.keys.partition(0, "slots"), "n1/2")
+    client.hset(busy.keys.partition(0, "left"), "n1", ledger)
+    client.hset(busy.keys.partition(0, "notes"), "nobody", "x")
+    busy.run(busy.commands.repair_partition(0, "shut"))
+    assert busy.hash("left")["n1"] == min(ledger, "gpu=4")
+    passes(busy, Janitor(busy.store, 1, LEASE_S))
+    sound(busy)
+
+
+def test_an_id_that_no_call_takes_does_not_keep_others_from_being_repaired(busy: Driver) -> None:
+    janitor = Janitor(busy.store, 1, LEASE_S)
+    passes(busy, janitor)
+    client: Any = busy.store.client
+    long = "x" * (MAX_MESSAGE + 1)
+    client.hset(busy.keys.queue("tasks"), long, "garbage")
+    client.delete(busy.keys.queue("later"))
+    passes(busy, janitor)
+    client.hdel(busy.keys.queue("tasks"), long)
+    sound(busy)
