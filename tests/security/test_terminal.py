@@ -56,7 +56,7 @@ def sound(server, monkeypatch) -> Store:
     run, commands, drive = store.run, store.commands, Driver(store)
     run(
         commands.configure(
-            {"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10_000, "scripts": "7", "id": "5d41"}
+            {"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10_000, "scripts": "7", "id": "5d41402abc4b2a76"}
         )
     )
     run(commands.renew_scheduler("s1", stats={"placed": 3}))
