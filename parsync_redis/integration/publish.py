@@ -104,8 +104,10 @@ class Capture:
                 body, serializer, None, None, compression, headers
             )
         except (KeyError, TypeError, SerializerNotInstalled):  # kombu says EncodeError if it is the arguments
+            if all(isinstance(name, str | None) for name in (serializer, compression)):
+                raise  # a name that is not known: plain Celery raises the same
             raise InvalidInput(
-                f"task {self._name}: serializer={shown(serializer)} or compression={shown(compression)} is not known"
+                f"task {self._name}: serializer={shown(serializer)} or compression={shown(compression)} is no name"
             ) from None
         properties = {name: value for name, value in kwargs.items() if name not in _TRANSPORT and value is not None}
         routed = exchange_name(kwargs.get("exchange")), kwargs.get("routing_key") or ""

@@ -143,8 +143,8 @@ def show(reply, indent=""):
 
 
 def shape(text):
-    """Return the shape: no numbers, no order."""
-    lines = (re.sub(r"\d+(\.\d+)?", "N", line) for line in text.splitlines())
+    """Return the shape: no numbers, no order, no cluster's id."""
+    lines = (re.sub(r"\d+(\.\d+)?", "N", re.sub('"[0-9a-f]{16}"', '"ID"', line)) for line in text.splitlines())
     return sorted(" ".join(line.split()) for line in lines)
 
 
