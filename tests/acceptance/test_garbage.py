@@ -135,8 +135,8 @@ OPTIONS = (
 
 
 NODES = ("n1", "n2", "n3", "n4")
-CELERYS = ("countdown", "eta", "expires", "stamped_headers", "queue", "task_id")
-"""Options that Celery itself reads before it knows where the task goes, and of which it raises errors of its own."""
+CELERYS = ("countdown", "eta", "expires", "stamped_headers", "queue", "task_id", "serializer", "compression")
+"""Options that Celery itself reads, and of which it raises errors of its own."""
 
 
 @pytest.fixture(scope="module")
