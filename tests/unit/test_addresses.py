@@ -119,7 +119,7 @@ def test_a_cluster_without_a_host_or_with_a_database_is_refused(rest: str) -> No
         ("redis://a..b/0", "'a..b' is no host"),
         ("redis://h%00/0", "is no host"),
         ("redis://h/0 ", "it contains ' '"),
-        ("redis://:secret#1@h/0", "special characters in a password are written %XX"),
+        ("redis://:secret#1@h/0", "special characters in a user or a password are written %XX"),
         ("redis://h/0?password=", "the option password is not valid"),
         ("unix:///tmp/s?socket_keepalive=1", "there is no option 'socket_keepalive'"),
         ("unix:///?db=0", "it names no socket"),
