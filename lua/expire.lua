@@ -5,7 +5,7 @@
 -- RETURNS: the ids of the expired tasks
 -- ERRORS: PSARGS
 -- INVARIANT: only pending and taken tasks expire. One that is placed or runs is checked again a minute later: it may be
---   pending again by then.
+--   pending again by then. So is one with a successor, which may expire.
 -- ATOMICITY: state and indexes change together.
 -- COMPLEXITY: O(limit * log pending)
 --- @include queue
@@ -21,11 +21,12 @@ redis.call('HDEL', taken, '') -- changes nothing; a full server allows a script 
 for _, id in ipairs(ids) do
   local task = found[id]
   local due = task and task.line and option(task.line, 'expires')
+  if due and not (#due < 16 and string.match(due, '^%d+$')) then due = nil end
   if not task or FINAL[task.state] then
     redis.call('ZREM', expires, id)
-  elseif task.run then -- its line does not have its successor's expiry yet
-    redis.call('ZADD', expires, string.format('%d', now + 60000), id)
-  elseif not due or #due > 15 or not string.match(due, '^%d+$') then
+  elseif task.run or task.extra.next and not is_past(due, now) then -- its line does not have its successor's expiry yet
+    redis.call('ZADD', expires, string.format('%d', math.min(now + 60000, not task.run and due or math.huge)), id)
+  elseif not due then
     redis.call('ZREM', expires, id)
   elseif not is_past(due, now) then
     redis.call('ZADD', expires, due, id)

@@ -140,3 +140,22 @@ def test_an_expiry_that_a_retry_asked_for_is_kept_though_it_comes_while_the_run_
     drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1}, xx=True)  # the minute has passed
     assert drive.run(drive.commands.expire()) == ["a"]
     assert drive.release(place) == "freed"
+
+
+@pytest.mark.parametrize("own_ms", [None, NEVER_MS])
+def test_an_expiry_of_a_successor_is_kept_though_it_comes_while_the_task_waits_again(drive: Driver, own_ms: int | None):
+    drive.node()
+    drive.submit("a", expiry_ms=own_ms)
+    first = drive.held("a", drive.take()["a"])
+    assert drive.start(first) == "ok"
+    assert drive.submit("a", publication="p2", expiry_ms=0) == "next"
+    assert drive.requeue(first) == "pending"
+    assert drive.release(first) == "freed"
+    assert drive.run(drive.commands.expire()) == []
+    second = drive.held("a", drive.take()["a"])
+    assert drive.start(second) == "ok"
+    assert drive.finish(second, "again") == "again"
+    assert drive.release(second) == "freed"
+    assert drive.run(drive.commands.look_over(0, "tasks")).suspects == [], "what scripts write is no damage"
+    drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1}, xx=True)  # the minute has passed
+    assert drive.run(drive.commands.expire()) == ["a"]
