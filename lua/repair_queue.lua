@@ -7,7 +7,7 @@
 --   together, -1 if there are too many kinds to add up; submitted: as it is now; then what was damaged
 -- ERRORS: PSARGS
 -- INVARIANT: the number of submissions only grows, by a million beyond the level if it was damaged: nobody can have submitted so
---   many since somebody saw the level. What the deleted keys had is made anew from the others, see docs/keys.md.
+--   many since somebody saw the level. The content of deleted keys is made anew from the others, see docs/keys.md.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(kinds), 5,000 at most
 --- @include clock

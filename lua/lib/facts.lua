@@ -1,4 +1,4 @@
--- What the keys of a shard say of one task, and whether they agree. Needs lib/look.lua and lib/remake.lua.
+-- Read all that the keys of a shard say of one task, and judge whether it agrees. Needs lib/look.lua and lib/remake.lua.
 --- @include look
 --- @include record
 --- @include remake

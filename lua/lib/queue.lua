@@ -9,7 +9,7 @@ local DAMAGED = 'its record is damaged'
 
 -- bad_home: look at the queue in which a task would wait; return the error reply for a key of another type, or nil.
 local function bad_home(task) return task.line and bad_kind(KEY.pending, task.line.kind) end
--- look_at_index: find out whether the index of what waits is damaged. What a run does must not depend on it.
+-- look_at_index: find out whether the index of waiting tasks is damaged. Calls of runs must work all the same.
 local function look_at_index()
   local bad = bad_type(KEY.meta, 'hash') or bad_type(KEY.kinds, 'hash') or bad_type(KEY.changed, 'zset')
   APART = (bad or bad_type(KEY.later, 'zset') or bad_counts(KEY.meta)) and true or false

@@ -42,7 +42,8 @@ end
 -- wake: wake the newest waiter. It stays among the waiters until it takes.
 local function wake(channel, meta) ring_newest(channel, redis.call('HMGET', meta, 'waiters')[1] or '') end
 
--- go_on: note that a scheduler does not wait after its take. waits: see take. Who is woken here, or does not hear it, leaves.
+-- go_on: note that a scheduler does not wait after its take. waits: see take. Schedulers that are woken here, or do not hear it,
+-- leave the list.
 local function go_on(channel, meta, waiters, me, waits)
   if waits == 'wake' then
     put_waiters(meta, ring_newest(channel, waiters, me))

@@ -1,4 +1,4 @@
-"""What a client asks of tasks: why they wait, where they would go."""
+"""A client's questions about tasks: why they wait, where they would go."""
 
 from collections.abc import Sequence
 from typing import Any

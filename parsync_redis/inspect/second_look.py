@@ -1,7 +1,7 @@
 """Judge what an audit suspects again, each by one atomic read: the audit reads piece by piece, while others write.
 
-What has one hash tag is read in one MULTI. What has two is read on one side, on the other, and on the first again: a
-text that stands in both first reads stood there all the time, for no place or attempt is written twice.
+Keys of one hash tag are read in one MULTI. For two hash tags the first is read, then the second, then the first again:
+a text that both reads of the first show stood there all the time, for no place or attempt is written twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

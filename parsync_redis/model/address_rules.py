@@ -1,4 +1,4 @@
-"""What an address of a server may say: its options and their values, its host, port, path and database.
+"""The rules for the address of a server: its options and their values, its host, port, path and database.
 
 The client would pass on whatever it does not know, and fail when it connects, in no sentence or with a wrong server.
 """

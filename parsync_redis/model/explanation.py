@@ -22,7 +22,7 @@ class Outlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What keeps a node from a task.
+    """The rule by which a node does not take a task.
 
     rule: the name of the rule that turns it away. static: True if the node could not hold the task even if it were
     empty. what: what the obstacle is about, equal for nodes that are alike: a resource, a condition, a state. why: a
