@@ -13,23 +13,10 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.explanation import Outlook
+from tests.acceptance.project import PROJ
 from tests.documents import ROOT
 from tests.waiting import until
 
-PROJ = """
-import os, time
-from celery import Celery
-from parsync_redis import Parsync
-
-url = os.environ["PARSYNC_URL"]
-app = Celery("proj", broker=url, backend=url)
-Parsync(app)
-
-
-@app.task(name="proj.render", parsync={})
-def render(seconds):
-    time.sleep(seconds)
-"""
 GPU: dict[str, Any] = {"require": {"kind": "gpu"}, "resources": {"gpu": 0.5}}
 
 

@@ -18,24 +18,11 @@ import redis
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.members import read_schedulers
+from tests.acceptance.project import PROJ
 from tests.documents import ROOT, WRITE, Document
 from tests.waiting import run, until
 
 PATH = "docs/inspect.md"
-PROJ = """
-import os, time
-from celery import Celery
-from parsync_redis import Parsync
-
-url = os.environ["PARSYNC_URL"]
-app = Celery("proj", broker=url, backend=url)
-Parsync(app)
-
-
-@app.task(name="proj.render", parsync={})
-def render(seconds):
-    time.sleep(seconds)
-"""
 A100 = {"require": {"gpu_model": "a100"}, "resources": {"gpu": 1}}
 
 
