@@ -120,7 +120,7 @@ class Repairer:
         key = self.store.keys.prefix("pending:", shard).encode() + what.removeprefix(b"pending ")
         return int(cast(Any, self.store.client).zcard(key))
 
-    def _repair_tasks(self, shard: int, suspects: Sequence[tuple[str, bytes]]) -> None:
+    def _repair_tasks(self, shard: int, suspects: Sequence[tuple[bytes, bytes]]) -> None:
         store, runs = self.store, dict[str, str]()
         if not self.dry:
             runs = runs_by_leases(store, self.partitions, now_ms(store))
@@ -132,13 +132,13 @@ class Repairer:
                 done = "made anew" if store.run(store.commands.repair_kind(kind, shard)) else "sound"
             else:
                 try:
-                    done = repair_task(store, id, kind, shard, runs.get(id, ""))
+                    done = repair_task(store, id, kind, shard, runs.get(readable(id), ""))
                 except InvalidInput as error:  # an id that no call takes: the others are repaired all the same
-                    self.tell(Finding(f"{where} {id:.100}", str(error), "left: delete it with redis-cli"))
+                    self.tell(Finding(f"{where} {readable(id):.100}", str(error), "left: delete it with redis-cli"))
                     continue
             if done != "sound":
                 what = "its record and the indexes of the queue contradict each other"
-                named = id or readable(kind)
+                named = readable(id or kind)
                 self.tell(Finding(f"{where} {named}", what, f"it is {done} now" if id and done else done))
 
     def _discard(self, keys: Sequence[str]) -> None:

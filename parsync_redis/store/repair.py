@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from ..model.ids import readable
 from ..wire.keys import CLUSTER_KINDS, QUEUE_KINDS, Keys
 from .calls.repair import Damage, How
 from .quarantine import quarantine
@@ -93,7 +94,9 @@ def find_told(keys: Keys, told: str) -> list[str]:
     return []
 
 
-def repair_task(runner: Runner, task: str, kind: str | bytes = "", shard: int | None = None, run: str = "") -> str:
+def repair_task(
+    runner: Runner, task: str | bytes, kind: str | bytes = "", shard: int | None = None, run: str = ""
+) -> str:
     """Repair a task whose hashes and indexes contradict each other, which no script causes. Returns the script's word.
 
     kind: the kind of which it was seen to wait, which may not be its own. shard: where it was seen, if that is not the
@@ -101,7 +104,8 @@ def repair_task(runner: Runner, task: str, kind: str | bytes = "", shard: int | 
     """
     word = runner.run(runner.commands.repair_task(task, "its record is damaged", kind, shard, run))
     if word != "sound":
-        where = f"{runner.keys.queue('tasks', runner.keys.shard_of(task) if shard is None else shard)} {task}"
+        id = task if isinstance(task, str) else readable(task)
+        where = f"{runner.keys.queue('tasks', runner.keys.shard_of(id) if shard is None else shard)} {id}"
         quarantine(runner, where, f"its indexes said something else: it is {word} now", b"")
     return word
 

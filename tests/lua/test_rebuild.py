@@ -193,3 +193,15 @@ def test_an_id_that_no_call_takes_does_not_keep_others_from_being_repaired(busy:
     passes(busy, janitor)
     client.hdel(busy.keys.queue("tasks"), long)
     sound(busy)
+
+
+def test_an_id_that_is_no_text_is_repaired_once(busy: Driver) -> None:
+    janitor = Janitor(busy.store, 1, LEASE_S)
+    passes(busy, janitor)
+    client: Any = busy.store.client
+    client.hset(busy.keys.queue("tasks"), b"\xff\xfe", "garbage")
+    passes(busy, janitor)
+    assert not client.hexists(busy.keys.queue("tasks"), b"\xff\xfe")
+    assert client.hget(busy.keys.queue("ended"), b"\xff\xfe").startswith(b"failed ")
+    client.hdel(busy.keys.queue("ended"), b"\xff\xfe")
+    sound(busy)

@@ -61,13 +61,13 @@ class QueueCounts(NamedTuple):
 class Looked(NamedTuple):
     """A look at some entries: where the next one begins (0: at the end), how many, the largest LIFE, and suspects.
 
-    suspects: (id, kind of which it was seen to wait); an id of "" is a kind whose line is missing.
+    suspects: (id, kind of which it was seen to wait), as the keys have them; an id of b"" is a kind without a line.
     """
 
     cursor: int
     looked: int
     highest: int
-    suspects: list[tuple[str, bytes]]
+    suspects: list[tuple[bytes, bytes]]
 
 
 class RepairCalls(Calls):
@@ -110,13 +110,13 @@ class RepairCalls(Calls):
         """Look at about so many tasks, or entries of an index ("pending KIND"), of a shard for contradictions."""
 
         def read(reply: Reply) -> Looked:
-            suspects = [(text(id), kind if isinstance(kind, bytes) else b"") for id, kind in pairs(reply[3:])]
+            suspects = [(bytes(id), bytes(kind)) for id, kind in pairs(reply[3:])]
             return Looked(int(reply[0]), int(reply[1]), int(reply[2]), suspects)
 
         return self._queue(LOOK_OVER, read, {"what": what, "cursor": cursor, "most": most}, shard=shard)
 
     def repair_task(
-        self, id: str, why: str, kind: str | bytes = "", shard: int | None = None, run: str = ""
+        self, id: str | bytes, why: str, kind: str | bytes = "", shard: int | None = None, run: str = ""
     ) -> Call[str]:
         """Repair a task whose record and indexes differ: sound (they do not), gone, or the state it has now.
 
@@ -124,7 +124,7 @@ class RepairCalls(Calls):
         may not be the shard of its id. run: what `running` should have for it, by a lease that was seen.
         """
         once: Once = {"id": id, "retention_s": self.retention_s, "why": cut(why), "kind": kind, "run": run}
-        return self._queue(REPAIR_TASK, text, once, shard=self.keys.shard_of(id) if shard is None else shard)
+        return self._queue(REPAIR_TASK, text, once, shard=self.keys.shard_of(text(id)) if shard is None else shard)
 
     def repair_offers(self, shard: int, wrong: Sequence[tuple[str, str | bytes]]) -> Call[int]:
         """Forget digests that stand for nothing, and answers of `feasible` that are wrong; how many were forgotten.
