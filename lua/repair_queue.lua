@@ -14,6 +14,7 @@
 --- @include lines
 --- @include types
 local MOST, JUMP = 9e11, 1000000
+local HIGH = 8e11 -- a cluster counts that far in years: a number beyond it was written by hand, and submit ends at MOST
 local level, look, told = tonumber(args.level), args.how == 'look', {}
 if not look and args.how ~= 'repair' then return redis.error_reply('PSARGS how is look or repair') end
 local bad = bad_number('level', args.level, 0, MOST) or bad_number('shards', args.shards, 1, 256)
@@ -39,7 +40,7 @@ local fields = {'submitted', 'version', 'floor', 'shards'}
 local texts = skip[meta] and {} or redis.call('HMGET', meta, unpack(fields))
 local many = skip[tasks] and 0 or redis.call('HLEN', tasks)
 local held = many + (lines and #lines or 1)
-local submitted, version, floor = number(texts[1], MOST), number(texts[2], 9.9e14), number(texts[3], 9.9e14)
+local submitted, version, floor = number(texts[1], HIGH), number(texts[2], 9.9e14), number(texts[3], 9.9e14)
 local mended = {}
 local function mend(i, value)
   if texts[i] or value then tell(meta, fields[i], texts[i] or 'missing') end

@@ -37,7 +37,7 @@ local function look_at_tasks(ids, texts, kind_of, suspect)
       kinds[line.kind] = kinds[line.kind] or {}
       table.insert(kinds[line.kind], at)
       kind_of[ids[at]] = line.kind
-      if tonumber(line.life) <= 9e11 then highest = math.max(highest, tonumber(line.life)) end
+      if tonumber(line.life) <= 8e11 then highest = math.max(highest, tonumber(line.life)) end
     end
   end
   for kind, rows in pairs(kinds) do
