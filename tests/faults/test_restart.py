@@ -107,10 +107,10 @@ def test_a_server_that_forgot_all_is_noticed_and_the_cluster_goes_on(program: st
             until_s = time.monotonic() + LEASE_S / 2
             rig.wait(lambda: time.monotonic() > until_s, "schedulers have renewed")
             FORGET[how](server, rig)
-            rig.wait(lambda: len(read_losses(rig.store)) == 2, "both schedulers notice")
-            assert any("submitted 9 -> 0" in loss.text for loss in read_losses(rig.store))
-            named = any("p0 " in loss.text for loss in read_losses(rig.store))
-            assert named or how == "flushall", "whoever kept before the restart names the partition as well"
+            # One scheduler sees it for sure: the leader makes the number good as soon as it looks.
+            rig.wait(lambda: any("submitted 9 -> 0" in loss.text for loss in read_losses(rig.store)), "it is noticed")
+            if how == "restart":
+                rig.wait(lambda: any("p0 " in loss.text for loss in read_losses(rig.store)), "so is the partition")
             gone = client.status(old[-1])
             assert (gone.state, "submitted 9 -> 0" in gone.why) == ("gone", True), gone.why
             assert checkup.judge_losses(read_losses(rig.store)).level == "warn"

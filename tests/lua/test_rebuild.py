@@ -8,6 +8,7 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.limits import MAX_MESSAGE
 from parsync_redis.model.task import TaskState
 from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.store.losses import read_losses
 from parsync_redis.store.overhaul import repair_all
 from parsync_redis.store.places import places_in
 from parsync_redis.wire.keys import PARTITION_KINDS, QUEUE_KINDS, TYPES
@@ -204,4 +205,21 @@ def test_an_id_that_is_no_text_is_repaired_once(busy: Driver) -> None:
     assert not client.hexists(busy.keys.queue("tasks"), b"\xff\xfe")
     assert client.hget(busy.keys.queue("ended"), b"\xff\xfe").startswith(b"failed ")
     client.hdel(busy.keys.queue("ended"), b"\xff\xfe")
+    sound(busy)
+
+
+@pytest.mark.parametrize("left", [None, "3"])
+def test_a_number_of_submissions_that_went_back_is_a_loss_that_the_leader_records(
+    busy: Driver, left: str | None
+) -> None:
+    janitor = Janitor(busy.store, 1, LEASE_S)
+    passes(busy, janitor)
+    assert read_losses(busy.store) == []
+    client: Any = busy.store.client
+    meta = busy.keys.queue("meta")
+    before = int(client.hget(meta, "submitted"))
+    client.hset(meta, "submitted", left) if left else client.hdel(meta, "submitted")
+    passes(busy, janitor)
+    (loss,) = read_losses(busy.store)
+    assert (loss.seen_by, loss.went_back) == ("leader", (f"submitted {before} -> {left or 0}",))
     sound(busy)

@@ -5,10 +5,11 @@ allows. A wrong value that leaves the counts as they are is found by turns, at a
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ...store.calls.repair import QueueCounts
+from ...store.losses import KEEP_S
 from ...store.overhaul import Finding, Repairer, Seen
 from ...store.store import Store
 from ...store.tasks import GENERATIONS
@@ -41,12 +42,26 @@ class DamageDuty:
         """Count what the shards have, look at some tasks, and check some of the partitions."""
         shards, until_s = range(self._store.keys.shards), clock() + HASTE * self._lease_s
         counts = self._repairer.repair_numbers([self._levels.get(shard, 0) for shard in shards])
+        self._note_losses(counts)
         for shard, found in enumerate(counts):
             if found is not None:
                 guarded(self._store, "look_over", self._look, shard, found, clock, until_s)
         for _ in range(-(-self._partitions // PASSES)):
             self._next = (self._next + 1) % self._partitions
             guarded(self._store, "repair_partition", self._repairer.repair_partition, self._next)
+
+    def _note_losses(self, counts: Sequence[QueueCounts | None]) -> None:
+        """Record which numbers of submissions went back: they are repaired now, so nobody else may see it any more."""
+        lost = []
+        for shard, found in enumerate(counts):
+            for key, field, data in found.damage if found else ():
+                text, level = data.replace(b"missing", b"0"), self._levels.get(shard, 0)
+                is_number = text.isdigit() and len(text) < 16 and field == "submitted"
+                if is_number and key == self._store.keys.queue("meta", shard) and int(text) < level:
+                    lost.append(f"{'submitted' if len(counts) == 1 else f'submitted_q{shard}'}={level}->{int(text)}")
+        if lost:
+            log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(lost[:20]))
+            self._store.run(self._store.commands.record_loss(" ".join(["leader", *lost[:20]]), KEEP_S))
 
     def _look(self, shard: int, counts: QueueCounts, clock: Callable[[], float], until_s: float) -> None:
         self._levels[shard] = max(counts.submitted, self._levels.get(shard, 0))
