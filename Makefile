@@ -5,8 +5,8 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.made
 PYTEST  := $(BIN)/python -m pytest
-# Parallel pytest workers: for small tests, which compute; for serial tests, whose stacks mostly wait.
-JOBS    ?= 2
+# Parallel pytest workers for small and for serial tests; both wait more than they compute.
+JOBS    ?= 4
 STACKS  ?= 3
 ARGS    ?=
 # With ARGS, one of the two runs may select no test (pytest's exit code 5).
@@ -30,7 +30,7 @@ demo: $(STAMP) ## run a server, 3 schedulers and 4 Celery workers that measure t
 	@$(BIN)/parsync demo --out build/demo.json $(ARGS)
 
 test: lint ## lint, then run every test: first the small ones, then those with stacks of processes (ARGS="-k isolation")
-	$(PYTEST) -n $(JOBS) -m "not serial" $(ARGS) $(none_is_fine)
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "not serial" $(ARGS) $(none_is_fine)
 	$(PYTEST) -n $(STACKS) --dist loadfile -m serial $(ARGS) $(none_is_fine)
 
 unit: $(STAMP) ## run the fast tests only, without a server: about 15 seconds

@@ -26,7 +26,7 @@ PLANTED_BY_OTHERS = (
         "if lease.leads then",
     ),
     Mutant("give_back ignores the attempt", "give_back", "(row.attempt == '' or row.attempt == task.attempt)", "true"),
-    Mutant("expire cancels placed tasks", "expire", "elseif task.run then", "elseif false then"),
+    Mutant("expire cancels placed tasks", "expire", "elseif task.run or task.extra.next", "elseif task.extra.next"),
     Mutant("a member's counter begins at 0", "renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
     Mutant(
         "the table of runs compares first slots",
