@@ -19,7 +19,7 @@ FUNCTIONS = re.compile(r"string\.(find|match|gmatch|gsub)\(")
 LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'")
 SHORT, LONG = 4 * 1024, 16 * 1024
 NOTICED_US = 15_000
-"""What a pattern may take for LONG, whatever its growth: quadratic time is ten times as much, linear a hundredth."""
+"""What a pattern may take for LONG, whatever its growth: quadratic time is fifty times as much."""
 
 RUN = """
 local text, pattern = ARGV[2], ARGV[3]
