@@ -26,6 +26,7 @@ from .server_run import ServerRun
 
 log = logging.getLogger("parsync.store")
 
+_LOSSES_SHOWN: Final = 3
 _REPAIRS: Final = ("repair_partition", "discard")
 
 
@@ -103,7 +104,8 @@ class Store(Runner):
         losses = read_losses(self)
         if not losses:
             return found
-        why = f"it was never submitted, its record has expired, or the server lost it: {losses[0].text}"
+        lost = "; ".join(loss.text for loss in losses[:_LOSSES_SHOWN])
+        why = f"it was never submitted, its record has expired, or the server lost it: {lost}"
         return [replace(task, why=why) if task.state is TaskState.GONE and not task.why else task for task in found]
 
     def states(self, ids: Sequence[str]) -> list[str]:
