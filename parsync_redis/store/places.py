@@ -6,6 +6,7 @@ back is looked at again. Every function raises what `Runner.run` raises.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Final, cast
 
@@ -70,12 +71,31 @@ def put_back_leases(store: Store, places: Sequence[Place], runs: Mapping[str, st
     gone: list[Place] = []
     for p, some in lost.items():
         words = store.run(store.commands.restore(p, some))
+        if _free_dead(store, p, [place for place, word in zip(some, words, strict=True) if word == "other"]):
+            words = store.run(store.commands.restore(p, some))
         for place, word in zip(some, words, strict=True):
             (back if word in ("back", "yours") else gone).append(place)
         held = [place for place, word in zip(some, words, strict=True) if word == "back"]
         kept = {place.text for place in _still_there(store, held)}
         store.run(store.commands.release(p, [place for place in held if place.text not in kept]))
     return back, gone
+
+
+def _free_dead(store: Store, p: int, places: Sequence[Place]) -> bool:
+    """Free leases at the seats of these places whose attempt its task does not have; return whether there were any.
+
+    A task has an attempt before the attempt has a lease, and never again once it has left it: such a lease is damage.
+    """
+    reads = [("hmget", store.keys.partition(p, "slots"), [f"{at.node}/{n}" for n in at.slots]) for at in places]
+    found: dict[str, Place] = {}
+    for text in {text for texts in store.pipe(reads) for text in texts if text} if reads else ():
+        with suppress(ValueError):
+            found[readable(text)] = Place.of(readable(text))
+    records = {record.id: record for record in store.records([place.task for place in found.values()])}
+    dead = [place for place in found.values() if records[place.task].attempt != place.attempt]
+    if dead:
+        store.run(store.commands.release(p, dead))
+    return bool(dead)
 
 
 def _still_there(store: Store, places: Iterable[Place]) -> list[Place]:

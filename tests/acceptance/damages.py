@@ -138,13 +138,33 @@ def _flip(scene: Scene, key: str) -> None:
 
 def _held_twice(scene: Scene, key: str) -> None:
     """The lease of the running task at a slot that it does not name."""
-    (text,) = {text for text in scene.client.hvals(key) if text.startswith(scene.ids["running"].encode())}
-    scene.client.hset(key, "n1/1", text)
+    seat = _seat(scene, key)
+    scene.client.hset(key, "n1/1" if seat == "n1/0" else "n1/0", scene.client.hget(key, seat))
+
+
+def _seat(scene: Scene, key: str) -> str:
+    """The slot of the running task."""
+    leases = scene.client.hgetall(key)
+    (seat,) = [seat for seat, text in leases.items() if text.startswith(scene.ids["running"].encode())]
+    return str(seat.decode())
+
+
+def _ghost_beside(scene: Scene, key: str) -> None:
+    """A lease of no task at the slot that is free."""
+    _ghost_at(scene, key, "n1/1" if _seat(scene, key) == "n1/0" else "n1/0")
+
+
+def _ghost_over(scene: Scene, key: str) -> None:
+    """A lease of no task instead of that of the running task."""
+    _ghost_at(scene, key, _seat(scene, key))
+
+
+def _ghost_at(scene: Scene, key: str, seat: str) -> None:
+    scene.client.hset(key, seat, f"ghost 1@1.s1.0 p{scene.p} {seat} inc=1 since=1")
 
 
 def _one_lost(scene: Scene, key: str) -> None:
-    (seat,) = [s for s, text in scene.client.hgetall(key).items() if text.startswith(scene.ids["running"].encode())]
-    scene.client.hdel(key, seat)
+    scene.client.hdel(key, _seat(scene, key))
 
 
 def _elsewhere(scene: Scene, key: str) -> None:
@@ -208,7 +228,8 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     ("partition", "slots"): {
         "a slot held twice": _held_twice,
         "a lost lease": _one_lost,
-        "a ghost": _hset("n1/1", "ghost 1@1.s1.0 p{p} n1/1 inc=1 since=1"),
+        "a ghost": _ghost_beside,
+        "a ghost over a lease": _ghost_over,
     },
     ("partition", "free"): {
         "other bits": _flip,
