@@ -7,7 +7,7 @@ STAMP   := $(VENV)/.made
 PYTEST  := $(BIN)/python -m pytest
 # Parallel pytest workers for small and for serial tests; both wait more than they compute.
 JOBS    ?= 4
-STACKS  ?= 3
+STACKS  ?= 4
 ARGS    ?=
 # With ARGS, one of the two runs may select no test (pytest's exit code 5).
 none_is_fine = $(if $(ARGS),|| [ $$? = 5 ])

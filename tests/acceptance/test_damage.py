@@ -58,7 +58,7 @@ def scene(rig: Rig) -> Iterator[Scene]:
         "dead": make_dead(rig),
     }
     rig.until(lambda: rig.marks("held", key), "a task runs")
-    scheduler = min(rig.store.hash(rig.store.keys.shared("schedulers")))
+    scheduler = min(rig.until(lambda: rig.store.hash(rig.store.keys.shared("schedulers")), "schedulers renew"))
     try:
         yield Scene(rig.state, rig.store.keys, ids, rig.node("n1").partition, scheduler)
     finally:
@@ -96,7 +96,7 @@ def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -
     key = scene.key(damage.family, damage.kind)
     before = snapshot(rig.state, key)
     damage.do(scene, key)
-    after = snapshot(rig.state, key)
+    after, kind = snapshot(rig.state, key), rig.state.type(key)
     written = {name: value for name, value in after.items() if before.get(name) != value}
     if damage.name in ("deleted", "of another type") or damage.kept:
         written = {}
@@ -106,6 +106,8 @@ def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -
         try:
             states = {name: rig.status(id).state for name, id in scene.ids.items()}
             found = [f"{name} is {states[name]}" for name in wanted if states[name] != wanted[name]]
+            if damage.name == "of another type" and rig.state.type(key) == kind:
+                found.append(f"{key} is a {kind.decode()} still")
             now = snapshot(rig.state, key)
             found += [
                 f"{key} has {name!r} {value!r} still" for name, value in written.items() if now.get(name) == value
