@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Container, Iterable, MutableMapping
 from typing import Protocol
 
 from celery import Celery
@@ -87,6 +87,8 @@ class PoolOfProcesses(Protocol):
 
     _busy_workers: set[int]
     """The `inqW_fd` of the processes that are at work."""
+    outbound_buffer: Container[PoolJob]
+    """What waits for a process."""
 
 
 class Pool(Protocol):

@@ -26,6 +26,9 @@ def keep_handed_over(pool: Pool, runs: Runs) -> None:
     that no process has reported to have begun. Those in a process' pipe run all the same: they would run twice, and the
     process would wait half a minute for somebody to take its result. Celery before 5.6 forgets those that run, too, and
     Celery before 5.7 that their processes are busy.
+
+    A process may die before it reads its task. The task then waits for another one, and is not kept. Its `_write_to`
+    tells nothing then: Celery sets it to the successor of the dead process if that has the same descriptor.
     """
     if not pool.uses_semaphore:
         return
@@ -33,16 +36,17 @@ def keep_handed_over(pool: Pool, runs: Runs) -> None:
 
     def flush() -> None:
         jobs = [job for run in runs.going() if run.request and (job := _job(run.request)) and _handed_over(job)]
-        for job in jobs:
+        handed = [(job, job._write_to) for job in jobs if job not in pool._pool.outbound_buffer]
+        for job, _ in handed:
             job.discard = _nothing
         try:
             celery_flush()
         finally:
-            for job in jobs:
+            for job, process in handed:
                 del job.discard
-                if _lives(job._write_to):
+                if _lives(process) and job._write_to is process:
                     job._cache[job._job] = job
-                    pool._pool._busy_workers.add(job._write_to.inqW_fd)
+                    pool._pool._busy_workers.add(process.inqW_fd)
                 else:
                     job.discard()
 

@@ -15,17 +15,22 @@ from parsync_redis.worker.runs import Run, Runs
 def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_all: bool) -> None:
     runs = Runs()
     cache: dict[int, object] = {}
-    jobs = {name: ApplyResult(cache, None) for name in ("waits", "handed", "handed to the dead")}
+    jobs = {name: ApplyResult(cache, None) for name in ("waits", "handed", "handed to the dead", "put back", "dies")}
     jobs["handed"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=7)
+    jobs["put back"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=8)  # it has the dead one's descriptor
+    jobs["dies"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=6)
     jobs["handed to the dead"]._write_to = SimpleNamespace(_is_alive=lambda: False)
     requests = {name: SimpleNamespace(time_start=None, _apply_result=ref(job)) for name, job in jobs.items()}
     for slot, (name, request) in enumerate(requests.items()):
         assert runs.enter(Run(Place(name, "1@1", 0, "n1", (slot,), 1, 0), request=request))
     busy = {7, 9}  # descriptor 9 belongs to the process that is dead
-    pool = SimpleNamespace(uses_semaphore=True, _pool=SimpleNamespace(_busy_workers=busy))
+    waiting = [jobs["put back"]]
+    pool = SimpleNamespace(uses_semaphore=True, _pool=SimpleNamespace(_busy_workers=busy, outbound_buffer=waiting))
 
     def flush() -> None:
         busy.clear()
+        waiting.clear()
+        jobs["dies"]._write_to = SimpleNamespace(_is_alive=lambda: True, inqW_fd=6)  # a successor of its process
         for job in jobs.values():
             job.discard()
         if forgets_all:
@@ -34,7 +39,12 @@ def test_what_waited_is_forgotten_and_what_a_process_was_handed_is_not(forgets_a
     pool.flush = flush
     keep_handed_over(pool, runs)
     pool.flush()
-    assert [name for name, r in requests.items() if forgotten(pool, r)] == ["waits", "handed to the dead"]
+    assert [name for name, r in requests.items() if forgotten(pool, r)] == [
+        "waits",
+        "handed to the dead",
+        "put back",
+        "dies",
+    ]
     assert busy == {7}
     jobs["handed"].discard()
     assert not cache, "what is kept can be thrown away later"
