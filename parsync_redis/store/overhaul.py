@@ -61,11 +61,11 @@ class Repairer:
             if isinstance(answer, Exception) and not (store.several and isinstance(answer, AWAY)):
                 raise answer
             found.append(answer if isinstance(answer, QueueCounts) else None)
-        for counts in found:
+        for shard, counts in enumerate(found):
             if counts is not None and counts.damage:
                 self._told(counts.damage)
                 if not self.dry:
-                    keep(store, counts.damage)
+                    keep(store, [one for one in counts.damage if level_lost(store, shard, levels[shard], one) is None])
         return found
 
     def repair_partition(self, p: int) -> None:
@@ -153,6 +153,18 @@ class Repairer:
             what = f"not what the other keys say: {readable(data)!r:.100}" if field else readable(data)
             done = "" if self.dry else "made anew" if field else "deleted, and made anew"
             self.tell(Finding(f"{key} {field}".rstrip(), what.removeprefix("PSRECORD "), done))
+
+
+def level_lost(store: Store, shard: int, level: int, damage: Damage) -> int | None:
+    """Return the number of submissions that a repaired value was, if it is smaller than `level`, else None.
+
+    Scripts wrote that number: it is no damage. The server has lost later writes.
+    """
+    key, field, data = damage
+    text = data.replace(b"missing", b"0")
+    if (key, field) != (store.keys.queue("meta", shard), "submitted") or not text.isdigit() or len(text) > 15:
+        return None
+    return int(text) if int(text) < level else None
 
 
 @dataclass(frozen=True, slots=True)

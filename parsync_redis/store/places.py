@@ -5,7 +5,7 @@ A lease is the authority on which task holds a slot. `running` is left before a 
 back is looked at again. Every function raises what `Runner.run` raises.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Final, cast
@@ -69,16 +69,27 @@ def put_back_leases(store: Store, places: Sequence[Place], runs: Mapping[str, st
             lost.setdefault(place.partition, []).append(place)
     back: list[Place] = []
     gone: list[Place] = []
-    for p, some in lost.items():
-        words = store.run(store.commands.restore(p, some))
-        if _free_dead(store, p, [place for place, word in zip(some, words, strict=True) if word == "other"]):
-            words = store.run(store.commands.restore(p, some))
-        for place, word in zip(some, words, strict=True):
-            (back if word in ("back", "yours") else gone).append(place)
-        held = [place for place, word in zip(some, words, strict=True) if word == "back"]
-        kept = {place.text for place in _still_there(store, held)}
-        store.run(store.commands.release(p, [place for place in held if place.text not in kept]))
+    for p, places in lost.items():
+        for some in _batches(places):
+            words = _restore(store, p, some)
+            for place, word in zip(some, words, strict=True):
+                (back if word in ("back", "yours") else gone).append(place)
+            held = [place for place, word in zip(some, words, strict=True) if word == "back"]
+            kept = {place.text for place in _still_there(store, held)}
+            store.run(store.commands.release(p, [place for place in held if place.text not in kept]))
     return back, gone
+
+
+def _batches(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+    return (places[at : at + MAX_BATCH] for at in range(0, len(places), MAX_BATCH))
+
+
+def _restore(store: Store, p: int, places: Sequence[Place]) -> list[str]:
+    """Write these leases where nothing else is, and where only a lease of no task is; return the script's words."""
+    words = store.run(store.commands.restore(p, places))
+    if _free_dead(store, p, [place for place, word in zip(places, words, strict=True) if word == "other"]):
+        words = store.run(store.commands.restore(p, places))
+    return words
 
 
 def _free_dead(store: Store, p: int, places: Sequence[Place]) -> bool:
@@ -93,8 +104,7 @@ def _free_dead(store: Store, p: int, places: Sequence[Place]) -> bool:
             found[readable(text)] = Place.of(readable(text))
     records = {record.id: record for record in store.records([place.task for place in found.values()])}
     dead = [place for place in found.values() if records[place.task].attempt != place.attempt]
-    if dead:
-        store.run(store.commands.release(p, dead))
+    store.run_all([store.commands.release(p, some) for some in _batches(dead)])
     return bool(dead)
 
 

@@ -17,7 +17,7 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.needs import parse_resources
 from parsync_redis.scheduler.core import CHANGES
 from parsync_redis.store import Store
-from parsync_redis.store.quarantine import Entry, entries
+from parsync_redis.store.quarantine import entries
 
 from .ghost import Violation
 from .player import NEEDS, NODES, Player
@@ -176,13 +176,8 @@ def heal(player: Player) -> None:
     store = Store(world.client, CLUSTER, shards=player.schedule.shards)
     found = audit(store)
     ghost.check(not found, 3, "; ".join(found))
-    damaged = [entry for entry in entries(store) if not (world.primaries.rolled_back and _went_back(entry))]
+    damaged = entries(store)
     ghost.check(not damaged, 10, f"what scripts have written was taken for damage: {damaged}")
-
-
-def _went_back(entry: Entry) -> bool:
-    """Return whether a number of submissions was smaller than a leader had seen: its server had lost writes."""
-    return entry.where.endswith(":meta\\x20submitted") and entry.data.isdigit()
 
 
 def _round(player: Player, rng: Random) -> None:

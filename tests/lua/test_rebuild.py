@@ -1,5 +1,7 @@
 """The leader rebuilds the keys of a shard and of a partition from what is left. Promises 1, 3 and 10."""
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,9 +10,12 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.limits import MAX_MESSAGE
 from parsync_redis.model.task import TaskState
 from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.store import Store
+from parsync_redis.store.lengths import MAX_ROWS
 from parsync_redis.store.losses import read_losses
 from parsync_redis.store.overhaul import repair_all
-from parsync_redis.store.places import places_in
+from parsync_redis.store.places import places_in, put_back_leases
+from parsync_redis.store.quarantine import entries
 from parsync_redis.wire.keys import PARTITION_KINDS, QUEUE_KINDS, TYPES
 from tests.lua.driver import Driver
 
@@ -222,4 +227,58 @@ def test_a_number_of_submissions_that_went_back_is_a_loss_that_the_leader_record
     passes(busy, janitor)
     (loss,) = read_losses(busy.store)
     assert (loss.seen_by, loss.went_back) == ("leader", (f"submitted {before} -> {left or 0}",))
+    assert [entry for entry in entries(busy.store) if "submitted" in entry.where] == [], "scripts have written it"
     sound(busy)
+
+
+@pytest.mark.parametrize("by", ["the leader", "parsync repair"])
+def test_a_true_lease_comes_back_in_the_place_of_one_whose_attempt_no_task_has(busy: Driver, by: str) -> None:
+    client: Any = busy.store.client
+    before = client.hgetall(busy.keys.partition(0, "slots"))
+    client.hset(busy.keys.partition(0, "slots"), "n1/2", "ghost 1@1.s1.0 p0 n1/2 inc=1 since=1")
+    if by == "the leader":
+        passes(busy, Janitor(busy.store, 1, LEASE_S))
+    else:
+        repair_all(busy.store)
+    assert client.hgetall(busy.keys.partition(0, "slots")) == before
+    sound(busy)
+
+
+def test_a_lease_is_not_freed_while_its_task_has_its_attempt(busy: Driver) -> None:
+    client: Any = busy.store.client
+    (place,) = [place for place in places_in(busy.store, 0) if place.task == "placed"]
+    owner = client.hget(busy.keys.queue("taken"), "taken").decode()
+    taken = replace(place, task="taken", attempt=owner)
+    client.hset(busy.keys.partition(0, "slots"), "n1/2", taken.text)
+    assert put_back_leases(busy.store, [place], {}) == ([], [place])
+    assert client.hget(busy.keys.partition(0, "slots"), "n1/2").decode() == taken.text
+    client.hset(busy.keys.partition(0, "slots"), "n1/2", place.text)
+    sound(busy)
+
+
+def test_more_leases_are_put_back_than_a_call_takes(store: Store) -> None:
+    drive = Driver(store)
+    drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000, "shards": 1}))
+    drive.node("n1", slots=MAX_ROWS + 2)
+    ids = [f"t{n}" for n in range(MAX_ROWS + 2)]
+    for id in ids:
+        drive.submit(id, message=MESSAGE)
+    attempts = drive.take(limit=MAX_ROWS) | drive.take()
+    places = [drive.held(id, attempts[id], slots=(slot,)) for slot, id in enumerate(ids)]
+    store.run_all([drive.commands.confirm([place]) for place in places])
+    client: Any = store.client
+    before = client.hgetall(drive.keys.partition(0, "slots"))
+    client.delete(drive.keys.partition(0, "slots"))
+    repair_all(store)
+    assert client.hgetall(drive.keys.partition(0, "slots")) == before
+    assert audit(store) == []
+
+
+def test_a_task_that_is_gone_names_the_newest_losses_of_the_server(drive: Driver) -> None:
+    client: Any = drive.store.client
+    for number in range(1, 5):
+        drive.run(drive.commands.record_loss(f"s1 p{number}=9->1", 60))
+        (line,) = [line for line in client.hkeys(drive.keys.shared("losses")) if b"p%d=" % number in line]
+        client.hset(drive.keys.shared("losses"), line, number * 1000)
+    (gone,) = drive.store.statuses(["nobody"])
+    assert re.findall(r"p\d 9 -> 1", gone.why) == ["p4 9 -> 1", "p3 9 -> 1", "p2 9 -> 1"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from ...store.calls.repair import QueueCounts
 from ...store.losses import KEEP_S
-from ...store.overhaul import Finding, Repairer, Seen
+from ...store.overhaul import Finding, Repairer, Seen, level_lost
 from ...store.store import Store
 from ...store.tasks import GENERATIONS
 from .guarded import guarded, unless_away
@@ -54,11 +54,9 @@ class DamageDuty:
         """Record which numbers of submissions went back: they are repaired now, so nobody else may see it any more."""
         lost = []
         for shard, found in enumerate(counts):
-            for key, field, data in found.damage if found else ():
-                text, level = data.replace(b"missing", b"0"), self._levels.get(shard, 0)
-                is_number = text.isdigit() and len(text) < 16 and field == "submitted"
-                if is_number and key == self._store.keys.queue("meta", shard) and int(text) < level:
-                    lost.append(f"{'submitted' if len(counts) == 1 else f'submitted_q{shard}'}={level}->{int(text)}")
+            level, name = self._levels.get(shard, 0), "submitted" if len(counts) == 1 else f"submitted_q{shard}"
+            numbers = [level_lost(self._store, shard, level, one) for one in (found.damage if found else ())]
+            lost += [f"{name}={level}->{number}" for number in numbers if number is not None]
         if lost:
             log.warning("the server has lost its last writes: %s; see `parsync doctor`", ", ".join(lost[:20]))
             self._store.run(self._store.commands.record_loss(" ".join(["leader", *lost[:20]]), KEEP_S))
