@@ -72,13 +72,15 @@ class KindView:
 class NameView:
     """The run times of a name, as nodes have learnt them: the number of runs, their mean, and their 95th percentile.
 
-    p95_ms: of the latest runs, to within a fifth.
+    p95_ms: of the latest runs, to within a fifth. node_class: the amounts and labels of the nodes where they ran; '' is
+    all nodes.
     """
 
     name: str
     count: int
     mean_ms: float
     p95_ms: float
+    node_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ Distance = tuple[int, int, float]
 def distance(found: Sequence[Obstacle]) -> Distance:
     """Return how far a node is from holding a task: what it can never hold counts first, then that it is closed."""
     static = sum(obstacle.static for obstacle in found)
-    closed = sum(obstacle.rule == "state" for obstacle in found)
+    closed = sum(obstacle.rule in ("state", "reserved") for obstacle in found)
     return static, closed, sum(obstacle.short for obstacle in found)
 
 

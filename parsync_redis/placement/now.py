@@ -17,24 +17,31 @@ NO_NAME_HERE: Final = "does not know a task of that name"
 def obstacles(needs: Resources, node: NodeFacts) -> tuple[Obstacle, ...]:
     """Return what keeps a node from a task now, in the order of the rules; nothing if it has room.
 
-    Of a node that takes no new tasks nothing is free, so its state stands for that.
+    Of a node that takes no new tasks nothing is free, so its state stands for that; so does that it is reserved.
     """
     found = [] if node.knows else [Obstacle("name", True, "name", NO_NAME_HERE)]
     for rule in RULES:
         if not rule.admits(node.offer, needs):
             lacks = rule.lacking(needs, node.offer)
             found += [Obstacle(rule.name, True, what.partition(" (has ")[0], f"lacks {what}") for what in lacks]
-    return (*found, *(_state(node) or [*_free_slots(needs, node), *_left(needs, node)]))
+    return (*found, *(_closed(node) or [*_free_slots(needs, node), *_left(needs, node)]))
 
 
 def has_room(needs: Resources, node: NodeFacts) -> bool:
     """Return whether a node that fits could take the task now."""
-    return not (_state(node) or _free_slots(needs, node) or _left(needs, node))
+    return not (_closed(node) or _free_slots(needs, node) or _left(needs, node))
 
 
 def what_keeps(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
     """Return what keeps a node that fits: its state, else the slots, else the resources of which too little is free."""
-    return _state(node) or _free_slots(needs, node) or _left(needs, node)
+    return _closed(node) or _free_slots(needs, node) or _left(needs, node)
+
+
+def _closed(node: NodeFacts) -> Sequence[Obstacle]:
+    """Return why a node takes no new tasks, or keeps its room for another one."""
+    if node.open and node.booked:
+        return (Obstacle("reserved", False, "reserved", f"is reserved for {node.booked}"),)
+    return _state(node)
 
 
 def _state(node: NodeFacts) -> Sequence[Obstacle]:

@@ -80,7 +80,7 @@ def _sentence(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | Non
 
 def _until(obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None) -> str:
     """Return how much is left, and which tasks must end; '' without holders."""
-    if holders is None or obstacle.rule == "state":
+    if holders is None or obstacle.rule in ("state", "reserved"):
         return ""
     if obstacle.rule == "free slots":
         return f" until {_one_of(holders)}" if holders else ""

@@ -11,6 +11,7 @@ from ..model.options import Strategy
 from ..model.replies import Judged
 from ..model.task import Taken
 from ..placement.rules import RULES
+from .bars import seats_for
 from .kind_group import KindGroup
 from .partition_copy import PartitionCopy
 from .plan import Plan
@@ -101,7 +102,7 @@ class Choices:
         for partition in self._view.partitions:
             for at, mask in enumerate(partition.offers.masks(group.needs, group.knowers)):
                 counts[at] += int(mask.sum())
-            seats = partition.seats(group.needs, group.knowers).nodes
+            seats = seats_for(group, partition).nodes
             having = {partition.nodes[node].name: partition.nodes[node] for node in set(seats.tolist())}
             if partition is copy:
                 having |= {node.name: node for node in chosen}

@@ -1,6 +1,6 @@
 """The nodes of a partition as a scheduler judges them: which fit a task, and which take new tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -56,6 +56,15 @@ class Offers:
     def open(self, needs: Resources, knowers: Knowers) -> Mask:
         """Return which nodes fit when they are empty, and take new tasks."""
         mask: Mask = self.fitting(needs, knowers) & self._open
+        return mask
+
+    def others(self, names: Iterable[str]) -> Mask | None:
+        """Return which nodes have none of these names; None if all."""
+        found = [self._index[name] for name in names if name in self._index]
+        if not found:
+            return None
+        mask = self._columns.everyone()
+        mask[found] = False
         return mask
 
     def looks_ahead(self, needs: Resources, knowers: Knowers) -> bool:

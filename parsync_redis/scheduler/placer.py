@@ -19,6 +19,7 @@ from ..model.kind import Kind
 from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
+from .bars import seats_for
 from .choices import Choices
 from .freshness import Freshness, Order
 from .kind_group import KindGroup, WaitingKind
@@ -188,7 +189,7 @@ class Placer:
         known = [p for p in some if not is_stale(p, strategy)]
         found = []
         for partitions in self._orders[strategy](known):
-            each = (partition.seats(group.needs, group.knowers, ahead) for partition in partitions)
+            each = (seats_for(group, partition, ahead) for partition in partitions)
             found.append([seats for seats in each if len(seats.leads)])
         return found
 
@@ -232,7 +233,7 @@ class Placer:
         """
         is_stale = self._freshness.is_stale
         stale = [p for p in self._view.partitions if p.free_count and is_stale(p, strategy)]
-        seats = np.array([len(p.seats(group.needs, group.knowers).leads) for p in stale], dtype=float)
+        seats = np.array([len(seats_for(group, p).leads) for p in stale], dtype=float)
         found, chosen = 0, list[PartitionCopy]()
         for i in sample(self._rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
             if found >= wanted or not seats[i]:

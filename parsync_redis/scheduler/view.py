@@ -1,6 +1,7 @@
 """The view: a scheduler's own, slightly stale copy of all partitions, and what follows from all nodes together."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,8 +63,8 @@ class View:
         """Return the age of each partition's copy in seconds, without partitions that were never read."""
         return [now_s - p.read_s for p in self.partitions if p.read_s > float("-inf")]
 
-    def explain(self, needs: Resources, knowers: Knowers = None) -> str:
-        """Return the reason, in words, why a task of these needs finds no seat now."""
+    def explain(self, needs: Resources, knowers: Knowers = None, booked: Mapping[str, str] | None = None) -> str:
+        """Return the reason, in words, why a task of these needs finds no seat now. booked: for whom nodes are kept."""
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
         if (
@@ -78,7 +79,8 @@ class View:
             shown, total = [*shown, *nodes], total + count
         if total:
             shown.sort(key=lambda node: not node.open)
-            return explain_fitting(needs, shown[:SHOWN], total)
+            kept = [replace(node, booked=(booked or {}).get(node.name, "")) for node in shown[:SHOWN]]
+            return explain_fitting(needs, kept, total)
         some = self._offers.items()
         knowing = {name: offer for (_, digest), (name, offer) in some if knowers is None or digest in ("", *knowers)}
         return explain_none(needs, knowing)

@@ -24,6 +24,7 @@ The last three are of a Redis Cluster: which server has which slot, and a reques
 """
 
 VIEW: Final[Kinds] = {
+    ":bookings": "hgetall",
     ":config": "hgetall",
     ":leader": "hgetall",
     ":losses": "hgetall",
@@ -141,6 +142,7 @@ WORKER: Final[Kinds] = {
 }
 
 SCHEDULER: Final[Kinds] = {
+    ":bookings": "del expire hdel hset",
     ":config": "exists hget hset",
     ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hmget hset",
     ":leader": "del hdel hget hincrby hmget hset",
@@ -148,7 +150,7 @@ SCHEDULER: Final[Kinds] = {
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":schedulers": "del hdel hexists hget hincrby hlen hset",
     ":stats": "del expire hset",
-    ":times": "del",
+    ":times": "del hmget",
     "p:alive": "del hdel hget hgetall hset",
     "p:free": "bitcount bitfield del getbit setbit",
     "p:inbox": "del llen lpush ltrim",
@@ -195,7 +197,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel read_tasks submit",
     Role.WORKER: "cancel deal_node finish learn_times repair_partition offer quarantine read_tasks reclaim "
     "register_node release renew requeue ring set_node start submit",
-    Role.SCHEDULER: "align cancel commit configure deal_node discard expire forget_node look_over note_choices "
+    Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_over note_choices "
     "repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason record_loss offer purge "
     "quarantine read_partition read_tasks reclaim release renew_scheduler requeue revive rotate set_node confirm take "
     "give_back",
