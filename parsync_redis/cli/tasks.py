@@ -188,7 +188,7 @@ def demand(
 
 
 def names(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Show how long the tasks of each name run: how many ran, their mean, their 95th percentile; also by node class."""
+    """Show how long the tasks of each name run, by node class too: their number, mean and 95th percentile."""
     with make_client(url, cluster, config) as client:
         found = client.names()
     print_found(

@@ -59,13 +59,17 @@ class RunTimes:
         return 0.0
 
     def end_ms(self, since_ms: float, now_ms: float) -> int:
-        """Return when a run is expected to end that has its slots since then: after the mean, else after the p95.
+        """Return when a run is expected to end that has its slots since then: as the latest that ran as long at least.
 
-        One that has taken longer than that is expected to take as long again.
+        One that has taken longer than all of them is expected to take as long again.
         """
         ran_ms = now_ms - since_ms
-        longer = next((ms for ms in (self.mean_ms, self.p95_ms) if ms >= ran_ms), 2 * ran_ms)
-        return int(since_ms + longer)
+        longer = {end_of(number): runs for number, runs in self.bins.items() if end_of(number) > ran_ms}
+        if len(longer) == len(self.bins) and ran_ms < self.mean_ms:
+            return int(since_ms + self.mean_ms)
+        if not longer:
+            return int(since_ms + 2 * ran_ms)
+        return int(since_ms + sum(end * runs for end, runs in longer.items()) / sum(longer.values()))
 
     @property
     def text(self) -> str:

@@ -32,6 +32,10 @@ LEAST_MS: Final = 500
 """A kind waits so long at least."""
 
 
+STAYS: Final = 0.5
+"""A kind keeps its node, unless another has room for it within less than this part of the time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waits:
     """A kind that waits for room. task: its first. waited_ms: for how long, as the leader has seen."""
@@ -78,7 +82,9 @@ def choose(
         ]
         if not starts:
             continue
-        start_ms, _, name = min(starts)
+        first = min(starts)
+        kept = next((start for start in starts if not start[1]), first)
+        start_ms, _, name = first if first[0] - now_ms <= STAYS * (kept[0] - now_ms) else kept
         long = one.waited_ms >= max(LEAST_MS, PATIENCE * (start_ms - now_ms))
         if long or one.kind in had:
             found[name] = Booking(name, one.kind, one.task, start_ms)
