@@ -47,7 +47,7 @@ def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
             " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
             " ".join(n.queues),
             words(n.labels, ":"),
-            n.note,
+            "; ".join(filter(None, (n.note, n.reserved and f"reserved for {n.reserved}"))),
         ),
         "no nodes: start a worker of your app with --parsync-node",
     )

@@ -13,7 +13,8 @@ from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
 from ..placement.now import clock_text
 from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
-from ..store.facts import facts_of, read_booked, read_holders
+from ..store.booked import read_booked
+from ..store.facts import facts_of, read_holders
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from ..store.purge import server_ms
 from ..store.store import Store

@@ -12,7 +12,7 @@ class NodeView:
     what is not held of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
     that its worker consumes. labels: several values of one have commas between. down_ms: when it was found to be down
     (server time), None for a node that is not down. waiting: the waiting seats that are held, by tasks that wait at its
-    worker or begin; ahead: those that are open.
+    worker or begin; ahead: those that are open. reserved: the large task for which it is kept, '' if none.
     """
 
     name: str
@@ -32,6 +32,7 @@ class NodeView:
     down_ms: int | None = None
     waiting: int = 0
     ahead: int = 0
+    reserved: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 from ..model.booking import Booking
 from ..model.node import Node
 from ..model.times import LearntTimes, field_of
-from ..store.facts import read_booked
+from ..store.booked import read_booked
 from ..store.places import now_ms
 from ..store.store import Store
 from ..store.times import read_times_of

@@ -1,9 +1,8 @@
-"""Read what is known of nodes when tasks are judged: their facts, who holds them, and which are booked."""
+"""Read what is known of nodes when tasks are judged: their facts, and who holds them."""
 
 from collections.abc import Mapping, Sequence
 
 from ..model.apps import KnownTasks, digest_of
-from ..model.booking import Booking, read_bookings
 from ..model.ids import decode_id
 from ..model.needs import read_amounts
 from ..model.node import Node
@@ -28,8 +27,3 @@ def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Ho
         Holder(place.node, decode_id(place.task), read_amounts(place.asked), len(place.slots), place.since_ms)
         for place in places
     ]
-
-
-def read_booked(store: Store) -> tuple[Booking, ...]:
-    """Return the bookings of nodes. Raises ServerUnreachable."""
-    return read_bookings(store.read("hgetall", store.keys.shared("bookings")))

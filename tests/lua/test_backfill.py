@@ -16,8 +16,8 @@ from parsync_redis.scheduler.duties.backfill import BackfillDuty
 from parsync_redis.scheduler.large import Large
 from parsync_redis.scheduler.membership import Membership
 from parsync_redis.store import Store
+from parsync_redis.store.booked import read_booked, read_node_views
 from parsync_redis.store.cluster import ClusterConfig
-from parsync_redis.store.facts import read_booked
 from tests.lua.driver import Driver
 from tests.waiting import until
 
@@ -138,6 +138,8 @@ def test_an_explanation_says_for_whom_a_node_is_reserved(store: Store) -> None:
     drive.submit("w3")
     (some,) = explain_task(drive.store, "w3").classes
     assert [(one.rule, one.why) for one in some.obstacles] == [("reserved", "is reserved for task b (big slots=2)")]
+    (view,) = read_node_views(drive.store)
+    assert view.reserved == "task b (big slots=2)"
     (some,) = explain_task(drive.store, "b").classes
     assert [one.rule for one in some.obstacles] == ["free slots"]
 

@@ -16,7 +16,8 @@ from ...model.times import LearntTimes
 from ...placement.backfill import Waits, choose, nearest
 from ...placement.facts import NodeFacts
 from ...placement.forecast import Held
-from ...store.facts import facts_of, read_booked, read_holders
+from ...store.booked import read_booked
+from ...store.facts import facts_of, read_holders
 from ...store.places import now_ms
 from ...store.store import Store
 from ...store.times import read_times
