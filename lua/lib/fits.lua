@@ -2,6 +2,7 @@
 -- amount and NAME:VALUE a label. In needs VALUE may be a condition (lib/conditions.lua). placement/fits.py does the same for the
 -- view; a property test compares the two.
 --- @include conditions
+--- @include taints
 --- @include thousandths
 
 local SOUND, NEEDED, FITTING = {}, {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
@@ -58,22 +59,16 @@ local function is_enough(there, asked)
   return true
 end
 
--- The rules, in the order of parsync_redis/placement/rules: each returns whether a node that offers `offer` passes. `slots` is an
--- amount here.
+-- The rules, in the order of parsync_redis/placement/rules, here and in what is included: each returns whether a node that offers
+-- `offer` passes. `slots` is an amount here.
 local function amounts_fit(offer, needs) return is_enough(amounts(offer), amounts(needs)) end
-
-local function labels_fit(offer, needs)
-  local padded = ' ' .. offer .. ' '
-  for name, condition in string.gmatch(needs, '%f[!-~]([^%s:]+):(%S+)') do
-    if not holds(condition, values_of(padded, name)) then return false end
-  end
-  return true
-end
 
 -- fits: return whether a node that offers `offer` can hold a task that needs `needs`.
 local function fits(offer, needs)
   local known = FITTING[needs] or {}
   FITTING[needs] = known
-  if known[offer] == nil then known[offer] = #offer <= 65536 and amounts_fit(offer, needs) and labels_fit(offer, needs) end
+  if known[offer] == nil then
+    known[offer] = #offer <= 65536 and amounts_fit(offer, needs) and labels_fit(offer, needs) and taints_fit(offer, needs)
+  end
   return known[offer]
 end

@@ -38,7 +38,7 @@ def _variable(option: Option) -> str:
 
 
 def _flag(option: Option) -> Any:
-    value = list[str] if option.value is Mapping else option.value
+    value = list[str] if option.value in (Mapping, list) else option.value
     return Annotated[value | None, typer.Option(option.flag, help=option.help)]
 
 

@@ -15,6 +15,7 @@ from ..errors import InvalidInput
 from .ids import shown
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
+from .taints import tolerance
 
 
 class Strategy(StrEnum):
@@ -42,13 +43,18 @@ def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """An option of a task.
 
     default: its value if it is not asked for; None is as if it were not asked for, if that is the default. valid and
     rule: what a value must be, as a check and in an error's words. flag, help: of `parsync submit`; value: the type
-    that the flag takes, Mapping for NAME=VALUE (repeat). example: a value that is not the default.
+    that the flag takes, Mapping for NAME=VALUE (repeat), list for one of several texts (repeat). example: a value that
+    is not the default.
 
     stored: the task's record keeps it in a field of that name, so that a retry and a requeue have it too; any other
     matters at the submit only, or is part of the record's needs. celerys: Celery has an option of that name, which goes
@@ -105,6 +111,16 @@ OPTIONS: Final = (
         Mapping,
         "A label that it needs: gpu_model=a100, 'zone in a,b', 'vram_gb>=24' (repeat).",
         {"gpu_model": "a100"},
+    ),
+    Option(
+        "tolerate",
+        [],
+        _is_list_of_texts,
+        'a list of taints, ["spot"]',
+        "--tolerate",
+        list,
+        "A taint of nodes that it tolerates: spot (repeat).",
+        ["spot"],
     ),
     Option(
         "priority",
@@ -177,8 +193,8 @@ STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
 class TaskOptions:
     """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client, flags of the CLI.
 
-    slots, resources and require are its needs. expires: seconds, None for never; only for a Celery task's own options:
-    everybody else says `expires` as Celery does. max_starts: None for the cluster's.
+    slots, resources, require and tolerate are its needs. expires: seconds, None for never; only for a Celery task's own
+    options: everybody else says `expires` as Celery does. max_starts: None for the cluster's.
     """
 
     needs: Resources = ONE_SLOT
@@ -203,6 +219,7 @@ class TaskOptions:
             raise InvalidInput(f"unknown parsync option {shown(unknown[0])}: known are {', '.join(NAMES)}")
         found = {option.name: option.check(options.get(option.name, option.default)) for option in OPTIONS}
         reserved = [queue_label(queue)] if queue else []
+        reserved += tolerance(found.pop("tolerate"))
         needs = Resources.needed(found.pop("slots"), found.pop("resources"), found.pop("require"), reserved)
         return cls(needs, **found)
 

@@ -7,6 +7,7 @@ import numpy as np
 from ..model.apps import TASKS_LABEL, digest_of
 from ..model.needs import Resources, read_amounts
 from ..model.node import Node
+from ..model.options import ONE_SLOT
 from ..placement.columns import Columns, Mask
 from ..placement.fitting import fitting
 from ..placement.rules import RULES
@@ -17,7 +18,7 @@ Knowers = frozenset[str] | None
 
 
 class Offers:
-    """The offers of some nodes, by their index."""
+    """The offers of some nodes, by their index. choosy: some turn tasks away that ask for nothing but one slot."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -27,6 +28,8 @@ class Offers:
         self._looks_ahead = np.array([node.span > node.offer.slots for node in nodes], dtype=bool)
         self._columns = Columns([node.offer for node in nodes])
         self._known: dict[Knowers, Mask] = {}
+        self._having: dict[frozenset[str], Mask] = {}
+        self.choosy = not fitting(self._columns, ONE_SLOT).all()
 
     def _knowing(self, knowers: Knowers) -> Mask:
         """Return which nodes know a task's name; a node that does not say which tasks it knows knows all. Cached."""
@@ -61,6 +64,21 @@ class Offers:
     def looks_ahead(self, needs: Resources, knowers: Knowers) -> bool:
         """Return True if a node with waiting seats fits when it is empty."""
         return bool((self.fitting(needs, knowers) & self._looks_ahead).any())
+
+    @property
+    def declared(self) -> Mapping[str, Ints]:
+        """Return, by resource, the amount that each node declares (thousandths)."""
+        return self._columns.amounts
+
+    def having(self, names: frozenset[str]) -> Mask:
+        """Return which nodes declare one of these resources. Cached."""
+        mask = self._having.get(names)
+        if mask is None:
+            mask = ~self._columns.everyone()
+            for name in names & self.declared.keys():
+                mask = mask | (self.declared[name] > 0)
+            self._having[names] = mask
+        return mask
 
     def amounts_of(self, left: Mapping[str, str]) -> dict[str, Ints]:
         """Return, by resource, what each node has left (thousandths), from the texts of a snapshot."""

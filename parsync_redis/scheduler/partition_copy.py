@@ -25,7 +25,8 @@ class Seats:
     """The seats for one set of needs in one partition.
 
     bits: free slots, those of a node next to each other; seat i is `size` of them from position `leads[i]` on.
-    nodes[i]: the index of seat i's node. paces[i]: how good the seat is, see placement/strategy.py.
+    nodes[i]: the index of seat i's node. paces[i]: how good the seat is, see placement/strategy.py. kept_back: they
+    come last, see scheduler/scarce.py.
     """
 
     partition: "PartitionCopy"
@@ -34,6 +35,7 @@ class Seats:
     nodes: Ints
     paces: Floats
     size: int
+    kept_back: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -171,7 +173,7 @@ class PartitionCopy:
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
         bits = (self.free & (self._is_slot != ahead)).nonzero()[0]
         nodes = self._node_of[bits]
-        if needs.amounts or needs.labels or knowers is not None:
+        if needs.amounts or needs.labels or knowers is not None or self.offers.choosy:
             bits = bits[self.offers.open(needs, knowers)[nodes]]
             nodes = self._node_of[bits]
         if needs.slots == 1 and not needs.amounts:

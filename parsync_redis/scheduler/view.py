@@ -10,10 +10,14 @@ from ..placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, explain_f
 from ..placement.strategy import SHARPNESS
 from .offers import Knowers
 from .partition_copy import PartitionCopy
+from .scarce import find_scarce
 
 
 class View:
-    """All partitions. A node's quality is its score among all nodes, in standard deviations from the mean."""
+    """All partitions. A node's quality is its score among all nodes, in standard deviations from the mean.
+
+    scarce: the resources that a minority of the nodes declares.
+    """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
         self.sharpness = sharpness
@@ -22,6 +26,7 @@ class View:
         self._knowers: dict[str, Knowers] = {}
         self._offers: dict[tuple[str, str], tuple[str, Resources]] = {}
         self._digests: frozenset[str] = frozenset()
+        self.scarce: frozenset[str] = frozenset()
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
         """Store the task names that a digest stands for; that never changes."""
@@ -44,10 +49,11 @@ class View:
         return sum(partition.free_count for partition in self.partitions)
 
     def rescale(self) -> None:
-        """Compute again the facts that depend on all nodes: their quality, and the nodes that know each name."""
+        """Compute again what depends on all nodes: their quality, who knows each name, which resources are scarce."""
         self._digests = frozenset(digest for p in self.partitions for digest in p.offers.digests if digest)
         self._knowers.clear()
         self._find_offers()
+        self.scarce = find_scarce(self.partitions)
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
         mean, spread = 0.0, 1.0

@@ -23,7 +23,7 @@ from parsync_redis.submission import ITEM_KEYS, make_submission, with_declared
 from parsync_redis.wire.envelope import open_envelope
 from tests.lua.driver import Driver
 
-IN_NEEDS = {"slots", "resources", "require"}
+IN_NEEDS = {"slots", "resources", "require", "tolerate"}
 every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 of_the_client = pytest.mark.parametrize(
     "option", [option for option in OPTIONS if not option.celerys], ids=lambda option: option.name
@@ -64,7 +64,8 @@ def test_the_command_line_has_a_flag_for_an_option(option: Option):
     flags = {flag: parameter for parameter in command.commands["submit"].params for flag in parameter.opts}
     assert option.flag in flags, f"parsync submit has no flag for {option.name}"
     assert flags[option.flag].help == option.help
-    many = flags[option.flag].multiple
+    many = isinstance(option.example, dict)
+    assert flags[option.flag].multiple == isinstance(option.example, dict | list)
     value = [f"{name}={value}" for name, value in option.example.items()] if many else option.example
     given: dict[str, Any] = {flag.removeprefix("--").replace("-", "_"): None for flag in flags}
     given[option.flag.removeprefix("--").replace("-", "_")] = value
