@@ -6,7 +6,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from ..model.options import OPTIONS, Option
+from ..model.option import Option
+from ..model.options import OPTIONS
 from .common import parse_pairs
 from .requirements import parse_requirements
 

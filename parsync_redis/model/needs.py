@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 from ..errors import InvalidInput
 from .amount import PATTERN as AMOUNT
 from .amount import amount_text, parse_amount, read_amount
+from .apart import PREFIX
 from .condition import PATTERN, conditions_of
 from .ids import check_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
@@ -138,6 +139,8 @@ def read_amounts(text: str) -> dict[str, int]:
 def _resource_name(name: str) -> str:
     if name == "slots":
         raise InvalidInput("resource name 'slots' is taken: use slots=N")
+    if name.startswith(PREFIX):
+        raise InvalidInput(f"resource name {shown(name)} is reserved: names of resources do not begin with {PREFIX}")
     return check_name("resource name", name)
 
 

@@ -1,4 +1,4 @@
-"""The one table of task options, and the options of one task, checked.
+"""The one table of task options (model/option.py), and the options of one task, checked.
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of `parsync submit` and the
 names that the client, `parsync={...}`, the rules [place] and a task's declaration may use. If the record keeps it
@@ -12,9 +12,11 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
+from .apart import RULE, held_by, is_word
 from .ids import shown
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
+from .option import Option
 from .taints import tolerance
 
 
@@ -45,40 +47,6 @@ def _is_mapping(value: object) -> bool:
 
 def _is_list_of_texts(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option of a task.
-
-    default: its value if it is not asked for; None is as if it were not asked for, if that is the default. valid and
-    rule: what a value must be, as a check and in an error's words. flag, help: of `parsync submit`; value: the type
-    that the flag takes, Mapping for NAME=VALUE (repeat), list for one of several texts (repeat). example: a value that
-    is not the default.
-
-    stored: the task's record keeps it in a field of that name, so that a retry and a requeue have it too; any other
-    matters at the submit only, or is part of the record's needs. celerys: Celery has an option of that name, which goes
-    before it: the client takes that one.
-    """
-
-    name: str
-    default: Any
-    valid: Callable[[Any], bool]
-    rule: str
-    flag: str
-    value: type
-    help: str
-    example: Any
-    stored: bool = False
-    celerys: bool = False
-
-    def check(self, value: object) -> Any:
-        """Return a value that was asked for; raises InvalidInput with the rule."""
-        if value is None and self.default in (None, ""):
-            return self.default
-        if not self.valid(value):
-            raise InvalidInput(f"{self.name}={shown(value)} is not valid: it must be {self.rule}")
-        return value
 
 
 OPTIONS: Final = (
@@ -121,6 +89,16 @@ OPTIONS: Final = (
         list,
         "A taint of nodes that it tolerates: spot (repeat).",
         ["spot"],
+    ),
+    Option(
+        "apart",
+        "",
+        is_word,
+        f"{RULE}: tasks with the same one are never on one node; apart by other labels does not exist",
+        "--apart",
+        str,
+        "A word: no two tasks with the same one run on one node.",
+        "web",
     ),
     Option(
         "priority",
@@ -193,8 +171,8 @@ STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
 class TaskOptions:
     """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client, flags of the CLI.
 
-    slots, resources, require and tolerate are its needs. expires: seconds, None for never; only for a Celery task's own
-    options: everybody else says `expires` as Celery does. max_starts: None for the cluster's.
+    needs: its slots, resources, require, tolerate and apart. expires: seconds, None for never; only for a Celery task's
+    own options: everybody else says `expires` as Celery does. max_starts: None for the cluster's.
     """
 
     needs: Resources = ONE_SLOT
@@ -221,6 +199,8 @@ class TaskOptions:
         reserved = [queue_label(queue)] if queue else []
         reserved += tolerance(found.pop("tolerate"))
         needs = Resources.needed(found.pop("slots"), found.pop("resources"), found.pop("require"), reserved)
+        if held := held_by(found.pop("apart")):
+            needs = Resources.made(needs.slots, [*needs.amounts, *held], needs.labels)
         return cls(needs, **found)
 
     @classmethod

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..model.amount import THOUSANDTHS, amount_text
+from ..model.apart import PREFIX, undeclared
 from ..model.explanation import Obstacle
 from ..model.needs import Resources
 from ..model.node import drain_reason
@@ -59,17 +60,15 @@ def _free_slots(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
 
 
 def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
-    return [
-        Obstacle(
-            "free resources",
-            False,
-            name,
-            f"is short of {name}: the task needs {amount_text(amount)}",
-            (amount - node.left.get(name, 0)) / THOUSANDTHS,
-        )
-        for name, amount in needs.amounts
-        if node.left.get(name, 0) < amount <= dict(node.offer.amounts).get(name, 0)
-    ]
+    found = []
+    for name, amount in needs.amounts:
+        full = dict(node.offer.amounts).get(name, undeclared(name))
+        if (left := node.left.get(name, undeclared(name))) < amount <= full:
+            rule, why = "free resources", f"is short of {name}: the task needs {amount_text(amount)}"
+            if undeclared(name):
+                rule, why = "apart", f"has a task with apart={name.removeprefix(PREFIX)}"
+            found.append(Obstacle(rule, False, name, why, (amount - left) / THOUSANDTHS))
+    return found
 
 
 def clock_text(ms: int) -> str:

@@ -87,6 +87,8 @@ def _until(obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None
     name = obstacle.what
     having = [holder for holder in holders if holder.resources.get(name)]
     until = f" until {_one_of(having)}" if having else ""
+    if obstacle.rule == "apart":
+        return until
     offered = dict(node.offer.amounts).get(name, 0)
     return f", and {amount_text(node.left.get(name, 0))} of {amount_text(offered)} is left{until}"
 

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..model.apps import TASKS_LABEL, digest_of
-from ..model.needs import Resources, read_amounts
+from ..model.needs import Resources
 from ..model.node import Node
 from ..model.options import ONE_SLOT
 from ..placement.columns import Columns, Mask
 from ..placement.fitting import fitting
 from ..placement.rules import RULES
 from ..placement.strategy import Ints
+from .left import Left
 
 Knowers = frozenset[str] | None
 """The digests (model/apps.py) of the nodes that know a task's name, None for all."""
@@ -80,11 +81,7 @@ class Offers:
             self._having[names] = mask
         return mask
 
-    def amounts_of(self, left: Mapping[str, str]) -> dict[str, Ints]:
-        """Return, by resource, what each node has left (thousandths), from the texts of a snapshot."""
-        known = ((index, text) for name, text in left.items() if (index := self._index.get(name)) is not None)
-        return self._columns.spread((index, read_amounts(text)) for index, text in known)
-
-    def left_of(self, left: Mapping[str, Ints], index: int) -> dict[str, int]:
-        """Return what one node has left."""
-        return {name: int(amounts[index]) for name, amounts in left.items()}
+    def left_of(self, texts: Mapping[str, str]) -> Left:
+        """Return what each node has left, by the texts of a snapshot."""
+        known = {self._index[name]: text for name, text in texts.items() if name in self._index}
+        return Left.of(known, len(self.nodes))

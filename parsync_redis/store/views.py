@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..model.amount import amount_numbers
+from ..model.apart import undeclared
 from ..model.apps import KnownTasks
 from ..model.ids import readable
 from ..model.needs import Resources, is_resources, labels_of, parse_resources, queues_of, read_amounts
@@ -222,7 +223,7 @@ def _read_partition(
                 state.free,
                 offer.slots - state.free,
                 amount_numbers(offer.amounts),
-                amount_numbers(state.left.items()),
+                amount_numbers((name, amount) for name, amount in state.left.items() if not undeclared(name)),
                 labels_of(offer),
                 f"over {state.note}" if node.drain == 2 else state.note,
                 tuple(queues_of(offer)),

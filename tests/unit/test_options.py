@@ -14,7 +14,8 @@ from parsync_redis.cli.options import from_flags
 from parsync_redis.cli.tasks import register
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.apps import KnownTasks
-from parsync_redis.model.options import CLIENT_NAMES, DEFAULT_OPTIONS, OPTIONS, STORED, Option, TaskOptions
+from parsync_redis.model.option import Option
+from parsync_redis.model.options import CLIENT_NAMES, DEFAULT_OPTIONS, OPTIONS, STORED, TaskOptions
 from parsync_redis.model.status import kept_options
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import load_rules
@@ -23,7 +24,7 @@ from parsync_redis.submission import ITEM_KEYS, make_submission, with_declared
 from parsync_redis.wire.envelope import open_envelope
 from tests.lua.driver import Driver
 
-IN_NEEDS = {"slots", "resources", "require", "tolerate"}
+IN_NEEDS = {"slots", "resources", "require", "tolerate", "apart"}
 every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 of_the_client = pytest.mark.parametrize(
     "option", [option for option in OPTIONS if not option.celerys], ids=lambda option: option.name

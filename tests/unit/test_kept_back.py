@@ -1,8 +1,9 @@
-"""Nodes with taints take no other tasks; nodes with scarce resources come last for tasks that do not ask for them."""
+"""The core keeps nodes back: those with taints or scarce resources, and those with a task of the same `apart` word."""
 
 import numpy as np
 import pytest
 
+from parsync_redis.model.apart import held_by
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
@@ -70,3 +71,30 @@ def test_a_stale_partition_is_read_before_a_scarce_node_is_used() -> None:
     assert not claims_of(plan)
     assert queue.waiting["work slots=1"], "not taken for the scarce node"
     assert {0, 1} & {*plan.read}
+
+
+def test_tasks_that_are_kept_apart_get_different_nodes_and_wait_for_a_node_without_one() -> None:
+    core = make(2)
+    needs = Resources.made(1, held_by("web"), [])
+    cluster(core, a=Resources.of(3), b=Resources.of(3))
+    queue = waiting(core, 3, needs.text)
+    assert sorted(claim[0] for claim in claims_of(queue.turn())) == ["a", "b"]
+    assert [order for order, _ in queue.waiting[f"work {needs.text}"]] == [3]
+    both = "a has a task with apart=web; b has a task with apart=web"
+    core.on_snapshot(Snapshot(0, 2, 1, bitmap(2), {"a": "apart_web=0"}), 1.0)
+    core.on_snapshot(Snapshot(1, 2, 1, bitmap(2), {"b": "apart_web=0"}), 1.0)
+    assert core.view.explain(needs) == f"2 nodes fit: {both}"
+    assert not claims_of(queue.turn())
+    core.on_snapshot(Snapshot(1, 3, 1, bitmap(2), {}), 2.0)
+    assert [claim[0] for claim in claims_of(queue.turn())] == ["b"]
+
+
+def test_seats_that_were_not_used_leave_the_node_to_others_of_the_word() -> None:
+    core = make()
+    needs = Resources.made(1, held_by("web"), [])
+    cluster(core, a=Resources.of(3, {"gpu": 1}))
+    partition = core.view.partitions[0]
+    reservation = partition.reserve(partition.seats(needs), np.array([0]), needs)
+    assert not len(partition.seats(needs).leads)
+    reservation.give_back()
+    assert len(partition.seats(needs).leads) == 1
