@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 from .apart import RULE, held_by, is_word
-from .ids import shown
+from .ids import MAX_ID, shown
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
 from .option import Option
@@ -101,6 +101,16 @@ OPTIONS: Final = (
         "web",
     ),
     Option(
+        "near",
+        "",
+        lambda value: isinstance(value, str) and len(value) <= MAX_ID,
+        "the id of a task that runs or has run",
+        "--near",
+        str,
+        "The id of a task: go to the node where that one runs or ran last.",
+        "a81f",
+    ),
+    Option(
         "priority",
         0,
         _is_whole(0, 9),
@@ -171,11 +181,13 @@ STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
 class TaskOptions:
     """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client, flags of the CLI.
 
-    needs: its slots, resources, require, tolerate and apart. expires: seconds, None for never; only for a Celery task's
+    needs: its slots, resources, require, tolerate and apart. near: until it is submitted; then its needs have the node.
+    expires: seconds, None for never; only for a Celery task's
     own options: everybody else says `expires` as Celery does. max_starts: None for the cluster's.
     """
 
     needs: Resources = ONE_SLOT
+    near: str = ""
     priority: int = 0
     strategy: str = ""
     wait_for_capacity: bool = False

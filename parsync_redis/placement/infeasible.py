@@ -18,8 +18,8 @@ def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str
     if reasons := [reason for rule in RULES for reason in rule.nowhere(needs, offers)]:
         return "; ".join(reasons)
     closest = min(sorted(offers), key=lambda node: _distance(needs, offers[node]))
-    lacking = ", ".join(_lacking(needs, offers[closest]))
-    return f"no node has all of {needs.text} at once; {closest} comes closest: it lacks {lacking}"
+    lacks = ", ".join(lacking(needs, offers[closest]))
+    return f"no node has all of {needs.text} at once; {closest} comes closest: it lacks {lacks}"
 
 
 def _distance(needs: Resources, offer: Resources) -> tuple[int, int]:
@@ -28,6 +28,6 @@ def _distance(needs: Resources, offer: Resources) -> tuple[int, int]:
     return len(found), len(found) - found.count(TaintsRule.name)
 
 
-def _lacking(needs: Resources, offer: Resources) -> list[str]:
+def lacking(needs: Resources, offer: Resources) -> list[str]:
     """Return the needs that a node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
     return [lack for rule in RULES for lack in rule.lacking(needs, offer)]

@@ -7,6 +7,7 @@ from typing import Final
 from ..model.amount import THOUSANDTHS, amount_text
 from ..model.apart import PREFIX, undeclared
 from ..model.explanation import Obstacle
+from ..model.near import near_of
 from ..model.needs import Resources
 from ..model.node import drain_reason
 from .facts import NodeFacts
@@ -21,11 +22,18 @@ def obstacles(needs: Resources, node: NodeFacts) -> tuple[Obstacle, ...]:
     Of a node that takes no new tasks nothing is free, so its state stands for that.
     """
     found = [] if node.knows else [Obstacle("name", True, "name", NO_NAME_HERE)]
+    if not is_near(needs, node):
+        found.append(Obstacle("near", True, "near", f"is not {near_of(needs)}, where the task must be"))
     for rule in RULES:
         if not rule.admits(node.offer, needs):
             lacks = rule.lacking(needs, node.offer)
             found += [Obstacle(rule.name, True, what.partition(" (has ")[0], f"lacks {what}") for what in lacks]
     return (*found, *(_state(node) or [*_free_slots(needs, node), *_left(needs, node)]))
+
+
+def is_near(needs: Resources, node: NodeFacts) -> bool:
+    """Return whether a node is the one that needs are for, if they are for one."""
+    return near_of(needs) in ("", node.name)
 
 
 def has_room(needs: Resources, node: NodeFacts) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..model.apps import TASKS_LABEL, digest_of
+from ..model.near import near_of
 from ..model.needs import Resources
 from ..model.node import Node
 from ..model.options import ONE_SLOT
@@ -46,13 +47,19 @@ class Offers:
 
     def fitting(self, needs: Resources, knowers: Knowers) -> Mask:
         """Return which nodes fit when they are empty."""
-        mask: Mask = self._knowing(knowers) & fitting(self._columns, needs)
+        return self._near(self._knowing(knowers) & fitting(self._columns, needs), needs)
+
+    def _near(self, mask: Mask, needs: Resources) -> Mask:
+        """Return a mask with only the node that needs are for, if they are for one."""
+        if node := near_of(needs):
+            return mask & np.array([known.name == node for known in self.nodes], dtype=bool)
         return mask
 
     def masks(self, needs: Resources, knowers: Knowers) -> list[Mask]:
-        """Return which nodes are left at the beginning, after the name, after each rule, and by their state."""
+        """Return which nodes are left at the beginning, after name and near, after each rule, and by their state."""
         found = [self._columns.everyone()]
         found.append(self._knowing(knowers))
+        found.append(self._near(found[-1], needs))
         for rule in RULES:
             found.append(found[-1] & rule.mask(self._columns, needs))
         return [*found, found[-1] & self._open]

@@ -93,14 +93,14 @@ class QueueCopy:
 
     def group_of(self, kind: Kind) -> KindGroup:
         """Return the group of a kind, also of one of which nothing waits any more."""
-        knowers = self._view.knowers(kind.name)
-        return self._groups.get((kind.needs, knowers)) or KindGroup(parse_needs(kind.needs), knowers)
+        knowers, needs = self._view.knowers(kind.name), self._view.settled(kind.needs)
+        return self._groups.get((needs, knowers)) or KindGroup(parse_needs(needs), knowers)
 
     def _group(self, kind: Kind) -> KindGroup:
-        knowers = self._view.knowers(kind.name)
-        group = self._groups.get((kind.needs, knowers))
+        knowers, needs = self._view.knowers(kind.name), self._view.settled(kind.needs)
+        group = self._groups.get((needs, knowers))
         if group is None:
-            group = self._groups[kind.needs, knowers] = KindGroup(parse_needs(kind.needs), knowers)
+            group = self._groups[needs, knowers] = KindGroup(parse_needs(needs), knowers)
             self.block(group)
             self._fresh[group] = None
         return group

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parsync_redis import Infeasible
+from parsync_redis import Infeasible, InvalidInput
 from parsync_redis.model.explanation import Outlook
 
 from .conftest import LONG_LEASE_S, Rig
@@ -85,3 +85,21 @@ def test_a_task_for_a_tainted_node_that_does_not_tolerate_the_taint_is_refused_w
     assert rig.node("spot1").taints == ("spot",)
     id = rig.client.submit(rig.tasks.add.name, (1, 2), tolerate=["spot", "unknown"])
     assert rig.until_state(id, "succeeded")
+
+
+def test_tasks_with_the_same_word_run_on_different_nodes_and_near_goes_where_the_other_ran(rig: Rig) -> None:
+    held = [rig.tasks.gated.apply_async((f"a{n}",), parsync={"apart": "web"}) for n in range(4)]
+    rig.until(lambda: sum(rig.counts("held").values()) == 3, "a task runs on each node without a taint")
+    nodes = {rig.status(task).node: task for task in held}
+    assert {*nodes} == {"cpu1", "cpu2", "gpu1", None}
+    found = {node: some for some in rig.client.explain(str(nodes[None])).classes for node in some.nodes}
+    assert [(o.rule, o.why) for o in found["cpu1"].obstacles] == [("apart", "has a task with apart=web")]
+    assert rig.node("cpu2").left == {}
+    near = [rig.tasks.where.apply_async(parsync={"near": str(nodes["cpu2"])}) for _ in range(5)]
+    assert {task.get(timeout=180)["node"] for task in near} == {"cpu2"}
+    id = rig.client.submit(rig.tasks.where.name, near=near[0].id)
+    assert rig.until_state(id, "succeeded").node == "cpu2"
+    with pytest.raises(InvalidInput, match="no task with that id is known"):
+        rig.tasks.where.apply_async(parsync={"near": "nobody"})
+    rig.open()
+    assert [task.get(timeout=180) for task in held]

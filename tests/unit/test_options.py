@@ -119,4 +119,4 @@ def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, opt
 
 def test_what_is_not_kept_is_said_here():
     """An option that matters after the submit and is not stored would be lost with the first retry."""
-    assert set(CLIENT_NAMES) - set(STORED) - IN_NEEDS == {"wait_for_capacity"}
+    assert set(CLIENT_NAMES) - set(STORED) - IN_NEEDS == {"wait_for_capacity", "near"}
