@@ -52,7 +52,7 @@ class Offers:
     def _near(self, mask: Mask, needs: Resources) -> Mask:
         """Return a mask with only the node that needs are for, if they are for one."""
         if node := near_of(needs):
-            return mask & np.array([known.name == node for known in self.nodes], dtype=bool)
+            mask = mask & np.array([known.name == node for known in self.nodes], dtype=bool)
         return mask
 
     def masks(self, needs: Resources, knowers: Knowers) -> list[Mask]:
