@@ -155,7 +155,7 @@ SCHEDULER: Final[Kinds] = {
     "p:left": "del hdel hget hmget hset",
     "p:lost": "del sadd sismember smembers srem",
     "p:meta": "del hdel hget hincrby hset",
-    "p:nodes": "del hdel hexists hget hmget hset",
+    "p:nodes": "del hdel hexists hget hkeys hmget hset",
     "p:notes": "del hdel hget hset",
     "p:slots": "del hdel hget hgetall hscan hset",
     "q:apps": "del zadd zrem zrevrange zscore",

@@ -240,6 +240,10 @@ class PartitionRules(RuleBasedStateMachine):
         if known:
             self.both(self.commands.set_node(p, node, "ahead", inc, str(min(seats, known.span - known.offer.slots))))
 
+    @rule(p=PARTITIONS, node=NODES, offer=OFFERS, inc=st.sampled_from([None, 1, 1, 2]))
+    def set_offer(self, p, node, offer, inc):
+        self.both(self.commands.set_node(p, node, "offer", inc, f"1.0 {offer.text}"))
+
     @rule(data=st.data(), read=st.booleans())
     def ring(self, data, read):
         place = self.a_place(data)
