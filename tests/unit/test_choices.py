@@ -46,7 +46,7 @@ def test_a_choice_can_be_derived_again_from_the_view(
     judge(core, plan, ClaimOutcome.HELD)
     (choice,) = at_gap(core).choices.values()
     able = nodes
-    expected = [Step("nodes", len(able)), Step("name", len(able))]
+    expected = [Step("nodes", len(able)), Step("name", len(able)), Step("near", len(able))]
     for rule in RULES:
         able = [one for one in able if rule.admits(one.offer, needs)]
         expected.append(Step(rule.name, len(able)))
