@@ -189,7 +189,9 @@ class Placer:
         known = [p for p in some if not is_stale(p, strategy)]
         found = []
         for partitions in self._orders[strategy](known):
-            each = (seats_for(group, partition, ahead) for partition in partitions)
+            each = (partition.seats(group.needs, group.knowers, ahead) for partition in partitions)
+            if group.barred:
+                each = (seats_for(group, partition, ahead) for partition in partitions)
             found.append([seats for seats in each if len(seats.leads)])
         return found
 
