@@ -22,6 +22,9 @@ local function smaller(one, other)
       least[name], least[part] = from[name], from[part]
     end
   end
+  for name in pairs(other) do
+    if undeclared(name) == 1 then least[name] = 0 end
+  end
   return least
 end
 

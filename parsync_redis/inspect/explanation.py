@@ -7,7 +7,7 @@ from ..model.amount import amount_text
 from ..model.explanation import Choice, Explanation, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
 from ..model.kind import split_kind
-from ..model.needs import Resources, are_needs, parse_needs
+from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
 from ..placement.classes import classify
@@ -82,7 +82,7 @@ class _Explainer:
         why = looker.why(task)
         if not are_needs(task.needs):
             return Explanation(task.id, task.name, task.needs, Outlook.NEVER, why, task.priority, now_ms=now_ms)
-        needs = parse_needs(task.needs)
+        needs = looker.settled(task.needs)
         facts = looker.facts(task.name, task.needs)
         classes = classify(needs, facts)
         able = not classes or _can(classes[0])

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from ..model.booking import Booking
 from ..model.ids import decode_id
-from ..model.needs import are_needs, parse_needs
+from ..model.near import settled
+from ..model.needs import Resources, are_needs, parse_needs
 from ..model.node import Node
 from ..model.status import TaskStatus
 from ..model.task import WAITING
@@ -80,7 +81,7 @@ class Looker:
     def _why(self, needs: str, name: str) -> str:
         if not are_needs(needs):
             return f"its record is damaged: needs={needs!r:.80}"
-        needed = parse_needs(needs)
+        needed = self.settled(needs)
         facts = self.facts(name, needs)
         full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
         holders = self.holders_of([node.name for node in full])
@@ -88,6 +89,10 @@ class Looker:
         if not self.no_scheduler:
             return found
         return self.no_scheduler if found.endswith(ROOM) else f"{self.no_scheduler}; and {found}"
+
+    def settled(self, needs: str) -> Resources:
+        """Return sound needs as they count now: a node that is down is not required."""
+        return parse_needs(settled(needs, {name for name, state in self.states.items() if state.node.state != "down"}))
 
     def facts(self, name: str, needs: str) -> list[NodeFacts]:
         """Return the facts of all nodes for a task of this name and needs."""

@@ -10,7 +10,8 @@ class NodeView:
 
     state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left
     what is not held of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
-    that its worker consumes. labels: several values of one have commas between. down_ms: when it was found to be down
+    that its worker consumes. labels: several values of one have commas between. taints: only tasks that tolerate all of
+    them go there. down_ms: when it was found to be down
     (server time), None for a node that is not down. waiting: the waiting seats that are held, by tasks that wait at its
     worker or begin; ahead: those that are open. reserved: the large task for which it is kept, '' if none.
     """
@@ -33,6 +34,7 @@ class NodeView:
     waiting: int = 0
     ahead: int = 0
     reserved: str = ""
+    taints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

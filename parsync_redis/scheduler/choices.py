@@ -97,7 +97,7 @@ class Choices:
 
         chosen: nodes of `copy` that had a seat before it was claimed.
         """
-        counts = [0] * (len(RULES) + 4)  # the last one is of nodes with a seat
+        counts = [0] * (len(RULES) + 5)  # the last one is of nodes with a seat
         scores: list[float] = []
         for partition in self._view.partitions:
             for at, mask in enumerate(partition.offers.masks(group.needs, group.knowers)):
@@ -108,5 +108,5 @@ class Choices:
                 having |= {node.name: node for node in chosen}
             counts[-1] += len(having)
             scores += [node.score for node in having.values()]
-        names = ["nodes", "name", *(rule.name for rule in RULES), "state", "free"]
+        names = ["nodes", "name", "near", *(rule.name for rule in RULES), "state", "free"]
         return tuple(Step(name, count) for name, count in zip(names, counts, strict=True)), scores

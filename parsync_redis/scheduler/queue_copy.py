@@ -96,11 +96,12 @@ class QueueCopy:
     def group_of(self, kind: Kind) -> KindGroup:
         """Return the group of a kind, also of one of which nothing waits any more."""
         knowers, barred = self._view.knowers(kind.name), self.bars.of(kind)
-        return self._groups.get((kind.needs, knowers, barred)) or KindGroup(parse_needs(kind.needs), knowers, barred)
+        needs = self._view.settled(kind.needs)
+        return self._groups.get((needs, knowers, barred)) or KindGroup(parse_needs(needs), knowers, barred)
 
     def _group(self, kind: Kind) -> KindGroup:
         group = self.group_of(kind)
-        asked = kind.needs, group.knowers, group.barred
+        asked = group.needs.text, group.knowers, group.barred
         if asked not in self._groups:
             self._groups[asked] = group
             self.block(group)

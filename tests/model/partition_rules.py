@@ -33,6 +33,8 @@ NEEDS = st.sampled_from(
         {"require": {"zone": {"not": "a"}}},
         {"require": {"vram_gb": {">=": 24}}},
         {"resources": {"gpu": 0.5}},
+        {"apart": "web"},
+        {"apart": "web", "slots": 2, "resources": {"gpu": 0.5}},
         {"resources": {"gpu": "750m", "mem": 2.5}},
         {"slots": 9},
         {"slots": 9, "wait_for_capacity": True},
