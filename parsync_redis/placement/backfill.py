@@ -12,9 +12,9 @@ from typing import Final
 from ..model.booking import Booking
 from ..model.needs import Resources
 from .facts import NodeFacts
-from .fits import fits
 from .forecast import Held, expected_start_ms
 from .now import what_keeps
+from .reasons import find_fitting
 
 MOST: Final = 8
 """Nodes that are booked at a time, at most."""
@@ -48,7 +48,7 @@ class Waits:
 
 def nearest(needs: Resources, nodes: Sequence[NodeFacts], booked: Collection[str] = ()) -> list[NodeFacts]:
     """Return the open nodes that could hold a task of these needs: the booked ones, then those that lack least."""
-    able = [node for node in nodes if node.knows and node.open and fits(node.offer, needs)]
+    able = [node for node in find_fitting(needs, nodes) if node.open]
 
     def lack(node: NodeFacts) -> tuple[bool, float, str]:
         return node.name not in booked, sum(obstacle.short for obstacle in what_keeps(needs, node)), node.name

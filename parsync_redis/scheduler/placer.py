@@ -193,7 +193,8 @@ class Placer:
         known = [p for p in some if not is_stale(p, strategy)]
         found = []
         for partitions in self._orders[strategy](known):
-            each = (seats_for(group, partition, ahead) for partition in partitions)
+            each = (p.seats(group.needs, group.knowers, ahead) for p in partitions)
+            each = (seats_for(group, p, ahead) for p in partitions) if group.barred else each
             found.append([seats for seats in each if len(seats.leads)])
         return put_last(found, group.needs, self._view.scarce) if self._view.scarce else found
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from ...model.booking import Booking
 from ...model.ids import encode_id, readable
 from ...model.kind import Kind
+from ...model.near import settled
 from ...model.needs import Resources, parse_needs
 from ...model.node import Node
 from ...model.times import LearntTimes
@@ -50,11 +51,12 @@ class BackfillDuty:
         store, apps = self._store, self._apps.by_digest()
         before = read_booked(store)
         states = {state.node.name: state for some in read_live_nodes(store) for state in some}
+        alive = {name for name, state in states.items() if state.node.state != "down"}
         nodes: dict[str, list[NodeFacts]] = {}
         needs: dict[str, Resources] = {}
         for one in large:
             kind = Kind.of(one.kind)
-            needs[one.kind] = parse_needs(kind.needs)
+            needs[one.kind] = parse_needs(settled(kind.needs, alive))
             mine = [booking.node for booking in before if booking.kind == one.kind]
             facts = [facts_of(state, kind.name, apps) for state in states.values()]
             nodes[one.kind] = nearest(needs[one.kind], facts, mine)
