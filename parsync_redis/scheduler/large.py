@@ -11,7 +11,7 @@ MOST: Final = 32
 
 
 class Large(NamedTuple):
-    """A kind whose tasks need slots or amounts that no node has free, and the order of its first task."""
+    """A kind whose tasks need more slots than any node has free, and the order of its first task."""
 
     kind: str
     shard: int
@@ -19,9 +19,15 @@ class Large(NamedTuple):
 
 
 def find_large(groups: Iterable[KindGroup]) -> tuple[Large, ...]:
-    """Return the kinds of some groups, the oldest first: each in the shard where its first task is."""
+    """Return the kinds of some groups, the oldest first: each in the shard where its first task is.
+
+    Only tasks of several slots are large. A task of one slot that waits for an amount gets its turn as the oldest: a
+    booking would keep other tasks from slots that it does not lack.
+    """
     first: dict[str, WaitingKind] = {}
     for group in groups:
+        if group.needs.slots < 2:
+            continue
         for waiting in group.waiting.values():
             other = first.get(waiting.kind.text)
             if other is None or waiting.first < other.first:

@@ -175,6 +175,7 @@ def test_the_oldest_large_kinds_are_told() -> None:
     queue = Queue(core).add("small slots=1", 1)
     for number in range(MOST_LARGE + 8):
         queue.add(f"big{number} slots=3", 1, first=1000 - number)
+    queue.add("one slots=1 gpu=1", 1, first=1)
     queue.tell()
     core.plan()
     found = find_large(core.queue.blocked.strict)
