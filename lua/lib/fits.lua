@@ -49,7 +49,7 @@ local function amounts(text)
   return found
 end
 
--- undeclared: return how much a node has of an amount that it does not declare: 1 of a word that keeps tasks apart (model/apart.py).
+-- undeclared: return how much a node has of an amount that it does not declare: 1 of a word of `apart` (model/apart.py).
 local function undeclared(name) return string.sub(name, 1, 6) == 'apart_' and 1 or 0 end
 
 -- is_enough: return whether every amount that is asked for is there.

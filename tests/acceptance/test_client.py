@@ -385,7 +385,7 @@ def test_each_listing_is_json_with_stable_keys(parsync):
     assert list(status) == f"{keys} expires_ms history max_starts phase".split()
     assert json.loads(parsync("tasks", "--json")) == [status]
     keys = "name partition state draining inc score slots free held resources left labels note queues down_ms waiting"
-    assert [list(node) for node in json.loads(parsync("nodes", "--json"))] == [[*keys.split(), "ahead"]] * 2
+    assert [list(node) for node in json.loads(parsync("nodes", "--json"))] == [[*keys.split(), "ahead", "reserved", "taints"]] * 2
     partitions = json.loads(parsync("partitions", "--json"))
     assert list(partitions) == ["partitions", "evenness"]
     assert list(partitions["evenness"]) == ["slots", "mean_score", "labels"]
