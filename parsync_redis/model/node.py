@@ -1,5 +1,6 @@
 """A node, as its record in Redis says; the terms of its drain; a lease."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,20 @@ STANDS_STILL: Final = "its event loop stands still"
 NO_SIGN: Final = "its worker stands still"
 BY_ITSELF: Final = (STANDS_STILL, NO_SIGN)
 """The beginnings of the reasons for which a node is suspect by its own worker, which also ends the suspicion."""
+
+
+_TRIAL: Final = re.compile(r"; after (\d{1,9}) s it gets a task on trial\Z", re.ASCII)
+
+
+def trial_note(reason: str, pause_s: float) -> str:
+    """Return the note of a suspect node that is tried again after a pause."""
+    return f"{reason}; after {pause_s:.0f} s it gets a task on trial"
+
+
+def trial_s(note: str) -> float | None:
+    """Return after how many seconds a suspect node with this note is tried again; None if the note does not say."""
+    found = _TRIAL.search(note)
+    return float(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ COMES_BACK: Final[Sequence[str]] = (
     "quarantine",
     "losses",
     "times",
+    "streaks",
 )
 """Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
 the leader makes it anew from other keys (overhaul.py). The records of ended tasks, and what only people read, are lost.
