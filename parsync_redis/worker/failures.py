@@ -28,7 +28,9 @@ HARDLY: Final = 5
 """With fewer runs before the streak nobody knows how often a name fails here: two failures are a surprise."""
 SURPRISE: Final = 0.01
 FIRST_S: Final = 1.0
-"""The first pause."""
+SHORTEST_S: Final = 0.02
+"""The first pause is twice as long as such tasks run here, within these bounds: a node that is no faster than others
+swallows nothing. It is FIRST_S if too few have succeeded here."""
 UNANSWERED_S: Final = 4.0
 """If no other node tells how such tasks end, slots rest for so long, or for twice the time that such tasks run: others
 may run the first of them."""
@@ -43,22 +45,25 @@ Counts = tuple[str, int, int, int]
 class Record:
     """The runs of a name here, and how many failed; `length` failed in a row after that, since since_s (monotonic).
 
-    news, bad_news: runs and failures that were not reported. elsewhere: what other nodes report.
+    good_s: how long the successes ran. news, bad_news: runs and failures that were not reported. elsewhere: what other
+    nodes report.
     """
 
     runs: int = 0
     failed: int = 0
+    good_s: float = 0.0
     length: int = 0
     since_s: float = 0.0
     news: int = 0
     bad_news: int = 0
     elsewhere: Elsewhere | None = None
 
-    def succeed(self) -> None:
+    def succeed(self, seconds: float) -> None:
         """Note a success: a streak is over."""
         self.runs, self.failed = self.runs + self.length + 1, self.failed + self.length
+        self.good_s += seconds
         if self.runs > KEPT:
-            self.runs, self.failed = self.runs // 2, self.failed // 2
+            self.runs, self.failed, self.good_s = self.runs // 2, self.failed // 2, self.good_s / 2
         self.length, self.elsewhere = 0, None
 
     def fail(self, now_s: float) -> None:
@@ -70,6 +75,12 @@ class Record:
     def is_surprise(self) -> bool:
         """True if so many failures in a row are unlikely by what happened here before."""
         return self.length > 1 and (self.runs < HARDLY or chance_of(self.failed, self.runs, self.length) < SURPRISE)
+
+    @property
+    def first_s(self) -> float:
+        """The first pause after its failures."""
+        good = self.runs - self.failed
+        return max(SHORTEST_S, min(2 * self.good_s / good, FIRST_S)) if good >= HARDLY else FIRST_S
 
     @property
     def fails_elsewhere(self) -> bool:
@@ -108,8 +119,8 @@ class Failures:
             record = self._names.setdefault(run.name, Record())
             record.news, record.bad_news = record.news + 1, record.bad_news + bool(run.failed)
             if not run.failed:
-                record.succeed()
-                self._node.succeed()
+                record.succeed(seconds)
+                self._node.succeed(seconds)
                 if self._pause_s and not any(each.is_surprise for each in self._names.values()):
                     self._pause_s = self._until_s = 0.0
             elif seconds < max(QUICK_S, self._ahead.mean_s(run.name)):
@@ -125,7 +136,7 @@ class Failures:
             if not self._pause_s:
                 log.warning("%d tasks of %s failed here in a row: slots rest", record.length, run.name)
                 self._ahead.late()  # nothing may wait behind them
-            self._pause_s = min(max(FIRST_S, 2 * self._pause_s), self._most_s())
+            self._pause_s = min(max(record.first_s, 2 * self._pause_s), self._most_s())
             self._until_s, self._probes, self.due = now_s + self._pause_s, False, True
 
     def _should_rest(self, record: Record, name: str, now_s: float) -> bool:

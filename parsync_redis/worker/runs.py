@@ -60,7 +60,7 @@ class Run:
 
     @property
     def occupies(self) -> bool:
-        """True if nothing else may run in its slots: until it ends; if they rest, or with amounts, until they are free."""
+        """True if nothing else may run in its slots: until it ends; if they rest or with amounts, until free."""
         return not self.waits and (not self.outcome or self.rests or not self.is_simple)
 
     @property
