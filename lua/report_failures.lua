@@ -21,7 +21,7 @@ for i, row in rows() do
   bad = bad or bad_number('length', row.length, 0, 1e9)
   names[i] = row.name
 end
-bad = bad or not string.find(args.node, '^%w[%w_.@-]*$') and redis.error_reply('PSARGS report_failures: not a node: ' .. args.node)
+bad = bad or not string.find(args.node, '^%w[%w_.@-]*$') and redis.error_reply('PSARGS not a node: ' .. args.node)
 if bad then return bad end
 local texts, now, room = read_list(streaks, names), now_ms(), 1000 - redis.call('HLEN', streaks)
 local fields, gone, reply, own = {}, {}, {now, 0}, false

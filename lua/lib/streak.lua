@@ -1,7 +1,7 @@
 -- The line of a streak, the failures in a row of one name on one node, beside what other nodes report of that name:
 --   p0 n1 inc=3 since=1732161994123 at=1732161997000 length=5 tries=2 runs=20 failed=1 all=1
--- since: when it was first reported (ms); at: its last try; length: failures; tries: reports in which it had gone on; runs, failed:
--- those on other nodes that began to be counted later; all: 1 if nothing else succeeds on the node either.
+-- since: when it was first reported (ms); at: its last try; length: failures; tries: reports in which it had gone on; runs,
+-- failed: those on other nodes that were counted later; all: 1 if nothing else succeeds on the node either.
 
 -- parse_streak: return the fields of a line as a table; nil for any other text.
 local function parse_streak(text)

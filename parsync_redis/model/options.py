@@ -150,6 +150,17 @@ OPTIONS: Final = (
         stored=True,
     ),
     Option(
+        "avoid_last",
+        True,
+        lambda value: isinstance(value, bool),
+        "True or False",
+        "--avoid-last",
+        bool,
+        "When it runs again, prefer a node that it did not run on last (yes).",
+        False,
+        stored=True,
+    ),
+    Option(
         "expires",
         None,
         is_seconds,
@@ -187,6 +198,7 @@ class TaskOptions:
     wait_for_capacity: bool = False
     expires: float | None = None
     max_starts: int | None = None
+    avoid_last: bool = True
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":

@@ -42,7 +42,7 @@ Counts = tuple[str, int, int, int]
 
 
 @dataclass(slots=True)
-class Record:
+class Tally:
     """The runs of a name here, and how many failed; `length` failed in a row after that, since since_s (monotonic).
 
     good_s: how long the successes ran. news, bad_news: runs and failures that were not reported. elsewhere: what other
@@ -104,8 +104,8 @@ class Failures:
     def __init__(self, ahead: LookAhead, most_s: Callable[[], float]) -> None:
         self._ahead, self._most_s = ahead, most_s
         self._lock = threading.Lock()
-        self._names: dict[str, Record] = {}
-        self._node = Record()
+        self._names: dict[str, Tally] = {}
+        self._node = Tally()
         self._told: set[str] = set()
         self._has_others = True
         self._pause_s = self._until_s = 0.0
@@ -116,34 +116,34 @@ class Failures:
     def ended(self, run: Run, seconds: float) -> None:
         """Note how a run ended that `failed` is known of; have its slots rest if it goes on with a streak."""
         with self._lock:
-            record = self._names.setdefault(run.name, Record())
-            record.news, record.bad_news = record.news + 1, record.bad_news + bool(run.failed)
+            tally = self._names.setdefault(run.name, Tally())
+            tally.news, tally.bad_news = tally.news + 1, tally.bad_news + bool(run.failed)
             if not run.failed:
-                record.succeed(seconds)
+                tally.succeed(seconds)
                 self._node.succeed(seconds)
                 if self._pause_s and not any(each.is_surprise for each in self._names.values()):
                     self._pause_s = self._until_s = 0.0
             elif seconds < max(QUICK_S, self._ahead.mean_s(run.name)):
                 now_s = time.monotonic()
-                record.fail(now_s)
+                tally.fail(now_s)
                 self._node.fail(now_s)
-                if self._should_rest(record, run.name, now_s):
-                    self._rest(run, record, now_s)
+                if self._should_rest(tally, run.name, now_s):
+                    self._rest(run, tally, now_s)
 
-    def _rest(self, run: Run, record: Record, now_s: float) -> None:
+    def _rest(self, run: Run, tally: Tally, now_s: float) -> None:
         run.rests = True
         if self._probes or now_s >= self._until_s:
             if not self._pause_s:
-                log.warning("%d tasks of %s failed here in a row: slots rest", record.length, run.name)
+                log.warning("%d tasks of %s failed here in a row: slots rest", tally.length, run.name)
                 self._ahead.late()  # nothing may wait behind them
-            self._pause_s = min(max(record.first_s, 2 * self._pause_s), self._most_s())
+            self._pause_s = min(max(tally.first_s, 2 * self._pause_s), self._most_s())
             self._until_s, self._probes, self.due = now_s + self._pause_s, False, True
 
-    def _should_rest(self, record: Record, name: str, now_s: float) -> bool:
-        if not self._has_others or not (record.is_surprise or self._node.is_surprise) or record.fails_elsewhere:
+    def _should_rest(self, tally: Tally, name: str, now_s: float) -> bool:
+        if not self._has_others or not (tally.is_surprise or self._node.is_surprise) or tally.fails_elsewhere:
             return False
-        began = record if record.is_surprise else self._node
-        return record.succeeds_elsewhere or now_s - began.since_s < max(
+        began = tally if tally.is_surprise else self._node
+        return tally.succeeds_elsewhere or now_s - began.since_s < max(
             UNANSWERED_S, min(2 * self._ahead.mean_s(name), LONGEST_S)
         )
 
@@ -169,13 +169,13 @@ class Failures:
         with self._lock:
             self.due, all_fail = False, self._node.is_surprise
             counts, told = list[Counts](), set[str]()
-            for name, record in self._names.items():
+            for name, tally in self._names.items():
                 if len(counts) == MAX_BATCH:
                     break  # the others are told with the next report
-                streak = record.length if record.is_surprise or all_fail else 0
-                if record.news or (name in self._told and not streak):
-                    counts.append((name, record.news, record.bad_news, streak))
-                    record.news = record.bad_news = 0
+                streak = tally.length if tally.is_surprise or all_fail else 0
+                if tally.news or (name in self._told and not streak):
+                    counts.append((name, tally.news, tally.bad_news, streak))
+                    tally.news = tally.bad_news = 0
                 if streak:
                     told.add(name)
             self._told = told | self._told.difference(name for name, *_ in counts)
@@ -195,5 +195,5 @@ class Failures:
         """Take back counts that could not be reported."""
         with self._lock:
             for name, runs, failed, _ in counts:
-                record = self._names[name]
-                record.news, record.bad_news = record.news + runs, record.bad_news + failed
+                tally = self._names[name]
+                tally.news, tally.bad_news = tally.news + runs, tally.bad_news + failed

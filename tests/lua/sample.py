@@ -54,6 +54,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
         "record_loss": commands.record_loss("s1 submitted=2->1", 60),
         "learn_times": commands.learn_times({"work": RunTimes(1, 2.0, Counter({16: 1}))}),
+        "report_failures": commands.report_failures(0, "n1", 1, 5, True, [("work", 3, 2, 2)]),
         "quarantine": commands.quarantine(b"something", 10),
         "discard": commands.discard(commands.keys.queue("names"), "names"),
         "repair_partition": commands.repair_partition(0),
