@@ -22,6 +22,9 @@ local function smaller(one, other)
       least[name], least[part] = from[name], from[part]
     end
   end
+  for name in pairs(other) do
+    if undeclared(name) == 1 then least[name] = 0 end
+  end
   return least
 end
 
@@ -65,7 +68,7 @@ for _, name in ipairs(names) do
   write_bits(meta, slots, free, node, before and function(slot) return bit_at(before, was + slot) == 1 end)
   local any_lost, rest = lost_and_left(slots, node)
   if before then rest = smaller(rest, amounts(redis.call('HGET', left, name) or '')) end -- a lost lease may hold some
-  if next(rest) then redis.call('HSET', left, name, ledger_text(rest)) else redis.call('HDEL', left, name) end
+  write_left(left, name, rest)
   if node.note ~= '' then redis.call('HSET', notes, name, node.note) else redis.call('HDEL', notes, name) end
   if any_lost or node.state == 'down' then redis.call('SADD', lost, name) end
   if not redis.call('HGET', alive, name) then

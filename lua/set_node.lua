@@ -1,5 +1,5 @@
 -- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving; ahead; offer. Its runs go on.
--- KEYS: meta slots free nodes notes
+-- KEYS: meta slots free left nodes notes
 -- ARGV: node inc word note
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
 --   note: of drain its terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for people and for the
@@ -9,11 +9,12 @@
 -- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1, or 2 once its deadline has passed
 -- ERRORS: PSARGS PSWORD
 -- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not.
--- ATOMICITY: the bits go with the state.
--- COMPLEXITY: O(span)
+-- ATOMICITY: the bits go with the state; what is left and the count of slots go with the offer.
+-- COMPLEXITY: O(span), of offer O(nodes of the partition + span)
 --- @include bits
 --- @include fits
 --- @include note
+--- @include rest
 local name, inc, word, note = args.node, args.inc, args.word, args.note
 if note == '' then note = word == 'suspect' and 'no reason was given' or 'no deadline' end
 if (word == 'drain' and not is_terms(note)) or (word == 'suspect' and is_terms(note)) then
@@ -63,6 +64,12 @@ if after == '' then redis.call('HDEL', notes, name) elseif after ~= before then 
 if changed or node.state ~= state or node.drain ~= drain or node.ahead ~= ahead then
   write_node(nodes, node)
   write_bits(meta, slots, free, node)
+  if changed then
+    local total, _, rest = 0, lost_and_left(slots, node)
+    for _, other in ipairs(redis.call('HKEYS', nodes)) do total = total + (read_node(nodes, other) or {slots = 0}).slots end
+    write_left(left, name, rest)
+    redis.call('HSET', meta, 'slots', total)
+  end
   if node.ahead ~= ahead then -- bits alone: claims on the node are judged as before
     redis.call('HINCRBY', meta, 'version', 1)
   else

@@ -16,12 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from .errors import InvalidInput
 from .model.address import check_address, safe_url, with_password
@@ -186,6 +181,7 @@ _NODE: Final = {
     "parsync_score": "PARSYNC_NODE_SCORE",
     "parsync_label": "PARSYNC_NODE_LABELS",
     "parsync_resource": "PARSYNC_NODE_RESOURCES",
+    "parsync_taint": "PARSYNC_NODE_TAINTS",
 }
 """The worker's options that make it a node, and the variables that say the same."""
 WITH_SCHEDULER: Final = "PARSYNC_NODE_WITH_SCHEDULER"

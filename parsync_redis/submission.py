@@ -10,13 +10,13 @@ from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, Unkn
 from .model.apps import digest_of
 from .model.ids import check_name, encode_id, new_id, shown
 from .model.limits import MAX_BATCH_BYTES, MAX_KINDS_BYTES
-from .model.needs import Resources, without_reserved
-from .model.options import CELERY_OPTIONS, CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions
+from .model.needs import QUEUE_LABEL, Resources, without
+from .model.options import CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions
 from .model.task import Submission
 from .placement.infeasible import explain_infeasible
 from .store.store import Store
 from .store.views import Directory, read_names, read_offers
-from .wire.message_options import until_ms
+from .wire.message_options import CELERY_OPTIONS, until_ms
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -184,7 +184,7 @@ def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Res
     needs = task.options.needs
     knowing = {app.digest for app in Directory(store).newest_first() if task.name in app.declared}
     offers = {node: offer for node, offer in read_offers(store).items() if digest_of(offer) in ("", *knowing)}
-    return without_reserved(needs), offers
+    return without(needs, QUEUE_LABEL), offers
 
 
 def explain_unknown(name: str, known: Sequence[str]) -> str:

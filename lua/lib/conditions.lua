@@ -53,3 +53,12 @@ local function holds(condition, values)
   end
   return none
 end
+
+-- labels_fit: a rule (lib/fits.lua): the node meets all conditions. Labels `parsync.NAME` have rules of their own.
+local function labels_fit(offer, needs)
+  local padded = ' ' .. offer .. ' '
+  for name, condition in string.gmatch(needs, '%f[!-~]([^%s:]+):(%S+)') do
+    if string.sub(name, 1, 8) ~= 'parsync.' and not holds(condition, values_of(padded, name)) then return false end
+  end
+  return true
+end

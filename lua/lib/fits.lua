@@ -2,6 +2,7 @@
 -- amount and NAME:VALUE a label. In needs VALUE may be a condition (lib/conditions.lua). placement/fits.py does the same for the
 -- view; a property test compares the two.
 --- @include conditions
+--- @include taints
 --- @include thousandths
 
 local SOUND, NEEDED, FITTING = {}, {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
@@ -48,32 +49,29 @@ local function amounts(text)
   return found
 end
 
+-- undeclared: return how much a node has of an amount that it does not declare: 1 of a word that keeps tasks apart (model/apart.py).
+local function undeclared(name) return string.sub(name, 1, 6) == 'apart_' and 1 or 0 end
+
 -- is_enough: return whether every amount that is asked for is there.
 local function is_enough(there, asked)
   for name, amount in pairs(asked) do
-    if (there[name] or 0) < amount and not (PARTS[name] and in_full().part_fits(there, asked, name)) then
+    if (there[name] or undeclared(name)) < amount and not (PARTS[name] and in_full().part_fits(there, asked, name)) then
       return false
     end
   end
   return true
 end
 
--- The rules, in the order of parsync_redis/placement/rules: each returns whether a node that offers `offer` passes. `slots` is an
--- amount here.
+-- The rules, in the order of parsync_redis/placement/rules, here and in what is included: each returns whether a node that offers
+-- `offer` passes. `slots` is an amount here.
 local function amounts_fit(offer, needs) return is_enough(amounts(offer), amounts(needs)) end
-
-local function labels_fit(offer, needs)
-  local padded = ' ' .. offer .. ' '
-  for name, condition in string.gmatch(needs, '%f[!-~]([^%s:]+):(%S+)') do
-    if not holds(condition, values_of(padded, name)) then return false end
-  end
-  return true
-end
 
 -- fits: return whether a node that offers `offer` can hold a task that needs `needs`.
 local function fits(offer, needs)
   local known = FITTING[needs] or {}
   FITTING[needs] = known
-  if known[offer] == nil then known[offer] = #offer <= 65536 and amounts_fit(offer, needs) and labels_fit(offer, needs) end
+  if known[offer] == nil then
+    known[offer] = #offer <= 65536 and amounts_fit(offer, needs) and labels_fit(offer, needs) and taints_fit(offer, needs)
+  end
   return known[offer]
 end

@@ -39,3 +39,10 @@ local function task_at(text)
   for number in string.gmatch(lease and lease.slots or '', '[^,]+') do texts[number] = text end
   return lease and agrees(texts, lease, text) and lease.task or nil
 end
+
+-- has_amounts: return whether the text of a place has amounts: another '=' than those of inc and since.
+local function has_amounts(text)
+  local first = string.find(text, '=', 1, true)
+  local second = first and string.find(text, '=', first + 1, true)
+  return second and string.find(text, '=', second + 1, true)
+end

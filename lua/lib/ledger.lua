@@ -6,7 +6,7 @@
 local function ledger_text(left)
   local names, words = {}, {}
   for name in pairs(left) do
-    if not PARTS[name] then names[#names + 1] = name end
+    if not (PARTS[name] or left[name] == 1 and undeclared(name) == 1) then names[#names + 1] = name end
   end
   table.sort(names)
   local size = next(PARTS) and in_full().size_text
@@ -18,15 +18,9 @@ end
 local function ledger_add(left, asked, factor)
   for name, amount in pairs(asked) do
     if PARTS[name] then in_full().add_part(left, name, factor * amount)
-    elseif left[name] then left[name] = left[name] + factor * amount end
+    elseif left[name] then left[name] = left[name] + factor * amount
+    elseif factor < 0 and undeclared(name) == 1 then left[name] = 1 - amount end
   end
-end
-
--- has_amounts: return whether the text of a place has amounts: another '=' than those of inc and since.
-local function has_amounts(text)
-  local first = string.find(text, '=', 1, true)
-  local second = first and string.find(text, '=', first + 1, true)
-  return second and string.find(text, '=', second + 1, true)
 end
 
 local ASKED = {} -- answers in this call: most tasks of a call ask the same
@@ -39,7 +33,7 @@ local function asked_amounts(asked)
 end
 
 -- read_ledgers: return {name -> {amount -> number left}} of the nodes in names[1] to names[size], and the list of these nodes. A
--- node without a ledger has false, and so has one with a damaged ledger, which stays as it is until it is repaired.
+-- node with a damaged ledger has false: it stays as it is until it is repaired.
 local function read_ledgers(left, names, size)
   local found, distinct = {}, {}
   for i = 1, size do
@@ -49,16 +43,16 @@ local function read_ledgers(left, names, size)
     end
   end
   local texts = read_list(left, distinct)
-  for i = 1, #distinct do found[distinct[i]] = texts[i] and well_formed(texts[i]) and amounts(texts[i]) end
+  for i = 1, #distinct do found[distinct[i]] = not texts[i] and {} or well_formed(texts[i]) and amounts(texts[i]) end
   return found, distinct
 end
 
 -- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left.
 local function spend(ledgers, name, text)
-  local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name] or {}
-  if not is_enough(ledger, asked) then return ledger_text(ledger) end
+  local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name]
+  if not (ledger and is_enough(ledger, asked)) then return ledger_text(ledger or {}) end
   ledger_add(ledger, asked, -1)
-  CHANGED[name] = ledgers[name] or nil
+  CHANGED[name] = ledger
 end
 
 -- give_back: put the amounts in the text of a place back into a node's ledger.
@@ -71,7 +65,11 @@ end
 
 -- write_ledgers: write the ledgers that have changed.
 local function write_ledgers(left)
-  local lines = {}
-  for name, ledger in pairs(CHANGED) do lines[#lines + 1], lines[#lines + 2] = name, ledger_text(ledger) end
+  local lines, empty = {}, {}
+  for name, ledger in pairs(CHANGED) do
+    local text = ledger_text(ledger)
+    if text == '' then empty[#empty + 1] = name else lines[#lines + 1], lines[#lines + 2] = name, text end
+  end
   write_all('HSET', left, lines)
+  write_all('HDEL', left, empty)
 end

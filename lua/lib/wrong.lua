@@ -1,7 +1,7 @@
 -- Find well-formed values in a partition that contradict the rest: bits, amounts, counts, and the list of lost nodes. Needs
--- lib/bits.lua and lib/ledger.lua.
+-- lib/bits.lua and lib/rest.lua.
 --- @include bits
---- @include ledger
+--- @include rest
 
 -- bit_at: return a bit of a bitmap that was read as text.
 local function bit_at(bits, at)
@@ -16,18 +16,6 @@ local function same_amounts(one, other)
   end
   for name in pairs(other) do if not (one[name] or PARTS[name] and other[name] == 0) then return false end end
   return true
-end
-
--- lost_and_left: look at the leases of a node: return whether one is lost, what is left of its amounts, and {slot -> true}.
-local function lost_and_left(slots, node)
-  local rest, any_lost, held = amounts(node.offer), false, {}
-  rest.slots = nil
-  each_lease(slots, node, function(slot, lease)
-    held[slot] = true
-    any_lost = any_lost or node.state == 'down' or lease.inc ~= node.inc
-    if lease.leads then ledger_add(rest, amounts(lease.asked), -1) end
-  end)
-  return any_lost, rest, held
 end
 
 -- find_wrong: report what contradicts the nodes {name -> node} and their leases, which are sound.

@@ -23,7 +23,7 @@ COMMANDS: Final = {
         "status": "Show a task: its state, its place, why it waits, and the time of each step.",
         "tasks": "List tasks: first those that have not ended.",
         "demand": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
-        "names": "Show how long the tasks of each name run: how many ran, their mean, and their 95th percentile.",
+        "names": "Show how long the tasks of each name run, by node class too: their number, mean and 95th percentile.",
     },
     "cli.explain": {
         "explain": "Say why a task waits, what keeps each node, who holds what it needs, and when it may start.",

@@ -34,7 +34,21 @@ def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
     print_found(
         found,
         as_json,
-        ("NODE", "STATE", "PARTITION", "SCORE", "SLOTS", "FREE", "HELD", "WAITING", "LEFT", "QUEUES", "LABELS", "NOTE"),
+        (
+            "NODE",
+            "STATE",
+            "PARTITION",
+            "SCORE",
+            "SLOTS",
+            "FREE",
+            "HELD",
+            "WAITING",
+            "LEFT",
+            "QUEUES",
+            "LABELS",
+            "TAINTS",
+            "NOTE",
+        ),
         lambda n: (
             n.name,
             _state(n),
@@ -47,7 +61,8 @@ def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
             " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
             " ".join(n.queues),
             words(n.labels, ":"),
-            n.note,
+            " ".join(n.taints),
+            "; ".join(filter(None, (n.note, n.reserved and f"reserved for {n.reserved}"))),
         ),
         "no nodes: start a worker of your app with --parsync-node",
     )

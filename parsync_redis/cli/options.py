@@ -6,7 +6,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from ..model.options import OPTIONS, Option
+from ..model.option import Option
+from ..model.options import OPTIONS
 from .common import parse_pairs
 from .requirements import parse_requirements
 
@@ -38,7 +39,7 @@ def _variable(option: Option) -> str:
 
 
 def _flag(option: Option) -> Any:
-    value = list[str] if option.value is Mapping else option.value
+    value = list[str] if option.value in (Mapping, list) else option.value
     flag = f"{option.flag}/--no-{option.flag.removeprefix('--')}" if option.default is True else option.flag
     return Annotated[value | None, typer.Option(flag, help=option.help)]
 

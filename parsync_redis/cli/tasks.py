@@ -188,13 +188,13 @@ def demand(
 
 
 def names(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """Show how long the tasks of each name run: how many ran, their mean, and their 95th percentile."""
+    """Show how long the tasks of each name run, by node class too: their number, mean and 95th percentile."""
     with make_client(url, cluster, config) as client:
         found = client.names()
     print_found(
         found,
         as_json,
-        ("NAME", "COUNT", "MEAN", "P95"),
-        lambda one: (one.name, one.count, f"{one.mean_ms:.4g} ms", f"{one.p95_ms:.4g} ms"),
+        ("NAME", "COUNT", "MEAN", "P95", "NODES WITH"),
+        lambda one: (one.name, one.count, f"{one.mean_ms:.4g} ms", f"{one.p95_ms:.4g} ms", one.node_class),
         "no task has run yet",
     )

@@ -6,6 +6,7 @@ from typing import Any
 from ..model.explanation import Explanation
 from ..model.ids import check_name, encode_id
 from ..model.status import TaskStatus
+from ..near import near_node
 from .requests import Requests
 from .submitter import Submitter
 
@@ -38,9 +39,9 @@ class Asking:
 
         check_name("task name", name)
         asked = self._submitter.options_of({"name": name, "queue": queue, **options})
-        return self.requests.do(
-            lambda: explain_plan(self.requests.store, name, asked.needs, asked.priority, asked.strategy)
-        )
+        store = self.requests.store
+        needs = self.requests.do(lambda: near_node(store, asked)).needs
+        return self.requests.do(lambda: explain_plan(store, name, needs, asked.priority, asked.strategy))
 
     def with_reasons(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
         """Return the same tasks; `why` of those that wait says what keeps them now, and who holds what they need.

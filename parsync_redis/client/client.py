@@ -12,6 +12,7 @@ from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView, measure_evenness
 from ..settings import Settings
+from ..store.booked import read_node_views
 from ..store.cancel import Selection, find_selected
 from ..store.demand import read_demand
 from ..store.tasks import list_tasks
@@ -189,8 +190,7 @@ class ParsyncClient(Asking):
 
     def nodes(self) -> list[NodeView]:
         """Return every node, by name."""
-        views = self.requests.do(lambda: [node for _, nodes in read_views(self.store) for node in nodes])
-        return sorted(views, key=lambda node: node.name)
+        return self.requests.do(lambda: read_node_views(self.store))
 
     def partitions(self) -> list[PartitionView]:
         """Return every partition, by number; none before the cluster's first scheduler."""

@@ -10,6 +10,7 @@ from ..errors import ServerReadOnly, ServerUnreachable
 from ..model.ids import id_in_shard, new_id
 from ..model.limits import MAX_BATCH
 from ..model.task import Submission
+from ..near import resolve_near
 from ..settings import Settings
 from ..store.cancel import PIPELINED, cancel_tasks, cancel_words
 from ..store.cluster import join_cluster
@@ -79,6 +80,8 @@ class Requests:
         apps: the stamps of the apps that the tasks were made from; () if nobody looked.
         """
         words: list[str] = []
+        if any(task.options.near for task in tasks):
+            tasks = self.do(partial(resolve_near, self.store, tasks), pauses)
         for some in split_by_size(tasks):
             words += self.do(partial(self._submit, some, apps), pauses)
         if not self.warned:

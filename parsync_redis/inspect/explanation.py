@@ -7,7 +7,7 @@ from ..model.amount import amount_text
 from ..model.explanation import Choice, Explanation, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
 from ..model.kind import split_kind
-from ..model.needs import Resources, are_needs, parse_needs
+from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
 from ..placement.classes import classify
@@ -82,14 +82,14 @@ class _Explainer:
         why = looker.why(task)
         if not are_needs(task.needs):
             return Explanation(task.id, task.name, task.needs, Outlook.NEVER, why, task.priority, now_ms=now_ms)
-        needs = parse_needs(task.needs)
-        facts = looker.facts(task.name)
+        needs = looker.settled(task.needs)
+        facts = looker.facts(task.name, task.needs)
         classes = classify(needs, facts)
         able = not classes or _can(classes[0])
         ahead, alike = self._position(task.needs, order)
         by_name = {node.name: node for node in facts}
         nearest_first = [by_name[name] for some in classes if _can(some) for name in some.nodes]
-        fitting = [node for node in nearest_first if node.open][:MOST_NODES]
+        fitting = [node for node in nearest_first if node.open and not node.booked][:MOST_NODES]
         held = self._held([node.name for node in fitting])
         run_ms = self._mean_ms(task.name)
         begins_ms = max(now_ms, task.times.get("ready") or 0)
@@ -132,8 +132,9 @@ class _Explainer:
         return [Held(holder, self._until_ms(holder)) for holder in holders]
 
     def _until_ms(self, holder: Holder) -> int | None:
-        mean_ms = self._mean_ms(self._names.get(holder.task, ""))
-        return None if mean_ms is None else int(holder.since_ms + mean_ms)
+        node = self._looker.states[holder.node].node
+        times = self._times.of(self._names.get(holder.task, ""), node.offer)
+        return times.end_ms(holder.since_ms, self._looker.now_ms) if times else None
 
     def _mean_ms(self, name: str) -> float | None:
         times = self._times.get(name)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from ..model.apart import undeclared
 from ..model.needs import amounts_text, read_amounts
 from ..model.node import Lease, Node
 from ..model.text import TERMS
@@ -88,9 +89,10 @@ def _amounts(state: PartitionState) -> Iterator[str]:
         held = [
             read_amounts(lease.place.asked) for (of, _), lease in state.leases.items() if of == name and lease.leads
         ]
+        apart = {name for amounts in held for name in amounts if undeclared(name)}
         right = {
             resource: amount - sum(amounts.get(resource, 0) for amounts in held)
-            for resource, amount in node.offer.amounts
+            for resource, amount in [*node.offer.amounts, *((name, undeclared(name)) for name in sorted(apart))]
         }
         left = state.left.get(name, "")
         if read_amounts(left) != right:

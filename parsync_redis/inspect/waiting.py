@@ -3,19 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..model.apps import digest_of
+from ..model.booking import Booking
 from ..model.ids import decode_id
-from ..model.needs import are_needs, parse_needs, read_amounts
+from ..model.near import settled
+from ..model.needs import Resources, are_needs, parse_needs
 from ..model.node import Node
 from ..model.status import TaskStatus
 from ..model.task import WAITING
+from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
 from ..placement.now import clock_text
 from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
+from ..store.booked import read_booked
+from ..store.facts import facts_of, read_holders
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from ..store.purge import server_ms
 from ..store.store import Store
-from ..store.views import Directory, LiveNode, read_live_nodes
+from ..store.times import read_times
+from ..store.views import Directory, read_live_nodes
 
 
 def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
@@ -40,6 +45,8 @@ class Looker:
         self.states = {state.node.name: state for states in read_live_nodes(store) for state in states}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
+        self.bookings = read_booked(store)
+        self.times = read_times(store) if self.bookings else LearntTimes()
         self._at_workers = self._read_waiting_seats()
         self._holders: dict[str, list[Holder]] = {}
         self._placed: dict[str, str] = {}  # the node of each task that was seen to hold slots
@@ -74,8 +81,8 @@ class Looker:
     def _why(self, needs: str, name: str) -> str:
         if not are_needs(needs):
             return f"its record is damaged: needs={needs!r:.80}"
-        needed = parse_needs(needs)
-        facts = self.facts(name)
+        needed = self.settled(needs)
+        facts = self.facts(name, needs)
         full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
         holders = self.holders_of([node.name for node in full])
         found = explain_waiting(needed, facts, holders)
@@ -83,17 +90,20 @@ class Looker:
             return found
         return self.no_scheduler if found.endswith(ROOM) else f"{self.no_scheduler}; and {found}"
 
-    def facts(self, name: str) -> list[NodeFacts]:
-        """Return the facts of all nodes for a task of this name."""
-        return [self._facts(state, name) for state in self.states.values()]
+    def settled(self, needs: str) -> Resources:
+        """Return sound needs as they count now: a node that is down is not required."""
+        return parse_needs(settled(needs, {name for name, state in self.states.items() if state.node.state != "down"}))
 
-    def _facts(self, state: LiveNode, name: str) -> NodeFacts:
-        node = state.node
-        digest = digest_of(node.offer)
-        knows = not digest or (digest in self.apps and name in self.apps[digest].declared)
-        return NodeFacts(
-            node.name, node.state, node.draining, node.offer, state.free, state.left, state.note, state.down_ms, knows
-        )
+    def facts(self, name: str, needs: str) -> list[NodeFacts]:
+        """Return the facts of all nodes for a task of this name and needs."""
+        found = [facts_of(state, name, self.apps) for state in self.states.values()]
+        barred = {one.node: one.whom for one in self.bookings if self._bars(one, name, needs)}
+        return [replace(node, booked=barred.get(node.name, "")) for node in found] if barred else found
+
+    def _bars(self, booking: Booking, name: str, needs: str) -> bool:
+        state = self.states.get(booking.node)
+        times = self.times.of(name, state.node.offer) if state else None
+        return booking.bars(name, needs, times.p95_ms if times else None, self.now_ms)
 
     def holders_of(self, names: Sequence[str]) -> list[Holder]:
         """Return the tasks that hold slots of some nodes; a round trip for each partition, once."""
@@ -106,12 +116,3 @@ class Looker:
                 self._holders[holder.node].append(holder)
                 self._placed[holder.task] = holder.node
         return [holder for name in names for holder in self._holders[name]]
-
-
-def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Holder]:
-    """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts that they hold."""
-    places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
-    return [
-        Holder(place.node, decode_id(place.task), read_amounts(place.asked), len(place.slots), place.since_ms)
-        for place in places
-    ]

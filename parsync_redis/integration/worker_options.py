@@ -16,6 +16,7 @@ WORKER_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
     (("--parsync-score",), {"type": float, "help": "How good the node is, on a scale of your own; default 1."}),
     (("--parsync-label",), {"multiple": True, "metavar": "NAME=VALUE", "help": "A label of the node; repeatable."}),
     (("--parsync-resource",), {"multiple": True, "metavar": "NAME=AMOUNT", "help": "An amount it has, mem=64GiB."}),
+    (("--parsync-taint",), {"multiple": True, "metavar": "NAME", "help": "Only tasks that tolerate it run here."}),
     (("--parsync-with-scheduler",), {"is_flag": True, "default": None, "help": "Run a scheduler beside the worker."}),
 )
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from .ids import check_name
-from .needs import Resources, queue_label, without_reserved
+from .needs import QUEUE_LABEL, Resources, queue_label, without
 from .text import DECLARED
 
 TASKS_LABEL: Final = "celery.tasks"
@@ -72,6 +72,6 @@ def digest_of(offer: Resources) -> str:
 
 def offer_with(offer: Resources, tasks: KnownTasks, queues: Iterable[str] = ()) -> Resources:
     """Return an offer with the reserved labels: the tasks that the node's worker knows and the queues it consumes."""
-    bare = without_reserved(offer)
+    bare = without(offer, TASKS_LABEL, QUEUE_LABEL)
     reserved = [(TASKS_LABEL, tasks.digest), *map(queue_label, queues)]
     return Resources.made(bare.slots, bare.amounts, [*bare.labels, *reserved])

@@ -21,6 +21,7 @@ _RULES: Final = {
     "resource name": (re.compile(r"[a-z][a-z0-9_]{0,31}"), "1 to 32 lower-case letters, digits or _, a letter first"),
     "label name": (re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}"), "1 to 63 letters, digits or _.-, a letter first"),
     "label value": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
+    "taint": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
 }
 
 

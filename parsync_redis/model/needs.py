@@ -3,9 +3,9 @@
     slots=2 gpu=0.5 mem=4294967296 gpu_model:a100
 
 `slots` first, then the amounts by name, then the labels by name. A node may have several values of a label. The label
-of a need has a condition: a value, or another text of model/condition.py. Labels whose names begin with `celery.` are
-reserved: they say what a node's worker knows and consumes. The text is what Redis stores and what scripts compare
-(lua/lib/fits.lua); placement/fits.py says when an offer fits a need.
+of a need has a condition: a value, or another text of model/condition.py. Labels whose names begin with `celery.` or
+`parsync.` are reserved: they say what a node's worker knows and consumes, and its taints (model/taints.py). The text is
+what Redis stores and what scripts compare (lua/lib/fits.lua); placement/fits.py says when an offer fits a need.
 """
 
 import re
@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 from ..errors import InvalidInput
 from .amount import PATTERN as AMOUNT
 from .amount import amount_text, parse_amount, read_amount
+from .apart import PREFIX
 from .condition import PATTERN, conditions_of
 from .ids import check_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
@@ -25,11 +26,17 @@ from .limits import MAX_SLOTS, MAX_WORDS
 MAX_TEXT: Final = 64 * 2**10
 """Bytes of needs or an offer; those of a node with a Celery queue for each customer are long."""
 
-RESERVED: Final = "celery."
-"""The names of labels that a user cannot set begin so."""
+OWN: Final = "parsync."
+"""The names of labels that have a rule of their own begin so: in needs they are no conditions on a label."""
+
+RESERVED: Final = ("celery.", OWN)
+"""The names of labels that a user cannot set begin with one of these."""
 
 QUEUE_LABEL: Final = "celery.queue"
 """The label of a node for each queue that its worker consumes, and of a task that was routed to one."""
+
+TAINT_LABEL: Final = f"{OWN}taint"
+"""The label of a node for each of its taints, and of a task for all that it tolerates; see model/taints.py."""
 
 
 def check_slots(value: object) -> int:
@@ -109,7 +116,8 @@ class Resources:
             (_resource_name(name), parse_amount(name, value)) for name, value in sorted((resources or {}).items())
         ]
         if taken := next((name for name in labels or () if name.startswith(RESERVED)), None):
-            raise InvalidInput(f"label name {shown(taken)} is reserved: names of labels do not begin with {RESERVED!r}")
+            rule = f"names of labels do not begin with {' or '.join(RESERVED)}"
+            raise InvalidInput(f"label name {shown(taken)} is reserved: {rule}")
         marks = [
             (check_name("label name", name), text) for name, v in (labels or {}).items() for text in texts_of(name, v)
         ]
@@ -131,6 +139,8 @@ def read_amounts(text: str) -> dict[str, int]:
 def _resource_name(name: str) -> str:
     if name == "slots":
         raise InvalidInput("resource name 'slots' is taken: use slots=N")
+    if name.startswith(PREFIX):
+        raise InvalidInput(f"resource name {shown(name)} is reserved: names of resources do not begin with {PREFIX}")
     return check_name("resource name", name)
 
 
@@ -151,9 +161,9 @@ def labels_of(offer: Resources) -> dict[str, str]:
     return found
 
 
-def without_reserved(resources: Resources) -> Resources:
-    """Return resources without their reserved labels."""
-    labels = [pair for pair in resources.labels if not pair[0].startswith(RESERVED)]
+def without(resources: Resources, *names: str) -> Resources:
+    """Return resources without the labels of some names."""
+    labels = [pair for pair in resources.labels if pair[0] not in names]
     return Resources.made(resources.slots, resources.amounts, labels)
 
 

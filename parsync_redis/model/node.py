@@ -38,8 +38,8 @@ def trial_s(note: str) -> float | None:
 class Node:
     """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
 
-    state: up, suspect (alive, but it did not start its tasks, or they fail there), leaving or down. drain: 0; 1 while an operator
-    drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are open,
+    state: up, suspect (alive, but it did not start its tasks, or they fail), leaving or down. drain: 0; 1 while an
+    operator drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are open,
     None if it has none.
     """
 

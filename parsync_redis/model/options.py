@@ -1,4 +1,4 @@
-"""The one table of task options, and the options of one task, checked.
+"""The one table of task options (model/option.py), and the options of one task, checked.
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of `parsync submit` and the
 names that the client, `parsync={...}`, the rules [place] and a task's declaration may use. If the record keeps it
@@ -12,9 +12,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
-from .ids import shown
+from .apart import RULE, held_by, is_word
+from .ids import MAX_ID, shown
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
+from .option import Option
+from .taints import tolerance
 
 
 class Strategy(StrEnum):
@@ -42,37 +45,8 @@ def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option of a task.
-
-    default: its value if it is not asked for; None is as if it were not asked for, if that is the default. valid and
-    rule: what a value must be, as a check and in an error's words. flag, help: of `parsync submit`; value: the type
-    that the flag takes, Mapping for NAME=VALUE (repeat). example: a value that is not the default.
-
-    stored: the task's record keeps it in a field of that name, so that a retry and a requeue have it too; any other
-    matters at the submit only, or is part of the record's needs. celerys: Celery has an option of that name, which goes
-    before it: the client takes that one.
-    """
-
-    name: str
-    default: Any
-    valid: Callable[[Any], bool]
-    rule: str
-    flag: str
-    value: type
-    help: str
-    example: Any
-    stored: bool = False
-    celerys: bool = False
-
-    def check(self, value: object) -> Any:
-        """Return a value that was asked for; raises InvalidInput with the rule."""
-        if value is None and self.default in (None, ""):
-            return self.default
-        if not self.valid(value):
-            raise InvalidInput(f"{self.name}={shown(value)} is not valid: it must be {self.rule}")
-        return value
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
 
 
 OPTIONS: Final = (
@@ -105,6 +79,36 @@ OPTIONS: Final = (
         Mapping,
         "A label that it needs: gpu_model=a100, 'zone in a,b', 'vram_gb>=24' (repeat).",
         {"gpu_model": "a100"},
+    ),
+    Option(
+        "tolerate",
+        [],
+        _is_list_of_texts,
+        'a list of taints, ["spot"]',
+        "--tolerate",
+        list,
+        "A taint of nodes that it tolerates: spot (repeat).",
+        ["spot"],
+    ),
+    Option(
+        "apart",
+        "",
+        is_word,
+        f"{RULE}: tasks with the same one are never on one node; apart by other labels does not exist",
+        "--apart",
+        str,
+        "A word: no two tasks with the same one run on one node.",
+        "web",
+    ),
+    Option(
+        "near",
+        "",
+        lambda value: isinstance(value, str) and len(value) <= MAX_ID,
+        "the id of a task that runs or has run",
+        "--near",
+        str,
+        "The id of a task: go to the node where that one runs or ran last.",
+        "a81f",
     ),
     Option(
         "priority",
@@ -188,11 +192,13 @@ STORED: Final = tuple(option.name for option in OPTIONS if option.stored)
 class TaskOptions:
     """The options of one task, checked: `parsync={...}` in Celery, keyword arguments of the client, flags of the CLI.
 
-    slots, resources and require are its needs. expires: seconds, None for never; only for a Celery task's own options:
-    everybody else says `expires` as Celery does. max_starts: None for the cluster's.
+    needs: its slots, resources, require, tolerate and apart. near: until it is submitted; then its needs have the node.
+    expires: seconds, None for never; only for a Celery task's
+    own options: everybody else says `expires` as Celery does. max_starts: None for the cluster's.
     """
 
     needs: Resources = ONE_SLOT
+    near: str = ""
     priority: int = 0
     strategy: str = ""
     wait_for_capacity: bool = False
@@ -215,7 +221,10 @@ class TaskOptions:
             raise InvalidInput(f"unknown parsync option {shown(unknown[0])}: known are {', '.join(NAMES)}")
         found = {option.name: option.check(options.get(option.name, option.default)) for option in OPTIONS}
         reserved = [queue_label(queue)] if queue else []
+        reserved += tolerance(found.pop("tolerate"))
         needs = Resources.needed(found.pop("slots"), found.pop("resources"), found.pop("require"), reserved)
+        if held := held_by(found.pop("apart")):
+            needs = Resources.made(needs.slots, [*needs.amounts, *held], needs.labels)
         return cls(needs, **found)
 
     @classmethod
@@ -225,19 +234,3 @@ class TaskOptions:
 
 
 DEFAULT_OPTIONS: Final = TaskOptions()
-
-CELERY_OPTIONS: Final = (
-    "expires",
-    "time_limit",
-    "soft_time_limit",
-    "ignore_result",
-    "shadow",
-    "serializer",
-    "headers",
-    "link",
-    "link_error",
-    "reply_to",
-    "root_id",
-    "parent_id",
-)
-"""The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""

@@ -19,6 +19,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "first": r"\d{1,8}",
     "head": r"\d{1,15}",
     "inc": r"\d{1,15}",
+    "kind": ".*",
     "labels": ".*",
     "length": r"\d{1,15}",
     "moved": r"\d{1,15}",
@@ -101,6 +102,9 @@ DEALT: Final = Line("p{partition} slots={slots} score={score} {labels}")
 LOSS: Final = Line("{name} {numbers}")
 """A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took over, at which offset:
 'submitted=150->120 p0=77->70 failover@4711=q3,p1'."""
+
+BOOKING: Final = Line("from={since} task={task} {kind}")
+"""The booking of a node, in `bookings`: from when on, first task of the kind, and the kind; see model/booking.py."""
 
 DAMAGE: Final = Line("{who} {where} {size} {why}")
 """The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""

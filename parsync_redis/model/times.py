@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from math import log2
 from typing import Final
 
+from .needs import Resources, amounts_text, labels_of
+
 _PER_OCTAVE: Final = 4
 _LEAST_MS: Final = 0.125
 _BIN: Final = r"[0-9]{1,3}:[0-9]{1,15}"
@@ -56,6 +58,19 @@ class RunTimes:
                 return end_of(number)
         return 0.0
 
+    def end_ms(self, since_ms: float, now_ms: float) -> int:
+        """Return when a run is expected to end that has its slots since then: as the latest that ran as long at least.
+
+        One that has taken longer than all of them is expected to take as long again.
+        """
+        ran_ms = now_ms - since_ms
+        longer = {end_of(number): runs for number, runs in self.bins.items() if end_of(number) > ran_ms}
+        if len(longer) == len(self.bins) and ran_ms < self.mean_ms:
+            return int(since_ms + self.mean_ms)
+        if not longer:
+            return int(since_ms + 2 * ran_ms)
+        return int(since_ms + sum(end * runs for end, runs in longer.items()) / sum(longer.values()))
+
     @property
     def text(self) -> str:
         """The field of `times`: COUNT TOTAL_MS BIN:RUNS,BIN:RUNS, the time with three decimals."""
@@ -69,3 +84,29 @@ class RunTimes:
             raise ValueError(f"not the times of a name: {text!r:.200}")
         pairs = [pair.split(":") for pair in match[3].split(",")]
         return cls(int(match[1]), float(match[2]), Counter({int(number): int(runs) for number, runs in pairs}))
+
+
+CLASS: Final = 128
+"""Characters of a node class: longer ones are cut, so that some classes may count as one."""
+
+
+def class_of(offer: Resources) -> str:
+    """Return the class of a node: its amounts and labels, 'gpu=2 gpu_model:a100'; '' for one that has slots only.
+
+    Tasks of a name run equally long on the nodes of a class, as far as anybody can tell.
+    """
+    labels = (f"{name}:{value}" for name, value in labels_of(offer).items())
+    return " ".join(filter(None, (amounts_text(offer.amounts), *labels)))[:CLASS].rstrip()
+
+
+class LearntTimes(dict[str, RunTimes]):
+    """Run times by NAME, of all nodes, and by 'NAME CLASS'."""
+
+    def of(self, name: str, offer: Resources) -> RunTimes | None:
+        """Return the run times of a name on nodes of this offer; where none ran there, on all nodes."""
+        return self.get(field_of(name, offer)) or self.get(name)
+
+
+def field_of(name: str, offer: Resources) -> str:
+    """Return the field of `times` of a name on the class of a node."""
+    return f"{name} {class_of(offer)}".rstrip()

@@ -10,9 +10,10 @@ class NodeView:
 
     state: up, suspect, leaving or down; `draining` nodes run on but get no claims. resources is what it declares, left
     what is not held of it. note: of its drain (deadline and reason), or why it is suspect. queues: the Celery queues
-    that its worker consumes. labels: several values of one have commas between. down_ms: when it was found to be down
+    that its worker consumes. labels: several values of one have commas between. taints: only tasks that tolerate all of
+    them go there. down_ms: when it was found to be down
     (server time), None for a node that is not down. waiting: the waiting seats that are held, by tasks that wait at its
-    worker or begin; ahead: those that are open.
+    worker or begin; ahead: those that are open. reserved: the large task for which it is kept, '' if none.
     """
 
     name: str
@@ -32,6 +33,8 @@ class NodeView:
     down_ms: int | None = None
     waiting: int = 0
     ahead: int = 0
+    reserved: str = ""
+    taints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,15 @@ class KindView:
 class NameView:
     """The run times of a name, as nodes have learnt them: the number of runs, their mean, and their 95th percentile.
 
-    p95_ms: of the latest runs, to within a fifth.
+    p95_ms: of the latest runs, to within a fifth. node_class: the amounts and labels of the nodes where they ran; '' is
+    all nodes.
     """
 
     name: str
     count: int
     mean_ms: float
     p95_ms: float
+    node_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,20 @@ from ..model.explanation import NodeClass, Obstacle
 from ..model.needs import Resources
 from .facts import NodeFacts
 from .now import obstacles
+from .rules.taints import TaintsRule
 
-Distance = tuple[int, int, float]
+Distance = tuple[int, int, int, float]
 
 
 def distance(found: Sequence[Obstacle]) -> Distance:
-    """Return how far a node is from holding a task: what it can never hold counts first, then that it is closed."""
+    """Return how far a node is from holding a task: what it can never hold counts first, then that it is closed.
+
+    A taint is nearer than another obstacle: the task need only tolerate it.
+    """
     static = sum(obstacle.static for obstacle in found)
-    closed = sum(obstacle.rule == "state" for obstacle in found)
-    return static, closed, sum(obstacle.short for obstacle in found)
+    closed = sum(obstacle.rule in ("state", "reserved") for obstacle in found)
+    strict = sum(obstacle.static and obstacle.rule != TaintsRule.name for obstacle in found)
+    return static, strict, closed, sum(obstacle.short for obstacle in found)
 
 
 def classify(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeClass]:

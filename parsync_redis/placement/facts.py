@@ -11,7 +11,7 @@ class NodeFacts:
     """Facts that decide if a node can take a task now: its record, what is free, and whether it knows the task's name.
 
     left: by resource, in thousandths. note: the terms of its drain, or why it is suspect. down_ms: when it was found to
-    be down (server time).
+    be down (server time). booked: for whom it is kept, if the task may not go there for that; else ''.
     """
 
     name: str
@@ -23,6 +23,7 @@ class NodeFacts:
     note: str = ""
     down_ms: int | None = None
     knows: bool = True
+    booked: str = ""
 
     @property
     def open(self) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..model.apart import undeclared
 from ..model.needs import Resources
 from .facts import Holder, NodeFacts
 
@@ -26,13 +27,15 @@ class _Room:
     left: dict[str, int]
 
     def holds(self, needs: Resources) -> bool:
-        return self.free >= needs.slots and all(self.left.get(name, 0) >= amount for name, amount in needs.amounts)
+        return self.free >= needs.slots and all(
+            self.left.get(name, undeclared(name)) >= amount for name, amount in needs.amounts
+        )
 
     def change(self, slots: int, amounts: Mapping[str, int], sign: int) -> None:
         self.free += sign * slots
         for name, amount in amounts.items():
-            if name in self.left:
-                self.left[name] += sign * amount
+            if name in self.left or undeclared(name):
+                self.left[name] = self.left.get(name, undeclared(name)) + sign * amount
 
 
 def expected_start_ms(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ..model.needs import Resources
 from .rules import RULES
+from .rules.taints import TaintsRule
 
 
 def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str:
@@ -16,11 +17,17 @@ def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str
         return f"task needs {needs.text}; no node is registered"
     if reasons := [reason for rule in RULES for reason in rule.nowhere(needs, offers)]:
         return "; ".join(reasons)
-    closest = min(sorted(offers), key=lambda node: len(_lacking(needs, offers[node])))
-    lacking = ", ".join(_lacking(needs, offers[closest]))
-    return f"no node has all of {needs.text} at once; {closest} comes closest: it lacks {lacking}"
+    closest = min(sorted(offers), key=lambda node: _distance(needs, offers[node]))
+    lacks = ", ".join(lacking(needs, offers[closest]))
+    return f"no node has all of {needs.text} at once; {closest} comes closest: it lacks {lacks}"
 
 
-def _lacking(needs: Resources, offer: Resources) -> list[str]:
+def _distance(needs: Resources, offer: Resources) -> tuple[int, int]:
+    """Return how many needs a node does not meet; a taint is nearer, which the task need only tolerate."""
+    found = [rule.name for rule in RULES for _ in rule.lacking(needs, offer)]
+    return len(found), len(found) - found.count(TaintsRule.name)
+
+
+def lacking(needs: Resources, offer: Resources) -> list[str]:
     """Return the needs that a node does not meet, each as 'slots=4 (has 2)' or 'zone:a'."""
     return [lack for rule in RULES for lack in rule.lacking(needs, offer)]

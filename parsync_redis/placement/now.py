@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..model.amount import THOUSANDTHS, amount_text
+from ..model.apart import PREFIX, undeclared
 from ..model.explanation import Obstacle
+from ..model.near import near_of
 from ..model.needs import Resources
 from ..model.node import drain_reason
 from .facts import NodeFacts
@@ -17,24 +19,38 @@ NO_NAME_HERE: Final = "does not know a task of that name"
 def obstacles(needs: Resources, node: NodeFacts) -> tuple[Obstacle, ...]:
     """Return what keeps a node from a task now, in the order of the rules; nothing if it has room.
 
-    Of a node that takes no new tasks nothing is free, so its state stands for that.
+    Of a node that takes no new tasks nothing is free, so its state stands for that; so does that it is reserved.
     """
     found = [] if node.knows else [Obstacle("name", True, "name", NO_NAME_HERE)]
+    if not is_near(needs, node):
+        found.append(Obstacle("near", True, "near", f"is not {near_of(needs)}, where the task must be"))
     for rule in RULES:
         if not rule.admits(node.offer, needs):
             lacks = rule.lacking(needs, node.offer)
             found += [Obstacle(rule.name, True, what.partition(" (has ")[0], f"lacks {what}") for what in lacks]
-    return (*found, *(_state(node) or [*_free_slots(needs, node), *_left(needs, node)]))
+    return (*found, *(_closed(node) or [*_free_slots(needs, node), *_left(needs, node)]))
+
+
+def is_near(needs: Resources, node: NodeFacts) -> bool:
+    """Return whether a node is the one that needs are for, if they are for one."""
+    return near_of(needs) in ("", node.name)
 
 
 def has_room(needs: Resources, node: NodeFacts) -> bool:
     """Return whether a node that fits could take the task now."""
-    return not (_state(node) or _free_slots(needs, node) or _left(needs, node))
+    return not (_closed(node) or _free_slots(needs, node) or _left(needs, node))
 
 
 def what_keeps(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
     """Return what keeps a node that fits: its state, else the slots, else the resources of which too little is free."""
-    return _state(node) or _free_slots(needs, node) or _left(needs, node)
+    return _closed(node) or _free_slots(needs, node) or _left(needs, node)
+
+
+def _closed(node: NodeFacts) -> Sequence[Obstacle]:
+    """Return why a node takes no new tasks, or keeps its room for another one."""
+    if node.open and node.booked:
+        return (Obstacle("reserved", False, "reserved", f"is reserved for {node.booked}"),)
+    return _state(node)
 
 
 def _state(node: NodeFacts) -> Sequence[Obstacle]:
@@ -59,17 +75,15 @@ def _free_slots(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
 
 
 def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
-    return [
-        Obstacle(
-            "free resources",
-            False,
-            name,
-            f"is short of {name}: the task needs {amount_text(amount)}",
-            (amount - node.left.get(name, 0)) / THOUSANDTHS,
-        )
-        for name, amount in needs.amounts
-        if node.left.get(name, 0) < amount <= dict(node.offer.amounts).get(name, 0)
-    ]
+    found = []
+    for name, amount in needs.amounts:
+        full = dict(node.offer.amounts).get(name, undeclared(name))
+        if (left := node.left.get(name, undeclared(name))) < amount <= full:
+            rule, why = "free resources", f"is short of {name}: the task needs {amount_text(amount)}"
+            if undeclared(name):
+                rule, why = "apart", f"has a task with apart={name.removeprefix(PREFIX)}"
+            found.append(Obstacle(rule, False, name, why, (amount - left) / THOUSANDTHS))
+    return found
 
 
 def clock_text(ms: int) -> str:

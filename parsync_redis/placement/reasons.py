@@ -13,7 +13,7 @@ from ..model.needs import Resources
 from .facts import Holder, NodeFacts
 from .fits import fits
 from .infeasible import explain_infeasible
-from .now import has_room, what_keeps
+from .now import has_room, is_near, what_keeps
 
 SHOWN: Final = 3
 """At most so many nodes and tasks are named; the rest are counted."""
@@ -31,7 +31,7 @@ ROOM: Final = "has room: a scheduler's next turn places it there"
 
 def find_fitting(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
     """Return the nodes that could hold the task if they were empty: those with room first, then the open ones."""
-    found = [node for node in nodes if node.knows and fits(node.offer, needs)]
+    found = [node for node in nodes if node.knows and is_near(needs, node) and fits(node.offer, needs)]
     return sorted(found, key=lambda node: (not has_room(needs, node), not node.open, node.name))
 
 
@@ -44,7 +44,7 @@ def explain_waiting(needs: Resources, nodes: Collection[NodeFacts], holders: Seq
         return NO_NAME
     fitting = find_fitting(needs, knowing)
     if not fitting:
-        return explain_none(needs, {node.name: node.offer for node in knowing})
+        return explain_none(needs, {node.name: node.offer for node in knowing if is_near(needs, node)})
     return explain_fitting(needs, fitting[:SHOWN], len(fitting), holders)
 
 
@@ -80,13 +80,15 @@ def _sentence(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | Non
 
 def _until(obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None) -> str:
     """Return how much is left, and which tasks must end; '' without holders."""
-    if holders is None or obstacle.rule == "state":
+    if holders is None or obstacle.rule in ("state", "reserved"):
         return ""
     if obstacle.rule == "free slots":
         return f" until {_one_of(holders)}" if holders else ""
     name = obstacle.what
     having = [holder for holder in holders if holder.resources.get(name)]
     until = f" until {_one_of(having)}" if having else ""
+    if obstacle.rule == "apart":
+        return until
     offered = dict(node.offer.amounts).get(name, 0)
     return f", and {amount_text(node.left.get(name, 0))} of {amount_text(offered)} is left{until}"
 

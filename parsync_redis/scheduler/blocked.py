@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from ..model.apart import undeclared
 from ..model.needs import Resources
 from .kind_group import KindGroup
 from .offers import Knowers
@@ -53,7 +54,9 @@ class Blocked:
         if group in self._rows:
             return
         needs = group.needs
-        for name, _ in needs.amounts:
+        # words that keep tasks apart are too many for columns: such a group may be tried in vain
+        amounts = [(name, amount) for name, amount in needs.amounts if not undeclared(name)]
+        for name, _ in amounts:
             self._columns.setdefault(name, len(self._columns))
         row = self._spare.pop() if self._spare else len(self._groups)
         if row == len(self._groups):
@@ -66,7 +69,7 @@ class Blocked:
         else:
             self._needs[row, 0] = needs.slots
             self.strict[group] = None
-        for name, amount in needs.amounts:
+        for name, amount in amounts:
             self._needs[row, self._columns[name]] = amount
         labels = Resources(1, (), needs.labels, " ".join(("slots=1", *(f"{n}:{v}" for n, v in needs.labels))))
         number = self._filter_numbers.setdefault((labels.text, group.knowers), len(self._filters))

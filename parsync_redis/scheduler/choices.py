@@ -11,6 +11,7 @@ from ..model.options import Strategy
 from ..model.replies import Judged
 from ..model.task import Taken
 from ..placement.rules import RULES
+from .bars import seats_for
 from .kind_group import KindGroup
 from .partition_copy import PartitionCopy
 from .plan import Plan
@@ -96,16 +97,16 @@ class Choices:
 
         chosen: nodes of `copy` that had a seat before it was claimed.
         """
-        counts = [0] * (len(RULES) + 4)  # the last one is of nodes with a seat
+        counts = [0] * (len(RULES) + 5)  # the last one is of nodes with a seat
         scores: list[float] = []
         for partition in self._view.partitions:
             for at, mask in enumerate(partition.offers.masks(group.needs, group.knowers)):
                 counts[at] += int(mask.sum())
-            seats = partition.seats(group.needs, group.knowers).nodes
+            seats = seats_for(group, partition).nodes
             having = {partition.nodes[node].name: partition.nodes[node] for node in set(seats.tolist())}
             if partition is copy:
                 having |= {node.name: node for node in chosen}
             counts[-1] += len(having)
             scores += [node.score for node in having.values()]
-        names = ["nodes", "name", *(rule.name for rule in RULES), "state", "free"]
+        names = ["nodes", "name", "near", *(rule.name for rule in RULES), "state", "free"]
         return tuple(Step(name, count) for name, count in zip(names, counts, strict=True)), scores

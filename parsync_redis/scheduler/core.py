@@ -11,21 +11,22 @@ from typing import Final
 import numpy as np
 
 from ..model.claim import Claim, ClaimOutcome
-from ..model.limits import MAX_BATCH
 from ..model.node import Node
 from ..model.options import Strategy
-from ..model.place import Place
 from ..model.replies import Judged, Snapshot, Took
 from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector
+from .bars import Bars
 from .call_size import CallSize
 from .explainer import Explainer
 from .freshness import ORDERS, Freshness, Order, Turns, partitioned
 from .looks import Looks
+from .merges import Merges
 from .partition_copy import PartitionCopy
 from .placer import Placer
 from .plan import Counters, Plan
 from .queue_copy import QueueCopy
 from .view import View
+from .won_claims import WonClaims
 
 CHANGES: Final = 1000
 """Kinds that one look at a shard of the queue returns at most."""
@@ -61,8 +62,7 @@ class Core:
         self._looks = Looks(self.queue)
         self._freshness = Freshness(self.view.partitions, self.counters, turns, asks)
         self._placer = Placer(name, self.view, self.queue, self._freshness, self.selector, orders, rng)
-        self._to_confirm: list[Place] = []
-        self._due_to_confirm = 0  # how many of them were won before the last look at them
+        self.won, self._merges = WonClaims(), Merges()
         self._call_size, self._explainer = CallSize(), Explainer(self.view, self.queue)
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -108,6 +108,10 @@ class Core:
         self.view.set_names(digest, names)
         self._to_rescale = True
 
+    def on_bars(self, bars: Bars) -> None:
+        """Take in which nodes are booked for kinds that have waited long, and where others may go nevertheless."""
+        self._to_rescale |= self.queue.set_bars(bars)
+
     def on_snapshot(self, snapshot: Snapshot, now_s: float) -> None:
         """Take in a partition that was read."""
         self.counters.reads += 1
@@ -115,6 +119,7 @@ class Core:
         if snapshot.epoch != partition.epoch:
             self._on_changed(partition)
             return
+        self._merges.on_snapshot(snapshot)
         self._freshness.on_read(partition, now_s)
         if snapshot.bits is not None:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
@@ -139,7 +144,7 @@ class Core:
                 last, won = verdict, verdict.won
                 since_ms = int(verdict.detail) if won else 0
             if won:
-                self._to_confirm.append(claim.won(since_ms))
+                self.won.unconfirmed.append(claim.won(since_ms))
                 if task is not None:
                     delays_s.append(max(0, since_ms - task.ready_ms) / 1000)
                 continue
@@ -156,6 +161,7 @@ class Core:
         self._call_size.on_judged(len(judged.claims), lost)
         self.counters.claims += len(judged.claims)
         self.counters.placed += len(judged.claims) - lost
+        self.counters.merged += self._merges.count(judged, len(judged.claims) - lost)
         self.counters.conflicts += lost
         partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
 
@@ -178,7 +184,7 @@ class Core:
         """Drop every task that it holds; the loop has given them back, or Redis has."""
         self._placer.forget()
         self.queue.clear()
-        self.confirmed(len(self._to_confirm))
+        self.won.confirmed(len(self.won.unconfirmed))
         self.on_stale()
 
     # -- state -------------------------------------------------------------------------------------------------------
@@ -199,24 +205,9 @@ class Core:
         return bool(self._freshness.to_read or self._freshness.nodes_due)
 
     @property
-    def unconfirmed(self) -> list[Place]:
-        """Won claims that are not confirmed yet."""
-        return list(self._to_confirm)
-
-    @property
     def taken(self) -> set[str]:
         """Ids of the tasks that Redis should have in `taken` for this scheduler: those that are not confirmed."""
-        return {task.id for task in self._placer.unplaced} | {place.task for place in self._to_confirm}
-
-    @property
-    def due_to_confirm(self) -> list[Place]:
-        """The won claims that had been won when `confirmed` was called last."""
-        return self._to_confirm[: self._due_to_confirm]
-
-    def confirmed(self, count: int, but: Iterable[Place] = ()) -> None:
-        """Drop the first `count` won claims, `but` some; those that are left are due to confirm the next time."""
-        self._to_confirm[:count] = but
-        self._due_to_confirm = len(self._to_confirm)
+        return {task.id for task in self._placer.unplaced} | {place.task for place in self.won.unconfirmed}
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -244,7 +235,5 @@ class Core:
         self._explainer.explain(plan, self.ordinal, self.members)
         self._freshness.fill(plan)
         if confirm:
-            plan.confirm = self._to_confirm[:MAX_BATCH]
-            del self._to_confirm[:MAX_BATCH]
-            self._due_to_confirm = max(0, self._due_to_confirm - MAX_BATCH)
+            plan.confirm = self.won.take()
         return plan

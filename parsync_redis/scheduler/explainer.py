@@ -55,7 +55,7 @@ class Explainer:
             if not mine:
                 continue
             left -= 1
-            why = self._view.explain(group.needs, group.knowers)
+            why = self._view.explain(group.needs, group.knowers, self._queue.bars.sentences(group))
             for waiting in mine:
                 if waiting.why != why:
                     plan.reasons.setdefault(waiting.shard, []).append((waiting.kind.text, why))

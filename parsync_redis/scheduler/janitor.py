@@ -4,9 +4,10 @@ A task is requeued before its slot is freed. Being pending is a fence: whatever 
 task changes nothing. The work of a pass is bounded; the next pass does the rest.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..store.store import Store
+from .duties.backfill import BackfillDuty
 from .duties.black_holes import BlackHoleDuty
 from .duties.damage import DamageDuty
 from .duties.expiry import expire
@@ -16,12 +17,18 @@ from .duties.nodes import NodeDuty
 from .duties.offers import OfferDuty
 from .duties.places import PlaceDuty
 from .duties.schedulers import SchedulerDuty
+from .large import Large
 
 
 class Janitor:
-    """The leader's duties. lease_s: for how long a counter must stand still, while this leader watches, to be lost."""
+    """The leader's duties. lease_s: for how long a counter must stand still, while this leader watches, to be lost.
 
-    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
+    large: tells the large kinds that find no room.
+    """
+
+    def __init__(
+        self, store: Store, partitions: int, lease_s: float, large: Callable[[], Sequence[Large]] = tuple
+    ) -> None:
         self._store = store
         self.nodes = NodeDuty(store, partitions, lease_s)
         self.schedulers = SchedulerDuty(store, lease_s)
@@ -30,6 +37,7 @@ class Janitor:
         self.offers = OfferDuty(store, lease_s)
         self.black_holes = BlackHoleDuty(store, partitions, lease_s)
         self.damage = DamageDuty(store, partitions, lease_s)
+        self.backfill = BackfillDuty(store, lease_s, large)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader.
@@ -54,3 +62,4 @@ class Janitor:
         guarded(self._store, "audit", self.places.work, clock)
         guarded(self._store, "kinds", self.kinds.work)
         guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names)
+        guarded(self._store, "backfill", self.backfill.work, clock())

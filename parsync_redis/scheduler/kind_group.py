@@ -1,4 +1,4 @@
-"""The kinds that wait, in groups of those that the same seats fit: equal needs, and names that the same nodes know."""
+"""The kinds that wait, in groups of those that the same seats fit: equal needs, and the same nodes for their names."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,11 +19,12 @@ new block, and between two gaps each shard counts by itself."""
 class KindGroup:
     """Kinds with equal needs whose names the same nodes know, by shard and text.
 
-    blocked: none of the seats in the view fits.
+    barred: nodes that are booked for others, where its tasks may not go. blocked: none of the seats in the view fits.
     """
 
     needs: Resources
     knowers: Knowers
+    barred: frozenset[str] = frozenset()
     waiting: dict[tuple[int, str], "WaitingKind"] = field(default_factory=dict)
     blocked: bool = False
 

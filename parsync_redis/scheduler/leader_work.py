@@ -7,7 +7,7 @@ that goes on runs no call of the store: it ends at its next one.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from redis.exceptions import RedisError
 
@@ -15,6 +15,7 @@ from ..errors import ParsyncError
 from ..store.server_errors import Backoff
 from ..store.store import Store
 from .janitor import Janitor
+from .large import Large
 
 log = logging.getLogger("parsync.scheduler")
 
@@ -26,12 +27,19 @@ class PassOver(Exception):
 class LeaderWork(threading.Thread):
     """Does a pass of the janitor whenever one is due. The membership calls `see`, `reset`, `next_lost` and `stop`."""
 
-    def __init__(self, store: Store, partitions: int, lease_s: float, leads: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        partitions: int,
+        lease_s: float,
+        leads: Callable[[], bool],
+        large: Callable[[], Sequence[Large]] = tuple,
+    ) -> None:
         super().__init__(name="leader", daemon=True)
         self._leads, self._lease_s = leads, lease_s
         self.store = store.again()
         self.store.before = self._check
-        self._janitor = Janitor(self.store, partitions, lease_s)
+        self._janitor = Janitor(self.store, partitions, lease_s, large)
         self._due, self._done = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._resets: list[Collection[int] | None] = []
@@ -54,6 +62,11 @@ class LeaderWork(threading.Thread):
         """Return 'NAME COUNTER' of a scheduler that was judged lost and has not been told yet, else ''."""
         with self._lock:
             return self._lost.pop() if self._lost else ""
+
+    @property
+    def booked(self) -> bool:
+        """True if its last pass has booked nodes."""
+        return self._janitor.backfill.booked
 
     def stop(self) -> None:
         """End the thread and the pass that goes on, and close the connections."""

@@ -26,7 +26,7 @@ from ..store.store import Store
 
 log = logging.getLogger("parsync.scheduler")
 
-_HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
+_HEARD: Final = re.compile(rb"tick \d{1,18} \d{1,18}(?: booked)?|wake|freed \d{1,9} -?\d{1,18} -?\d{1,18}")
 _SOME: Final = 1 << 16
 
 LOOK_S: Final = 1.0

@@ -17,6 +17,7 @@ from ..settings import Settings
 from ..store.cluster import ClusterConfig
 from ..store.server_errors import Backoff
 from ..store.store import Store
+from .backfill import Backfill
 from .core import Core
 from .every import Every
 from .listener import CUT, Listener
@@ -64,11 +65,11 @@ class Scheduler:
     ) -> None:
         self.store, self.config, self.name = store, config, check_name("scheduler name", name)
         strategy, dice = Strategy(settings.strategy), rng or np.random.default_rng()
-        shards = config.shards
-        self.core = core or Core(name, config.partitions, strategy, settings.tau_s, dice, shards=shards)
+        self.core = core or Core(name, config.partitions, strategy, settings.tau_s, dice, shards=config.shards)
+        self._backfill = Backfill(store, self.core, config.gap_s, config.lease_s)
         self.listener = Listener(store, name, config.partitions)
         self._stats: dict[str, str | int | float] = {"pid": os.getpid()}  # its age tells when it renewed
-        self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most)
+        self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most, self._backfill.large)
         self._rank = self.membership.rank
         self._plans, self._taken = PlanRunner(store, self.core), TakenTasks(store, self.core)
         self.ticks = TickClock(time.monotonic())
@@ -76,10 +77,10 @@ class Scheduler:
             Every(CONFIRM_S, lambda _: self._taken.confirm_due()),
             Every(config.lease_s, lambda _: self._taken.give_back_strays()),
             Every(OBSERVE_S, self._observe),
+            Every(config.gap_s, self._backfill.work),
         ]
-        self._only_read = False
+        self._only_read, self._run_id = False, ""
         self._backoff = Backoff(log, f"scheduler {self.name}")
-        self._run_id = ""
 
     def run(self, stop: threading.Event) -> None:
         """Run until `stop` is set or the cluster has put it out; then give back what it has taken, and leave."""
@@ -158,6 +159,7 @@ class Scheduler:
             now_s = time.monotonic()
             for words in messages:
                 if words[0] == "tick":
+                    self._backfill.heard = len(words) > 3
                     self._on_tick(int(words[1]), int(words[2]))
                 elif words[0] == CUT:
                     self.ticks.on_lost()
@@ -209,7 +211,7 @@ class Scheduler:
         self._run_id = self.store.run_id()
         self.listener.listen()
         if self._run_id and self._run_id == self._rank.server:
-            self._taken.confirm(self.core.unconfirmed)
+            self._taken.confirm(self.core.won.unconfirmed)
         self._taken.give_back_all()
 
     def leave(self) -> None:
@@ -220,7 +222,7 @@ class Scheduler:
     def _leave(self) -> None:
         self.membership.stop()
         try:
-            self._taken.confirm(self.core.unconfirmed)
+            self._taken.confirm(self.core.won.unconfirmed)
             self.leave()
             log.info("scheduler %s has left", self.name)
         except (ParsyncError, RedisError, OSError) as error:

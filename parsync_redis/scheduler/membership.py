@@ -23,6 +23,7 @@ from ..store.store import Store
 from .duties.guarded import guarded, unless_away
 from .duties.orders import OrderDuty
 from .high_water_marks import HighWaterMarks
+from .large import Large
 from .leader import Leadership
 from .leader_work import LeaderWork
 
@@ -60,7 +61,13 @@ class Membership(threading.Thread):
     """
 
     def __init__(
-        self, store: Store, name: str, config: ClusterConfig, stats: Callable[[], Stats], at_most: int = 0
+        self,
+        store: Store,
+        name: str,
+        config: ClusterConfig,
+        stats: Callable[[], Stats],
+        at_most: int = 0,
+        large: Callable[[], Sequence[Large]] = tuple,
     ) -> None:
         super().__init__(name="membership", daemon=True)
         self.store, self.me, self.config, self.stats = store, name, config, stats
@@ -68,7 +75,7 @@ class Membership(threading.Thread):
         self.out = False
         self.rank = Rank(0, 1, 0, 0)
         self._leadership = Leadership(name, config.lease_s)
-        self._work = LeaderWork(store, config.partitions, config.lease_s, lambda: self.leads)
+        self._work = LeaderWork(store, config.partitions, config.lease_s, lambda: self.leads, large)
         self._counters, self._seen_s = dict[str, int](), 0.0
         self._marks, self._orders = HighWaterMarks(), OrderDuty(store)
         self._runs, self._restarted, self._unkept = dict[str, ServerRun](), False, False
@@ -150,7 +157,8 @@ class Membership(threading.Thread):
     def tick(self) -> None:
         """Publish a tick; with the first of each gap, let the shards count alike."""
         self._sequence += 1
-        self.store.read("spublish", self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}")
+        booked = " booked" if self._work.booked else ""
+        self.store.read("spublish", self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}{booked}")
         if self._sequence % self.rank.members == 0:
             guarded(self.store, "orders", self._orders.work)
 

@@ -1,23 +1,26 @@
 """The nodes of a partition as a scheduler judges them: which fit a task, and which take new tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from ..model.apps import TASKS_LABEL, digest_of
-from ..model.needs import Resources, read_amounts
+from ..model.near import near_of
+from ..model.needs import Resources
 from ..model.node import Node
+from ..model.options import ONE_SLOT
 from ..placement.columns import Columns, Mask
 from ..placement.fitting import fitting
 from ..placement.rules import RULES
 from ..placement.strategy import Ints
+from .left import Left
 
 Knowers = frozenset[str] | None
 """The digests (model/apps.py) of the nodes that know a task's name, None for all."""
 
 
 class Offers:
-    """The offers of some nodes, by their index."""
+    """The offers of some nodes, by their index. choosy: some turn tasks away that ask for nothing but one slot."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -27,6 +30,8 @@ class Offers:
         self._looks_ahead = np.array([node.span > node.offer.slots for node in nodes], dtype=bool)
         self._columns = Columns([node.offer for node in nodes])
         self._known: dict[Knowers, Mask] = {}
+        self._having: dict[frozenset[str], Mask] = {}
+        self.choosy = not fitting(self._columns, ONE_SLOT).all()
 
     def index_of(self, name: str) -> int:
         """Return the index of the node of this name, -1 if it is not here."""
@@ -46,13 +51,19 @@ class Offers:
 
     def fitting(self, needs: Resources, knowers: Knowers) -> Mask:
         """Return which nodes fit when they are empty."""
-        mask: Mask = self._knowing(knowers) & fitting(self._columns, needs)
+        return self._near(self._knowing(knowers) & fitting(self._columns, needs), needs)
+
+    def _near(self, mask: Mask, needs: Resources) -> Mask:
+        """Return a mask with only the node that needs are for, if they are for one."""
+        if node := near_of(needs):
+            mask = mask & np.array([known.name == node for known in self.nodes], dtype=bool)
         return mask
 
     def masks(self, needs: Resources, knowers: Knowers) -> list[Mask]:
-        """Return which nodes are left at the beginning, after the name, after each rule, and by their state."""
+        """Return which nodes are left at the beginning, after name and near, after each rule, and by their state."""
         found = [self._columns.everyone()]
         found.append(self._knowing(knowers))
+        found.append(self._near(found[-1], needs))
         for rule in RULES:
             found.append(found[-1] & rule.mask(self._columns, needs))
         return [*found, found[-1] & self._open]
@@ -62,15 +73,35 @@ class Offers:
         mask: Mask = self.fitting(needs, knowers) & self._open
         return mask
 
+    def others(self, names: Iterable[str]) -> Mask | None:
+        """Return which nodes have none of these names; None if all."""
+        found = [self._index[name] for name in names if name in self._index]
+        if not found:
+            return None
+        mask = self._columns.everyone()
+        mask[found] = False
+        return mask
+
     def looks_ahead(self, needs: Resources, knowers: Knowers) -> bool:
         """Return True if a node with waiting seats fits when it is empty."""
         return bool((self.fitting(needs, knowers) & self._looks_ahead).any())
 
-    def amounts_of(self, left: Mapping[str, str]) -> dict[str, Ints]:
-        """Return, by resource, what each node has left (thousandths), from the texts of a snapshot."""
-        known = ((index, text) for name, text in left.items() if (index := self._index.get(name)) is not None)
-        return self._columns.spread((index, read_amounts(text)) for index, text in known)
+    @property
+    def declared(self) -> Mapping[str, Ints]:
+        """Return, by resource, the amount that each node declares (thousandths)."""
+        return self._columns.amounts
 
-    def left_of(self, left: Mapping[str, Ints], index: int) -> dict[str, int]:
-        """Return what one node has left."""
-        return {name: int(amounts[index]) for name, amounts in left.items()}
+    def having(self, names: frozenset[str]) -> Mask:
+        """Return which nodes declare one of these resources. Cached."""
+        mask = self._having.get(names)
+        if mask is None:
+            mask = ~self._columns.everyone()
+            for name in names & self.declared.keys():
+                mask = mask | (self.declared[name] > 0)
+            self._having[names] = mask
+        return mask
+
+    def left_of(self, texts: Mapping[str, str]) -> Left:
+        """Return what each node has left, by the texts of a snapshot."""
+        known = {self._index[name]: text for name, text in texts.items() if name in self._index}
+        return Left.of(known, len(self.nodes))

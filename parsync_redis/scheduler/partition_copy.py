@@ -15,6 +15,7 @@ from ..model.needs import Resources
 from ..model.node import Node
 from ..placement.facts import NodeFacts
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
+from .left import Left
 from .offers import Knowers, Offers
 
 Bits = npt.NDArray[np.bool_]
@@ -25,7 +26,8 @@ class Seats:
     """The seats for one set of needs in one partition.
 
     bits: free slots, those of a node next to each other; seat i is `size` of them from position `leads[i]` on.
-    nodes[i]: the index of seat i's node. paces[i]: how good the seat is, see placement/strategy.py.
+    nodes[i]: the index of seat i's node. paces[i]: how good the seat is, see placement/strategy.py. kept_back: they
+    come last, see scheduler/scarce.py.
     """
 
     partition: "PartitionCopy"
@@ -34,6 +36,7 @@ class Seats:
     nodes: Ints
     paces: Floats
     size: int
+    kept_back: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +96,7 @@ class PartitionCopy:
         self.offers = Offers([])
         self.free = np.zeros(0, dtype=bool)
         self.free_count = self.ahead_count = 0
-        self.left: dict[str, Ints] = {}
+        self.left = Left({}, {})
         self.quality = np.zeros(0)
         self.reserved: dict[Reservation, None] = {}
         self._paces = np.ones(0)
@@ -116,7 +119,7 @@ class PartitionCopy:
             self._is_slot[node.first : node.first + node.offer.slots] = True
         self.close()
         self.set_quality(np.zeros(len(self.nodes)))
-        self.offers, self.left = Offers(self.nodes), {}
+        self.offers, self.left = Offers(self.nodes), Left({}, {})
 
     def close(self) -> None:
         """Let it have no seats until it is read again: its nodes are others by now, and every claim would be lost."""
@@ -139,7 +142,7 @@ class PartitionCopy:
         self.free = seen.view(bool) & (self._node_of >= 0)
         self.free_count = int(np.count_nonzero(self.free & self._is_slot))
         self.ahead_count = int(np.count_nonzero(self.free)) - self.free_count
-        self.left = self.offers.amounts_of(left)
+        self.left = self.offers.left_of(left)
         self.version = version
         for reservation in filter(len, self.reserved):
             reservation.keep(np.asarray(self.free[reservation.bits].all(axis=1)))
@@ -171,7 +174,7 @@ class PartitionCopy:
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
         bits = (self.free & (self._is_slot != ahead)).nonzero()[0]
         nodes = self._node_of[bits]
-        if needs.amounts or needs.labels or knowers is not None:
+        if needs.amounts or needs.labels or knowers is not None or self.offers.choosy:
             bits = bits[self.offers.open(needs, knowers)[nodes]]
             nodes = self._node_of[bits]
         if needs.slots == 1 and not needs.amounts:
@@ -180,8 +183,7 @@ class PartitionCopy:
         most = counts // needs.slots
         for name, amount in needs.amounts:
             if amount:
-                left = self.left[name][owners] if name in self.left else np.zeros_like(most)
-                most = np.minimum(most, np.maximum(left, 0) // amount)
+                most = np.minimum(most, np.maximum(self.left.of_nodes(name, owners), 0) // amount)
         rank = np.arange(len(bits)) - np.repeat(starts, counts)
         lead = (rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts))
         leads = np.flatnonzero(lead)
@@ -204,9 +206,7 @@ class PartitionCopy:
         slots = int(np.count_nonzero(self._is_slot[bits]))
         self.free_count -= sign * slots
         self.ahead_count -= sign * (bits.size - slots)
-        for name, amount in reservation.needs.amounts:
-            if name in self.left:
-                np.subtract.at(self.left[name], reservation.owners, sign * amount)
+        self.left.change(reservation.needs, reservation.owners, sign)
         self._forget_seats()
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
@@ -225,7 +225,7 @@ class PartitionCopy:
             found = {"slots": int(self._free_of.max(where=nodes, initial=0))}
             waits = self.ahead_count and (fitting & (self._count_free(~self._is_slot) > 0)).any()
             found["seats"] = max(found["slots"], int(bool(waits)))
-            found |= {name: int(left.max(where=nodes, initial=0)) for name, left in self.left.items()}
+            found |= self.left.most(nodes)
             self._most[labels.text, knowers] = found
         return found
 
@@ -244,4 +244,4 @@ class PartitionCopy:
     def _facts(self, index: int) -> NodeFacts:
         node = self.nodes[index]
         free = int(np.count_nonzero(self.free[node.first : node.first + node.offer.slots]))
-        return NodeFacts(node.name, node.state, node.draining, node.offer, free, self.offers.left_of(self.left, index))
+        return NodeFacts(node.name, node.state, node.draining, node.offer, free, self.left.of_node(index))

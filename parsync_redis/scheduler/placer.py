@@ -19,12 +19,14 @@ from ..model.kind import Kind
 from ..model.options import Strategy
 from ..model.task import Taken
 from ..placement.strategy import StrategySelector, sample
+from .bars import seats_for
 from .choices import Choices
 from .freshness import Freshness, Order
 from .kind_group import KindGroup, WaitingKind
 from .partition_copy import PartitionCopy, Reservation, Seats
 from .plan import Plan
 from .queue_copy import QueueCopy
+from .scarce import put_last
 from .seat_choice import elsewhere, sample_seats
 from .unplaced import Unplaced, by_kind
 from .view import View
@@ -34,9 +36,9 @@ PORTIONS: Final = 16
 its tasks are older: so kinds that share seats get them in the order of their tasks, nearly."""
 
 
-def count_seats(found: Iterable[Iterable[Seats]]) -> int:
-    """Return the number of seats."""
-    return sum(len(seats.leads) for some in found for seats in some)
+def count_seats(found: Iterable[Iterable[Seats]], kept_back: bool = True) -> int:
+    """Return the number of seats; kept_back: those that come last as well."""
+    return sum(len(seats.leads) for some in found for seats in some if kept_back or not seats.kept_back)
 
 
 class Placer:
@@ -166,7 +168,7 @@ class Placer:
             strategy = self._selector.resolve(kind.strategy)
             found = self._seats(group, strategy)
             total = count_seats(found)
-            if not total and self._fetch(group, strategy, left):
+            if not count_seats(found, kept_back=False) and self._fetch(group, strategy, left, kept_back=not total):
                 reading.add(group)
                 tried.add(group)
                 continue
@@ -193,18 +195,21 @@ class Placer:
             plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
         self._freshness.passes += 1
 
-    def _seats(self, group: KindGroup, strategy: Strategy, ahead: bool = False) -> list[list[Seats]]:
-        """Return the seats of a group that are fresh enough to claim, in the strategy's order of partitions."""
+    def _seats(self, group: KindGroup, strategy: Strategy, ahead: bool = False) -> Sequence[Sequence[Seats]]:
+        """Return the seats of a group that are fresh enough to claim, in the strategy's order of partitions.
+
+        Those that are kept back for other tasks are behind all others.
+        """
         is_stale = self._freshness.is_stale
         some = (p for p in self._view.partitions if (p.ahead_count if ahead else p.free_count))
         known = [p for p in some if not is_stale(p, strategy)]
         found = []
         for partitions in self._orders[strategy](known):
-            each = (partition.seats(group.needs, group.knowers, ahead) for partition in partitions)
+            each = (seats_for(group, partition, ahead) for partition in partitions)
             found.append([seats for seats in each if len(seats.leads)])
-        return found
+        return put_last(found, group.needs, self._view.scarce) if self._view.scarce else found
 
-    def _waiting_seats(self, waiting: WaitingKind, strategy: Strategy) -> list[list[Seats]]:
+    def _waiting_seats(self, waiting: WaitingKind, strategy: Strategy) -> Sequence[Sequence[Seats]]:
         """Return the waiting seats for a kind of which no slot is free, unless an older task needs one of those slots.
 
         Short tasks that take turns at a slot would keep it from a task that needs amounts or several slots.
@@ -226,14 +231,15 @@ class Placer:
                 count -= min(count, sum(len(some.leads) for some in seats))
         return made
 
-    def _fetch(self, group: KindGroup, strategy: Strategy, wanted: int) -> bool:
+    def _fetch(self, group: KindGroup, strategy: Strategy, wanted: int, kept_back: bool) -> bool:
         """Read stale partitions that had seats for a group, more likely those that had many.
 
-        Returns True if there are any.
+        Returns True if there are any. kept_back: seats that come last count too.
         """
         is_stale = self._freshness.is_stale
         stale = [p for p in self._view.partitions if p.free_count and is_stale(p, strategy)]
-        seats = np.array([len(p.seats(group.needs, group.knowers).leads) for p in stale], dtype=float)
+        split = (put_last([[seats_for(group, p)]], group.needs, self._view.scarce) for p in stale)
+        seats = np.array([count_seats(some, kept_back) for some in split], dtype=float)
         found, chosen = 0, list[PartitionCopy]()
         for i in sample(self._rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
             if found >= wanted or not seats[i]:

@@ -58,12 +58,16 @@ class Plan:
 
 @dataclass(slots=True)
 class Counters:
-    """Counters of a scheduler since it started."""
+    """Counters of a scheduler since it started.
+
+    claims = placed + conflicts. merged: those of `placed` whose partition had changed since the scheduler read it.
+    """
 
     taken: int = 0
     claims: int = 0
     conflicts: int = 0
     placed: int = 0
+    merged: int = 0
     given_back: int = 0
     ticks: int = 0
     own_ticks: int = 0

@@ -11,6 +11,7 @@ from typing import Final
 from ..model.kind import Kind, KindLine
 from ..model.needs import parse_needs
 from ..model.replies import Took
+from .bars import Bars
 from .blocked import Blocked
 from .kind_group import BLOCK, KindGroup, WaitingKind
 from .offers import Knowers
@@ -41,7 +42,8 @@ class QueueCopy:
         self.away: set[int] = set()
         self.versions = ["0"] * shards
         self.kinds: list[dict[str, WaitingKind]] = [{} for _ in range(shards)]
-        self._groups: dict[tuple[str, Knowers], KindGroup] = {}
+        self._groups: dict[tuple[str, Knowers, frozenset[str]], KindGroup] = {}
+        self.bars = Bars()
         self._open: dict[KindGroup, None] = {}
         self._fresh: dict[KindGroup, None] = {}  # they were never compared with the partitions
         self.blocked = Blocked()
@@ -93,14 +95,15 @@ class QueueCopy:
 
     def group_of(self, kind: Kind) -> KindGroup:
         """Return the group of a kind, also of one of which nothing waits any more."""
-        knowers = self._view.knowers(kind.name)
-        return self._groups.get((kind.needs, knowers)) or KindGroup(parse_needs(kind.needs), knowers)
+        knowers, barred = self._view.knowers(kind.name), self.bars.of(kind)
+        needs = self._view.settled(kind.needs)
+        return self._groups.get((needs, knowers, barred)) or KindGroup(parse_needs(needs), knowers, barred)
 
     def _group(self, kind: Kind) -> KindGroup:
-        knowers = self._view.knowers(kind.name)
-        group = self._groups.get((kind.needs, knowers))
-        if group is None:
-            group = self._groups[kind.needs, knowers] = KindGroup(parse_needs(kind.needs), knowers)
+        group = self.group_of(kind)
+        asked = group.needs.text, group.knowers, group.barred
+        if asked not in self._groups:
+            self._groups[asked] = group
             self.block(group)
             self._fresh[group] = None
         return group
@@ -112,7 +115,7 @@ class QueueCopy:
         group = gone.group
         del group.waiting[shard, text]
         if not group.waiting:
-            del self._groups[group.needs.text, group.knowers]
+            del self._groups[group.needs.text, group.knowers, group.barred]
             self._open.pop(group, None)
             self._fresh.pop(group, None)
             self.blocked.discard(group)
@@ -125,8 +128,15 @@ class QueueCopy:
                 if waiting.group in self.blocked:
                     self.blocked.on_unexplained(waiting.group)
 
+    def set_bars(self, bars: Bars) -> bool:
+        """Take in what follows from the bookings. Returns True if the kinds are to be grouped again."""
+        before, self.bars = self.bars, bars
+        if not before.bookings and not bars.bookings:
+            return False
+        return any(before.of(one.kind) != bars.of(one.kind) for kinds in self.kinds for one in kinds.values())
+
     def regroup(self) -> None:
-        """Group all kinds again: nodes have changed, and with them which nodes know which name."""
+        """Group all kinds again: nodes have changed, and with them which nodes know which name; or bookings have."""
         self._groups, self.blocked = {}, Blocked()
         self._open.clear()
         self._fresh.clear()

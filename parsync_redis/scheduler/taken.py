@@ -29,8 +29,8 @@ class TakenTasks:
 
     def confirm_due(self) -> None:
         """Confirm what was placed a while ago and has not started: `start` removes a task from `taken` too."""
-        places = self._core.due_to_confirm
-        self._core.confirmed(len(places), but=self.confirm(places))
+        places = self._core.won.due
+        self._core.won.confirmed(len(places), but=self.confirm(places))
 
     def confirm(self, places: Sequence[Place]) -> Sequence[Place]:
         """Confirm those of these places whose tasks are still in `taken`; return those whose servers are away."""

@@ -1,19 +1,25 @@
 """The view: a scheduler's own, slightly stale copy of all partitions, and what follows from all nodes together."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from ..model.near import near_of, settled
 from ..model.needs import Resources
 from ..placement.facts import NodeFacts
 from ..placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, explain_fitting, explain_none
 from ..placement.strategy import SHARPNESS
 from .offers import Knowers
 from .partition_copy import PartitionCopy
+from .scarce import find_scarce
 
 
 class View:
-    """All partitions. A node's quality is its score among all nodes, in standard deviations from the mean."""
+    """All partitions. A node's quality is its score among all nodes, in standard deviations from the mean.
+
+    scarce: the resources that a minority of the nodes declares.
+    """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
         self.sharpness = sharpness
@@ -22,6 +28,8 @@ class View:
         self._knowers: dict[str, Knowers] = {}
         self._offers: dict[tuple[str, str], tuple[str, Resources]] = {}
         self._digests: frozenset[str] = frozenset()
+        self.scarce: frozenset[str] = frozenset()
+        self._alive: set[str] = set()
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
         """Store the task names that a digest stands for; that never changes."""
@@ -38,16 +46,22 @@ class View:
             self._knowers[name] = None if found == self._digests else found
         return self._knowers[name]
 
+    def settled(self, needs: str) -> str:
+        """Return needs as they count now: a node that is down, or that there is not, is not required."""
+        return settled(needs, self._alive)
+
     @property
     def free_count(self) -> int:
         """Number of free slots, by this copy."""
         return sum(partition.free_count for partition in self.partitions)
 
     def rescale(self) -> None:
-        """Compute again the facts that depend on all nodes: their quality, and the nodes that know each name."""
+        """Compute again what depends on all nodes: their quality, who knows each name, which resources are scarce."""
         self._digests = frozenset(digest for p in self.partitions for digest in p.offers.digests if digest)
         self._knowers.clear()
         self._find_offers()
+        self._alive = {node.name for p in self.partitions for node in p.nodes if node.state != "down"}
+        self.scarce = find_scarce(self.partitions)
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
         mean, spread = 0.0, 1.0
@@ -62,8 +76,8 @@ class View:
         """Return the age of each partition's copy in seconds, without partitions that were never read."""
         return [now_s - p.read_s for p in self.partitions if p.read_s > float("-inf")]
 
-    def explain(self, needs: Resources, knowers: Knowers = None) -> str:
-        """Return the reason, in words, why a task of these needs finds no seat now."""
+    def explain(self, needs: Resources, knowers: Knowers = None, booked: Mapping[str, str] | None = None) -> str:
+        """Return the reason, in words, why a task of these needs finds no seat now. booked: for whom nodes are kept."""
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
         if (
@@ -74,14 +88,18 @@ class View:
             return NAMES_UNREAD if self.unread() else NO_NAME
         shown, total = list[NodeFacts](), 0
         for partition in self.partitions:
-            nodes, count = partition.fitting(needs, knowers, SHOWN)
-            shown, total = [*shown, *nodes], total + count
+            some, count = partition.fitting(needs, knowers, SHOWN)
+            shown, total = [*shown, *some], total + count
         if total:
             shown.sort(key=lambda node: not node.open)
-            return explain_fitting(needs, shown[:SHOWN], total)
-        some = self._offers.items()
-        knowing = {name: offer for (_, digest), (name, offer) in some if knowers is None or digest in ("", *knowers)}
-        return explain_none(needs, knowing)
+            kept = [replace(node, booked=(booked or {}).get(node.name, "")) for node in shown[:SHOWN]]
+            return explain_fitting(needs, kept, total)
+        if near := near_of(needs):
+            nodes = (node for partition in self.partitions for node in partition.nodes)
+            return explain_none(needs, {node.name: node.offer for node in nodes if node.name == near})
+        offers = self._offers.items()
+        knows = {name: offer for (_, digest), (name, offer) in offers if knowers is None or digest in ("", *knowers)}
+        return explain_none(needs, knows)
 
     def _find_offers(self) -> None:
         """Find the different offers, each with its digest and the first node that has it: most nodes are equal."""

@@ -24,6 +24,7 @@ The last three are of a Redis Cluster: which server has which slot, and a reques
 """
 
 VIEW: Final[Kinds] = {
+    ":bookings": "hgetall",
     ":config": "hgetall",
     ":leader": "hgetall",
     ":losses": "hgetall",
@@ -142,6 +143,7 @@ WORKER: Final[Kinds] = {
 }
 
 SCHEDULER: Final[Kinds] = {
+    ":bookings": "del expire hdel hset",
     ":config": "exists hget hset",
     ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hmget hset",
     ":leader": "del hdel hget hincrby hmget hset",
@@ -150,14 +152,14 @@ SCHEDULER: Final[Kinds] = {
     ":schedulers": "del hdel hexists hget hincrby hlen hset",
     ":stats": "del expire hset",
     ":streaks": "del hgetall",
-    ":times": "del",
+    ":times": "del hmget",
     "p:alive": "del hdel hget hgetall hset",
     "p:free": "bitcount bitfield del getbit setbit",
     "p:inbox": "del llen lpush ltrim",
     "p:left": "del hdel hget hmget hset",
     "p:lost": "del sadd sismember smembers srem",
     "p:meta": "del hdel hget hincrby hset",
-    "p:nodes": "del hdel hexists hget hmget hset",
+    "p:nodes": "del hdel hexists hget hkeys hmget hset",
     "p:notes": "del hdel hget hset",
     "p:slots": "del hdel hget hgetall hscan hset",
     "q:apps": "del zadd zrem zrevrange zscore",
@@ -197,7 +199,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel read_tasks submit",
     Role.WORKER: "cancel deal_node finish learn_times repair_partition offer quarantine read_tasks reclaim "
     "register_node release renew report_failures requeue ring set_node start submit",
-    Role.SCHEDULER: "align cancel commit configure deal_node discard expire forget_node look_over note_choices "
+    Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_over note_choices "
     "repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason record_loss offer purge "
     "quarantine read_partition read_tasks reclaim release renew_scheduler requeue revive rotate set_node confirm take "
     "give_back",

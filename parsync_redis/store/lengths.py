@@ -13,6 +13,7 @@ from ..errors import BrokenContract, InvalidInput
 from ..model.ids import MAX_ENCODED_ID
 from ..model.limits import MAX_BATCH, MAX_KINDS_BYTES, MAX_MESSAGE, MAX_SLOTS, MAX_WORDS
 from ..model.needs import MAX_TEXT
+from ..model.times import CLASS
 
 MAX_ROWS: Final = 2 * MAX_BATCH
 """Rows of one call."""
@@ -54,6 +55,7 @@ _OF_VERB: Final[Mapping[tuple[str, str], int]] = {
     ("submit", "id"): MAX_ENCODED_ID,
     ("submit", "kind"): 8,  # the number of a line of `what`
     ("commit", "text"): MAX_ENCODED_ID + 300 + 64 + 5 * MAX_SLOTS + _NEEDS,  # task, attempt, node, slots, amounts
+    ("learn_times", "name"): _NAME + 1 + 4 * CLASS,  # or a name and a node class
     ("learn_times", "text"): PROSE,
     ("look_over", "what"): MAX_MESSAGE,  # a kind as it was found
     ("note_choices", "text"): PROSE,

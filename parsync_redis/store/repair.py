@@ -35,6 +35,7 @@ COMES_BACK: Final[Sequence[str]] = (
     "quarantine",
     "losses",
     "times",
+    "bookings",
     "streaks",
 )
 """Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or

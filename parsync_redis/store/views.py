@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..model.amount import amount_numbers
+from ..model.apart import undeclared
 from ..model.apps import KnownTasks
 from ..model.ids import readable
 from ..model.needs import Resources, is_resources, labels_of, parse_resources, queues_of, read_amounts
 from ..model.node import Node, read_nodes
+from ..model.taints import taints_of
 from ..model.text import COUNTER
 from ..model.views import NodeView, PartitionView, gather_partition
 from .server_errors import translate
@@ -136,15 +138,9 @@ def _fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
-    meta, free, left, nodes = (store.keys.partition(number, kind) for kind in ("meta", "free", "left", "nodes"))
-    return [
-        ("hmget", meta, ["version", "epoch"]),
-        ("get", free),
-        ("hgetall", left),
-        ("hgetall", nodes),
-        ("hgetall", store.keys.partition(number, "notes")),
-        ("hgetall", store.keys.partition(number, "alive")),
-    ]
+    meta, free = store.keys.partition(number, "meta"), store.keys.partition(number, "free")
+    hashes = [("hgetall", store.keys.partition(number, kind)) for kind in ("left", "nodes", "notes", "alive")]
+    return [("hmget", meta, ["version", "epoch"]), ("get", free), *hashes]
 
 
 def note_of(node: Node, note: str) -> str:
@@ -227,13 +223,14 @@ def _read_partition(
                 state.free,
                 offer.slots - state.free,
                 amount_numbers(offer.amounts),
-                amount_numbers(state.left.items()),
+                amount_numbers((name, amount) for name, amount in state.left.items() if not undeclared(name)),
                 labels_of(offer),
                 f"over {state.note}" if node.drain == 2 else state.note,
                 tuple(queues_of(offer)),
                 state.down_ms,
                 (node.ahead or 0) - state.free_ahead,
                 node.ahead or 0,
+                taints=taints_of(offer),
             )
         )
     # Count the leases where the bits do not tell: a slot may be neither free nor held, and a shut seat may be held.

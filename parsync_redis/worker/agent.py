@@ -18,6 +18,7 @@ from celery import Celery
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
+from ..model.times import field_of
 from ..settings import Settings
 from ..store.calls import Call
 from ..store.server_errors import Backoff
@@ -138,14 +139,15 @@ class Agent:
 
     def _learn(self, store: Store) -> None:
         """Write what this node has learnt of how long tasks run, and read once what others had learnt before."""
-        ahead, known = self.node.ahead, self.node.spec.tasks
+        node, ahead, known = self.node, self.node.ahead, self.node.spec.tasks
         if not self._has_learnt:
             before = read_times(store).items()
             ahead.recall({name: times for name, times in before if f"\n{name} " in (known.text if known else "")})
             self._has_learnt = True
         news = ahead.news()
         try:
-            self._report(store, [store.commands.learn_times(news)] if news else [])
+            by_class = {field_of(name, node.spec.offer): times for name, times in news.items()}
+            self._report(store, [store.commands.learn_times(news | by_class)] if news else [])
         except BaseException:
             ahead.forgotten(news)
             raise

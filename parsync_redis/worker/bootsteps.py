@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -54,6 +55,7 @@ class NodeStep(bootsteps.StartStopStep):
             raise SystemExit(2) from None
         if self.enabled:
             signals.worker_shutting_down.connect(lambda **_: self.agent.leave(), weak=False)
+            signals.worker_before_create_process.connect(share_memory)
             call_when_stopped(worker.blueprint, lambda: stop(worker.pool, self.agent))
 
     def include_if(self, worker: Worker) -> bool:
@@ -156,3 +158,14 @@ def stop(pool: Pool, agent: Agent) -> None:
             if run.request and not run.request.time_start:
                 agent.reporter.ended(run, "again")
     agent.stop()
+
+
+def share_memory(**_: object) -> None:
+    """Exempt what there is before the first fork from garbage collection.
+
+    The first full collection in a pool process would write to all of it, and so copy 20 MB or more. Once only: what is
+    made between later forks may become garbage.
+    """
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()

@@ -17,6 +17,7 @@ from ..model.ids import decode_id
 from ..model.options import TaskOptions
 from ..model.place import Place
 from ..model.task import Submission
+from ..near import resolve_near
 from ..store.quarantine import quarantine
 from ..wire.envelope import open_envelope, pack_envelope
 from ..wire.headers import flaw_of, wait_s
@@ -115,7 +116,7 @@ class Delivery:
         task, message, store = run.place.task, pack_envelope(payload), self._agent.store
         next_run = Submission(task, name, message, TaskOptions.of(options, queue), after=run.place.attempt)
         try:
-            store.run(store.commands.submit([next_run]))
+            store.run(store.commands.submit(resolve_near(store, [next_run])))
         except (ParsyncError, RedisError, OSError) as error:
             log.warning("task %s goes back, with the options that its app declares not submitted: %s", task, error)
             self._give_back(run, str(error), AGAIN_S)

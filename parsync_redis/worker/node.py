@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from celery.concurrency.solo import TaskPool as SoloPool
 from celery.concurrency.thread import TaskPool as ThreadPool
@@ -13,10 +13,13 @@ from ..errors import InvalidInput
 from ..model.apps import KnownTasks, offer_with
 from ..model.ids import check_name
 from ..model.needs import Resources
+from ..model.taints import offered_taints
 from ..store.server_errors import AWAY
 from ..store.store import Store
 from .celery_types import Worker
 from .look_ahead import room_of
+
+T = TypeVar("T")
 
 FLAGS = (
     "parsync",
@@ -26,6 +29,7 @@ FLAGS = (
     "parsync_score",
     "parsync_label",
     "parsync_resource",
+    "parsync_taint",
 )
 
 
@@ -80,18 +84,19 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     amounts = pairs(said.get("parsync_resource", ""), flags.get("parsync_resource"))
     resources = {name: amount for name, (amount,) in amounts.items()}
     labels = pairs(said.get("parsync_label", ""), flags.get("parsync_label"), several=True)
-    _check("parsync_slots", said, slots)
-    _check("parsync_resource", said, 1, resources)
-    _check("parsync_label", said, 1, None, labels)
-    offer = Resources.of(slots, resources, labels)
+    _check("parsync_slots", said, lambda: Resources.of(slots))
+    _check("parsync_resource", said, lambda: Resources.of(1, resources))
+    _check("parsync_label", said, lambda: Resources.of(1, None, labels))
+    taints = _check("parsync_taint", said, lambda: offered_taints(flags.get("parsync_taint") or ()))
+    offer = Resources.of(slots, resources, labels, taints)
     name = flags.get("parsync_node")
     room = room_of(offer.slots, concurrency) if issubclass(worker.pool_cls, (SoloPool, ThreadPool)) else 0
     return NodeSpec(check_name("node name", worker.hostname if name is None else name), offer, score, room=room)
 
 
-def _check(flag: str, said: dict[str, str], *offer: Any) -> None:  # Any: as Resources.of takes them
-    """Check a part of the offer; raises InvalidInput that names the flag or variable it came by."""
+def _check(flag: str, said: dict[str, str], make: Callable[[], T]) -> T:
+    """Make a part of the offer; raises InvalidInput that names the flag or variable it came by."""
     try:
-        Resources.of(*offer)
+        return make()
     except InvalidInput as error:
         raise InvalidInput(f"{said[flag]}: {error}" if flag in said else str(error)) from None

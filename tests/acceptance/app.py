@@ -4,6 +4,7 @@ A mark is 'event key pid time'; the tests read them with `marks`. The name of a 
 """
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -95,6 +96,12 @@ def where(self: Any, seconds: float = 0.0) -> dict[str, Any]:
     """The place that the task runs at, as its request says."""
     time.sleep(seconds)
     return dict(self.request.parsync)
+
+
+@app.task(parsync=True)
+def frozen() -> int:
+    """Return how many objects this process does not collect, because its parent had them before the fork."""
+    return gc.get_freeze_count()
 
 
 @app.task(parsync=True)

@@ -256,6 +256,11 @@ def test_processes_that_end_after_a_few_tasks_and_pools_that_grow_lose_nothing(r
     assert len({mark[2] for mark in rig.marks("begin")}) >= 5
 
 
+def test_a_pool_process_collects_nothing_of_what_it_shares_with_its_worker(rig: Rig, worker: Any) -> None:
+    worker("shares", slots=1, labels={"kind": "shares"})
+    assert rig.tasks.frozen.apply_async(**on("shares")).get(timeout=GET_S) > 10_000
+
+
 def test_a_pool_that_spawns_has_parsync_in_its_processes(rig: Rig, worker: Any) -> None:
     worker("spawned", "--pool-start-method", "spawn", slots=1, labels={"kind": "spawned"})
     found = rig.tasks.flaky_where.apply_async((1,), **on("spawned")).get(timeout=GET_S)

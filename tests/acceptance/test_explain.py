@@ -101,7 +101,17 @@ def test_a_placed_task_says_who_chose_its_place_from_how_many_nodes_and_by_what_
     choice = until(lambda: client.explain(id).choice, "a scheduler has noted its choice", 30)
     assert (choice.scheduler, choice.node, choice.rank, choice.lost_to) == ("scheduler-1", "n2", 1, ())
     left = {step.rule: step.nodes for step in choice.steps}
-    assert left == {"nodes": 3, "name": 3, "slots": 3, "resources": 3, "labels": 1, "state": 1, "free": 1}
+    assert left == {
+        "nodes": 3,
+        "name": 3,
+        "near": 3,
+        "slots": 3,
+        "resources": 3,
+        "labels": 1,
+        "taints": 1,
+        "state": 1,
+        "free": 1,
+    }
     assert 0 <= choice.age_s < 60
     assert "candidates: 3 nodes -> 3 name" in stack_output(stack, "explain", id)
     client.wait([id], 60)

@@ -29,6 +29,7 @@ DIRECT = {
         "q:outbox": "lrange",
     },
     Role.SCHEDULER: {
+        ":times": "hmget",
         "p:meta": "hget",
         "p:nodes": "hexists hgetall",
         "p:alive": "hgetall",

@@ -25,7 +25,13 @@ PLANTED_BY_OTHERS = (
         "if lease.leads and (node.state == 'down' or lease.inc ~= node.inc) then",
         "if lease.leads then",
     ),
-    Mutant("give_back ignores the attempt", "give_back", "(row.attempt == '' or row.attempt == task.attempt)", "true"),
+    Mutant(
+        "give_back ignores the attempt",
+        "give_back",
+        "(row.attempt == '' or row.attempt == task.attempt)",
+        "true",
+        found_by="tests/lua/test_take.py::test_give_back_is_fenced_by_scheduler_and_attempt",
+    ),
     Mutant("expire cancels placed tasks", "expire", "elseif task.run or task.extra.next", "elseif task.extra.next"),
     Mutant("a member's counter begins at 0", "renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
     Mutant(
@@ -33,6 +39,7 @@ PLANTED_BY_OTHERS = (
         f"{_EX}.runs:Runs.enter",
         "seats = set(run.place.slots)\n        busy = any(not other.outcome and not seats.isdisjoint(other.place.slots) for",
         "busy = any(not other.outcome and run.place.slot == other.place.slot for",
+        found_by="tests/unit/test_runs.py::test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_them",
     ),
 )
 OTHER_KINDS = (
@@ -52,7 +59,13 @@ OTHER_KINDS = (
     Mutant("a claim makes no version", "commit", "version = (version or 0) + 1", "version = (version or 0)"),
     Mutant("opened seats make no version", "set_node", "redis.call('HINCRBY', meta, 'version', 1)", ""),
     Mutant("shut seats take claims", "lib/node", "slot < node.slots + (node.ahead or 0)", "slot < node.span"),
-    Mutant("the last in the queue starts first", "lib/turn", "orders[a] < orders[b] or", "orders[a] > orders[b] or"),
+    Mutant(
+        "the last in the queue starts first",
+        "lib/turn",
+        "orders[a] < orders[b] or",
+        "orders[a] > orders[b] or",
+        found_by="tests/lua/test_ahead.py::test_the_first_in_the_queues_order_starts_and_the_others_wait",
+    ),
     Mutant(
         "a drain that is over ends nothing",
         f"{_EX}.renewer:Renewer._take",
@@ -71,6 +84,7 @@ OTHER_KINDS = (
         "rotate",
         "if redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end\nif redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end",
         "if redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end\nif redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end",
+        found_by="tests/lua/test_ended.py::test_a_task_that_has_ended_is_forgotten_with_its_generation",
     ),
     Mutant("submit forgets what ended earlier", "submit", "over[i] or over_1[i] or over_2[i]", "over[i] or over_2[i]"),
     Mutant(
@@ -78,7 +92,8 @@ OTHER_KINDS = (
         "submit",
         "if began then wake(args.channel, meta) end",
         "",
-        harmless="schedulers look in each gap; tests/lua/test_submit.py finds it",
+        harmless="schedulers look in each gap",
+        found_by="tests/lua/test_submit.py::test_the_first_task_of_a_kind_wakes_one_scheduler",
     ),
     Mutant(
         "the leader judges by the wall clock",
@@ -117,21 +132,34 @@ OTHER_KINDS = (
         "if name and self._rank.servers.get(name) != run_id:",
         "if False:",
         shards=2,
+        found_by="tests/unit/test_strays.py::test_a_shard_is_read_anew_if_another_server_has_it",
     ),
     Mutant(
         "a lost claim has nothing read again",
         f"{_SC}.core:Core.on_judged",
         "freshness.to_read.add(judged.partition)",
         "pass",
-        harmless="ticks have it read; tests/unit/test_freshness.py finds it",
+        harmless="ticks have it read",
+        found_by="tests/unit/test_freshness.py::test_after_a_lost_claim_a_partition_is_read_before_the_next_claim_there",
     ),
     Mutant(
         "changed nodes are not read again",
         f"{_SC}.core:Core.on_judged",
         "if changed:\n        self._on_changed(partition)",
         "pass",
-        harmless="the next snapshot tells the epoch; tests/unit/test_core.py finds it",
+        harmless="the next snapshot tells the epoch",
+        found_by="tests/unit/test_core.py::test_a_changed_node_is_read_again_before_it_is_claimed_again",
     ),
 )
 """Drawn before it was known which of them schedules find."""
+FENCES = (
+    Mutant(
+        "the locks are released before the run",
+        f"{_EX}.isolation.tie:run_isolated",
+        "held.enter_context(hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time))",
+        "with hold(isolation.lock_file, isolation.slots, isolation.one_at_a_time): pass",
+        found_by="tests/unit/test_isolation.py::test_a_run_is_isolated_while_it_runs_and_not_after",
+    ),
+)
+"""What isolates runs on their machine: schedules have no real processes, so they cannot find these."""
 MORE = (*PLANTED_BY_OTHERS, *OTHER_KINDS)

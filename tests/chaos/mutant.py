@@ -10,7 +10,7 @@ class Mutant:
     """Where (a script, or module:Class.method), what stands there, what the mutant has instead.
 
     shards: more than 1 to hunt it on several primaries. harmless: '' or which other fence makes up for it, so that no
-    schedule finds it.
+    schedule finds it. found_by: '' or a test that finds it by itself; test_mutants.py shows that it does.
     """
 
     name: str
@@ -19,6 +19,7 @@ class Mutant:
     new: str
     shards: int = 1
     harmless: str = ""
+    found_by: str = ""
 
     @property
     def in_lua(self) -> bool:

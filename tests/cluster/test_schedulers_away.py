@@ -102,7 +102,7 @@ class Placing:
     def end(self) -> None:
         """Let the schedulers leave; the state is whole then."""
         for one in self.schedulers:
-            assert not one._taken.confirm(one.core.unconfirmed)
+            assert not one._taken.confirm(one.core.won.unconfirmed)
             one.leave()
         count = Counter(place.task for place in self.places())
         assert set(count.values()) <= {1}

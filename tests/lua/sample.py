@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from parsync_redis.model.booking import Booking
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
@@ -53,6 +54,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "deal_node": commands.deal_node("n1", 2, "", 4, 1.0),
         "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
         "record_loss": commands.record_loss("s1 submitted=2->1", 60),
+        "book": commands.book([Booking("n1", "big slots=2", "a", 1000)], 10),
         "learn_times": commands.learn_times({"work": RunTimes(1, 2.0, Counter({16: 1}))}),
         "report_failures": commands.report_failures(0, "n1", 1, 5, True, [("work", 3, 2, 2)]),
         "quarantine": commands.quarantine(b"something", 10),

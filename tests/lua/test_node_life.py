@@ -3,6 +3,7 @@
 import pytest
 
 from parsync_redis.errors import BrokenContract
+from parsync_redis.inspect.audit import audit
 from tests.lua.driver import Driver
 
 
@@ -149,3 +150,13 @@ def test_every_change_of_a_partition_raises_its_version(drive: Driver):
     assert changed()
     drive.run(drive.commands.forget_node(0, "n1", 1))
     assert changed()
+
+
+@pytest.mark.parametrize("offer", ["slots=1 gpu=4", "slots=2 gpu=1 mem=5", "slots=2"])
+def test_an_offer_that_is_corrected_corrects_what_is_left_and_the_count_of_slots(drive: Driver, offer: str):
+    drive.node("n1", 2, resources={"gpu": 2})
+    drive.node("n2", 3)
+    drive.held(needs="slots=1 gpu=1")
+    assert drive.run(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == ["ok", "up", "0"]
+    assert audit(drive.store) == []
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == ["ok", "up", "0"]

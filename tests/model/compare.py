@@ -154,6 +154,7 @@ def state_of_reference(reference: MemoryStore) -> State:
             **({"holder": cluster.leader.text()} if cluster.leader else {}),
             **({"epoch": str(cluster.epoch)} if cluster.epoch else {}),
         },
+        "}:bookings": cluster.bookings,
         "}:dealt": {f"node:{name}": text.DEALT.write(**w._asdict()).rstrip() for name, w in cluster.dealt.items()},
         **{f"}}:stats:{name}": stats for name, stats in cluster.stats.items()},
     }

@@ -33,6 +33,8 @@ NEEDS = st.sampled_from(
         {"require": {"zone": {"not": "a"}}},
         {"require": {"vram_gb": {">=": 24}}},
         {"resources": {"gpu": 0.5}},
+        {"apart": "web"},
+        {"apart": "web", "slots": 2, "resources": {"gpu": 0.5}},
         {"resources": {"gpu": "750m", "mem": 2.5}},
         {"slots": 9},
         {"slots": 9, "wait_for_capacity": True},
@@ -237,6 +239,10 @@ class PartitionRules(RuleBasedStateMachine):
         known = self.reference.partition(p).nodes.get(node)
         if known:
             self.both(self.commands.set_node(p, node, "ahead", inc, str(min(seats, known.span - known.offer.slots))))
+
+    @rule(p=PARTITIONS, node=NODES, offer=OFFERS, inc=st.sampled_from([None, 1, 1, 2]))
+    def set_offer(self, p, node, offer, inc):
+        self.both(self.commands.set_node(p, node, "offer", inc, f"1.0 {offer.text}"))
 
     @rule(data=st.data(), read=st.booleans())
     def ring(self, data, read):

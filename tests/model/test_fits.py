@@ -5,9 +5,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parsync_redis.model.apart import held_by
 from parsync_redis.model.condition import COMPARISONS
 from parsync_redis.model.needs import Resources, parse_needs, parse_resources
 from parsync_redis.model.node import Node
+from parsync_redis.model.taints import offered_taints, tolerance
 from parsync_redis.placement.fits import fits
 from parsync_redis.scheduler.offers import Offers
 from parsync_redis.store import Store
@@ -29,8 +31,20 @@ REQUIRED = (
     | st.builds(lambda exists: {"exists": exists}, st.booleans())
     | st.builds(lambda low, values: {">=": low, "not": values}, NUMBERS, st.lists(VALUES, min_size=1, max_size=2))
 )
-OFFERS = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
-NEEDS = st.builds(Resources.needed, st.integers(1, 4), AMOUNTS, st.dictionaries(NAMES, REQUIRED, max_size=3))
+TAINTS = st.lists(st.sampled_from(["spot", "spo", "old.1", "a/b"]), max_size=3)
+OFFERS = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS, TAINTS.map(offered_taints))
+APART = st.sampled_from(["", "", "web", "gpu"]).map(held_by)
+NEEDS = st.builds(
+    lambda needs, apart: Resources.made(needs.slots, [*needs.amounts, *apart], needs.labels),
+    st.builds(
+        Resources.needed,
+        st.integers(1, 4),
+        AMOUNTS,
+        st.dictionaries(NAMES, REQUIRED, max_size=3),
+        TAINTS.map(tolerance),
+    ),
+    APART,
+)
 PAIRS = st.tuples(OFFERS, NEEDS) | OFFERS.map(lambda offer: (offer, offer))
 SCRIPT = (
     library_text("fits")

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from parsync_redis.model.booking import Booking
 from parsync_redis.store import Call, Store
 from parsync_redis.store.reference import MemoryStore
 
@@ -50,6 +51,10 @@ class Cluster(RuleBasedStateMachine):
     )
     def deal_node(self, name, labels, slots, score, partitions):
         self.both(self.commands.deal_node(name, partitions, labels, slots, score))
+
+    @rule(nodes=st.lists(st.sampled_from(["n1", "n2"]), unique=True), since=st.integers(1, 9))
+    def book(self, nodes, since):
+        self.both(self.commands.book([Booking(node, "big slots=2", "a", since) for node in nodes], 60))
 
     @rule(settings=st.dictionaries(st.sampled_from(["partitions", "gap_ms"]), st.integers(1, 9)))
     def configure(self, settings):

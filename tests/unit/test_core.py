@@ -55,15 +55,15 @@ def test_won_claims_that_nobody_has_started_for_a_while_are_due_to_confirm_to_be
         judge(core, queue.turn(), ClaimOutcome.HELD)
 
     win(1)
-    assert core.due_to_confirm == []
-    core.confirmed(0)
+    assert core.won.due == []
+    core.won.confirmed(0)
     win(2)
-    assert [place.task for place in core.due_to_confirm] == ["t1"]
+    assert [place.task for place in core.won.due] == ["t1"]
     assert core.taken == {"t1", "t2"}, "until that is done"
-    core.confirmed(1)
+    core.won.confirmed(1)
     assert core.taken == {"t2"}
     assert [place.task for place in core.plan().confirm] == ["t2"], "who leaves confirms everything"
-    assert core.due_to_confirm == []
+    assert core.won.due == []
 
 
 def test_a_scheduler_is_at_rest_while_it_has_no_tasks_and_none_could_find_a_seat() -> None:

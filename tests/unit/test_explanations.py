@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.model.explanation import Obstacle
-from parsync_redis.model.needs import Resources
+from parsync_redis.model.needs import TAINT_LABEL, Resources
 from parsync_redis.model.node import Node
+from parsync_redis.model.taints import tolerated
 from parsync_redis.placement.classes import classify
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import Held, expected_start_ms
@@ -75,6 +76,8 @@ def mended(node: NodeFacts, needs: Resources) -> NodeFacts:
             name = obstacle.what.partition("=")[0]
             amounts[name] = max(amounts.get(name, 0), dict(needs.amounts)[name])
             left[name] = amounts[name]
+        elif obstacle.rule == "taints":
+            labels = [label for label in labels if label[0] != TAINT_LABEL or label[1] in tolerated(needs)]
         elif obstacle.rule == "labels":
             labels = []
             return replace(node, offer=Resources.made(slots, amounts.items(), meeting(needs)), left=left, free=free)
@@ -85,7 +88,7 @@ def meeting(needs: Resources) -> list[tuple[str, str]]:
     """Return labels that meet the conditions of needs, one value for each positive one that fits the others."""
     from parsync_redis.model.condition import holds
 
-    names = {name for name, _ in needs.labels}
+    names = {name for name, _ in needs.labels} - {TAINT_LABEL}
     candidates = ["a", "ab", "a.b", "b/c", "3", "-3.5", "03", "16.0", "2.", "1e3", "0x10", "123456789012345"]
     found = []
     for name in names:

@@ -5,6 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from parsync_redis.model.needs import Resources
+from parsync_redis.model.taints import offered_taints, tolerance
 from parsync_redis.placement.fits import fits
 from parsync_redis.placement.infeasible import explain_infeasible
 from parsync_redis.submission import explain_unknown
@@ -14,6 +15,34 @@ OFFERS = {
     "n2": Resources.of(6, {"mem": 1024, "gpu": 2}, {"gpu_model": "t4", "zone": "a"}),
     "n3": Resources.of(8),
 }
+
+
+def tainted(slots: int, *taints: str) -> Resources:
+    return Resources.of(slots, reserved=offered_taints(taints))
+
+
+def tolerant(slots: int, *taints: str) -> Resources:
+    return Resources.needed(slots, reserved=tolerance(taints))
+
+
+@pytest.mark.parametrize(
+    ("needs", "says"),
+    [
+        (tolerant(2), 'it lacks the absence of taint spot (tolerate=["spot"] would do)'),
+        (tolerant(2, "x", "spot"), ""),
+        (tolerant(4, "old"), 'lacks the absence of taints new, spot (tolerate=["new", "old", "spot"] would do)'),
+    ],
+)
+def test_a_taint_that_is_not_tolerated_is_named_with_the_option_that_would_do(needs: Resources, says: str) -> None:
+    offers = {"n1": tainted(2, "spot"), "n9": Resources.of(1), "n3": tainted(4, "spot", "new", "old")}
+    assert any(fits(offer, needs) for offer in offers.values()) == (not says)
+    assert not says or explain_infeasible(needs, offers).endswith(says)
+
+
+def test_if_every_node_has_a_taint_the_one_with_the_fewest_is_named() -> None:
+    offers = {"n1": tainted(1, "spot", "old"), "n2": tainted(1, "spot")}
+    why = 'every node has a taint that the task does not tolerate; tolerate=["spot"] would do for n2'
+    assert explain_infeasible(Resources.needed(), offers) == why
 
 
 @pytest.mark.parametrize(

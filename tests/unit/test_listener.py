@@ -17,7 +17,7 @@ from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.store.embedded import EmbeddedServer
 
 
-@pytest.mark.parametrize("data", [b"tick 7 3", b"wake", b"freed 7 3 16", b"freed 7 -1 0"])
+@pytest.mark.parametrize("data", [b"tick 7 3", b"tick 7 3 booked", b"wake", b"freed 7 3 16", b"freed 7 -1 0"])
 def test_what_schedulers_and_scripts_send_is_understood(data):
     words = data.decode().split()
     assert understand(data, words[0], 7) == {"wake": ["wake", "7"]}.get(words[0], words)
@@ -31,6 +31,7 @@ def test_what_schedulers_and_scripts_send_is_understood(data):
         b"tick",
         b"tick a b",
         b"tick 1",
+        b"tick 1 2 3",
         b"wake 1",
         b"awake",
         b"freed 8 0 16",

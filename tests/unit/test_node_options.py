@@ -43,9 +43,14 @@ def test_a_node_offers_what_its_flags_say() -> None:
         "parsync_score": -2.5,
         "parsync_label": ("zone=a",),
         "parsync_resource": ("mem=2KiB",),
+        "parsync_taint": ("spot", "old", "spot"),
     }
     spec = node_spec(worker(), *node_options(flags))
-    assert (spec.name, spec.offer.text, spec.score) == ("n1", "slots=4 mem=2048 zone:a", -2.5)
+    assert (spec.name, spec.offer.text, spec.score) == (
+        "n1",
+        "slots=4 mem=2048 parsync.taint:old parsync.taint:spot zone:a",
+        -2.5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,6 +64,7 @@ def test_a_node_offers_what_its_flags_say() -> None:
         {"parsync_score": float("inf")},
         {"parsync_label": ("=1",)},
         {"parsync_resource": ("mem=-1",)},
+        {"parsync_taint": ("a b",)},
     ],
 )
 def test_flags_without_sense_are_refused(flags: dict[str, Any]) -> None:
@@ -81,12 +87,13 @@ def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(monkeypa
         "PARSYNC_NODE_SCORE": "-2.5",
         "PARSYNC_NODE_LABELS": "zone=a, kind=b",
         "PARSYNC_NODE_RESOURCES": "mem=2KiB",
+        "PARSYNC_NODE_TAINTS": "spot",
         "PARSYNC_NODE_ONLY": "yes",
     }.items():
         monkeypatch.setenv(name, value)
     found, said = node_options({})
     spec = node_spec(worker(), found, said)
-    assert (spec.name, spec.offer.text, spec.score) == ("n1", "slots=4 mem=2048 kind:b zone:a", -2.5)
+    assert (spec.name, spec.offer.text, spec.score) == ("n1", "slots=4 mem=2048 kind:b parsync.taint:spot zone:a", -2.5)
     assert found["parsync_only"] is True
     assert node_spec(worker(), *node_options({"parsync_slots": 7})).offer.slots == 7
     monkeypatch.setenv("PARSYNC_NODE", "0")
@@ -103,6 +110,7 @@ def test_a_node_offers_what_its_environment_says_and_flags_go_before_it(monkeypa
         ("PARSYNC_NODE_SCORE", "inf", "PARSYNC_NODE_SCORE inf is not valid"),
         ("PARSYNC_NODE_LABELS", "zone", "PARSYNC_NODE_LABELS 'zone' is not valid: it must be NAME=VALUE"),
         ("PARSYNC_NODE_RESOURCES", "mem=much", "PARSYNC_NODE_RESOURCES: "),
+        ("PARSYNC_NODE_TAINTS", "a=b", "PARSYNC_NODE_TAINTS: taint 'a=b' is not valid: it must be"),
     ],
 )
 def test_a_wrong_variable_of_a_node_is_refused_by_its_name(

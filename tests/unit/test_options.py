@@ -14,7 +14,8 @@ from parsync_redis.cli.options import from_flags
 from parsync_redis.cli.tasks import register
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.apps import KnownTasks
-from parsync_redis.model.options import CLIENT_NAMES, DEFAULT_OPTIONS, OPTIONS, STORED, Option, TaskOptions
+from parsync_redis.model.option import Option
+from parsync_redis.model.options import CLIENT_NAMES, DEFAULT_OPTIONS, OPTIONS, STORED, TaskOptions
 from parsync_redis.model.status import kept_options
 from parsync_redis.model.task import TaskState
 from parsync_redis.settings import load_rules
@@ -23,7 +24,7 @@ from parsync_redis.submission import ITEM_KEYS, make_submission, with_declared
 from parsync_redis.wire.envelope import open_envelope
 from tests.lua.driver import Driver
 
-IN_NEEDS = {"slots", "resources", "require"}
+IN_NEEDS = {"slots", "resources", "require", "tolerate", "apart"}
 every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 of_the_client = pytest.mark.parametrize(
     "option", [option for option in OPTIONS if not option.celerys], ids=lambda option: option.name
@@ -64,7 +65,8 @@ def test_the_command_line_has_a_flag_for_an_option(option: Option):
     flags = {flag: parameter for parameter in command.commands["submit"].params for flag in parameter.opts}
     assert option.flag in flags, f"parsync submit has no flag for {option.name}"
     assert flags[option.flag].help == option.help
-    many = flags[option.flag].multiple
+    many = isinstance(option.example, dict)
+    assert flags[option.flag].multiple == isinstance(option.example, dict | list)
     value = [f"{name}={value}" for name, value in option.example.items()] if many else option.example
     given: dict[str, Any] = {flag.removeprefix("--").replace("-", "_"): None for flag in flags}
     given[option.flag.removeprefix("--").replace("-", "_")] = value
@@ -119,4 +121,4 @@ def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, opt
 
 def test_what_is_not_kept_is_said_here():
     """An option that matters after the submit and is not stored would be lost with the first retry."""
-    assert set(CLIENT_NAMES) - set(STORED) - IN_NEEDS == {"wait_for_capacity"}
+    assert set(CLIENT_NAMES) - set(STORED) - IN_NEEDS == {"wait_for_capacity", "near"}

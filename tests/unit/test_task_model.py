@@ -36,7 +36,10 @@ def test_everything_may_be_asked():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"slot": 1}, "unknown parsync option 'slot': known are slots, resources, require, priority"),
+        (
+            {"slot": 1},
+            "unknown parsync option 'slot': known are slots, resources, require, tolerate, apart, near, ",
+        ),
         ({3: 1}, "unknown parsync option 3"),
         ("slots=1", "must be a mapping"),
         ({"slots": 0}, "slots=0 is not valid"),

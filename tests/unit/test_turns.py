@@ -28,7 +28,7 @@ def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
         made.core.on_wake()
         made.turn()
     assert not made.core.in_flight
-    return {place.task: place for place in made.core.unconfirmed}
+    return {place.task: place for place in made.core.won.unconfirmed}
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_what_has_not_started_after_a_while_is_confirmed_and_what_has_is_left_al
         made._duties[0].last_s = float("-inf")
         made.turn()
     assert (drive.state("a"), drive.state("b")) == ("running", "placed")
-    assert made.core.unconfirmed == []
+    assert made.core.won.unconfirmed == []
 
 
 def test_after_an_error_what_was_won_is_confirmed_and_the_rest_goes_back(won: tuple[Driver, Scheduler]) -> None:

@@ -40,10 +40,10 @@ class SimCluster:
         self.partitions: list[Partition] = [self.store.partition(p) for p in range(parameters.partitions)]
         self.nodes = [[_seen(node) for node in partition.nodes.values()] for partition in self.partitions]
 
-    def submit(self, group: int, id: str, at_s: float) -> None:
-        """Submit a task of a group."""
+    def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
+        """Submit a task of a group; those of several slots have a name of their own."""
         self.store.now_ms = round(at_s * 1000)
-        self.queues[group].admit(id, JOB)
+        self.queues[group].admit(id, JOB if slots == 1 else Job(Kind(f"work{slots}", f"slots={slots}").text, b""))
 
     def waiting(self, group: int) -> int:
         """Return the number of a group's tasks that wait to be taken."""
@@ -72,7 +72,7 @@ class SimCluster:
         place = claim.won(self.store.now_ms)
         self.partitions[claim.partition].nodes[claim.node].inbox.clear()
         self.queues[group].start_at(place)
-        self.held[group] += 1
+        self.held[group] += len(claim.slots)
         self.changed_s[claim.node] = now_s
         self._started += 1
         heapq.heappush(self._running, (now_s + runs_s, self._started, group, place))
@@ -107,7 +107,7 @@ class SimCluster:
             self.queues[group].finish_at(place, "succeeded")
             self.queues[group].forget(place.task)
             self.partitions[place.partition].free_leases((place,), "", "")
-            self.held[group] -= 1
+            self.held[group] -= len(place.slots)
             self.changed_s[place.node] = end_s
 
 

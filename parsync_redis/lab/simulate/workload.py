@@ -10,10 +10,11 @@ from .parameters import Phase
 
 
 class Arrival(NamedTuple):
-    """One task: when it is submitted and for how long it holds its slot."""
+    """One task: when it is submitted, for how long it holds its slots, and how many."""
 
     at_s: float
     runs_s: float
+    slots: int = 1
 
 
 class Load(Protocol):

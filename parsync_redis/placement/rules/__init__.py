@@ -6,6 +6,8 @@ from typing import Final
 from .capacity import AmountsRule, SlotsRule
 from .labels import LabelsRule
 from .rule import Rule
+from .taints import TaintsRule
 
-RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule())
-"""A new rule is a class here and a function of lua/lib/fits.lua; fits, the view, submit and all reasons follow."""
+RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule(), TaintsRule())
+"""A new rule is a class here and a function of lua/lib/fits.lua or of what it includes; fits, the view, submit and all
+reasons follow."""

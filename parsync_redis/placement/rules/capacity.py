@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from ...model.amount import amount_text
+from ...model.apart import undeclared
 from ...model.needs import Resources
 from .rule import Rule, there_are
 
@@ -59,13 +60,14 @@ class AmountsRule(Rule):
     def admits(self, offer: Resources, needs: Resources) -> bool:
         """Return whether the node declares enough of each resource."""
         offered = dict(offer.amounts)
-        return all(offered.get(name, 0) >= amount for name, amount in needs.amounts)
+        return all(offered.get(name, undeclared(name)) >= amount for name, amount in needs.amounts)
 
     def mask(self, columns: Columns, needs: Resources) -> Mask:
         """Return which nodes declare enough of each resource."""
         mask = columns.everyone()
         for name, amount in needs.amounts:
-            mask = mask & (columns.amounts[name] >= amount if name in columns.amounts else amount <= 0)
+            enough = amount <= undeclared(name)
+            mask = mask & (columns.amounts[name] >= amount if name in columns.amounts else enough)
         return mask
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
@@ -74,13 +76,15 @@ class AmountsRule(Rule):
         return [
             f"{name}={amount_text(amount)} (has {amount_text(has.get(name, 0))})"
             for name, amount in needs.amounts
-            if amount > has.get(name, 0)
+            if amount > has.get(name, undeclared(name))
         ]
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Name each resource of which no node has enough, with the most that there is."""
         reasons = []
         for name, amount in needs.amounts:
+            if amount <= undeclared(name):
+                continue
             asked = f"task needs {name}={amount_text(amount)}"
             most = {node: dict(offer.amounts).get(name, 0) for node, offer in sorted(offers.items())}
             largest = max(most, key=lambda node: most[node])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import unquote
 
 from ...model.condition import describe, holds
-from ...model.needs import QUEUE_LABEL, RESERVED, Resources, queues_of
+from ...model.needs import OWN, QUEUE_LABEL, RESERVED, Resources, queues_of
 from .rule import Rule, there_are
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LabelsRule(Rule):
-    """A node meets all conditions on labels (model/condition.py)."""
+    """A node meets all conditions on labels (model/condition.py). Labels `parsync.NAME` have rules of their own."""
 
     name: ClassVar[str] = "labels"
     reads: ClassVar[str] = "NAME:CONDITION of the needs, NAME:VALUE of the offer"
@@ -24,30 +24,34 @@ class LabelsRule(Rule):
 
     def concerns(self, needs: Resources) -> bool:
         """Return whether the task has conditions."""
-        return bool(needs.labels)
+        return bool(_conditions(needs))
 
     def admits(self, offer: Resources, needs: Resources) -> bool:
         """Return whether the node meets all conditions."""
-        return _meets(offer, needs.labels)
+        return _meets(offer, _conditions(needs))
 
     def mask(self, columns: Columns, needs: Resources) -> Mask:
         """Return which nodes meet all conditions."""
         mask = columns.everyone()
-        for name, condition in needs.labels:
+        for name, condition in _conditions(needs):
             mask = mask & columns.judge_label(name, condition, partial(holds, condition))
         return mask
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
         """Return each condition that the node does not meet."""
-        return [_lack(*label) for label in needs.labels if not _meets(offer, [label])]
+        return [_lack(*label) for label in _conditions(needs) if not _meets(offer, [label])]
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Name each condition that no node meets, and the values or the labels that there are."""
         return [
             _nowhere(name, condition, offers)
-            for name, condition in needs.labels
+            for name, condition in _conditions(needs)
             if not any(_meets(offer, [(name, condition)]) for offer in offers.values())
         ]
+
+
+def _conditions(needs: Resources) -> Sequence[tuple[str, str]]:
+    return [label for label in needs.labels if not label[0].startswith(OWN)]
 
 
 def _meets(offer: Resources, conditions: Iterable[tuple[str, str]]) -> bool:

@@ -1,8 +1,9 @@
 """Calls on what the whole cluster shares: settings, schedulers, the assignment of nodes to partitions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from ...model.booking import Booking
 from ...model.replies import Members
 from ...model.streak import Compared, Elsewhere
 from ...model.times import KEPT, RunTimes
@@ -17,7 +18,8 @@ RENEW_SCHEDULER: Final = Script("renew_scheduler", "schedulers leader stats")
 RECORD_LOSS: Final = Script("record_loss", "losses")
 LEARN_TIMES: Final = Script("learn_times", "times")
 REPORT_FAILURES: Final = Script("report_failures", "streaks dealt")
-ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS, LEARN_TIMES, REPORT_FAILURES)
+BOOK: Final = Script("book", "bookings")
+ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS, LEARN_TIMES, BOOK, REPORT_FAILURES)
 
 _PAIR: Final = ("name", "value")
 
@@ -93,6 +95,12 @@ class ClusterCalls(Calls):
         words = [word for name, times in news.items() for word in (name, times.text)]
         arguments = LEARN_TIMES.arguments({"kept": KEPT}, ("name", "text"), words)
         return Call(LEARN_TIMES, [self.keys.shared("times")], arguments, int)
+
+    def book(self, bookings: Iterable[Booking], keep_s: int) -> Call[int]:
+        """Keep these nodes for kinds that have waited long, and no others, for so long; how many there are."""
+        words = [word for booking in bookings for word in (booking.node, booking.text)]
+        arguments = BOOK.arguments({"keep_s": keep_s}, ("node", "text"), words)
+        return Call(BOOK, [self.keys.shared("bookings")], arguments, int)
 
     def report_failures(
         self,

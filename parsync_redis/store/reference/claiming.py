@@ -5,6 +5,7 @@ free_leases and read are the same on values, because the simulator calls them a 
 from collections.abc import Sequence
 from typing import Any
 
+from ...model.apart import undeclared
 from ...model.claim import Claim, ClaimOutcome, Verdict
 from ...model.needs import amounts_text
 from ...model.place import Place
@@ -53,7 +54,7 @@ class Claiming(Leases):
             if lease or not self._get(claim.first + slot):
                 return Verdict(ClaimOutcome.CONFLICT, lease.task if lease else "")
         left = self.nodes[claim.node].left
-        if any(left.get(name, 0) < amount for name, amount in amounts_of(claim.asked)):
+        if any(left.get(name, undeclared(name)) < amount for name, amount in amounts_of(claim.asked)):
             return Verdict(ClaimOutcome.SHORT, amounts_text(sorted(left.items())))
         return None
 

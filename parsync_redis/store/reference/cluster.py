@@ -41,6 +41,7 @@ class Cluster:
         self.leader: LeaderLease | None = None
         self.epoch = 0
         self.stats: dict[str, dict[str, str]] = {}
+        self.bookings: dict[str, str] = {}
 
     def configure(self, keys: Sequence[str], args: Args) -> list[str]:
         """Write the settings if there are none, or over others, and return those that there are."""
@@ -64,6 +65,11 @@ class Cluster:
         if slots:
             self.dealt[name] = Weight(home, labels, slots, score)
         return home
+
+    def book(self, keys: Sequence[str], args: Args) -> int:
+        """Keep these nodes, and no others."""
+        self.bookings = dict(args.rows)
+        return len(args.rows)
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Let a scheduler stay, leave or stand by; it may take over as leader and remove a lost member."""

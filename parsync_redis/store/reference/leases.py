@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ...model.apart import undeclared
 from ...model.needs import Resources, parse_resources
 from ...model.place import Place
 from .records import World
@@ -65,8 +66,11 @@ class Leases:
 
     def _give(self, node: NodeRecord, place: Place, factor: int) -> None:
         for name, amount in amounts_of(place.asked):
-            if name in node.left:
-                node.left[name] += factor * amount
+            if name in node.left or undeclared(name):
+                node.left[name] = node.left.get(name, undeclared(name)) + factor * amount
+            if node.left.get(name) == undeclared(name) > 0:
+                del node.left[name]
+        self._with_amounts = [other for other in self.nodes.values() if other.left]
 
     def _changed_nodes(self) -> None:
         self.version += 1

@@ -72,6 +72,7 @@ class Nodes(Leases):
         if node is None or inc not in ("", str(node.inc)):
             return ["gone"]
         before, ahead, told = (node.state, node.drain), node.ahead, self.notes.get(name, "")
+        changed = False
         note = note or ("no reason was given" if word == "suspect" else "no deadline")
         if word == "drain" and (node.drain, told) != (2, note):
             node.drain, told = 1, note
@@ -84,8 +85,15 @@ class Nodes(Leases):
         elif word == "ahead" and node.ahead is not None:
             node.ahead = int(note)
         elif word == "offer":
-            node.score, _, offer = note.partition(" ")
-            node.offer = parse_resources(offer)
+            score, _, offer = note.partition(" ")
+            if inc == "" or parse_resources(offer).slots + (node.ahead or 0) > node.span:
+                return ["gone"]
+            changed = (node.score, node.offer.text) != (score, offer)
+            node.score, node.offer = score, parse_resources(offer)
+            node.left = dict(node.offer.amounts)
+            for slot, lease in self._leases_of(node):
+                if slot == lease.slot:
+                    self._give(node, lease, -1)
             node.state = "up" if node.state == "leaving" else node.state
         if before[0] == "suspect" and word not in ("suspect", "ahead", "offer"):
             node.state = "up"
@@ -95,7 +103,7 @@ class Nodes(Leases):
         if node.ahead != ahead:
             self._write_bits(node)
             self.version += 1
-        elif (node.state, node.drain) != before:
+        elif changed or (node.state, node.drain) != before:
             self._write_bits(node)
             self._changed_nodes()
         return ["ok", node.state, str(node.drain)]

@@ -1,0 +1,52 @@
+"""A booking: a node that the leader keeps for a kind of task that has waited long."""
+
+from dataclasses import dataclass
+
+from .ids import decode_id, readable
+from .kind import split_kind
+from .text import BOOKING
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """The booking of a node. from_ms: when the node is expected to have room for the kind (server time).
+
+    task: the first waiting task of the kind, as Redis has its id.
+    """
+
+    node: str
+    kind: str
+    task: str
+    from_ms: int
+
+    @property
+    def text(self) -> str:
+        """Return the field of `bookings`."""
+        return BOOKING.write(since=self.from_ms, task=self.task, kind=self.kind)
+
+    @property
+    def whom(self) -> str:
+        """Return for whom the node is kept, for people."""
+        kind = split_kind(self.kind)
+        return f"task {decode_id(self.task)} ({kind.name} {kind.needs})"
+
+    def bars(self, name: str, needs: str, run_ms: float | None, now_ms: int) -> bool:
+        """Return True if a task may not go there: it is of another kind, and may run longer than until `from_ms`.
+
+        run_ms: how long 95 % of the tasks of its name run there at most; None if nobody knows, which is too long.
+        """
+        if split_kind(self.kind)[:2] == (name, needs):
+            return False
+        return run_ms is None or now_ms + run_ms > self.from_ms
+
+
+def read_booking(node: str, text: str) -> Booking | None:
+    """Read a field of `bookings`; None for any other text."""
+    found = BOOKING.read(text)
+    return Booking(node, found["kind"], found["task"], int(found["since"])) if found else None
+
+
+def read_bookings(fields: dict[bytes, bytes]) -> tuple[Booking, ...]:
+    """Read the hash `bookings`, by node; fields that no script writes are left out."""
+    found = [read_booking(readable(node), readable(text)) for node, text in sorted(fields.items())]
+    return tuple(booking for booking in found if booking)

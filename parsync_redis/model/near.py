@@ -1,0 +1,35 @@
+"""Put a task near another: on the node where that one runs, or ran last.
+
+Submit finds out the node (parsync_redis/near.py), and the needs have it as the reserved label `parsync.near`. If the
+node is down or forgotten, the label does not count: the task may go anywhere.
+"""
+
+from collections.abc import Container
+from typing import Final
+from urllib.parse import quote, unquote
+
+from .needs import OWN, Resources, parse_needs, without
+
+NEAR_LABEL: Final = f"{OWN}near"
+_WORD: Final = f" {NEAR_LABEL}:"
+
+
+def near_label(node: str) -> tuple[str, str]:
+    """Return the reserved label of needs for this node only; characters that a label may not have are %XX."""
+    return NEAR_LABEL, quote(node, safe="")
+
+
+def near_of(needs: Resources) -> str:
+    """Return the node that needs are for, '' if they are for any."""
+    return next((unquote(node) for name, node in needs.labels if name == NEAR_LABEL), "")
+
+
+def settled(needs: str, alive: Container[str]) -> str:
+    """Return needs as they count now: without their node if it is not alive.
+
+    alive: the names of the nodes that are not down.
+    """
+    if _WORD not in needs:
+        return needs
+    parsed = parse_needs(needs)
+    return needs if near_of(parsed) in alive else without(parsed, NEAR_LABEL).text

@@ -1,0 +1,80 @@
+"""Find the node of a task that another one is to be near, when that one is submitted (model/near.py)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .errors import Infeasible, InvalidInput
+from .model.ids import encode_id, shown
+from .model.near import near_label
+from .model.needs import QUEUE_LABEL, Resources, without
+from .model.options import TaskOptions
+from .model.status import TaskStatus
+from .model.task import Submission, TaskState
+from .placement.infeasible import lacking
+from .store.store import Store
+from .store.views import read_offers
+
+
+def resolve_near(store: Store, tasks: Sequence[Submission]) -> Sequence[Submission]:
+    """Return tasks whose needs have the nodes of the tasks that they are to be near.
+
+    Raises InvalidInput if such a task is unknown or never had a node, Infeasible if its node can never hold the other
+    one. What a run submits as its next attempt is not refused: it goes anywhere then.
+    """
+    if not any(task.options.near for task in tasks):
+        return tasks
+    nodes = _nodes_of(store, {task.options.near for task in tasks if task.options.near})
+    offers = read_offers(store)
+    return [_resolved(task, nodes, offers) if task.options.near else task for task in tasks]
+
+
+def near_node(store: Store, options: TaskOptions) -> TaskOptions:
+    """Return the options of a task that is only planned, with the node in its needs; raises InvalidInput."""
+    if not options.near:
+        return options
+    return _at(options, _checked(options.near, _nodes_of(store, {options.near})))
+
+
+def _nodes_of(store: Store, ids: set[str]) -> dict[str, str | None]:
+    """Return where each task runs or ran last by its id, '' for nowhere yet, None for a task that is unknown."""
+    names = sorted(ids)
+    found = [TaskStatus.of(record) for record in store.records([encode_id(id) for id in names])]
+    return dict(zip(names, map(_last_node, found), strict=True))
+
+
+def _last_node(task: TaskStatus) -> str | None:
+    if task.state is TaskState.GONE:
+        return None
+    return task.node or next((setback.node for setback in reversed(task.history)), "")
+
+
+def _resolved(task: Submission, nodes: dict[str, str | None], offers: dict[str, Resources]) -> Submission:
+    near, options = task.options.near, task.options
+    if task.after:
+        return task._replace(options=_at(options, nodes[near] or ""))
+    if encode_id(near) == task.id:
+        raise InvalidInput(f"near={shown(near)} is not valid: a task cannot be near itself")
+    node = _checked(near, nodes)
+    lacks = lacking(without(options.needs, QUEUE_LABEL), offers[node]) if node in offers else []
+    if lacks and not options.wait_for_capacity:
+        why = f"near={shown(near)} means node {node}, which lacks {', '.join(lacks)}"
+        raise Infeasible(f"{why} (task {task.name}; wait_for_capacity=True would let it wait)")
+    return task._replace(options=_at(options, node))
+
+
+def _checked(near: str, nodes: dict[str, str | None]) -> str:
+    node = nodes[near]
+    if node is None:
+        raise InvalidInput(f"near={shown(near)} is not valid: no task with that id is known, or it is forgotten")
+    if not node:
+        rule = "it must be the id of a task that runs or has run; that one has had no node yet"
+        raise InvalidInput(f"near={shown(near)} is not valid: {rule}")
+    return node
+
+
+def _at(options: TaskOptions, node: str) -> TaskOptions:
+    """Return the options with this node in the needs, '' for any."""
+    needs = options.needs
+    if node:
+        needs = Resources.made(needs.slots, needs.amounts, [*needs.labels, near_label(node)])
+    return replace(options, needs=needs, near="")

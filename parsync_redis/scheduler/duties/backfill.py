@@ -1,0 +1,92 @@
+"""Book nodes for kinds of task that have waited long, so that small tasks do not starve large ones (EASY backfill).
+
+The leader's ticks tell schedulers that there are bookings. The key has a TTL: the bookings of a dead leader lapse.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any, cast
+
+from ...model.booking import Booking
+from ...model.ids import encode_id, readable
+from ...model.kind import Kind
+from ...model.needs import Resources, parse_needs
+from ...model.node import Node
+from ...model.times import LearntTimes
+from ...placement.backfill import Waits, choose, nearest
+from ...placement.facts import NodeFacts
+from ...placement.forecast import Held
+from ...store.booked import read_booked
+from ...store.facts import facts_of, read_holders
+from ...store.places import now_ms
+from ...store.store import Store
+from ...store.times import read_times
+from ...store.views import Directory, read_live_nodes
+from ..age_tracker import AgeTracker
+from ..large import Large
+
+
+class BackfillDuty:
+    """The bookings of this leader. large: tells the large kinds that find no room. booked: there are bookings."""
+
+    def __init__(self, store: Store, lease_s: float, large: Callable[[], Sequence[Large]]) -> None:
+        self._store, self._lease_s, self._large = store, lease_s, large
+        self._ages = AgeTracker(lease_s)
+        self._names: dict[str, str] = {}  # of the tasks that held some node at the last look
+        self._apps = Directory(store)
+        self.booked = False
+
+    def work(self, now_s: float) -> None:
+        """Book nodes, as far as kinds have waited long; what was booked for others is free again."""
+        large = self._large()
+        ages = self._ages.look(now_s, large)
+        if not large and not self.booked:
+            return
+        found = self._choose(large, ages) if large else []
+        self._store.run(self._store.commands.book(found, ceil(self._lease_s)))
+        self.booked = bool(found)
+
+    def _choose(self, large: Sequence[Large], ages: Mapping[Any, float]) -> list[Booking]:
+        store, apps = self._store, self._apps.by_digest()
+        before = read_booked(store)
+        states = {state.node.name: state for some in read_live_nodes(store) for state in some}
+        nodes: dict[str, list[NodeFacts]] = {}
+        needs: dict[str, Resources] = {}
+        for one in large:
+            kind = Kind.of(one.kind)
+            needs[one.kind] = parse_needs(kind.needs)
+            mine = [booking.node for booking in before if booking.kind == one.kind]
+            facts = [facts_of(state, kind.name, apps) for state in states.values()]
+            nodes[one.kind] = nearest(needs[one.kind], facts, mine)
+        near: dict[int, dict[str, Node]] = {}
+        for name in {node.name for some in nodes.values() for node in some}:
+            near.setdefault(states[name].partition, {})[name] = states[name].node
+        now = now_ms(store)
+        held = self._held(near, now)
+        firsts = self._firsts(large)
+        waiting = [Waits(one.kind, needs[one.kind], firsts[one], 1000 * ages[one]) for one in large if firsts[one]]
+        open_nodes = sum(state.node.state == "up" and not state.node.draining for state in states.values())
+        return choose(waiting, nodes, held, before, open_nodes, now)
+
+    def _firsts(self, large: Sequence[Large]) -> dict[Large, str]:
+        """Return the first task of each kind, '' if none waits any more."""
+        reads = [("zrange", self._store.keys.pending(one.kind, one.shard), 0, 0) for one in large]
+        replies = cast(list[list[bytes]], self._store.pipe(reads))
+        return {one: readable(ids[0]) if ids else "" for one, ids in zip(large, replies, strict=True)}
+
+    def _held(self, near: Mapping[int, Mapping[str, Node]], now: int) -> dict[str, list[Held]]:
+        """Return what holds these nodes, by node, with the expected end of each."""
+        store, found = self._store, dict[str, list[Held]]()
+        holders = [one for p, nodes in near.items() for one in read_holders(store, p, [*nodes.values()])]
+        new = [one.task for one in holders if one.task not in self._names]
+        known = (
+            self._names | {task.id: task.name for task in store.statuses(map(encode_id, new))} if new else self._names
+        )
+        self._names = {one.task: known.get(one.task, "") for one in holders}
+        times = read_times(store) if holders else LearntTimes()
+        nodes = {name: node for some in near.values() for name, node in some.items()}
+        for one in holders:
+            learnt = times.of(self._names[one.task], nodes[one.node].offer)
+            until_ms = learnt.end_ms(one.since_ms, now) if learnt else None
+            found.setdefault(one.node, []).append(Held(one, until_ms))
+        return found

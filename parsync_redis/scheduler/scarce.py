@@ -1,0 +1,46 @@
+"""Keep scarce resources for tasks that ask for them: nodes that declare some come last for all other tasks.
+
+A resource is scarce if fewer than half of the nodes declare it. This is a preference: a task goes to such a node if no
+other node has a seat.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..model.needs import Resources
+from .partition_copy import PartitionCopy, Seats
+
+
+def find_scarce(partitions: Iterable[PartitionCopy]) -> frozenset[str]:
+    """Return the resources that a minority of the nodes declares."""
+    nodes, having = 0, dict[str, int]()
+    for partition in partitions:
+        nodes += len(partition.nodes)
+        for name, amounts in partition.offers.declared.items():
+            having[name] = having.get(name, 0) + int(np.count_nonzero(amounts))
+    return frozenset(name for name, count in having.items() if 0 < 2 * count < nodes)
+
+
+def put_last(found: Sequence[Sequence[Seats]], needs: Resources, scarce: frozenset[str]) -> Sequence[Sequence[Seats]]:
+    """Return lists of seats with the seats on nodes that are kept back from these needs behind all others."""
+    kept = scarce.difference(name for name, _ in needs.amounts)
+    if not kept:
+        return found
+    first, last = list[list[Seats]](), list[list[Seats]]()
+    for some in found:
+        parts = [_split(seats, kept) for seats in some]
+        first.append([part for part, _ in parts if len(part.leads)])
+        last.append([part for _, part in parts if len(part.leads)])
+    return [*first, *last]
+
+
+def _split(seats: Seats, kept: frozenset[str]) -> tuple[Seats, Seats]:
+    having = seats.partition.offers.having(kept)[seats.nodes]
+    first, last = np.flatnonzero(~having), np.flatnonzero(having)
+    return _some(seats, first, False), _some(seats, last, True)
+
+
+def _some(seats: Seats, which: np.typing.NDArray[np.intp], last: bool) -> Seats:
+    return replace(seats, leads=seats.leads[which], nodes=seats.nodes[which], paces=seats.paces[which], kept_back=last)

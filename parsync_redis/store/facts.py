@@ -1,0 +1,29 @@
+"""Read what is known of nodes when tasks are judged: their facts, and who holds them."""
+
+from collections.abc import Mapping, Sequence
+
+from ..model.apps import KnownTasks, digest_of
+from ..model.ids import decode_id
+from ..model.needs import read_amounts
+from ..model.node import Node
+from ..placement.facts import Holder, NodeFacts
+from .store import Store
+from .views import LiveNode
+
+
+def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> NodeFacts:
+    """Return the facts of a node for a task of this name. apps: the tasks that workers know, by digest."""
+    node, digest = state.node, digest_of(state.node.offer)
+    knows = not digest or (digest in apps and name in apps[digest].declared)
+    return NodeFacts(
+        node.name, node.state, node.draining, node.offer, state.free, state.left, state.note, state.down_ms, knows
+    )
+
+
+def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Holder]:
+    """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts that they hold."""
+    places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
+    return [
+        Holder(place.node, decode_id(place.task), read_amounts(place.asked), len(place.slots), place.since_ms)
+        for place in places
+    ]

@@ -1,0 +1,210 @@
+"""The backfill without a server: which nodes are booked, who may go there, and what the core makes of it."""
+
+from typing import Any
+
+import pytest
+
+from parsync_redis.model.booking import Booking, read_bookings
+from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.needs import Resources, parse_needs
+from parsync_redis.model.replies import Judged, Snapshot
+from parsync_redis.placement.backfill import LEAST_MS, MOST, Waits, choose, nearest
+from parsync_redis.placement.facts import Holder, NodeFacts
+from parsync_redis.placement.forecast import Held
+from parsync_redis.scheduler.bars import Bars
+from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.large import MOST as MOST_LARGE
+from parsync_redis.scheduler.large import find_large
+
+from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, waiting
+
+NOW = 100_000
+BIG = "big slots=4"
+
+
+def facts(name: str, free: int = 0, slots: int = 4, **changes: Any) -> NodeFacts:
+    return NodeFacts(name, changes.pop("state", "up"), False, Resources.of(slots), free, **changes)
+
+
+def held(node: str, *left_ms: int | None) -> list[Held]:
+    return [
+        Held(Holder(node, f"{node}-{at}", {}, 1, NOW), None if ms is None else NOW + ms)
+        for at, ms in enumerate(left_ms)
+    ]
+
+
+def booked(*nodes: NodeFacts, waited_ms: float = 10_000, ends: Any = (), before: Any = (), count: int = 8) -> Any:
+    """Return which node is booked for BIG, and how long it takes until it has room; None if none is."""
+    waits = [Waits(BIG, parse_needs("slots=4"), "t", waited_ms)]
+    found = choose(waits, {BIG: nodes}, dict(ends), before, count, NOW)
+    return (found[0].node, found[0].from_ms - NOW) if found else None
+
+
+def test_the_node_that_has_room_first_is_booked() -> None:
+    ends = {"n1": held("n1", 100, 200, 300, 5000), "n2": held("n2", 4000, 4000, 4000, 4000)}
+    assert booked(facts("n1"), facts("n2"), ends=ends) == ("n2", 4000)
+    assert booked(facts("n1", free=1), facts("n2"), ends=ends | {"n1": held("n1", 100, 200, 300)}) == ("n1", 300)
+
+
+def test_a_kind_must_have_waited_for_a_while_by_the_time_that_its_node_needs() -> None:
+    ends = {"n1": held("n1", 100, 100, 100, 8000)}
+    assert booked(facts("n1"), ends=ends, waited_ms=3900) is None
+    assert booked(facts("n1"), ends=ends, waited_ms=4000) == ("n1", 8000)
+    assert booked(facts("n1"), ends={"n1": held("n1", 1, 1, 1, 1)}, waited_ms=LEAST_MS - 1) is None
+
+
+def test_a_node_whose_tasks_nobody_knows_is_not_booked() -> None:
+    ends = {"n1": held("n1", 1, 1, 1, None), "n2": held("n2", 9000, 1, 1, 1)}
+    assert booked(facts("n1"), facts("n2"), ends=ends) == ("n2", 9000)
+    assert booked(facts("n1"), ends=ends) is None
+
+
+def test_a_kind_keeps_its_node_unless_another_is_much_earlier() -> None:
+    ends = {"n1": held("n1", *[4000] * 4), "n2": held("n2", *[3000] * 4), "n3": held("n3", *[1900] * 4)}
+    before = [Booking("n1", BIG, "t", NOW + 4000)]
+    assert booked(facts("n1"), facts("n2"), ends=ends, before=before, waited_ms=0) == ("n1", 4000)
+    assert booked(facts("n1"), facts("n3"), ends=ends, before=before, waited_ms=0) == ("n3", 1900)
+    assert booked(facts("n2"), ends=ends, before=before, waited_ms=0) == ("n2", 3000), "n1 is drained or lost"
+
+
+def test_few_nodes_are_booked_and_each_for_one_kind() -> None:
+    kinds = [f"big{number} slots=4" for number in range(20)]
+    waits = [Waits(kind, parse_needs("slots=4"), "t", 10_000) for kind in kinds]
+    nodes = [facts(f"n{number:02}") for number in range(20)]
+    ends = {one.name: held(one.name, 1, 1, 1, 1) for one in nodes}
+    for count, most in ((1, 1), (7, 1), (12, 3), (1000, MOST)):
+        found = choose(waits, dict.fromkeys(kinds, nodes), ends, (), count, NOW)
+        assert [one.kind for one in found] == kinds[:most], "the oldest first"
+        assert len({one.node for one in found}) == most
+
+
+def test_the_nearest_nodes_are_open_and_fit_and_booked_ones_come_first() -> None:
+    nodes = [
+        facts("full"),
+        facts("near", free=3),
+        facts("small", free=2, slots=2),
+        facts("down", state="down"),
+        facts("other", knows=False),
+    ]
+    assert [one.name for one in nearest(parse_needs("slots=4"), nodes)] == ["near", "full"]
+    assert [one.name for one in nearest(parse_needs("slots=4"), nodes, ["full"])] == ["full", "near"]
+
+
+def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
+    booking = Booking("n1", "big slots=4 latency", "a%20b", NOW)
+    assert read_bookings({b"n1": booking.text.encode(), b"n2": b"nonsense"}) == (booking,)
+    assert booking.whom == "task a b (big slots=4)"
+    assert not booking.bars("big", "slots=4", None, NOW)
+    assert booking.bars("big", "slots=1", None, NOW), "nobody knows how long it runs"
+    assert not booking.bars("work", "slots=1", 1000, NOW - 1000)
+    assert booking.bars("work", "slots=1", 1001, NOW - 1000)
+
+
+# -- the core ----------------------------------------------------------------------------------------------------------
+
+
+def bars(runs_ms: float | None = None, name: str = "n1") -> Bars:
+    return Bars([Booking(name, BIG, "t", NOW)], {} if runs_ms is None else {(name, "work"): runs_ms}, NOW - 1000)
+
+
+def two_nodes(free: int = 8) -> Core:
+    core = make()
+    there = [node("n1", 4, score=9.0), node("n2", 4)]
+    there[1] = there[1].__class__(**{**{f: getattr(there[1], f) for f in there[1].__slots__}, "first": 4})
+    see(core, 0, there, free)
+    return core
+
+
+def test_others_go_to_another_node_and_wait_when_that_is_full() -> None:
+    core = two_nodes()
+    core.on_bars(bars())
+    queue = waiting(core, 6)
+    plan = queue.turn()
+    assert sorted(claims_of(plan)) == ["n2/0", "n2/1", "n2/2", "n2/3"]
+    judge(core, plan, ClaimOutcome.HELD)
+    core.on_tick(0)
+    plan = core.plan(confirm=False)
+    assert plan.reasons[0] == [("work slots=1", "2 nodes fit: n1 is reserved for task t (big slots=4); n2 is full")]
+
+
+@pytest.mark.parametrize(("runs_ms", "goes"), [(999.0, True), (1001.0, False), (None, False)])
+def test_a_task_goes_to_a_booked_node_if_it_ends_before(runs_ms: float | None, goes: bool) -> None:
+    core = two_nodes(free=4)
+    core.on_bars(bars(runs_ms))
+    assert claims_of(waiting(core, 1).turn()) != [] if goes else claims_of(waiting(core, 1).turn()) == []
+
+
+def test_the_kind_itself_takes_its_node() -> None:
+    core = two_nodes(free=4)
+    core.on_bars(bars())
+    assert claims_of(waiting(core, 1, "slots=4", name="big").turn()) == ["n1/0"]
+
+
+def test_when_the_booking_ends_what_was_barred_is_placed_there() -> None:
+    core = two_nodes(free=4)
+    core.on_bars(bars())
+    queue = waiting(core, 2)
+    assert not queue.turn().commit
+    core.on_bars(bars(name="n2"))
+    assert [claim[:2] for claim in claims_of(queue.turn())] == ["n1", "n1"]
+    core.on_bars(Bars())
+    assert not core.queue.bars.bookings
+
+
+def test_names_of_one_group_part_while_one_of_them_is_barred() -> None:
+    core = two_nodes(free=4)
+    queue = Queue(core).add("work slots=1", 1).add("long slots=1", 1, first=2)
+    queue.tell()
+    core.on_bars(bars(runs_ms=10.0))
+    assert len(claims_of(queue.turn())) == 1
+    core.on_bars(Bars())
+    assert len(claims_of(queue.turn())) == 1
+
+
+def test_without_bookings_nothing_is_grouped_anew() -> None:
+    core = two_nodes()
+    waiting(core, 1)
+    group = next(iter(core.queue.kinds[0].values())).group
+    core.on_bars(Bars())
+    core.plan()
+    assert next(iter(core.queue.kinds[0].values())).group is group
+
+
+def test_the_oldest_large_kinds_are_told() -> None:
+    core = two_nodes(free=0)
+    queue = Queue(core).add("small slots=1", 1)
+    for number in range(MOST_LARGE + 8):
+        queue.add(f"big{number} slots=3", 1, first=1000 - number)
+    queue.tell()
+    core.plan()
+    found = find_large(core.queue.blocked.strict)
+    assert [one.first for one in found] == sorted(1000 - number for number in range(MOST_LARGE + 8))[:MOST_LARGE]
+    assert {one.kind.split()[1] for one in found} == {"slots=3"}
+
+
+# -- answers of commit -------------------------------------------------------------------------------------------------
+
+
+def answered(core: Core, plan: Any, version: int, *words: ClaimOutcome) -> tuple[int, int, int, int]:
+    """Answer a commit; return how many claims were made, placed, merged and lost so far."""
+    for p, claims in plan.commit.items():
+        verdicts = [Verdict(word, "1000" if word is ClaimOutcome.HELD else "x") for word in words]
+        core.on_judged(Judged(p, version, 1000, claims, verdicts))
+    counters = core.counters
+    return counters.claims, counters.placed, counters.merged, counters.conflicts
+
+
+def test_a_claim_by_an_old_copy_that_wins_is_merged() -> None:
+    held, lost = ClaimOutcome.HELD, ClaimOutcome.CONFLICT
+    core = make()
+    see(core, 0, [node("n", 8)], 8, version=5)
+    queue = waiting(core, 2)
+    assert answered(core, queue.turn(), 6, held, held) == (2, 2, 0, 0), "nothing but this commit changed it"
+    queue.add("work slots=1", 1, first=3).tell()
+    assert answered(core, queue.turn(), 7, held) == (3, 3, 0, 0), "it knows its own change"
+    queue.add("work slots=1", 2, first=4).tell()
+    assert answered(core, queue.turn(), 9, held, lost) == (5, 4, 1, 1), "another scheduler's came between"
+    core.on_snapshot(Snapshot(0, 9, 1, bitmap(8), {}), 1.0)
+    core.plan()
+    queue.add("work slots=1", 1, first=9).tell()
+    assert answered(core, queue.turn(), 10, held)[2] == 1, "it has read it again"
