@@ -39,8 +39,8 @@ class Node:
     """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
 
     state: up, suspect (alive, but it did not start its tasks, or they fail), leaving or down. drain: 0; 1 while an
-    operator drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are open,
-    None if it has none.
+    operator drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are
+    open, None if it has none.
     """
 
     name: str
