@@ -61,6 +61,7 @@ for i, row in rows() do
     else
       if why ~= '' then put_extra(task, 'why', why) end
       set_option(line, 'starts', counted)
+      if row.delay_ms == '' and (task.started or how == 'unstarted') then note_last(line, task.place) end
       to_wait(task, after_ms(now, row.delay_ms))
       replies[i] = 'pending'
     end

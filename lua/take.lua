@@ -9,11 +9,10 @@
 --   salt: '.SCHEDULER.RANDOM', the end of its attempts: it tells them from those of others, and from those of takes that the
 --   server lost, docs/decisions/0016
 --   waits: 'wait' to be woken when the next kind begins to wait; 'wake' to wake another scheduler that waits
--- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}; version: where the copy stands after these changes; due_ms:
---   when the next task in `later` is due, '' if there is none; anew: 1 if the copy is to be dropped first; more: 1 if there are
---   more changes; changes: (kind, line or '')*, in the order of their versions; tasks: (row, id, attempt, ready_ms)*, ready_ms:
---   since when it could be taken; attempt '' marks a task that failed because its record is damaged, and ready_ms says why;
---   its row is 0 if it was delayed
+-- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}; version: where the copy stands now; due_ms: when the next
+--   delayed task is due, or ''; anew: 1 if the copy is to be dropped first; more: 1 if there are more changes; changes: (kind,
+--   line or '')*, by their versions; tasks: (row, id, attempt, ready_ms)*, row: 0 if it was delayed; ready_ms: since when it
+--   could be taken, and behind a space the node that it avoids; attempt '': its record is damaged, and ready_ms says so
 -- ERRORS: PSARGS
 -- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out before; it has not expired by
 --   the server's clock: a promise about lateness, not a lease.
@@ -52,8 +51,9 @@ for number, row in rows() do
     local sound = its == kind and #takes < 10 and #life < 16 and #ready < 16
     if sound and not elsewhere and (options == '-' or not is_past(string.match(options .. ',', 'expires=(%d+),'), now)) then
       local attempt = (takes == '0' and '1' or string.format('%d', takes + 1)) .. '@' .. life .. salt
+      local off = options ~= '-' and string.match(options, 'last=([^,]+)')
       owners[w + 1], owners[w + 2], w = id, attempt, w + 2
-      given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = number, id, attempt, ready, g + 4
+      given[g + 1], given[g + 2], given[g + 3], given[g + 4], g = number, id, attempt, off and ready .. ' ' .. off or ready, g + 4
     else
       gone[#gone + 1], gone[#gone + 2] = number, id
     end

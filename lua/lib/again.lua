@@ -7,6 +7,7 @@ local function kept_options(options, expires)
   local words = {}
   if expires then words[1] = 'expires=' .. expires end
   if options.max then words[#words + 1] = 'max=' .. options.max end
+  if options.any then words[#words + 1] = 'any=1' end
   if options.pub then words[#words + 1] = 'pub=' .. options.pub end
   return #words > 0 and table.concat(words, ',') or '-'
 end
@@ -41,7 +42,7 @@ end
 local function write_next(task, kind, options, message, now)
   local due, expires_ms = after_ms(now, options.delay or ''), after_ms(now, options.expiry or '')
   if not (options.after and task.extra.next and is_others(task.extra.next)) then
-    local kept = kept_options({max = options.max, pub = not options.after and options.pub or nil}, expires_ms)
+    local kept = kept_options({max = options.max, any = options.any, pub = not options.after and options.pub or nil}, expires_ms)
     task.extra.next = string.format('%s %s %s %s', kind.priority, due or '-', kept, kind.kind)
     redis.call('HDEL', KEY.extra .. task.id, 'next') -- first: a full server allows it, docs/decisions/0015
     put_extra(task, 'next', task.extra.next, 'next_message', message)

@@ -34,6 +34,12 @@ local function set_option(line, name, value)
   line.options = #words > 0 and table.concat(words, ',') or '-'
 end
 
+-- note_last: write into a line on which node its task ran last, unless the task may as well go back there.
+local function note_last(line, place)
+  local node = string.match(place or '', '^%S+ %S+ p%d+ ([^ /]+)/')
+  if node and not option(line, 'any') then set_option(line, 'last', node) end
+end
+
 -- split_kind: return the name, the needs and the strategy ('' if it has none) of a kind.
 local function split_kind(kind)
   local name, needs = string.match(kind, '^(%S+) (.*)$')

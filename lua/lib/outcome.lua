@@ -30,7 +30,9 @@ local function accept(asked, now, retention_s, ended)
   if not task or task.state ~= 'running' or task.place ~= text then return judge_again(task, text, outcome) end
   local cancelled = task.extra.cancel ~= nil
   if (outcome == 'again' or task.extra.next) and outcome ~= 'cancelled' and not cancelled and task.line then
-    to_wait(task, become_next(task))
+    local due = become_next(task)
+    if outcome == 'again' then note_last(task.line, text) end
+    to_wait(task, due)
     return 'again'
   end
   local state = outcome == 'again' and 'cancelled' or outcome

@@ -1,10 +1,10 @@
 -- Check the rows of submit. Needs lib/arguments.lua. Lengths: parsync_redis/store/lengths.py.
 
 -- options_of: return the words NAME=VALUE of a row as a table; or nil and the error reply. delay and expiry: in ms from now,
--- until it can be taken and until it expires; max: its max_starts; wait=1: it may wait for capacity that no node has yet; after:
--- the running attempt that submits what the same id does next (Celery's retry and replace); pub tells one publish of an id from
--- the next: a new publish begins a new life of a task that has ended, and is the successor of one that runs, or has run and
--- waits again. Without pub an id is one task for ever.
+-- until it can be taken and until it expires; max: its max_starts; any=1: its last node is as good as others; wait=1: it may
+-- wait for capacity that no node has yet; after: the running attempt that submits what the same id does next (Celery's retry
+-- and replace); pub tells one publish of an id from the next: a new publish begins a new life of a task that has ended, and is
+-- the successor of one that runs, or has run and waits again. Without pub an id is one task for ever.
 local function options_of(text)
   local found = {}
   for name, value in string.gmatch(text, '%f[!-~](%l+)=(%S+)') do found[name] = value end

@@ -40,7 +40,8 @@ def _variable(option: Option) -> str:
 
 def _flag(option: Option) -> Any:
     value = list[str] if option.value in (Mapping, list) else option.value
-    return Annotated[value | None, typer.Option(option.flag, help=option.help)]
+    flag = f"{option.flag}/--no-{option.flag.removeprefix('--')}" if option.default is True else option.flag
+    return Annotated[value | None, typer.Option(flag, help=option.help)]
 
 
 def _asked(option: Option, value: Any) -> Any:

@@ -1,5 +1,6 @@
 """A node, as its record in Redis says; the terms of its drain; a lease."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -19,13 +20,27 @@ BY_ITSELF: Final = (STANDS_STILL, NO_SIGN)
 """The beginnings of the reasons for which a node is suspect by its own worker, which also ends the suspicion."""
 
 
+_TRIAL: Final = re.compile(r"; after (\d{1,9}) s it gets a task on trial\Z", re.ASCII)
+
+
+def trial_note(reason: str, pause_s: float) -> str:
+    """Return the note of a suspect node that is tried again after a pause."""
+    return f"{reason}; after {pause_s:.0f} s it gets a task on trial"
+
+
+def trial_s(note: str) -> float | None:
+    """Return after how many seconds a suspect node with this note is tried again; None if the note does not say."""
+    found = _TRIAL.search(note)
+    return float(found[1]) if found else None
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.
 
-    state: up, suspect (alive, but it did not start what it was given), leaving or down. drain: 0; 1 while an operator
-    drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are open,
-    None if it has none.
+    state: up, suspect (alive, but it did not start its tasks, or they fail), leaving or down. drain: 0; 1 while an
+    operator drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are
+    open, None if it has none.
     """
 
     name: str

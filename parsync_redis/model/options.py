@@ -154,6 +154,17 @@ OPTIONS: Final = (
         stored=True,
     ),
     Option(
+        "avoid_last",
+        True,
+        lambda value: isinstance(value, bool),
+        "True or False",
+        "--avoid-last",
+        bool,
+        "When it runs again, prefer a node that it did not run on last (yes).",
+        False,
+        stored=True,
+    ),
+    Option(
         "expires",
         None,
         is_seconds,
@@ -193,6 +204,7 @@ class TaskOptions:
     wait_for_capacity: bool = False
     expires: float | None = None
     max_starts: int | None = None
+    avoid_last: bool = True
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":
@@ -222,19 +234,3 @@ class TaskOptions:
 
 
 DEFAULT_OPTIONS: Final = TaskOptions()
-
-CELERY_OPTIONS: Final = (
-    "expires",
-    "time_limit",
-    "soft_time_limit",
-    "ignore_result",
-    "shadow",
-    "serializer",
-    "headers",
-    "link",
-    "link_error",
-    "reply_to",
-    "root_id",
-    "parent_id",
-)
-"""The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""

@@ -149,12 +149,14 @@ def options_text(task: Submission) -> str:
         task.delay_ms is None
         and task.expiry_ms is None
         and not (task.after or task.publication or options.wait_for_capacity or options.max_starts)
+        and options.avoid_last
     ):
         return ""
     words = (
         ("delay", task.delay_ms),
         ("expiry", task.expiry_ms),
         ("max", options.max_starts),
+        ("any", None if options.avoid_last else 1),
         ("wait", 1 if options.wait_for_capacity else None),
         ("after", task.after or None),
         ("pub", task.publication or None),

@@ -69,6 +69,7 @@ class TaskStatus:
     expires_ms: int | None = None
     history: tuple[Setback, ...] = ()
     max_starts: int | None = None
+    avoid_last: bool = True
 
     @property
     def phase(self) -> str:
@@ -123,6 +124,7 @@ class TaskStatus:
             line.number("expires"),
             tuple(Setback.read(record.extra.get("history", ""))),
             line.number("max"),
+            "any" not in line.options,
         )
 
 

@@ -85,10 +85,18 @@ class Submission(NamedTuple):
 class Taken(NamedTuple):
     """A task that a scheduler has taken; `attempt` is the fence ('2@17': the second attempt of submission 17).
 
-    ready_ms: since when it could be taken (server time): submitted, due, or put back.
+    ready_ms: since when it could be taken (server time): submitted, due, or put back. last: the node that it ran on
+    last, if it should rather go to another.
     """
 
     id: str
     attempt: str
     kind: Kind
     ready_ms: int
+    last: str = ""
+
+    @classmethod
+    def of(cls, id: str, attempt: str, kind: Kind, since: str) -> "Taken":
+        """Read what take says: READY_MS, and behind a space the last node."""
+        ready_ms, _, last = since.partition(" ")
+        return cls(id, attempt, kind, int(ready_ms), last)

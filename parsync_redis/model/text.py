@@ -11,13 +11,17 @@ from typing import Final
 
 FIELDS: Final[Mapping[str, str]] = {
     "ahead": r"\d{1,5}",
+    "all": "[01]",
+    "at": r"\d{1,15}",
     "deadline": r"no deadline|deadline_s=\d{1,9}(?:\.\d{1,9})?",
     "drain": "[012]",
+    "failed": r"\d{1,15}",
     "first": r"\d{1,8}",
     "head": r"\d{1,15}",
     "inc": r"\d{1,15}",
     "kind": ".*",
     "labels": ".*",
+    "length": r"\d{1,15}",
     "moved": r"\d{1,15}",
     "name": r"[A-Za-z0-9][A-Za-z0-9_.@-]*",
     "numbers": r"{0}(?: {0})*".format(r"(?:\w+=\d+->\d+|failover@\d+=[\w,]+)"),
@@ -25,6 +29,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "options": ".*",
     "partition": r"\d{1,4}",
     "reason": "(?s:.*)",  # an operator may have written it by hand, on several lines
+    "runs": r"\d{1,15}",
     "score": r"[\d.e+-]+",
     "since": r"\d{1,15}",
     "size": r"\d{1,15}",
@@ -33,6 +38,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "state": "up|suspect|leaving|down",
     "tail": r"\d{1,15}",
     "task": "[!-~]+",
+    "tries": r"\d{1,15}",
     "waiting": r"[1-9]\d{0,14}",
     "where": r"\S+",
     "who": r"\S+",
@@ -108,6 +114,12 @@ DECLARED: Final = Line("{task} {options}")
 
 KIND: Final = Line("{waiting} {head} {tail}[ {reason}]")
 """A kind of task in `kinds`: how many wait, the orders of the first and of the last, and why; see model/kind.py."""
+
+STREAK: Final = Line(
+    "p{partition} {name} inc={inc} since={since} at={at} "
+    "length={length} tries={tries} runs={runs} failed={failed} all={all}"
+)
+"""A streak of failures of a node, a line of a name's field in `streaks`; see model/streak.py."""
 
 TASK_NAME: Final = re.compile("[!-~]{1,255}")
 """The name of a task."""

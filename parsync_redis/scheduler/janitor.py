@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..store.store import Store
 from .duties.backfill import BackfillDuty
+from .duties.black_holes import BlackHoleDuty
 from .duties.damage import DamageDuty
 from .duties.expiry import expire
 from .duties.guarded import guarded
@@ -34,6 +35,7 @@ class Janitor:
         self.places = PlaceDuty(store, partitions, lease_s)
         self.kinds = KindDuty(store)
         self.offers = OfferDuty(store, lease_s)
+        self.black_holes = BlackHoleDuty(store, partitions, lease_s)
         self.damage = DamageDuty(store, partitions, lease_s)
         self.backfill = BackfillDuty(store, lease_s, large)
 
@@ -54,6 +56,7 @@ class Janitor:
         """
         guarded(self._store, "damage", self.damage.work, clock)
         guarded(self._store, "nodes", self.nodes.work, clock)
+        guarded(self._store, "black holes", self.black_holes.work)
         guarded(self._store, "schedulers", self.schedulers.work, clock, members, seen_s)
         guarded(self._store, "expire", expire, self._store)
         guarded(self._store, "audit", self.places.work, clock)

@@ -33,6 +33,10 @@ class Offers:
         self._having: dict[frozenset[str], Mask] = {}
         self.choosy = not fitting(self._columns, ONE_SLOT).all()
 
+    def index_of(self, name: str) -> int:
+        """Return the index of the node of this name, -1 if it is not here."""
+        return self._index.get(name, -1)
+
     def _knowing(self, knowers: Knowers) -> Mask:
         """Return which nodes know a task's name; a node that does not say which tasks it knows knows all. Cached."""
         mask = self._known.get(knowers)

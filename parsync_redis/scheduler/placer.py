@@ -27,6 +27,7 @@ from .partition_copy import PartitionCopy, Reservation, Seats
 from .plan import Plan
 from .queue_copy import QueueCopy
 from .scarce import put_last
+from .seat_choice import elsewhere, sample_seats
 from .unplaced import Unplaced, by_kind
 from .view import View
 
@@ -80,12 +81,23 @@ class Placer:
         """Claim the seats that are reserved for a shard for the tasks that came, and put the other seats back."""
         reserved = self._reserved.pop(shard, {})
         for kind, some in by_kind(tasks).items():
-            self.unplaced.seatless += self._claim(some, reserved.get(kind, ()))
+            self.unplaced.seatless += self._claim_all(kind, some, reserved.get(kind, ()))
         for seats in reserved.values():
             for reservation in seats:
                 if reservation:
                     self.changed.add(reservation.partition.number)
                 reservation.give_back()
+
+    def _claim_all(self, kind: Kind, tasks: Sequence[Taken], reserved: Sequence[Reservation]) -> Sequence[Taken]:
+        """Claim seats for tasks of a kind, on others than their last nodes where there are some."""
+        if any(task.last for task in tasks):
+            group, strategy = self._queue.group_of(kind), self._selector.resolve(kind.strategy)
+            for task, seat in elsewhere(tasks, reserved, group.needs, lambda: self._seats(group, strategy), self._rng):
+                self._claim([task], [seat])
+                if not seat:
+                    seat.give_back()
+            tasks = [task for task in tasks if task.id not in self.unplaced.claimed]
+        return self._claim(tasks, reserved)
 
     def _claim(self, tasks: Sequence[Taken], reserved: Iterable[Reservation]) -> Sequence[Taken]:
         """Claim reserved seats for tasks of a kind; return the tasks for which there are not enough."""
@@ -125,7 +137,7 @@ class Placer:
         for kind, some in by_kind(tasks).items():
             group = self._queue.group_of(kind)
             seats = self._reserve(group, self._seats(group, self._selector.resolve(kind.strategy)), len(some))
-            left = self._claim(some, seats)
+            left = self._claim_all(kind, some, seats)
             for reservation in seats:
                 reservation.give_back()
             if plan.read_nodes:
@@ -216,19 +228,8 @@ class Placer:
         made: list[Reservation] = []
         for seats in found:
             if seats and count:
-                made += self._sample(group, seats, count)
+                made += sample_seats(seats, count, group.needs, self._rng)
                 count -= min(count, sum(len(some.leads) for some in seats))
-        return made
-
-    def _sample(self, group: KindGroup, seats: Sequence[Seats], count: int) -> list[Reservation]:
-        paces = np.concatenate([found.paces for found in seats])
-        ends = np.cumsum([len(found.leads) for found in seats])
-        chosen = sample(self._rng, paces, count)
-        which = np.searchsorted(ends, chosen, side="right")
-        made: list[Reservation] = []
-        for i in sorted(set(which.tolist())):
-            found, begin = seats[i], int(ends[i]) - len(seats[i].leads)
-            made.append(found.partition.reserve(found, chosen[which == i] - begin, group.needs))
         return made
 
     def _fetch(self, group: KindGroup, strategy: Strategy, wanted: int, kept_back: bool) -> bool:

@@ -117,8 +117,9 @@ CLIENT: Final[Kinds] = {
 }
 
 WORKER: Final[Kinds] = {
-    ":dealt": "hdel hget hgetall hincrby hincrbyfloat hmget hset",
+    ":dealt": "hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
     ":quarantine": "del zadd zcard zremrangebyrank",
+    ":streaks": "hdel hlen hmget hset",
     ":times": "hdel hlen hmget hset",
     "p:alive": "del hdel hget hgetall hset",
     "p:free": "bitcount bitfield del getbit setbit",
@@ -150,6 +151,7 @@ SCHEDULER: Final[Kinds] = {
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":schedulers": "del hdel hexists hget hincrby hlen hset",
     ":stats": "del expire hset",
+    ":streaks": "del hgetall",
     ":times": "del hmget",
     "p:alive": "del hdel hget hgetall hset",
     "p:free": "bitcount bitfield del getbit setbit",
@@ -196,7 +198,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read_tasks",
     Role.CLIENT: "cancel read_tasks submit",
     Role.WORKER: "cancel deal_node finish learn_times repair_partition offer quarantine read_tasks reclaim "
-    "register_node release renew requeue ring set_node start submit",
+    "register_node release renew report_failures requeue ring set_node start submit",
     Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_over note_choices "
     "repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason record_loss offer purge "
     "quarantine read_partition read_tasks reclaim release renew_scheduler requeue revive rotate set_node confirm take "
@@ -213,7 +215,7 @@ KEYLESS: Final[Mapping[Role, str]] = {
 SCRIPT_KEYS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "q:*",
     Role.CLIENT: "q:*",
-    Role.WORKER: "q:* p:* :dealt :quarantine :times :gate",
+    Role.WORKER: "q:* p:* :dealt :quarantine :streaks :times :gate",
     Role.SCHEDULER: "q:* p:* :*",
 }
 SPEAKS: Final[Mapping[Role, str]] = {

@@ -27,8 +27,8 @@ _NEEDS: Final = 2 * 16 + MAX_WORDS * 128 + MAX_ENCODED_ID + 16  # slots, amounts
 _SEAT: Final = 128 + 6  # NODE/SLOT
 
 _NUMBERS: Final = (
-    "at_most bin count cursor delay_ms epoch extras inbox inc keep_s kept known_inc level limit max_starts most moved "
-    "over partition partitions retention_s room score shards since slots usual version"
+    "all at_most bin count cursor delay_ms epoch extras failed inbox inc keep_s kept known_inc length level limit "
+    "max_starts most moved over partition partitions retention_s room runs score shards since slots usual version"
 )
 _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(_NUMBERS.split(), _NUMBER),

@@ -25,7 +25,7 @@ from .views import partitions_of
 INDEXES: Final = ("later", "dead", "taken", "running")
 OTHERS: Final = ("outbox", "expires", "shapes", "feasible", "names", "apps", *GENERATIONS)
 """Keys of a shard that are deleted if they have another type, besides those that `repair_queue` looks at."""
-SHARED: Final = ("schedulers", "leader", "dealt", "quarantine", "losses", "times", "bookings")
+SHARED: Final = ("schedulers", "leader", "dealt", "quarantine", "losses", "times", "bookings", "streaks")
 MESSAGES: Final = 20
 """So many messages are looked at in one call: each may have two million bytes."""
 

@@ -36,6 +36,7 @@ COMES_BACK: Final[Sequence[str]] = (
     "losses",
     "times",
     "bookings",
+    "streaks",
 )
 """Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
 the leader makes it anew from other keys (overhaul.py). The records of ended tasks, and what only people read, are lost.

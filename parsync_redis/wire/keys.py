@@ -36,7 +36,7 @@ QUEUE_KINDS = (
     "apps",
 )
 PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
-CLUSTER_KINDS = ("config", "schedulers", "leader", "dealt", "quarantine", "losses", "times", "bookings")
+CLUSTER_KINDS = ("config", "schedulers", "leader", "dealt", "quarantine", "losses", "times", "bookings", "streaks")
 
 TYPES = {
     "meta": "hash",
@@ -74,6 +74,7 @@ TYPES = {
     "losses": "hash",
     "times": "hash",
     "bookings": "hash",
+    "streaks": "hash",
     "pending": "zset",
     "extra": "hash",
     "inbox": "list",

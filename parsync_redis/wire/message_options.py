@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 from ..model.ids import shown
-from ..model.options import CELERY_OPTIONS, is_seconds
+from ..model.options import is_seconds
 
 _TEXT: Final = (str, "text")
 _RIGHT: Final[Mapping[str, tuple[type, str]]] = {
@@ -18,6 +18,22 @@ _RIGHT: Final[Mapping[str, tuple[type, str]]] = {
     "root_id": _TEXT,
     "parent_id": _TEXT,
 }
+
+CELERY_OPTIONS: Final = (
+    "expires",
+    "time_limit",
+    "soft_time_limit",
+    "ignore_result",
+    "shadow",
+    "serializer",
+    "headers",
+    "link",
+    "link_error",
+    "reply_to",
+    "root_id",
+    "parent_id",
+)
+"""The options of Celery that a message made here can carry. Not countdown: the task queue holds what is not due."""
 
 
 def check_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from celery import Celery
 from redis.exceptions import RedisError
@@ -19,6 +20,7 @@ from redis.exceptions import RedisError
 from ..errors import ParsyncError
 from ..model.times import field_of
 from ..settings import Settings
+from ..store.calls import Call
 from ..store.server_errors import Backoff
 from ..store.store import Store
 from ..store.times import read_times
@@ -58,7 +60,8 @@ class Agent:
     ) -> None:
         self.app, self.settings, self.store, self._port = app, settings, store, port
         self.node, self.loop = NodeState(spec, isolation or Isolation()), LoopWatch()
-        self.reporter = Reporter(store, self.node.runs, self.node.isolation, self.node.ahead.ran)
+        node = self.node
+        self.reporter = Reporter(store, node.runs, node.isolation, node.ahead.ran, node.failures)
         self.starter = Starter(store, self.node, self.reporter)
         self.renewer = Renewer(settings, self.node, port, self.loop)
         self.reconciler = Reconciler(self.node, port)
@@ -66,6 +69,7 @@ class Agent:
         self._has_learnt = False
         self.nudge: Callable[[], object] = lambda: None
         self.reporter.nudge = lambda: self.nudge()
+        self.reporter.tell = self._tell
         renewing = threading.Thread(target=lambda: self.renewer.run(store.again()), name="parsync-renew", daemon=True)
         tending = threading.Thread(target=self._tend, name="parsync-tend", daemon=True)
         seats = (self.seat_keeper,) if spec.room else ()
@@ -142,9 +146,27 @@ class Agent:
             self._has_learnt = True
         news = ahead.news()
         try:
-            if news:
-                by_class = {field_of(name, node.spec.offer): times for name, times in news.items()}
-                store.run(store.commands.learn_times(news | by_class))
+            by_class = {field_of(name, node.spec.offer): times for name, times in news.items()}
+            self._report(store, [store.commands.learn_times(news | by_class)] if news else [])
         except BaseException:
             ahead.forgotten(news)
             raise
+
+    def _report(self, store: Store, calls: list[Call[Any]]) -> None:  # Any: each call has a reply of its own
+        """Tell how tasks ended here, in one round trip with other calls."""
+        failures, node = self.node.failures, self.node
+        report = failures.report(store.commands, node.partition, node.name, node.inc)
+        try:
+            answers = store.run_all([*calls, *([report[0]] if report else [])])
+        except BaseException:
+            failures.not_reported(report[1] if report else [])
+            raise
+        if report:
+            failures.reported(answers[-1])
+
+    def _tell(self, store: Store) -> None:
+        """Tell at once that tasks fail here in a row; after an error the next report tells it."""
+        try:
+            self._report(store, [])
+        except (ParsyncError, RedisError, OSError) as error:
+            log.info("node %s could not report its failures: %s", self.node.name, error)

@@ -62,6 +62,11 @@ class LookAhead:
         with self._lock:
             self._lately.append(float("inf"))
 
+    def mean_s(self, name: str) -> float:
+        """Return how long a task of that name runs, as far as is known; else 0."""
+        with self._lock:
+            return self.times[name].mean_ms / 1000 if name in self.times else 0.0
+
     @property
     def wanted(self) -> int:
         """How many waiting seats are to be open, so that a waiting task is expected to begin within SHORT_S."""

@@ -20,6 +20,7 @@ from ..model.limits import MAX_BATCH
 from ..store.calls import Call, Commands
 from ..store.server_errors import Backoff
 from ..store.store import Store
+from .failures import Failures
 from .isolation.machine import Isolation
 from .runs import Run, Runs
 
@@ -37,7 +38,7 @@ class Reporter(threading.Thread):
     """Reports outcomes to Redis, frees slots, and takes the runs out of the table.
 
     start_next: reports runs together with the start of those that wait; this thread reports what it did not.
-    nudge: has what waits started, now that slots are free.
+    nudge: has what waits started, now that slots are free. tell: reports failures in a row, if that is due.
     """
 
     def __init__(
@@ -46,12 +47,15 @@ class Reporter(threading.Thread):
         runs: Runs,
         isolation: Isolation | None = None,
         ran: Callable[[str, float], object] = lambda name, seconds: None,
+        failures: Failures | None = None,
     ) -> None:
         super().__init__(name="parsync-report", daemon=True)
         self._store, self._runs, self._isolation, self._ran = store, runs, isolation or Isolation(), ran
+        self._failures = failures
         self._collector, self._collected = 0, list[Run]()
         self.start_next: Callable[[Store, list[Run]], None] | None = None
         self.nudge: Callable[[], object] = lambda: None
+        self.tell: Callable[[Store], object] = lambda store: None
         self._occupied: list[Run] = []
         self._ended: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._backoff = Backoff(log, "outcomes wait for the server")
@@ -67,8 +71,11 @@ class Reporter(threading.Thread):
             outcome = "recalled"
         if not self._runs.end(run, outcome):
             return
+        seconds = time.monotonic() - run.began_s
         if run.began_s and outcome not in ("lost", "refused", "recalled"):
-            self._ran(run.name, time.monotonic() - run.began_s)
+            self._ran(run.name, seconds)
+        if run.began_s and run.failed is not None and self._failures is not None:
+            self._failures.ended(run, seconds)
         if threading.get_ident() == self._collector:
             self._collected.append(run)
         else:
@@ -127,6 +134,8 @@ class Reporter(threading.Thread):
                     log.exception("what waits could not be started: unexpected")
                 some = [*ended, *(run for run in new if not run.told)]
             self._persist(store, self._occupied + [run for run in some if run is not None])
+            if self._failures is not None and self._failures.due:
+                self.tell(store)
 
     def _persist(self, store: Store, runs: list[Run]) -> None:
         """Report runs until the server has accepted them; of several servers, those of one that is away wait."""
@@ -156,7 +165,7 @@ class Reporter(threading.Thread):
         These are two round trips. If the server has lost its scripts, it may execute the second half of one and not the
         first. The outcomes of each shard are calls of their own, so that one primary does not keep back the others'.
         """
-        free = [run for run in runs if not self._runs.used_by_others(run) and self._isolation.free(run.slots)]
+        free = [run for run in runs if self._may_free(run)]
         groups = store.keys.by_shard([run for run in runs if not run.told], lambda run: run.place.task)
         trouble = _first_error(answers := report_apart(store, [some for _, some in groups]))
         for (_, some), words in zip(groups, answers, strict=True):
@@ -179,10 +188,16 @@ class Reporter(threading.Thread):
         self._occupied = [run for run in runs if all(run is not other for other in freed)]
         return trouble or _first_error(replies)
 
+    def _may_free(self, run: Run) -> bool:
+        """Return True if nothing lives in the slots of a run that has ended, and they need not rest."""
+        if self._runs.used_by_others(run) or not self._isolation.free(run.slots):
+            return False
+        return self._failures is None or self._closing or self._failures.may_free(run)
+
     def _look(self, run: Run) -> None:
         """Log once that a run has ended and its slots are not free, though no other run is in them."""
         now_s = time.monotonic()
-        if self._runs.used_by_others(run):
+        if run.rests or self._runs.used_by_others(run):
             run.left_s = 0.0
         elif not run.left_s:
             run.left_s = now_s

@@ -15,7 +15,7 @@ from typing import Final
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from billiard.exceptions import Terminated, WorkerLostError
 from celery import Task
-from celery.exceptions import Ignore, Reject, Retry
+from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded, TimeLimitExceeded
 from celery.utils.imports import symbol_by_name
 from celery.worker import state
 from celery.worker.request import Request as CeleryRequest
@@ -76,8 +76,9 @@ class ReportedRequest(CeleryRequest):
         self._tie = isolation.guard if isolation is not None else ""
         return self._celery_execute(IsolatedPool(pool, isolation), **kwargs)
 
-    def _ended(self, outcome: str) -> None:
+    def _ended(self, outcome: str, failed: bool | None = None) -> None:
         if self._run is not None and self._agent is not None:
+            self._run.failed = failed
             self._agent.reporter.ended(self._run, outcome)
 
     def drop(self, pool: Pool) -> None:
@@ -104,7 +105,7 @@ class ReportedRequest(CeleryRequest):
             return self._celery_success(result, **kwargs)
         finally:
             if not result[0]:
-                self._ended("succeeded")
+                self._ended("succeeded", failed=False)
 
     def on_failure(self, exc_info: ExceptionInfo, send_failed_event: bool = True, return_ok: bool = False) -> object:
         """Report everything that is not a success.
@@ -120,7 +121,7 @@ class ReportedRequest(CeleryRequest):
         try:
             return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
         finally:
-            self._ended(self._outcome(error))
+            self._ended(self._outcome(error), None if self._already_revoked else is_failure(error))
 
     def _goes_back(self, run: Run, error: BaseException) -> bool:
         """Report a run that did not fail, but was dropped, could not begin, or lost its process; False if it failed."""
@@ -138,7 +139,7 @@ class ReportedRequest(CeleryRequest):
             log.warning("task %s lost its process (%s): it goes back", self.id, error)
             if self._agent is not None and (why := self._agent.node.isolation.why_lost(self._tie)):
                 run.why = f"it was killed: {why}"
-            self._ended("lost")
+            self._ended("lost", failed=True)
         return True
 
     def _outcome(self, error: BaseException) -> str:
@@ -200,3 +201,15 @@ def outcome_of(error: BaseException, revoked: bool) -> str:
     if isinstance(error, Ignore):
         return "succeeded"
     return "succeeded" if isinstance(error, WorkerLostError) else "failed"
+
+
+def is_failure(error: BaseException) -> bool | None:
+    """Return whether a function failed that ended with this exception; None if that says nothing of its node.
+
+    A retry because of an exception is a failure; a retry as such is not, like Ignore.
+    """
+    if isinstance(error, Retry):
+        return bool(error.exc or error.excs)
+    if isinstance(error, (Reject, Terminated, SoftTimeLimitExceeded, TimeLimitExceeded)):
+        return None
+    return not isinstance(error, Ignore)

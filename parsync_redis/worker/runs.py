@@ -25,7 +25,8 @@ class Run:
     process of it is known to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits at the
     worker, and nobody has asked to start it; due_s: it is handed back then if it has not begun. given: the slots that
     it runs in, if its place names a waiting seat, or a slot in which another runs. name, began_s: of its task, and when
-    it was handed to Celery. freeing: the release of its slots was asked for.
+    it was handed to Celery. freeing: the release of its slots was asked for. failed: whether its function failed,
+    None if its end says nothing of this node. rests: its slots stay held for a while, as others failed before it.
     """
 
     place: Place
@@ -44,6 +45,8 @@ class Run:
     name: str = ""
     began_s: float = 0.0
     freeing: bool = False
+    failed: bool | None = None
+    rests: bool = False
 
     @property
     def slots(self) -> frozenset[int]:
@@ -57,8 +60,8 @@ class Run:
 
     @property
     def occupies(self) -> bool:
-        """True if nothing else may run in its slots: until it ends, or, with amounts, until they are given back."""
-        return not self.waits and (not self.outcome or not self.is_simple)
+        """True if nothing else may run in its slots: until it ends; if they rest or with amounts, until free."""
+        return not self.waits and (not self.outcome or self.rests or not self.is_simple)
 
     @property
     def why_recalled(self) -> str:

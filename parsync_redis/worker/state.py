@@ -7,6 +7,7 @@ import threading
 from collections.abc import Collection
 from typing import Final
 
+from .failures import Failures
 from .isolation.machine import Isolation
 from .look_ahead import LookAhead
 from .node import NodeSpec
@@ -25,13 +26,14 @@ class NodeState:
 
     partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its worker shuts down.
     said_leaving: the server knows that. stalled: why it is suspect by its event loop, '' if it is not. drained: an
-    operator drains it. ahead: its look-ahead; seats_open: the waiting seats that incarnation seats_of has opened, -1 if
-    that is not known.
+    operator drains it. failures: what failed here. ahead: its look-ahead; seats_open: the waiting seats that
+    incarnation seats_of has opened, -1 if that is not known.
     """
 
     def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
         self.spec, self.isolation, self.runs = spec, isolation, Runs()
         self.ahead = LookAhead(spec.offer.slots, spec.room)
+        self.failures = Failures(self.ahead, lambda: self.lease_s)
         self.drained, self.seats_open, self.seats_of = False, 0, 0
         self.partition, self.inc = -1, 0
         self.lease_s, self.pause_s = 5 * BEFORE_CLUSTER_S, BEFORE_CLUSTER_S

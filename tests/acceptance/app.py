@@ -183,6 +183,17 @@ def boom(text: str = "boom") -> None:
     raise ValueError(text)
 
 
+@app.task(parsync=True, bind=True)
+def fragile(self: Any, seconds: float) -> str:
+    """Fails at once on the nodes that the test has broken."""
+    node = str(self.request.parsync["node"])
+    mark("fragile", node)
+    if _client.sismember("test:broken", node):
+        raise OSError(f"{node} is broken")
+    time.sleep(seconds)
+    return node
+
+
 @app.task(parsync=True)
 def ignoring(key: str) -> None:
     mark("ignoring", key)

@@ -359,8 +359,9 @@ WITHOUT_TWIN = {
     "look_over",
     "repair_offers",
     "learn_times",
+    "report_failures",
 }
-"""Verbs about damage, losses and run times, of which the store in memory has none."""
+"""Verbs about damage, losses, run times and failures, of which the store in memory has none."""
 
 
 def test_every_other_script_has_its_twin_in_the_reference():

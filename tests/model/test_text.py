@@ -23,6 +23,7 @@ PIECE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
 SLOTS = st.integers(1, 9999)
 VALUES: dict[str, st.SearchStrategy[str]] = {
     "ahead": st.sampled_from("013"),
+    "all": st.sampled_from("01"),
     "deadline": st.just("no deadline") | NUMBERS.map(lambda number: f"deadline_s={number[:9]}.{number[:9]}"),
     "drain": st.sampled_from("012"),
     "first": st.integers(0, 10**8 - 1).map(str),
@@ -102,6 +103,10 @@ LUA: dict[str, tuple[str, str]] = {
     "KIND": (
         "lines",
         "local count, _, _, why = parse_kind(ARGV[1])\nreturn count and string.sub(ARGV[1], 1, #ARGV[1] - #why) .. why",
+    ),
+    "STREAK": (
+        "streak",
+        "local streak = parse_streak(ARGV[1])\nreturn streak and streak_text(streak)",
     ),
     "TERMS": ("note", "return is_terms(ARGV[1]) and ARGV[1]"),
 }

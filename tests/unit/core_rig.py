@@ -39,6 +39,7 @@ class Queue:
 
     def __init__(self, core: Core, shard: int = 0) -> None:
         self.core, self.shard = core, shard
+        self.last = ""  # the node that its tasks ran on last
         self.waiting: dict[str, list[tuple[int, str]]] = {}
         self._changed: dict[str, None] = {}
         self._attempts = 0
@@ -59,7 +60,7 @@ class Queue:
         found: list[Taken] = []
         for text, limit in takes(plan, self.shard):
             some, self.waiting[text] = self.waiting.get(text, [])[:limit], self.waiting.get(text, [])[limit:]
-            found += [Taken(id, f"1@{order}", Kind.of(text), 0) for order, id in some]
+            found += [Taken(id, f"1@{order}", Kind.of(text), 0, self.last) for order, id in some]
             self._changed[text] = None
         changes = [(text, self._line(text)) for text in self._changed]
         self._changed = {}

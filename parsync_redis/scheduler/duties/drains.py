@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...model.node import BY_ITSELF, deadline_s
+from ...model.node import BY_ITSELF, deadline_s, trial_s
 from ...store.calls import Call
 from ...store.store import Store
 from ..age_tracker import AgeTracker
@@ -32,10 +32,13 @@ class DrainDuty:
             if drain == "1" and limit_s is not None and age_s >= limit_s:
                 log.warning("the drain of node %s is over: what it still runs is ended and goes back", node)
                 over.append(set_node(p, node, "over", note=note))
-            elif drain == "0" and not note.startswith(BY_ITSELF) and age_s >= PROBATION_LEASES * self._lease_s:
+            elif drain == "0" and not note.startswith(BY_ITSELF) and age_s >= self._probation_s(note):
                 probation.append((p, node))  # a node that stands still is trusted again by its own worker
         trusted = [set_node(p, node, "trust") for p, node in self._reading(probation)]
         run_guarded(self._store, "drains", [*over, *trusted])
+
+    def _probation_s(self, note: str) -> float:
+        return trial_s(note) or PROBATION_LEASES * self._lease_s
 
     def _reading(self, nodes: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
         """Return those of these suspect nodes that have read their inbox; one that has not is still of no use."""

@@ -1,10 +1,11 @@
 """Calls on what the whole cluster shares: settings, schedulers, the assignment of nodes to partitions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ...model.booking import Booking
 from ...model.replies import Members
+from ...model.streak import Compared, Elsewhere
 from ...model.times import KEPT, RunTimes
 from ..header import Once
 from ..lengths import cut
@@ -16,8 +17,9 @@ DEAL_NODE: Final = Script("deal_node", "dealt")
 RENEW_SCHEDULER: Final = Script("renew_scheduler", "schedulers leader stats")
 RECORD_LOSS: Final = Script("record_loss", "losses")
 LEARN_TIMES: Final = Script("learn_times", "times")
+REPORT_FAILURES: Final = Script("report_failures", "streaks dealt")
 BOOK: Final = Script("book", "bookings")
-ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS, LEARN_TIMES, BOOK)
+ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS, LEARN_TIMES, BOOK, REPORT_FAILURES)
 
 _PAIR: Final = ("name", "value")
 
@@ -99,3 +101,24 @@ class ClusterCalls(Calls):
         words = [word for booking in bookings for word in (booking.node, booking.text)]
         arguments = BOOK.arguments({"keep_s": keep_s}, ("node", "text"), words)
         return Call(BOOK, [self.keys.shared("bookings")], arguments, int)
+
+    def report_failures(
+        self,
+        partition: int,
+        node: str,
+        inc: int,
+        since_ms: int,
+        all_fail: bool,
+        counts: Sequence[tuple[str, int, int, int]],
+    ) -> Call[Compared]:
+        """Compare a node's streaks with other nodes; counts: name, runs and failures since `since_ms`, streak."""
+
+        def read(reply: Reply) -> Compared:
+            rows = zip(*(map(int, reply[2 + at :: 3]) for at in range(3)), strict=True)
+            found = {counts[row - 1][0]: Elsewhere(runs, failed) for row, runs, failed in rows}
+            return Compared(int(reply[0]), bool(int(reply[1])), found)
+
+        once: Once = {"partition": partition, "node": node, "inc": inc, "since": since_ms, "all": int(all_fail)}
+        values = [word for row in counts for word in row]
+        arguments = REPORT_FAILURES.arguments(once, ("name", "runs", "failed", "length"), values)
+        return Call(REPORT_FAILURES, [self.keys.shared("streaks"), self.keys.shared("dealt")], arguments, read)

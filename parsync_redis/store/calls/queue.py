@@ -206,7 +206,13 @@ def _took(asked: Sequence[tuple[str, int]], shard: int, reply: Reply) -> Took:
         bool(int(anew)),
         bool(int(more)),
         list(pairs(words(changes))),
-        [Taken(id, attempt, kinds[int(number) - 1], int(ms)) for number, id, attempt, ms in rows if attempt],
+        [
+            Taken(id, attempt, kinds[int(number) - 1], int(ms))
+            if " " not in ms
+            else Taken.of(id, attempt, kinds[int(number) - 1], ms)
+            for number, id, attempt, ms in rows
+            if attempt
+        ],
         [(id, why) for _, id, attempt, why in rows if not attempt],
         shard,
     )

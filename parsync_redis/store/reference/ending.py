@@ -36,6 +36,8 @@ class Ending(Tasks):
                 replies.append("dead")
             else:
                 task.why = r.why or task.why
+                if r.delay_ms == "" and (task.started_ms is not None or r.how == "unstarted"):
+                    task.note_last()
                 self._to_pending(r.id, task, self._after(r.delay_ms))
                 replies.append("pending")
         self._write_kinds(args.channel)

@@ -30,10 +30,16 @@ class Job(NamedTuple):
     priority: int = 0
     max_starts: int | None = None
     publication: str = ""
+    avoid_last: bool = True
 
-    def options(self, **more: int | None) -> str:
+    def options(self, **more: int | str | None) -> str:
         """Return the options of a line: those of the job and more."""
-        words = {**more, "max": self.max_starts, "pub": self.publication or None}
+        words = {
+            **more,
+            "max": self.max_starts,
+            "any": None if self.avoid_last else 1,
+            "pub": self.publication or None,
+        }
         return ",".join(f"{name}={value}" for name, value in words.items() if value is not None) or "-"
 
 
@@ -65,6 +71,7 @@ class Task:
     attempt: str = ""  # while it is held, or dead
     place: Place | None = None  # an ended task keeps its last one
     started_ms: int | None = None  # at this place
+    last: str | None = None  # the node that it ran on last, if it should rather go to another
     ran_ms: int | None = None  # its last start in this life before it went back
     starts: int = 0  # accepted starts that were lost
     expires_ms: int | None = None
@@ -81,10 +88,15 @@ class Task:
         """True if it has started in this life."""
         return self.started_ms is not None or self.ran_ms is not None
 
+    def note_last(self) -> None:
+        """Note on which node it ran last, unless it may as well go back there."""
+        if self.place and self.job.avoid_last:
+            self.last = self.place.node
+
     @property
     def line(self) -> str:
         """Its line, without the mark for rare fields."""
-        options = self.job.options(starts=self.starts or None, ran=self.ran_ms, expires=self.expires_ms)
+        options = self.job.options(starts=self.starts or None, ran=self.ran_ms, last=self.last, expires=self.expires_ms)
         return f"{self.takes}@{self.life} {self.order} {self.ready_ms} {self.submitted_ms} {options} {self.job.kind}"
 
     @property

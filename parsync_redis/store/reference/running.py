@@ -30,7 +30,11 @@ class Running(Tasks):
                 self.waiters = [name for name in self.waiters if name != args.scheduler] + [args.scheduler]
         elif args.scheduler in self.waiters:
             self.waiters.remove(args.scheduler)
-        tasks = [word for t in took.tasks for word in (numbers[t.kind.text], t.id, t.attempt, str(t.ready_ms))]
+        tasks = [
+            word
+            for t in took.tasks
+            for word in (numbers[t.kind.text], t.id, t.attempt, f"{t.ready_ms} {t.last}".strip())
+        ]
         changes = [word for change in took.changes for word in change]
         due = "" if took.due_ms is None else str(int(took.due_ms))
         return [took.version, str(took.now_ms), due, int(took.anew), int(took.more), changes, tasks]
@@ -46,7 +50,7 @@ class Running(Tasks):
         """Take on values; nobody waits. salt: ends the attempts, with the scheduler in it."""
         now, salt = self.world.now_ms, salt or f".{scheduler}.0"
         tasks = [
-            Taken(id, self.tasks[id].attempt, Kind.of(kind), self.tasks[id].ready_ms)
+            Taken(id, self.tasks[id].attempt, Kind.of(kind), self.tasks[id].ready_ms, self.tasks[id].last or "")
             for kind, limit in rows
             for id in self.pop(kind, limit)
             if self._is_taken(id, salt)
@@ -164,10 +168,13 @@ class Running(Tasks):
         if task.state != RUNNING:
             return "yours" if task.state == outcome else "stale"
         if (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
+            task.last = None if task.next else task.last
             job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
             task.job = job._replace(publication=job.publication or task.job.publication)
             task.order = (9 - job.priority) * 10**12 + task.order % 10**12
             task.starts, task.next, task.why = 0, None, None
+            if outcome == "again":
+                task.note_last()
             self._to_pending(id, task, due)
             return "again"
         self._end(id, task, "cancelled" if outcome == "again" else outcome, why, outcome == "again")

@@ -24,7 +24,7 @@ class Submitting(Tasks):
             priority, _, kind = kinds[int(r.kind) - 1]
             asked = dict(word.split("=", 1) for word in r.options.split())
             max_starts = int(asked["max"]) if "max" in asked else None
-            job = Job(kind, r.message, int(priority), max_starts, asked.get("pub", ""))
+            job = Job(kind, r.message, int(priority), max_starts, asked.get("pub", ""), "any" not in asked)
             due, expiry = self._after(asked.get("delay", "")), self._after(asked.get("expiry", ""))
             word = self._admit(r.id, job, due, "wait" in asked, asked.get("after", ""), expiry)
             if word != "submitted":

@@ -1,0 +1,61 @@
+"""Make a node suspect on which tasks fail while they succeed elsewhere: it is always free, and would get every task.
+
+The nodes report streaks of failures. The script keeps beside each what other nodes report meanwhile (decision 0035).
+"""
+
+import logging
+from typing import Final
+
+from ...model.node import trial_note
+from ...model.streak import Streak, damning
+from ...store.store import Store
+from .drains import PROBATION_LEASES
+
+log = logging.getLogger("parsync.leader")
+
+LONGEST_S: Final = 3600.0
+"""The longest pause before a trial."""
+
+
+class BlackHoleDuty:
+    """How often, and after how many tries, this leader made each incarnation of a node suspect in its streaks."""
+
+    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
+        self._store, self._partitions, self._lease_s = store, partitions, lease_s
+        self._judged: dict[tuple[int, str, int], tuple[int, int]] = {}
+
+    def work(self) -> None:
+        """Judge the nodes that have streaks. A judged one is judged again after another try."""
+        nodes: dict[tuple[int, str, int], list[Streak]] = {}
+        for name, text in self._store.hash(self._store.keys.shared("streaks")).items():
+            for streak in Streak.read(name, text):
+                nodes.setdefault((streak.partition, streak.node, streak.inc), []).append(streak)
+        self._judged = {node: judged for node, judged in self._judged.items() if node in nodes}
+        for node, streaks in nodes.items():
+            times, tries = self._judged.get(node, (0, 0))
+            found = damning(streaks)
+            tried = sum(streak.tries for streak in streaks)
+            if found and tried > tries and self._suspect(*node, found, times):
+                self._judged[node] = times + 1, tried
+
+    def _suspect(self, p: int, name: str, inc: int, found: list[Streak], times: int) -> bool:
+        """Make a node suspect, unless it is not up; the pauses before its trials double."""
+        if not 0 <= p < self._partitions or getattr(self._store.nodes(p).get(name), "state", "") != "up":
+            return False
+        why = trial_note(reason(found), min(PROBATION_LEASES * self._lease_s * 2**times, LONGEST_S))
+        state = self._store.run(self._store.commands.set_node(p, name, "suspect", inc, why))[1:2]
+        if state == ["suspect"]:
+            log.warning("node %s is suspect: %s", name, why)
+        return state == ["suspect"]
+
+
+def reason(found: list[Streak]) -> str:
+    """Return the sentence of streaks that show that a node is a black hole, the longest three."""
+    found = sorted(found, key=lambda streak: -streak.length)
+    parts = [
+        f"{streak.length} tasks of {streak.name} in a row, while {streak.runs - streak.failed} of {streak.runs} "
+        "succeeded on other nodes"
+        for streak in found[:3]
+    ]
+    more = f", and of {len(found) - 3} other names" if len(found) > 3 else ""
+    return f"tasks fail there at once: {'; '.join(parts)}{more}"

@@ -1,0 +1,68 @@
+"""Choose among seats: sample them by their score, and find others than those on the last node of a task.
+
+To avoid the last node is a wish, not a rule: a task for which no other node has a seat goes there all the same.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+from ..model.needs import Resources
+from ..model.task import Taken
+from ..placement.strategy import sample
+from .partition_copy import Reservation, Seats
+
+
+def sample_seats(seats: Sequence[Seats], count: int, needs: Resources, rng: np.random.Generator) -> list[Reservation]:
+    """Reserve up to `count` of these seats, sampled by their score."""
+    paces = np.concatenate([found.paces for found in seats])
+    ends = np.cumsum([len(found.leads) for found in seats])
+    chosen = sample(rng, paces, count)
+    which = np.searchsorted(ends, chosen, side="right")
+    made: list[Reservation] = []
+    for i in sorted(set(which.tolist())):
+        found, begin = seats[i], int(ends[i]) - len(seats[i].leads)
+        made.append(found.partition.reserve(found, chosen[which == i] - begin, needs))
+    return made
+
+
+def elsewhere(
+    tasks: Sequence[Taken],
+    reserved: Sequence[Reservation],
+    needs: Resources,
+    find: Callable[[], Sequence[Sequence[Seats]]],
+    rng: np.random.Generator,
+) -> Iterator[tuple[Taken, Reservation]]:
+    """Return each task that avoids its last node, and a reservation whose first seat is on another, if there is one.
+
+    The caller claims that seat before it asks for the next. find: returns seats that are not reserved.
+    """
+    for task in tasks:
+        if task.last:
+            seat = next((some for some in reserved if _move_up(some, task.last)), None)
+            seat = seat or _another(task.last, needs, find(), rng)
+            if seat is not None:
+                yield task, seat
+
+
+def _move_up(reservation: Reservation, name: str) -> bool:
+    """Let a seat be the first that is not on the node of this name; False if there is none."""
+    own, owners, slots = reservation.partition.offers.index_of(name), reservation.owners, reservation.slots
+    at = next((at for at, owner in enumerate(owners) if owner != own), -1)
+    if at > 0:
+        owners.insert(0, owners.pop(at))
+        slots.insert(0, slots.pop(at))
+    return at >= 0
+
+
+def _another(
+    name: str, needs: Resources, found: Sequence[Sequence[Seats]], rng: np.random.Generator
+) -> Reservation | None:
+    """Reserve a seat that is not on the node of this name; None if there is none."""
+    for seats in chain.from_iterable(found):
+        others = np.flatnonzero(seats.nodes != seats.partition.offers.index_of(name))
+        if len(others):
+            chosen = others[sample(rng, seats.paces[others], 1)]
+            return seats.partition.reserve(seats, chosen, needs)
+    return None
