@@ -72,6 +72,13 @@ class Leases:
                 del node.left[name]
         self._with_amounts = [other for other in self.nodes.values() if other.left]
 
+    def _count_left(self, node: NodeRecord) -> None:
+        """Compute what is left of a node's amounts from its offer and its leases."""
+        node.left = dict(node.offer.amounts)
+        for slot, lease in self._leases_of(node):
+            if slot == lease.slot:
+                self._give(node, lease, -1)
+
     def _changed_nodes(self) -> None:
         self.version += 1
         now, following = self.world.now_ms, self.epoch + 1
