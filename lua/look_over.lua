@@ -31,7 +31,7 @@ if name == 'running' then entries = redis.call('HSCAN', running, args.cursor, co
 if name == 'ended' then entries = redis.call('HSCAN', ended, args.cursor, count, args.most) end
 if name == 'ended_1' then entries = redis.call('HSCAN', ended_1, args.cursor, count, args.most) end
 if name == 'ended_2' then entries = redis.call('HSCAN', ended_2, args.cursor, count, args.most) end
-if not entries then return redis.error_reply('PSARGS look_over: there is no index ' .. args.what) end
+if not entries then return redis.error_reply('PSARGS look_over: there is no index ' .. string.sub(args.what, 1, 100)) end
 local cursor = entries[1]
 entries = entries[2]
 local ids, values, kind_of = {}, {}, {}

@@ -1,11 +1,14 @@
 -- Read the rows of commit into lists.
 
--- add_words: append the words of a text to a list; most texts are one.
-local function add_words(list, text)
+-- add_words: append the words of a text to a list; most texts are one. Stop behind entry `most`, which no sound call has.
+local function add_words(list, text, most)
   if not string.find(text, ' ', 1, true) then
     list[#list + 1] = text
   else
-    for word in string.gmatch(text, '%S+') do list[#list + 1] = word end
+    for word in string.gmatch(text, '%S+') do
+      list[#list + 1] = word
+      if #list > most then break end
+    end
   end
 end
 
@@ -17,8 +20,8 @@ local function read_claims()
     local seat, text = row.seats, row.text
     first[i] = n + 1
     if find(seat, ' ', 1, true) then
-      add_words(seats, seat)
-      add_words(bits, row.bits)
+      add_words(bits, row.bits, n + 10000)
+      add_words(seats, seat, #bits)
       n = #seats
     else
       n = n + 1

@@ -40,6 +40,14 @@ local function note_last(line, place)
   if node and not option(line, 'any') then set_option(line, 'last', node) end
 end
 
+-- run_parts: return the place and the start (ms) in the text of a run; nil for a place alone, and for a text too long for a run.
+local function run_parts(run)
+  if #run <= 140000 then return string.match(run, '^(.*) started=(%d+)$') end -- no place is longer than 131,072 bytes
+end
+
+-- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
+local function attempt_of(run) return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil end
+
 -- split_kind: return the name, the needs and the strategy ('' if it has none) of a kind.
 local function split_kind(kind)
   local name, needs = string.match(kind, '^(%S+) (.*)$')

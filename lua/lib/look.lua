@@ -50,7 +50,7 @@ local function look_at_tasks(ids, texts, kind_of, suspect)
     local line, owner, run = lines[at], owners[at], runs[at]
     local sound = line and not flaw(line) and fits_index(line, waits[at], due[at], owner, run, died[at])
     sound = sound and redis.call('HEXISTS', KEY.messages, id) == 1 and not over[id]
-    local attempt = owner or run and string.match(run, '^%S+ (%S+)')
+    local attempt = owner or run and attempt_of(run)
     if sound and (owner or run) then
       local takes, life = string.match(attempt or '', '^(%d+)@(%d+)%.')
       sound = life == line.life and #takes < 10 and tonumber(takes) == line.takes + 1

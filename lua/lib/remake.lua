@@ -3,12 +3,12 @@
 --- @include queue
 
 -- place_of: return the text of the place in that of a run.
-local function place_of(run) return string.match(run, '^(.*) started=%d+$') or run end
+local function place_of(run) return run_parts(run) or run end
 
 -- is_run: return whether a text is a place of this task, or that of its run.
 local function is_run(text, id)
-  local started = string.match(text, ' started=(%d+)$')
-  return (not started or #started < 16) and task_at(place_of(text)) == id
+  local place, started = run_parts(text)
+  return (not started or #started < 16) and task_at(place or text) == id
 end
 
 -- matches: return whether the attempt in the text of a run is the one that the line tells.

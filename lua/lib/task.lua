@@ -26,8 +26,8 @@ local function look_at(task)
     for i, value in ipairs(rare) do task.extra[RARE[i]] = value or nil end
   end
   if task.run then
-    local place, started = string.match(task.run, '^(.*) started=(%d+)$')
-    task.place, task.started, task.attempt = place or task.run, started, string.match(task.run, '^%S+ (%S+)')
+    local place, started = run_parts(task.run)
+    task.place, task.started, task.attempt = place or task.run, started, attempt_of(task.run)
     task.state = started and 'running' or 'placed'
   elseif task.attempt then
     task.state = 'taken'

@@ -1,9 +1,13 @@
 -- Schedulers that wait to be woken when tasks begin to wait of a kind of which none waited: `waiters` of the queue's meta. Only
 -- takes write it, because clients, who wake, may not write texts there.
 
+-- sound_waiters: return these `waiters`; none for a text that is longer than any that scripts write.
+local function sound_waiters(waiters) return #waiters < 8000 and waiters or '' end
+
 -- wait_in: add the scheduler to the end of these `waiters`; again, if wakes would pass over 16 others first, which may be dead.
 -- Dead names gather at the front; they are cut off at 4,000 bytes.
 local function wait_in(meta, waiters, scheduler)
+  waiters = sound_waiters(waiters)
   local all = ' ' .. waiters .. ' '
   local from, to = string.find(all, ' ' .. scheduler .. ' ', 1, true)
   if from then
@@ -22,7 +26,7 @@ end
 
 -- wait_no_more: take the scheduler out of these `waiters`.
 local function wait_no_more(meta, waiters, scheduler)
-  local all = ' ' .. waiters .. ' '
+  local all = ' ' .. sound_waiters(waiters) .. ' '
   local from, to = string.find(all, ' ' .. scheduler .. ' ', 1, true)
   if from then put_waiters(meta, string.sub(string.sub(all, 1, from) .. string.sub(all, to + 1), 2, -2)) end
 end
@@ -30,7 +34,7 @@ end
 -- ring_newest: wake the newest waiter but `me`; if nobody listens on its channel, the one before it, and so on, 16 at most.
 -- Return those that were not tried.
 local function ring_newest(channel, waiters, me)
-  local rest, heard, tries = #waiters < 8000 and waiters or '', 0, 0
+  local rest, heard, tries = sound_waiters(waiters), 0, 0
   while heard == 0 and rest ~= '' and tries < 16 do
     local others, last = string.match(rest, '^(.*) (%S+)$')
     if (last or rest) ~= me then heard = redis.call('SPUBLISH', channel .. ':' .. (last or rest), 'wake') end

@@ -96,8 +96,7 @@ class Bench:
         took, wrong = self.took_us(call, *before), "unknown"
         turns: list[tuple[int, int, int]] = []
         while wrong and took > NOTICED_US and len(turns) < TURNS:
-            known = self.known_us() if took > MOST_US else KNOWN_US
-            turns.append((self.took_us(call, *before), self.took_us(part, *before_part), known))
+            turns.append((self.took_us(call, *before), self.took_us(part, *before_part), self.known_us()))
             took, quarter, known = (min(times) for times in zip(*turns, strict=True))
             is_right = took <= MOST_US * max(1.0, known / KNOWN_US) and took <= 12 * max(quarter, NOTICED_US // 2)
             wrong = "" if is_right else f"{what} takes {took} us, a quarter {quarter} us, where KNOWN takes {known} us"
