@@ -47,7 +47,12 @@ class View:
         return self._knowers[name]
 
     def settled(self, needs: str) -> str:
-        """Return needs as they count now: a node that is down, or that there is not, is not required."""
+        """Return needs as they count now: a node that is down, or that there is not, is not required.
+
+        While a partition was never read, its nodes may be alive, so every node counts as required.
+        """
+        if any(p.read_s == float("-inf") for p in self.partitions):
+            return needs
         return settled(needs, self._alive)
 
     @property

@@ -26,6 +26,8 @@ KEPT: Final = {
     "cluster quarantine garbage": "people read it",
     "cluster losses garbage": "people read it",
     "cluster times garbage": "nothing rests on it",
+    "cluster bookings garbage": "nobody obeys a field that no script writes; the next booking writes the key anew",
+    "cluster streaks garbage": "nobody obeys a line that no script writes; the next report of the name drops it",
     "cluster stats garbage": "people read it",
     "queue choices no JSON": "people read it",
     "queue choices_1 no JSON": "people read it",
@@ -255,6 +257,8 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     ("cluster", "quarantine"): {"garbage": _zadd("x", 5)},
     ("cluster", "losses"): {"garbage": _hset("x", "y")},
     ("cluster", "times"): {"garbage": _hset("x", "y")},
+    ("cluster", "bookings"): {"garbage": _hset("n1", "x")},
+    ("cluster", "streaks"): {"garbage": _hset("x", "y")},
     ("cluster", "stats"): {"garbage": _hset("x", "y")},
 }
 """Values that are wrong, most of them well formed."""

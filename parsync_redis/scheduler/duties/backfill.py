@@ -35,7 +35,7 @@ class BackfillDuty:
         self._ages = AgeTracker(lease_s)
         self._names: dict[str, str] = {}  # of the tasks that held some node at the last look
         self._apps = Directory(store)
-        self.booked = False
+        self.booked = True  # perhaps: by the leader before, or by a writer who knows no TTL
 
     def work(self, now_s: float) -> None:
         """Book nodes, as far as kinds have waited long; what was booked for others is free again."""
@@ -71,10 +71,11 @@ class BackfillDuty:
         return choose(waiting, nodes, held, before, open_nodes, now)
 
     def _firsts(self, large: Sequence[Large]) -> dict[Large, str]:
-        """Return the first task of each kind, '' if none waits any more."""
+        """Return the first task of each kind, '' if none waits any more, or its queue cannot be read now."""
         reads = [("zrange", self._store.keys.pending(one.kind, one.shard), 0, 0) for one in large]
-        replies = cast(list[list[bytes]], self._store.pipe(reads))
-        return {one: readable(ids[0]) if ids else "" for one, ids in zip(large, replies, strict=True)}
+        replies = cast(list[list[bytes] | Exception], self._store.pipe_each(reads))
+        rows = zip(large, replies, strict=True)
+        return {one: readable(ids[0]) if ids and not isinstance(ids, Exception) else "" for one, ids in rows}
 
     def _held(self, near: Mapping[int, Mapping[str, Node]], now: int) -> dict[str, list[Held]]:
         """Return what holds these nodes, by node, with the expected end of each."""
