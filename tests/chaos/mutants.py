@@ -34,7 +34,12 @@ _EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
 MUTANTS = (
     Mutant("commit does not look at the slot", "commit", "if lease or open[at] == 0 then", "if false then"),
     Mutant("commit ignores the epoch", "commit", "if not same then", "if false then"),
-    Mutant("commit ignores what is left", "lib/ledger", "if not (ledger and is_enough(ledger, asked)) then", "if false then"),
+    Mutant(
+        "commit ignores what is left",
+        "lib/ledger",
+        "if not (ledger and is_enough(ledger, asked)) then",
+        "if false then",
+    ),
     Mutant(
         "confirm of a task no longer taken",
         "confirm",
