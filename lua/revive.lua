@@ -16,7 +16,8 @@ for i, row in rows() do
   local task = found[row.id]
   if task and task.state == 'dead' and task.line then
     local run = task.extra.run or ''
-    task.attempt, task.started = attempt_of(run), select(2, run_parts(run)) -- so its takes go on
+    local _, started = run_parts(run)
+    task.attempt, task.started = attempt_of(run), started -- so its takes go on
     put_extra(task, 'why', args.why) -- first: a full server takes no more work in, docs/decisions/0015
     redis.call('HDEL', KEY.extra .. task.id, 'run', 'ended_ms')
     redis.call('ZREM', dead, task.id)
