@@ -25,6 +25,7 @@ from .partition_copy import PartitionCopy
 from .placer import Placer
 from .plan import Counters, Plan
 from .queue_copy import QueueCopy
+from .refusals import Refusals, Refusing
 from .view import View
 from .won_claims import WonClaims
 
@@ -63,6 +64,7 @@ class Core:
         self._freshness = Freshness(self.view.partitions, self.counters, turns, asks)
         self._placer = Placer(name, self.view, self.queue, self._freshness, self.selector, orders, rng)
         self.won, self._merges = WonClaims(), Merges()
+        self._refusals, self._refusing = Refusals(), list[Refusing]()
         self._call_size, self._explainer = CallSize(), Explainer(self.view, self.queue)
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -120,6 +122,7 @@ class Core:
             self._on_changed(partition)
             return
         self._merges.on_snapshot(snapshot)
+        self._refusals.on_snapshot(snapshot.partition)
         self._freshness.on_read(partition, now_s)
         if snapshot.bits is not None:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
@@ -161,7 +164,9 @@ class Core:
         self._call_size.on_judged(len(judged.claims), lost)
         self.counters.claims += len(judged.claims)
         self.counters.placed += len(judged.claims) - lost
-        self.counters.merged += self._merges.count(judged, len(judged.claims) - lost)
+        current = self._merges.is_current(judged, len(judged.claims) - lost)
+        self.counters.merged += 0 if current else len(judged.claims) - lost
+        self._refusing += self._refusals.on_judged(judged, current, lost)
         self.counters.conflicts += lost
         partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
 
@@ -217,7 +222,8 @@ class Core:
         place: find seats; without it, what is due is read first. confirm: confirm won claims; without it they are kept,
         because a task may start meanwhile. room: the most tasks to take; by default that follows the lost claims.
         """
-        plan = Plan(read_nodes=sorted(self._freshness.nodes_due))
+        plan = Plan(read_nodes=sorted(self._freshness.nodes_due), suspect=self._refusing)
+        self._refusing = []
         if self._to_rescale:
             self.view.rescale()
             self.queue.regroup()

@@ -13,11 +13,11 @@ class Merges:
         """Take in a partition that was read."""
         self._known[snapshot.partition] = snapshot.version
 
-    def count(self, judged: Judged, won: int) -> int:
-        """Return how many of the won claims of one commit were merged: all or none of them.
+    def is_current(self, judged: Judged, won: int) -> bool:
+        """Return True if the scheduler knew every change before a commit of which `won` claims won: none is merged.
 
         A commit in which some claim won moves the version on by one.
         """
         known = self._known.get(judged.partition, -1) + (won > 0)
         self._known[judged.partition] = known  # what others changed is not known until the partition is read
-        return won if known != judged.version else 0
+        return known == judged.version

@@ -27,18 +27,13 @@ from .partition_copy import PartitionCopy, Reservation, Seats
 from .plan import Plan
 from .queue_copy import QueueCopy
 from .scarce import put_last
-from .seat_choice import elsewhere, sample_seats
+from .seat_choice import count_seats, elsewhere, sample_seats
 from .unplaced import Unplaced, by_kind
 from .view import View
 
 PORTIONS: Final = 16
 """If several kinds wait, one gets at most one in so many of the seats that it sees before the next is looked at, unless
 its tasks are older: so kinds that share seats get them in the order of their tasks, nearly."""
-
-
-def count_seats(found: Iterable[Iterable[Seats]], kept_back: bool = True) -> int:
-    """Return the number of seats; kept_back: those that come last as well."""
-    return sum(len(seats.leads) for some in found for seats in some if kept_back or not seats.kept_back)
 
 
 class Placer:

@@ -6,6 +6,7 @@ from ..model.claim import Claim
 from ..model.explanation import Choice
 from ..model.place import Place
 from ..model.replies import Waits
+from .refusals import Refusing
 
 
 @dataclass(slots=True)
@@ -26,7 +27,8 @@ class Plan:
 
     read_nodes: partitions whose nodes are read before all else. reasons: by shard, (kind, why its tasks wait).
     give_back: (task, attempt, why). commit and read: by partition. ask: those of `read` that are to tell this scheduler
-    of the next slot that is freed in them. looks: by shard. choices: by task, why it has its place.
+    of the next slot that is freed in them. looks: by shard. choices: by task, why it has its place. suspect: nodes that
+    refuse claims.
     """
 
     confirm: list[Place] = field(default_factory=list)
@@ -38,6 +40,7 @@ class Plan:
     ask: set[int] = field(default_factory=set)
     looks: dict[int, Look] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)
+    suspect: list[Refusing] = field(default_factory=list)
 
     def look_at(self, shard: int) -> Look:
         """Return the look at a shard, a new one if there is none yet."""
@@ -53,6 +56,7 @@ class Plan:
             or self.read
             or self.read_nodes
             or self.choices
+            or self.suspect
         )
 
 

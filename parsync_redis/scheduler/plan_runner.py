@@ -102,6 +102,9 @@ class PlanRunner:
             steps.append(_Step(commands.give_back(core.name, rows), f"q{shard}", partial(self.doubtful.add, shard)))
         for p, claims in plan.commit.items():
             steps.append(_Step(commands.commit(p, claims), f"p{p}", partial(core.on_unread, p, claims)))
+        for p, node, inc, why in plan.suspect:
+            log.warning("node %s becomes suspect: %s", node, why)
+            steps.append(_Step(commands.set_node(p, node, "suspect", inc, why), f"p{p}", lambda: None))
         for p in plan.read:
             waiter = core.name if p in plan.ask else ""
             read = commands.read_partition(p, core.view.partitions[p].version, waiter)

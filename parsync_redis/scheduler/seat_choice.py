@@ -3,7 +3,7 @@
 To avoid the last node is a wish, not a rule: a task for which no other node has a seat goes there all the same.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -12,6 +12,11 @@ from ..model.needs import Resources
 from ..model.task import Taken
 from ..placement.strategy import sample
 from .partition_copy import Reservation, Seats
+
+
+def count_seats(found: Iterable[Iterable[Seats]], kept_back: bool = True) -> int:
+    """Return the number of seats; kept_back: those that come last as well."""
+    return sum(len(seats.leads) for some in found for seats in some if kept_back or not seats.kept_back)
 
 
 def sample_seats(seats: Sequence[Seats], count: int, needs: Resources, rng: np.random.Generator) -> list[Reservation]:

@@ -1,0 +1,46 @@
+"""A node whose bits and leases contradict each other: the scheduler stops to claim there, and says why."""
+
+import time
+
+import pytest
+
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.task import Submission
+from parsync_redis.scheduler.loop import Scheduler
+from parsync_redis.settings import Settings
+from parsync_redis.store import Store
+from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.embedded import EmbeddedServer
+from parsync_redis.store.repair import repair_partition
+
+LIMIT_S = 60
+
+
+@pytest.mark.one_server(0)
+def test_a_node_that_refuses_claims_which_look_right_becomes_suspect(server: EmbeddedServer):
+    settings = Settings(url=server.url, cluster="refusing", partitions=1, gap_s=0.1, lease_s=60)
+    store = Store.from_url(server.url, "refusing")
+    config = join_cluster(store, settings, create=True)
+    store.run(store.commands.register_node(0, "n1", 0, 1.0, Resources.of(1).text))
+    slots = store.keys.partition(0, "slots")
+    store.client.hset(slots, "n1/0", "ghost 1@1.s1.0 p0 n1/0 inc=1 since=1")  # its bit says that it is free
+    scheduler = Scheduler(store.again(), config, settings, "s1")
+    assert scheduler.enter()
+    store.run(store.commands.submit([Submission("a", "job", b"{}")]))
+    deadline = time.monotonic() + LIMIT_S
+    while (found := store.nodes(0)["n1"]).state == "up":
+        scheduler.turn()
+        assert time.monotonic() < deadline, "n1 refuses claims and is up"
+    assert found.state == "suspect"
+    note = store.client.hget(store.keys.partition(0, "notes"), "n1").decode()
+    assert note == "5 claims in a row were refused although it looks free; the last: task ghost has the slot"
+    assert scheduler.core.counters.conflicts < 20
+    store.client.hdel(slots, "n1/0")
+    repair_partition(store, 0, "shut")
+    store.run(store.commands.set_node(0, "n1", "trust"))
+    while store.states(["a"]) != ["placed"]:
+        scheduler.turn()
+        scheduler.core.won.confirmed(0)
+        assert time.monotonic() < deadline, "the task waits although n1 is sound again"
+    scheduler.leave()
+    scheduler.listener.close()

@@ -1,0 +1,58 @@
+"""A node that refuses claims by the present state becomes suspect; one that others are faster on does not."""
+
+import pytest
+
+from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.replies import Judged, Snapshot
+from parsync_redis.scheduler.refusals import IN_A_ROW, Refusing
+
+from .core_rig import bitmap, make, node, see, waiting
+
+
+def refuse(core, plan, verdict, moved=0, turns=IN_A_ROW):
+    """Refuse the claim of a plan and of those that follow; moved: what others changed meanwhile."""
+    found, version = [], 1
+    for _ in range(turns):
+        assert plan.commit, "no claim"
+        version += moved
+        core.on_judged(Judged(0, version, 1000, plan.commit[0], [verdict]))
+        core.on_snapshot(Snapshot(0, version, 1, bitmap(1), {}), 0.0)
+        plan = core.plan(confirm=False)
+        found += plan.suspect
+    return plan, found
+
+
+def refusing(word, detail, moved=0, turns=IN_A_ROW):
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    return refuse(core, waiting(core, 1).turn(), Verdict(word, detail), moved, turns)[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "detail", "last"),
+    [
+        (ClaimOutcome.CONFLICT, "a%2Fb", "task a/b has the slot"),
+        (ClaimOutcome.CONFLICT, "", "the slot takes no claims"),
+        (ClaimOutcome.SHORT, "gpu=0", "it has left gpu=0"),
+        (ClaimOutcome.SHORT, "", "it has left nothing"),
+    ],
+)
+def test_refusals_in_a_row_by_the_present_state_make_a_node_suspect_once(word, detail, last):
+    why = f"5 claims in a row were refused although it looks free; the last: {last}"
+    assert refusing(word, detail) == [Refusing(0, "n", 1, why)]
+    assert refusing(word, detail, turns=IN_A_ROW - 1) == []
+
+
+def test_claims_that_others_were_faster_with_are_no_refusals():
+    assert refusing(ClaimOutcome.CONFLICT, "a", moved=1, turns=3 * IN_A_ROW) == []
+
+
+def test_a_claim_that_wins_begins_the_row_anew():
+    core = make()
+    see(core, 0, [node("n", 1)], 1)
+    queue, refused = waiting(core, 2), Verdict(ClaimOutcome.CONFLICT, "a")
+    plan, found = refuse(core, queue.turn(), refused, turns=IN_A_ROW - 1)
+    assert found == []
+    core.on_judged(Judged(0, 2, 1000, plan.commit[0], [Verdict(ClaimOutcome.HELD, "1000")]))
+    core.on_snapshot(Snapshot(0, 1, 1, bitmap(1), {}), 0.0)
+    assert refuse(core, queue.turn(), refused, turns=IN_A_ROW - 1)[1] == []
