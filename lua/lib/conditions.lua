@@ -53,3 +53,12 @@ local function holds(condition, values)
   end
   return none
 end
+
+-- labels_fit: return whether a node that offers `offer` meets all conditions of `needs`.
+local function labels_fit(offer, needs)
+  local padded = ' ' .. offer .. ' '
+  for name, condition in string.gmatch(needs, '%f[!-~]([^%s:]+):(%S+)') do
+    if not holds(condition, values_of(padded, name)) then return false end
+  end
+  return true
+end

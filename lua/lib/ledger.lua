@@ -53,12 +53,15 @@ local function read_ledgers(left, names, size)
   return found, distinct
 end
 
--- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left.
+-- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left. The second
+-- value is the text of what the task holds, if the node has what it asks as devices.
 local function spend(ledgers, name, text)
   local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name] or {}
-  if not is_enough(ledger, asked) then return ledger_text(ledger) end
-  ledger_add(ledger, asked, -1)
+  local held = not is_enough(ledger, asked) and (in_full().hold(ledger, asked) or '')
+  if held == '' then return ledger_text(ledger) end
+  ledger_add(ledger, held or asked, -1)
   CHANGED[name] = ledgers[name] or nil
+  return nil, held and ledger_text(held)
 end
 
 -- give_back: put the amounts in the text of a place back into a node's ledger.

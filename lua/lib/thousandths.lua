@@ -44,3 +44,13 @@ local function size_text(left, name)
   local part = left[name .. '.'] or 0
   return part > 0 and part_text(left[name], part) or string.format('%d', left[name])
 end
+
+-- is_enough: return whether every amount that is asked for is there.
+local function is_enough(there, asked)
+  for name, amount in pairs(asked) do
+    if (there[name] or 0) < amount and not (PARTS[name] and in_full().part_fits(there, asked, name)) then
+      return false
+    end
+  end
+  return true
+end

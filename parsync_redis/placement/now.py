@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ..model.amount import THOUSANDTHS, amount_text
+from ..model.devices import hold, share_of
 from ..model.explanation import Obstacle
 from ..model.needs import Resources
 from ..model.node import drain_reason
 from .facts import NodeFacts
 from .rules import RULES
+from .rules.devices import fitting, shortage, split
 
 NO_NAME_HERE: Final = "does not know a task of that name"
 
@@ -59,17 +61,23 @@ def _free_slots(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
 
 
 def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
-    return [
-        Obstacle(
-            "free resources",
-            False,
-            name,
-            f"is short of {name}: the task needs {amount_text(amount)}",
-            (amount - node.left.get(name, 0)) / THOUSANDTHS,
-        )
-        for name, amount in needs.amounts
-        if node.left.get(name, 0) < amount <= dict(node.offer.amounts).get(name, 0)
+    plain, of_devices = split(needs, node.offer)
+    offered = dict(node.offer.amounts)
+    found = [
+        _short(name, f"needs {amount_text(amount)}", (amount - node.left.get(name, 0)) / THOUSANDTHS)
+        for name, amount in plain
+        if node.left.get(name, 0) < amount <= offered.get(name, 0)
     ]
+    for kind, some in of_devices.items():
+        left = {name: node.left.get(name, 0) for name in offered}
+        if hold(left, some) is None and hold(offered, some) is not None:
+            (_, count), fit = share_of(kind, some) or (0, 0), fitting(kind, some, left)
+            found.append(_short(kind, f"needs {shortage(kind, some)}", float(count - fit)))
+    return found
+
+
+def _short(name: str, need: str, short: float) -> Obstacle:
+    return Obstacle("free resources", False, name, f"is short of {name}: the task {need}", short)
 
 
 def clock_text(ms: int) -> str:

@@ -1,13 +1,15 @@
 """The nodes of a partition as a scheduler judges them: which fit a task, and which take new tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ..model.amount import THOUSANDTHS
 from ..model.apps import TASKS_LABEL, digest_of
+from ..model.devices import by_kind, hold, kind_of
 from ..model.needs import Resources, read_amounts
 from ..model.node import Node
-from ..placement.columns import Columns, Mask
+from ..placement.columns import MOST, Columns, Mask
 from ..placement.fitting import fitting
 from ..placement.rules import RULES
 from ..placement.strategy import Ints
@@ -69,4 +71,68 @@ class Offers:
 
     def left_of(self, left: Mapping[str, Ints], index: int) -> dict[str, int]:
         """Return what one node has left."""
-        return {name: int(amounts[index]) for name, amounts in left.items()}
+        return {name: int(left[name][index]) for name, _ in self.nodes[index].offer.amounts if name in left}
+
+    @property
+    def protects(self) -> bool:
+        """True if some node keeps its devices for tasks that ask for them."""
+        return self._columns.protects
+
+    def tasks_by_amounts(self, needs: Resources, left: Mapping[str, Ints]) -> Ints:
+        """Return how many tasks of these needs each node could hold at once by what it has left."""
+        columns, none = self._columns, np.zeros(len(self.nodes), dtype=np.int64)
+        most = none + MOST
+        for kind, some in by_kind(needs.amounts).items():
+            own = none + MOST
+            for name, amount in some:
+                if amount:
+                    own = np.minimum(own, np.maximum(left.get(name, none), 0) // amount)
+            if kind in columns.devices:
+                own = np.where(columns.devices[kind], columns.tasks_on_devices(kind, some, left), own)
+            most = np.minimum(most, own)
+        return most
+
+    def take(self, needs: Resources, left: dict[str, Ints], owners: Sequence[int]) -> list[dict[str, int]]:
+        """Take out of what is left what a task holds on each of some nodes; return it if some of it may be devices.
+
+        The devices are those that commit would choose now.
+        """
+        if not any(kind_of(name) in self._columns.devices for name, _ in needs.amounts):
+            _add_all(left, owners, needs.amounts, -1)
+            return []
+        held = []
+        for owner in owners:
+            held.append(hold(self.left_of(left, owner), needs.amounts) or {})
+            _add_all(left, [owner], held[-1].items(), -1)
+        return held
+
+    def put_back(
+        self, needs: Resources, left: dict[str, Ints], owners: Sequence[int], held: Sequence[Mapping[str, int]]
+    ) -> None:
+        """Put back what `take` has taken; held: what it returned."""
+        if not held:
+            _add_all(left, owners, needs.amounts, 1)
+        for owner, some in zip(owners, held, strict=False):
+            _add_all(left, [owner], some.items(), 1)
+
+    def most_on_devices(self, left: Mapping[str, Ints]) -> dict[str, Ints]:
+        """Return the most of each kind that each node's devices could give one task, and of each attribute."""
+        found: dict[str, Ints] = {}
+        for kind, indexes in self._columns.indexes.items():
+            shares = np.array([left[name] for i in indexes if (name := f"{kind}@{i}") in left], dtype=np.int64)
+            if len(shares):
+                whole = (shares >= THOUSANDTHS).sum(axis=0) * THOUSANDTHS
+                found[kind] = np.maximum(whole, shares.max(axis=0))
+        for name, amounts in left.items():
+            attribute, at, _ = name.partition("@")
+            if at and "." in attribute:
+                found[attribute] = np.maximum(found[attribute], amounts) if attribute in found else amounts
+        return found
+
+
+def _add_all(
+    left: Mapping[str, Ints], owners: Sequence[int], amounts: Iterable[tuple[str, int]], factor: int
+) -> None:
+    for name, amount in amounts:
+        if name in left:
+            np.add.at(left[name], owners, factor * amount)

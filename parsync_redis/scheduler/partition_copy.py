@@ -5,7 +5,7 @@ be taken from the queue; each reserved seat ends as a claim, or goes back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 
 import numpy as np
@@ -38,12 +38,16 @@ class Seats:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`."""
+    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`.
+
+    held: the amounts that each of the tasks holds there; empty if no devices are among them.
+    """
 
     partition: "PartitionCopy"
     needs: Resources
     owners: list[int]
     slots: list[tuple[int, ...]]
+    held: list[dict[str, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.owners)
@@ -59,7 +63,7 @@ class Reservation:
         """Return node and slots of the first `count` seats: they stay taken in the copy until the partition is read."""
         nodes = self.partition.nodes
         claimed = zip([nodes[owner] for owner in self.owners[:count]], self.slots[:count], strict=True)
-        del self.owners[:count], self.slots[:count]
+        del self.owners[:count], self.slots[:count], self.held[:count]
         return claimed
 
     def give_back(self) -> None:
@@ -171,17 +175,13 @@ class PartitionCopy:
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
         bits = (self.free & (self._is_slot != ahead)).nonzero()[0]
         nodes = self._node_of[bits]
-        if needs.amounts or needs.labels or knowers is not None:
+        if needs.amounts or needs.labels or knowers is not None or self.offers.protects:
             bits = bits[self.offers.open(needs, knowers)[nodes]]
             nodes = self._node_of[bits]
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
         owners, starts, counts = np.unique(nodes, return_index=True, return_counts=True)
-        most = counts // needs.slots
-        for name, amount in needs.amounts:
-            if amount:
-                left = self.left[name][owners] if name in self.left else np.zeros_like(most)
-                most = np.minimum(most, np.maximum(left, 0) // amount)
+        most = np.minimum(counts // needs.slots, self.offers.tasks_by_amounts(needs, self.left)[owners])
         rank = np.arange(len(bits)) - np.repeat(starts, counts)
         lead = (rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts))
         leads = np.flatnonzero(lead)
@@ -204,9 +204,10 @@ class PartitionCopy:
         slots = int(np.count_nonzero(self._is_slot[bits]))
         self.free_count -= sign * slots
         self.ahead_count -= sign * (bits.size - slots)
-        for name, amount in reservation.needs.amounts:
-            if name in self.left:
-                np.subtract.at(self.left[name], reservation.owners, sign * amount)
+        if reservation.needs.amounts and sign > 0:
+            reservation.held = self.offers.take(reservation.needs, self.left, reservation.owners)
+        elif reservation.needs.amounts:
+            self.offers.put_back(reservation.needs, self.left, reservation.owners, reservation.held)
         self._forget_seats()
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
@@ -214,7 +215,8 @@ class PartitionCopy:
 
         seats: its free slots, or 1 if only waiting seats are free there.
 
-        labels: needs of one slot with the labels that the nodes must have; knowers: as in `seats`.
+        labels: needs of one slot with the labels that the nodes must have, and the least of each resource; knowers: as
+        in `seats`.
         """
         found = self._most.get((labels.text, knowers))
         if found is None:
@@ -225,7 +227,8 @@ class PartitionCopy:
             found = {"slots": int(self._free_of.max(where=nodes, initial=0))}
             waits = self.ahead_count and (fitting & (self._count_free(~self._is_slot) > 0)).any()
             found["seats"] = max(found["slots"], int(bool(waits)))
-            found |= {name: int(left.max(where=nodes, initial=0)) for name, left in self.left.items()}
+            for name, left in (*self.left.items(), *self.offers.most_on_devices(self.left).items()):
+                found[name] = max(found.get(name, 0), int(left.max(where=nodes, initial=0)))
             self._most[labels.text, knowers] = found
         return found
 

@@ -29,9 +29,36 @@ REQUIRED = (
     | st.builds(lambda exists: {"exists": exists}, st.booleans())
     | st.builds(lambda low, values: {">=": low, "not": values}, NUMBERS, st.lists(VALUES, min_size=1, max_size=2))
 )
-OFFERS = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
-NEEDS = st.builds(Resources.needed, st.integers(1, 4), AMOUNTS, st.dictionaries(NAMES, REQUIRED, max_size=3))
-PAIRS = st.tuples(OFFERS, NEEDS) | OFFERS.map(lambda offer: (offer, offer))
+SHARES = st.sampled_from([0, 1, 2, 3, 0.5, 0.3, "999m", 1.5])
+MEMORY = st.integers(0, 3) | st.sampled_from([8, "24GiB", 2.5, "2.499"])
+
+
+def offer_of(
+    slots: int, amounts: dict[str, Any], labels: Any, devices: dict[str, Any], mem: dict[str, Any], shared: bool
+) -> Resources:
+    """Return an offer that has what it can of these: no resource is an amount and devices."""
+    plain = {name: amount for name, amount in amounts.items() if name not in devices}
+    of_devices = {name: amount for name, amount in mem.items() if name.partition(".")[0] in devices}
+    of_devices = {name: a for name, a in of_devices.items() if "@" not in name or int(name[-1]) in devices["gpu"]}
+    return Resources.of(slots, plain, labels, (), devices, of_devices, shared)
+
+
+DEVICES = st.dictionaries(
+    st.sampled_from(["gpu", "gpu", "nic"]), st.lists(st.sampled_from([0, 1, 2, 10]), min_size=1, max_size=4, unique=True)
+)
+OF_DEVICES = st.dictionaries(st.sampled_from(["gpu.mem", "gpu.mem@0", "gpu.mem@2", "nic.rate"]), MEMORY)
+PLAIN = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
+OFFERS = PLAIN | st.builds(
+    offer_of, st.integers(1, 4), AMOUNTS, LABELS, DEVICES, OF_DEVICES, st.booleans()
+)
+ASKED = st.dictionaries(st.sampled_from(["gpu", "nic"]), SHARES) | st.dictionaries(
+    st.sampled_from(["gpu", "gpu.mem", "nic.rate", "mem"]), MEMORY
+)
+BOTH = st.builds(lambda one, other: {**one, **other}, ASKED, ASKED)
+NEEDS = st.builds(
+    Resources.needed, st.integers(1, 4), AMOUNTS | ASKED | BOTH, st.dictionaries(NAMES, REQUIRED, max_size=3)
+)
+PAIRS = st.tuples(OFFERS, NEEDS) | PLAIN.map(lambda offer: (offer, offer))
 SCRIPT = (
     library_text("fits")
     + """

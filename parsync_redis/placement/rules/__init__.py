@@ -5,7 +5,8 @@ from typing import Final
 
 from .capacity import AmountsRule, SlotsRule
 from .labels import LabelsRule
+from .protection import ProtectionRule
 from .rule import Rule
 
-RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule())
+RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule(), ProtectionRule())
 """A new rule is a class here and a function of lua/lib/fits.lua; fits, the view, submit and all reasons follow."""
