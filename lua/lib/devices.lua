@@ -4,11 +4,12 @@
 
 -- device_name: return the kind, the attribute ('' or '.mem') and the index ('' or '0') of a name; nil for any other text.
 local function device_name(name)
-  if #name > 69 then return nil end
-  local kind, attribute, at, index = string.match(name, '^(%l[%l%d_]*)(%.?[%l%d_]*)(@?)(%d*)$')
-  if not kind or #kind > 32 or #attribute > 33 or (at == '') ~= (index == '') then return nil end
-  if attribute ~= '' and not string.find(attribute, '^%.%l') then return nil end
-  if #index > 3 or #index > 1 and string.byte(index) == 48 then return nil end
+  local kind = string.match(name, '^%l[%l%d_]*') or ''
+  local attribute = string.match(name, '^%.%l[%l%d_]*', #kind + 1) or ''
+  local rest = string.sub(name, #kind + #attribute + 1)
+  local index = rest == '' and '' or string.match(rest, '^@(%d%d?%d?)$')
+  if kind == '' or #kind > 32 or #attribute > 33 or not index then return nil end
+  if #index > 1 and string.byte(index) == 48 then return nil end
   return kind, attribute, index
 end
 

@@ -32,7 +32,7 @@ local function name_of(word) return string.match(word, '^[^=]*') end
 -- needs_text: return the amounts of a place as its task asked for them, without the devices.
 local function needs_text(asked)
   local words, whole, seen = {}, {}, {}
-  for name, amount in string.gmatch(asked, '([^ =]+)=([%d.]+)') do
+  for name, amount in string.gmatch(asked, '%f[!-~]([^ =]+)=([%d.]+)') do
     local bare, at = string.match(name, '^([^@]*)(@?)')
     if at ~= '' and amount == '1' and not string.find(bare, '.', 1, true) then
       whole[bare] = (whole[bare] or 0) + 1

@@ -154,5 +154,7 @@ def device_amounts(
 def _index(kind: str, value: object) -> int:
     text = str(value)
     if not (text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) <= MAX_INDEX):
-        raise InvalidInput(f"index {shown(value)} of device {kind} is not valid: it must be a number from 0 to {MAX_INDEX}")
+        raise InvalidInput(
+            f"index {shown(value)} of device {kind} is not valid: it must be a number from 0 to {MAX_INDEX}"
+        )
     return int(text)

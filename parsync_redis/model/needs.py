@@ -81,7 +81,9 @@ class Resources:
             raise InvalidInput(f"resource {twice[0]} is given twice: as an amount, and as devices")
         amounts = [*offer.amounts, *device_amounts(devices or {}, of_devices).items()]
         if len(amounts) > MAX_WORDS:
-            raise InvalidInput(f"{len(amounts)} amounts of resources and devices are too many: there may be {MAX_WORDS}")
+            raise InvalidInput(
+                f"{len(amounts)} amounts of resources and devices are too many: there may be {MAX_WORDS}"
+            )
         return cls.made(offer.slots, amounts, [*offer.labels, *([SHARED_LABEL] if shared else [])])
 
     @classmethod

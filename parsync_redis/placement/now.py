@@ -64,7 +64,13 @@ def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
     plain, of_devices = split(needs, node.offer)
     offered = dict(node.offer.amounts)
     found = [
-        _short(name, f"needs {amount_text(amount)}", (amount - node.left.get(name, 0)) / THOUSANDTHS)
+        Obstacle(
+            "free resources",
+            False,
+            name,
+            f"is short of {name}: the task needs {amount_text(amount)}",
+            (amount - node.left.get(name, 0)) / THOUSANDTHS,
+        )
         for name, amount in plain
         if node.left.get(name, 0) < amount <= offered.get(name, 0)
     ]
@@ -72,12 +78,9 @@ def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
         left = {name: node.left.get(name, 0) for name in offered}
         if hold(left, some) is None and hold(offered, some) is not None:
             (_, count), fit = share_of(kind, some) or (0, 0), fitting(kind, some, left)
-            found.append(_short(kind, f"needs {shortage(kind, some)}", float(count - fit)))
+            why = f"is short of {kind}: the task needs {shortage(kind, some)}"
+            found.append(Obstacle("free devices", False, kind, why, float(count - fit)))
     return found
-
-
-def _short(name: str, need: str, short: float) -> Obstacle:
-    return Obstacle("free resources", False, name, f"is short of {name}: the task {need}", short)
 
 
 def clock_text(ms: int) -> str:

@@ -130,9 +130,7 @@ class Offers:
         return found
 
 
-def _add_all(
-    left: Mapping[str, Ints], owners: Sequence[int], amounts: Iterable[tuple[str, int]], factor: int
-) -> None:
+def _add_all(left: Mapping[str, Ints], owners: Sequence[int], amounts: Iterable[tuple[str, int]], factor: int) -> None:
     for name, amount in amounts:
         if name in left:
             np.add.at(left[name], owners, factor * amount)

@@ -44,13 +44,12 @@ def offer_of(
 
 
 DEVICES = st.dictionaries(
-    st.sampled_from(["gpu", "gpu", "nic"]), st.lists(st.sampled_from([0, 1, 2, 10]), min_size=1, max_size=4, unique=True)
+    st.sampled_from(["gpu", "gpu", "nic"]),
+    st.lists(st.sampled_from([0, 1, 2, 10]), min_size=1, max_size=4, unique=True),
 )
 OF_DEVICES = st.dictionaries(st.sampled_from(["gpu.mem", "gpu.mem@0", "gpu.mem@2", "nic.rate"]), MEMORY)
 PLAIN = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS)
-OFFERS = PLAIN | st.builds(
-    offer_of, st.integers(1, 4), AMOUNTS, LABELS, DEVICES, OF_DEVICES, st.booleans()
-)
+OFFERS = PLAIN | st.builds(offer_of, st.integers(1, 4), AMOUNTS, LABELS, DEVICES, OF_DEVICES, st.booleans())
 ASKED = st.dictionaries(st.sampled_from(["gpu", "nic"]), SHARES) | st.dictionaries(
     st.sampled_from(["gpu", "gpu.mem", "nic.rate", "mem"]), MEMORY
 )

@@ -24,7 +24,9 @@ def lack(kind: str, asked: Amounts, offered: Mapping[str, int]) -> str:
         return ""
     found, indexes = share_of(kind, asked), indexes_of(offered)[kind]
     if found is None:
-        return f"{kind}={amount_text(dict(asked)[kind])} (has devices, which are given whole, or a share of one below 1)"
+        return (
+            f"{kind}={amount_text(dict(asked)[kind])} (has devices, which are given whole, or a share of one below 1)"
+        )
     if found[1] > len(indexes):
         return f"{kind}={found[1]} (has {len(indexes)})"
     for name, amount in attributes_of(kind, asked):
