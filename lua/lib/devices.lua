@@ -1,5 +1,5 @@
 -- Devices: a resource that a node has as a set of indexed things with amounts of their own, 'gpu.mem@0=4096 gpu@0=1'. Needs are
--- 'gpu=0.5 gpu.mem=1024', and a place names the device. parsync_redis/model/devices.py does the same; a property test compares them.
+-- 'gpu=0.5 gpu.mem=1024', a place names the device. parsync_redis/model/devices.py does the same; a property test compares them.
 --- @include thousandths
 
 -- device_name: return the kind, the attribute ('' or '.mem') and the index ('' or '0') of a name; nil for any other text.

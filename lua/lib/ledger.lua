@@ -34,7 +34,7 @@ local CHANGED = {} -- name of a node -> its ledger, of those that this call has 
 
 -- asked_amounts: return {name -> number} of a text of amounts, 'gpu=1 mem=4096'.
 local function asked_amounts(asked)
-  if not ASKED[asked] then ASKED[asked] = amounts(asked) end
+  ASKED[asked] = ASKED[asked] or amounts(asked)
   return ASKED[asked]
 end
 
@@ -53,12 +53,12 @@ local function read_ledgers(left, names, size)
   return found, distinct
 end
 
--- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left. The second
--- value is the text of what the task holds, if the node has what it asks as devices.
+-- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left, else nil and
+-- the text of what the task holds if it gets devices.
 local function spend(ledgers, name, text)
   local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name] or {}
-  local held = not is_enough(ledger, asked) and (in_full().hold(ledger, asked) or '')
-  if held == '' then return ledger_text(ledger) end
+  local held = not is_enough(ledger, asked) and in_full().hold(ledger, asked)
+  if held == nil then return ledger_text(ledger) end
   ledger_add(ledger, held or asked, -1)
   CHANGED[name] = ledgers[name] or nil
   return nil, held and ledger_text(held)

@@ -77,6 +77,10 @@ class Columns:
             total = total + np.maximum(fit, 0)
         return total // count
 
+    def have_devices(self, kind: str, asked: Sequence[tuple[str, int]], others: Mask) -> Mask:
+        """Return which nodes can give a task devices of a kind when they are empty; `others`: what is true without."""
+        return np.where(self.devices[kind], self.tasks_on_devices(kind, asked, self.amounts) >= 1, others)
+
     def spread(self, amounts: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, Ints]:
         """Return, by resource, the amount of each node (thousandths), 0 for one of which `amounts` has none.
 

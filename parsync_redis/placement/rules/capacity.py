@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from ...model.amount import amount_text
 from ...model.devices import by_kind, hold, indexes_of
 from ...model.needs import Resources
@@ -71,9 +69,7 @@ class AmountsRule(Rule):
             own = columns.everyone()
             for name, amount in some:
                 own = own & (columns.amounts[name] >= amount if name in columns.amounts else amount <= 0)
-            if kind in columns.devices:
-                own = np.where(columns.devices[kind], columns.tasks_on_devices(kind, some, columns.amounts) >= 1, own)
-            mask = mask & own
+            mask = mask & (columns.have_devices(kind, some, own) if kind in columns.devices else own)
         return mask
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
