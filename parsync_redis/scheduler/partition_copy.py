@@ -5,20 +5,18 @@ be taken from the queue; each reserved seat ends as a claim, or goes back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..model.needs import Resources
 from ..model.node import Node
-from ..placement.facts import NodeFacts
+from ..placement.columns import Columns, Mask
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
 from .left import Left
 from .offers import Knowers, Offers
-
-Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -41,12 +39,16 @@ class Seats:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`."""
+    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`.
+
+    held: what `Left.take` returned for them.
+    """
 
     partition: "PartitionCopy"
     needs: Resources
     owners: list[int]
     slots: list[tuple[int, ...]]
+    held: list[dict[str, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.owners)
@@ -62,7 +64,7 @@ class Reservation:
         """Return node and slots of the first `count` seats: they stay taken in the copy until the partition is read."""
         nodes = self.partition.nodes
         claimed = zip([nodes[owner] for owner in self.owners[:count]], self.slots[:count], strict=True)
-        del self.owners[:count], self.slots[:count]
+        del self.owners[:count], self.slots[:count], self.held[:count]
         return claimed
 
     def give_back(self) -> None:
@@ -72,8 +74,14 @@ class Reservation:
             self.partition.change(self, -1)
             self.owners, self.slots = [], []
 
-    def keep(self, which: Bits) -> None:
-        """Forget the other seats: they are others' already."""
+    def move_up(self, at: int) -> None:
+        """Let seat `at` be the first."""
+        columns: tuple[list[Any], ...] = (self.owners, self.slots, self.held)  # Any: each of its own type
+        for column in filter(None, columns):
+            column.insert(0, column.pop(at))
+
+    def keep(self, which: Mask) -> None:
+        """Forget the other seats: they are others' already. What is held of the rest must be taken anew."""
         self.owners = list(compress(self.owners, which))
         self.slots = list(compress(self.slots, which))
 
@@ -96,7 +104,7 @@ class PartitionCopy:
         self.offers = Offers([])
         self.free = np.zeros(0, dtype=bool)
         self.free_count = self.ahead_count = 0
-        self.left = Left({}, {})
+        self.left = Left.of({}, Columns([]))
         self.quality = np.zeros(0)
         self.reserved: dict[Reservation, None] = {}
         self._paces = np.ones(0)
@@ -119,7 +127,8 @@ class PartitionCopy:
             self._is_slot[node.first : node.first + node.offer.slots] = True
         self.close()
         self.set_quality(np.zeros(len(self.nodes)))
-        self.offers, self.left = Offers(self.nodes), Left({}, {})
+        self.offers = Offers(self.nodes)
+        self.left = self.offers.left_of({})
 
     def close(self) -> None:
         """Let it have no seats until it is read again: its nodes are others by now, and every claim would be lost."""
@@ -180,10 +189,7 @@ class PartitionCopy:
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
         owners, starts, counts = np.unique(nodes, return_index=True, return_counts=True)
-        most = counts // needs.slots
-        for name, amount in needs.amounts:
-            if amount:
-                most = np.minimum(most, np.maximum(self.left.of_nodes(name, owners), 0) // amount)
+        most = np.minimum(counts // needs.slots, self.left.tasks(needs, owners))
         rank = np.arange(len(bits)) - np.repeat(starts, counts)
         lead = (rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts))
         leads = np.flatnonzero(lead)
@@ -206,15 +212,17 @@ class PartitionCopy:
         slots = int(np.count_nonzero(self._is_slot[bits]))
         self.free_count -= sign * slots
         self.ahead_count -= sign * (bits.size - slots)
-        self.left.change(reservation.needs, reservation.owners, sign)
+        if sign > 0:
+            reservation.held = self.left.take(reservation.needs, reservation.owners)
+        else:
+            self.left.put_back(reservation.needs, reservation.owners, reservation.held)
         self._forget_seats()
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
         """Return the most that any open node has free of each resource, of `slots`, and of `seats`. Cached.
 
-        seats: its free slots, or 1 if only waiting seats are free there.
-
-        labels: needs of one slot with the labels that the nodes must have; knowers: as in `seats`.
+        seats: its free slots, or 1 if only waiting seats are free there. labels: needs of one slot with the labels that
+        the nodes must have, and the least of each resource; knowers: as in `seats`.
         """
         found = self._most.get((labels.text, knowers))
         if found is None:
@@ -229,19 +237,6 @@ class PartitionCopy:
             self._most[labels.text, knowers] = found
         return found
 
-    def _count_free(self, which: Bits) -> Ints:
+    def _count_free(self, which: Mask) -> Ints:
         """Return how many of these bits each node has free."""
         return np.bincount(self._node_of[(self.free & which).nonzero()[0]], minlength=len(self.nodes))
-
-    def fitting(self, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
-        """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of all that fit."""
-        found = np.flatnonzero(self.offers.fitting(needs, knowers))
-        if not len(found):
-            return [], 0
-        chosen = [*np.flatnonzero(self.offers.open(needs, knowers))[:most], *found[:most]]
-        return [self._facts(i) for i in dict.fromkeys(map(int, chosen))][:most], len(found)
-
-    def _facts(self, index: int) -> NodeFacts:
-        node = self.nodes[index]
-        free = int(np.count_nonzero(self.free[node.first : node.first + node.offer.slots]))
-        return NodeFacts(node.name, node.state, node.draining, node.offer, free, self.left.of_node(index))
