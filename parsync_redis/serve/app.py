@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from ..errors import ParsyncError
 from .health import judge_health, judge_readiness
+from .metrics import CONTENT_TYPE, render_metrics
 from .replies import on_bug, on_http_error, on_parsync_error, reply
 from .surveyor import Latest, Surveyor
 
@@ -25,6 +26,13 @@ def make_app(surveyor: Surveyor) -> Starlette:
 
         return answer
 
-    routes = [Route("/healthz", judged(judge_health)), Route("/readyz", judged(judge_readiness))]
+    async def metrics(request: Request) -> Response:
+        return Response(render_metrics(surveyor.latest), media_type=CONTENT_TYPE)
+
+    routes = [
+        Route("/healthz", judged(judge_health)),
+        Route("/readyz", judged(judge_readiness)),
+        Route("/metrics", metrics),
+    ]
     handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}
     return Starlette(routes=routes, exception_handlers=handlers)

@@ -56,7 +56,7 @@ class Latest:
 
 
 class Surveyor(threading.Thread):
-    """Reads until stopped; it survives outages of the server. latest: replaced whole, so that any thread may read it."""
+    """Reads until stopped; it survives outages. latest: replaced whole, so that any thread may read it."""
 
     def __init__(self, client: ParsyncClient) -> None:
         super().__init__(name="surveyor", daemon=True)

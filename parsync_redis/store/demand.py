@@ -14,23 +14,38 @@ log = logging.getLogger("parsync.store")
 
 _SHOWN: Final = 3
 
+LOSSES: Final = ("lost", "died")
+"""Counts in `meta`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tasks are not due yet, taken, placed or running, and dead."""
+    """How many tasks are not due yet, taken, placed or running, and dead; how many attempts were lost, and tasks died.
+
+    The last two only grow.
+    """
 
     later: int
     taken: int
     placed: int
     dead: int
+    lost: int
+    died: int
 
 
 def count_tasks(store: Store) -> Counts:
     """Count the tasks that are in no line of a kind, in the shards that answer. Raises ServerUnreachable."""
     reads = [("zcard", "later"), ("hlen", "taken"), ("hlen", "running"), ("zcard", "dead")]
     queue = store.keys.queue
-    groups = {q: [(command, queue(kind, q)) for command, kind in reads] for q in range(store.keys.shards)}
-    return Counts(*map(sum, zip(*store.pipe_live("shard", groups).values(), strict=True)))
+    groups = {
+        q: [*((command, queue(kind, q)) for command, kind in reads), ("hmget", queue("meta", q), LOSSES)]
+        for q in range(store.keys.shards)
+    }
+    replies = store.pipe_live("shard", groups).values()
+    numbers = [
+        [*counts, *(int(text) if text and text.isdigit() else 0 for text in texts)] for *counts, texts in replies
+    ]
+    return Counts(*map(sum, zip(*numbers, strict=True)))
 
 
 def read_demand(store: Store) -> list[KindView]:

@@ -4,7 +4,7 @@ import pytest
 
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.placement.facts import Holder, NodeFacts
-from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, explain_waiting
+from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, explain_waiting, reason_class
 
 GPU = parse_resources("slots=1 gpu=1 kind:gpu")
 OFFER = "slots=2 gpu=2 kind:gpu"
@@ -95,3 +95,35 @@ def test_a_queue_that_nobody_consumes_is_named_as_such():
     )
     assert explain_waiting(parse_resources("slots=1 celery.queue:fast"), [node(offer=offer)]) == f"node n1 {ROOM}"
     assert "there are labels zone" in explain_waiting(parse_resources("slots=1 kind:x"), [node(offer=offer)])
+
+
+@pytest.mark.parametrize(
+    ("why", "word"),
+    [
+        ("", "unexplained"),
+        (NO_NODE, "no_node"),
+        (NO_NAME, "unknown_name"),
+        (f"node n1 {ROOM}", "room"),
+        ("what nobody wrote", "other"),
+        ("only node is full fits: it is full", "other"),
+        *(
+            (explain_waiting(GPU, [*more, facts]), word)
+            for more in ([], [node("n9", state="down")])
+            for facts, word in [
+                (node(free=0), "full"),
+                (node(left={"gpu": 0}), "resources"),
+                (node(booked="a task"), "reserved"),
+                (node(offer=OFFER.replace("kind:gpu", "kind:cpu")), "no_fit" if not more else "down"),
+                (node(state="down", draining=True), "down"),
+                (node(draining=True, note="no deadline: n2 is full"), "drained"),
+                (node(state="suspect"), "suspect"),
+                (node(state="leaving"), "leaving"),
+                (node(), "room"),
+            ]
+        ),
+        (explain_waiting(parse_resources("slots=2"), [node(offer="slots=4", free=1)]), "full"),
+        (explain_waiting(parse_resources("slots=1 apart_web=1"), [node(left={"apart_web": 0})]), "apart"),
+    ],
+)
+def test_each_reason_is_of_a_class(why, word):
+    assert reason_class(why) == word
