@@ -103,7 +103,7 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
         add(count, name)
     yield family
     ages = {name: max(0.0, (survey.now_ms - ms) / 1000) for name, ms in sorted(survey.oldest_ms.items())}
-    about = "Since when the waiting task that was submitted first could have been placed"
+    about = "Time since the waiting task that was submitted first could have been placed"
     yield _gauge("oldest_waiting_seconds", about, max(ages.values(), default=0.0))
     family, add = _gauges("oldest_waiting_by_name_seconds", f"{about}, by name", ("name",))
     for name, age in ages.items():
