@@ -29,14 +29,14 @@ MOST_SCHEDULERS: Final = 64
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 STATES: Final = ("up", "draining", "suspect", "leaving", "down")
 
-COUNTED: Final = {
-    "claims": "Claims of slots that were judged",
-    "conflicts": "Claims that lost because another claim had the slot first",
-    "merged": "Claims that won although their partition had changed since it was read",
-    "own_ticks": "Ticks that schedulers made themselves because they heard none",
-    "placed": "Tasks that were placed",
-}
-"""What schedulers count, since this process looks."""
+COUNTERS: Final = (
+    ("parsync_claims_total", "Claims of slots that were judged", "claims"),
+    ("parsync_conflicts_total", "Claims that lost because another claim had the slot first", "conflicts"),
+    ("parsync_merged_total", "Claims that won although their partition had changed since it was read", "merged"),
+    ("parsync_own_ticks_total", "Ticks that schedulers made themselves because they heard none", "own_ticks"),
+    ("parsync_placed_total", "Tasks that were placed", "placed"),
+)
+"""What schedulers count, since this process looks: name, help, and the figure that they report."""
 
 
 def render_metrics(latest: Latest) -> bytes:
@@ -52,18 +52,18 @@ class _Once(Collector):
 
     def collect(self) -> Iterable[Metric]:
         latest = self._latest
-        yield _gauge("stale", "1 if the other metrics are older than 5 seconds, or missing", latest.stale)
-        yield CounterMetricFamily("parsync_survey_errors", "Readings of the cluster that failed", latest.errors)
+        yield _gauge("parsync_stale", "1 if the other metrics are older than 5 seconds, or missing", latest.stale)
+        yield CounterMetricFamily("parsync_survey_errors_total", "Readings of the cluster that failed", latest.errors)
         if latest.survey is None:
             return
-        yield _gauge("survey_age_seconds", "Age of the other metrics", round(latest.age_s or 0, 3))
-        yield _gauge("survey_read_seconds", "Time that the last reading took", round(latest.took_s, 4))
-        for name, help in COUNTED.items():
-            yield CounterMetricFamily(f"parsync_{name}", help, latest.totals.get(name, 0))
+        yield _gauge("parsync_survey_age_seconds", "Age of the other metrics", round(latest.age_s or 0, 3))
+        yield _gauge("parsync_survey_read_seconds", "Time that the last reading took", round(latest.took_s, 4))
+        for name, help, figure in COUNTERS:
+            yield CounterMetricFamily(name, help, latest.totals.get(figure, 0))
         counts = latest.survey.counts
-        yield CounterMetricFamily("parsync_lost_attempts", "Attempts of tasks that were lost", counts.lost)
+        yield CounterMetricFamily("parsync_lost_attempts_total", "Attempts of tasks that were lost", counts.lost)
         yield CounterMetricFamily(
-            "parsync_died_tasks", "Tasks that died: they lost as many starts as they may", counts.died
+            "parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", counts.died
         )
         yield from _waiting(latest.survey)
         yield from _nodes(latest.survey.nodes)
@@ -71,12 +71,12 @@ class _Once(Collector):
 
 
 def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"parsync_{name}", help, float(value))
+    return GaugeMetricFamily(name, help, float(value))
 
 
 def _gauges(name: str, help: str, labels: tuple[str, ...]) -> tuple[GaugeMetricFamily, Callable[..., None]]:
     """Return a gauge with labels, and what adds a value: `add(value, label, ...)`."""
-    family = GaugeMetricFamily(f"parsync_{name}", help, labels=labels)
+    family = GaugeMetricFamily(name, help, labels=labels)
     return family, lambda value, *words: family.add_metric(words, value)
 
 
@@ -90,29 +90,31 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
         wanted[why] += kind.waiting * slots
         names[group_of(kind.name)] += kind.waiting
     words = [*(name for name, _ in CLASSES), OTHER]
-    family, add = _gauges("waiting_tasks", "Tasks that wait for a place, by what keeps them", ("reason",))
+    family, add = _gauges("parsync_waiting_tasks", "Tasks that wait for a place, by what keeps them", ("reason",))
     for word in words:
         add(reasons[word], word)
     yield family
-    family, add = _gauges("wanted_slots", "Slots that waiting tasks ask for, by what keeps them", ("reason",))
+    family, add = _gauges("parsync_wanted_slots", "Slots that waiting tasks ask for, by what keeps them", ("reason",))
     for word in words:
         add(wanted[word], word)
     yield family
-    family, add = _gauges("waiting_tasks_by_name", "Tasks that wait for a place, by name", ("name",))
+    family, add = _gauges("parsync_waiting_tasks_by_name", "Tasks that wait for a place, by name", ("name",))
     for name, count in sorted(names.items()):
         add(count, name)
     yield family
     ages = {name: max(0.0, (survey.now_ms - ms) / 1000) for name, ms in sorted(survey.oldest_ms.items())}
     about = "Time since the waiting task that was submitted first could have been placed"
-    yield _gauge("oldest_waiting_seconds", about, max(ages.values(), default=0.0))
-    family, add = _gauges("oldest_waiting_by_name_seconds", f"{about}, by name", ("name",))
+    yield _gauge("parsync_oldest_waiting_seconds", about, max(ages.values(), default=0.0))
+    family, add = _gauges("parsync_oldest_waiting_by_name_seconds", f"{about}, by name", ("name",))
     for name, age in ages.items():
         add(age, name)
     yield family
-    yield _gauge("delayed_tasks", "Tasks that are not due yet", survey.counts.later)
-    yield _gauge("taken_tasks", "Tasks that a scheduler has taken and not placed", survey.counts.taken)
-    yield _gauge("placed_tasks", "Tasks that are placed or running", survey.counts.placed)
-    yield _gauge("dead_tasks", "Tasks that lost as many starts as they may, and were not requeued", survey.counts.dead)
+    yield _gauge("parsync_delayed_tasks", "Tasks that are not due yet", survey.counts.later)
+    yield _gauge("parsync_taken_tasks", "Tasks that a scheduler has taken and not placed", survey.counts.taken)
+    yield _gauge("parsync_placed_tasks", "Tasks that are placed or running", survey.counts.placed)
+    yield _gauge(
+        "parsync_dead_tasks", "Tasks that lost as many starts as they may, and were not requeued", survey.counts.dead
+    )
 
 
 def state_of(node: NodeView) -> str:
@@ -130,7 +132,7 @@ def class_of_view(node: NodeView) -> str:
 def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
     present = list(nodes)
     states = Counter(map(state_of, present))
-    family, add = _gauges("nodes", "Nodes by state", ("state",))
+    family, add = _gauges("parsync_nodes", "Nodes by state", ("state",))
     for state in STATES:
         add(states[state], state)
     yield family
@@ -151,17 +153,17 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
             amounts[group, resource] += node.resources[resource]  # type: ignore[assignment]
             left[group, resource] += node.left.get(resource, 0)  # type: ignore[assignment]
     for metric, help, figures in (
-        ("slots", "Slots of nodes that are not down, by amounts and labels of the nodes", slots),
-        ("free_slots", "Slots that may be claimed now", free),
-        ("held_slots", "Slots that tasks hold", held),
+        ("parsync_slots", "Slots of nodes that are not down, by amounts and labels of the nodes", slots),
+        ("parsync_free_slots", "Slots that may be claimed now", free),
+        ("parsync_held_slots", "Slots that tasks hold", held),
     ):
         family, add = _gauges(metric, help, ("node_class",))
         for group, count in sorted(figures.items()):
             add(count, group)
         yield family
     for metric, help, sums in (
-        ("resource_amount", "Amount of a resource of nodes that are not down", amounts),
-        ("resource_left", "Amount of a resource that no task holds", left),
+        ("parsync_resource_amount", "Amount of a resource of nodes that are not down", amounts),
+        ("parsync_resource_left", "Amount of a resource that no task holds", left),
     ):
         family, add = _gauges(metric, help, ("node_class", "resource"))
         for (group, resource), amount in sorted(sums.items()):
@@ -170,10 +172,15 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
 
 
 PER_SCHEDULER: Final = (
-    ("scheduling_delay_seconds", "Smoothed time from when a task could be taken to its commit", "delay_ms", 1000),
-    ("view_age_seconds", "Mean age of the scheduler's copies of partitions", "view_age_ms", 1000),
-    ("view_age_max_seconds", "Age of the scheduler's oldest copy of a partition", "view_age_max_ms", 1000),
-    ("in_flight_tasks", "Tasks that the scheduler has taken and not placed", "in_flight", 1),
+    (
+        "parsync_scheduling_delay_seconds",
+        "Smoothed time from when a task could be taken to its commit",
+        "delay_ms",
+        1000,
+    ),
+    ("parsync_view_age_seconds", "Mean age of the scheduler's copies of partitions", "view_age_ms", 1000),
+    ("parsync_view_age_max_seconds", "Age of the scheduler's oldest copy of a partition", "view_age_max_ms", 1000),
+    ("parsync_in_flight_tasks", "Tasks that the scheduler has taken and not placed", "in_flight", 1),
 )
 """Metrics of each scheduler: name, help, the figure that the scheduler reports, and its divisor."""
 
@@ -181,11 +188,11 @@ PER_SCHEDULER: Final = (
 def _schedulers(schedulers: Iterable[SchedulerView]) -> Iterator[Metric]:
     found = list(schedulers)
     alive = [one for one in found if one.alive]
-    family, add = _gauges("schedulers", "Schedulers by whether they renewed within a lease", ("state",))
+    family, add = _gauges("parsync_schedulers", "Schedulers by whether they renewed within a lease", ("state",))
     add(len(alive), "alive")
     add(len(found) - len(alive), "silent")
     yield family
-    yield _gauge("leader", "1 if a scheduler that is alive leads", any(one.leader for one in alive))
+    yield _gauge("parsync_leader", "1 if a scheduler that is alive leads", any(one.leader for one in alive))
     for metric, help, figure, divisor in PER_SCHEDULER:
         family, add = _gauges(metric, help, ("scheduler",))
         for one in alive[:MOST_SCHEDULERS]:
