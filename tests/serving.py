@@ -31,7 +31,11 @@ class Serving:
 
     def get(self, path: str, method: str = "GET", **query: Any) -> tuple[int, str, Mapping[str, str]]:
         """Return the status, the body and the headers of an answer."""
-        where = f"{self.url}{quote(path)}" + (f"?{urlencode(query, doseq=True)}" if query else "")
+        return self.get_exactly(quote(path) + (f"?{urlencode(query, doseq=True)}" if query else ""), method)
+
+    def get_exactly(self, path: str, method: str = "GET") -> tuple[int, str, Mapping[str, str]]:
+        """Ask for a path and a query that are encoded already."""
+        where = f"{self.url}{path}"
         request = urllib.request.Request(where, method=method)
         try:
             with urllib.request.urlopen(request, timeout=ASK_S) as answer:

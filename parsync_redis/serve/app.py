@@ -1,4 +1,4 @@
-"""The web application: which path is answered by what. Each answer is made from memory."""
+"""The web application: which path is answered by what."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,15 +9,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from .. import __version__
 from ..errors import ParsyncError
+from .api import Api
+from .asker import Asker
 from .health import judge_health, judge_readiness
 from .metrics import CONTENT_TYPE, render_metrics
 from .replies import on_bug, on_http_error, on_parsync_error, reply
 from .surveyor import Latest, Surveyor
 
 
-def make_app(surveyor: Surveyor) -> Starlette:
-    """Make the application that shows what a surveyor has read."""
+def make_app(surveyor: Surveyor, asker: Asker) -> Starlette:
+    """Make the application that shows what a surveyor has read, and asks for the rest."""
 
     def judged(judge: Callable[[Latest], tuple[bool, dict[str, Any]]]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -33,6 +36,12 @@ def make_app(surveyor: Surveyor) -> Starlette:
         Route("/healthz", judged(judge_health)),
         Route("/readyz", judged(judge_readiness)),
         Route("/metrics", metrics),
+        *Api(surveyor, asker).routes(),
     ]
+
+    async def index(request: Request) -> Response:
+        return reply({"parsync": __version__, "paths": [route.path for route in routes]})
+
+    routes.append(Route("/", index))
     handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}
     return Starlette(routes=routes, exception_handlers=handlers)

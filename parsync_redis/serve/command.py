@@ -35,6 +35,7 @@ def serve(
     if log_level not in ("debug", "info", "warning", "error"):
         raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
     from .app import make_app
+    from .asker import Asker
     from .server import listen, run, url_of
     from .surveyor import Surveyor
 
@@ -44,13 +45,14 @@ def serve(
         make_client(url, cluster, config, retry_for_s=0) as client,
         listen(host, port) as listening,
     ):
-        surveyor = Surveyor(client)
+        surveyor, asker = Surveyor(client), Asker(client)
         surveyor.start()
         logging.getLogger("parsync.serve").info(
             "cluster %s on %s is shown at %s", client.settings.cluster, client.store.address, url_of(listening)
         )
         try:
-            run(make_app(surveyor), listening)
+            run(make_app(surveyor, asker), listening)
         finally:
+            asker.close()
             surveyor.stop()
     raise typer.Exit(130 if signal.SIGINT in came else 0)

@@ -1,6 +1,5 @@
 """Replies of the service: JSON, and errors as JSON."""
 
-import dataclasses
 import json
 from typing import Any, Final
 
@@ -33,10 +32,14 @@ def refuse(status: int, error: str) -> Response:
 async def on_http_error(request: Request, error: Exception) -> Response:
     """Reply to a path or method that there is not."""
     assert isinstance(error, HTTPException)
-    what = {404: f"there is no {request.url.path}: see /", 405: f"{request.method} is not allowed: only GET is"}
-    answer = refuse(error.status_code, what.get(error.status_code, error.detail))
+    what = {"Not Found": f"there is no {request.url.path}: see /", "Method Not Allowed": _only_get(request)}
+    answer = refuse(error.status_code, what.get(error.detail, error.detail))
     answer.headers.update(error.headers or {})
     return answer
+
+
+def _only_get(request: Request) -> str:
+    return f"{request.method} is not allowed: only GET is"
 
 
 async def on_parsync_error(request: Request, error: Exception) -> Response:
@@ -48,8 +51,3 @@ async def on_parsync_error(request: Request, error: Exception) -> Response:
 async def on_bug(request: Request, error: Exception) -> Response:
     """Reply to what nobody expected; the log has it."""
     return refuse(500, f"unexpected: {type(error).__name__}; see the log of parsync serve")
-
-
-def as_dict(value: Any) -> dict[str, Any]:
-    """Return a dataclass as a mapping of its fields, not deeper."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

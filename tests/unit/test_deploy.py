@@ -31,9 +31,10 @@ SURVEY = Survey(
     Counts(1, 2, 3, 4, 5, 6),
     "",
 )
-LABELS = {
+REASONS = [*dict(CLASSES), OTHER]
+LABELS: dict[str, set[str] | None] = {
     "state": {*STATES, "alive", "silent"},
-    "reason": {*(name for name, _ in CLASSES), OTHER},
+    "reason": {*REASONS},
     "name": None,
     "node_class": None,
     "resource": None,
@@ -79,7 +80,8 @@ def test_an_expression_names_metrics_labels_and_values_that_there_are(text):
         assert name in there
         for label, _, value in re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', matchers):
             assert label in there[name], f"{name} has no label {label}"
-            assert LABELS[label] is None or {*value.split("|")} <= LABELS[label]
+            known = LABELS[label]
+            assert known is None or {*value.split("|")} <= known
     for grouped in re.findall(r"\bby \(([^)]*)\)", text):
         assert {*grouped.split(", ")} <= set().union(*(there[name] for name, _ in named))
     assert text.count("(") == text.count(")")
@@ -105,7 +107,7 @@ def test_the_rules_have_the_fields_of_the_format():
 def test_the_board_has_panels_that_do_not_overlap():
     found = board()
     assert found["uid"] == "parsync"
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in found["panels"]:
         at = panel["gridPos"]
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
@@ -120,7 +122,7 @@ def test_the_page_has_every_metric_with_its_labels_and_every_reason():
     rows = list(tables(Document("docs/serve.md").text))
     there = {row[0].strip("`"): row[1] for row in rows if row[0].startswith("`parsync_")}
     assert there == {name: ", ".join(f"`{label}`" for label in sorted(labels)) for name, labels in samples().items()}
-    assert [row[0].strip("`") for row in rows if row[0].strip("`") in LABELS["reason"]] == [*dict(CLASSES), OTHER]
+    assert [row[0].strip("`") for row in rows if row[0].strip("`") in REASONS] == REASONS
 
 
 def test_a_hostile_name_stays_one_label():
