@@ -70,9 +70,9 @@ class Serving:
 
 
 @contextmanager
-def serving(url: str, cluster: str, *words: str) -> Iterator[Serving]:
-    """Run `parsync serve` for a cluster, on a free port."""
-    env = {**os.environ, "PARSYNC_URL": url, "PARSYNC_CLUSTER": cluster, "PYTHONUNBUFFERED": "1"}
+def serving(url: str, cluster: str, *words: str, **more: str) -> Iterator[Serving]:
+    """Run `parsync serve` for a cluster, on a free port; more: variables of its environment."""
+    env = {**os.environ, "PARSYNC_URL": url, "PARSYNC_CLUSTER": cluster, "PYTHONUNBUFFERED": "1", **more}
     command = [sys.executable, "-m", "parsync_redis.cli", "serve", "--port", "0", *words]
     process = Process("serve", command, env, None, lambda name, line: print(name, line))
     try:

@@ -30,7 +30,11 @@ def make_app(surveyor: Surveyor, asker: Asker) -> Starlette:
         return answer
 
     async def metrics(request: Request) -> Response:
-        return Response(render_metrics(surveyor.latest), media_type=CONTENT_TYPE)
+        latest = surveyor.latest
+        key = f"metrics {latest.age_s or 0:.0f}"  # the age is a metric as well
+        if key not in latest.pages:
+            latest.pages[key] = render_metrics(latest)
+        return Response(latest.pages[key], media_type=CONTENT_TYPE)
 
     routes = [
         Route("/healthz", judged(judge_health)),

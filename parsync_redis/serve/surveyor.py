@@ -104,9 +104,7 @@ class Surveyor(threading.Thread):
 
     def _fail(self, error: str) -> None:
         before = self.latest
-        self.latest = Latest(
-            before.survey, before.read_s, before.took_s, error, before.errors + 1, before.totals, before.pages
-        )
+        self.latest = Latest(before.survey, before.read_s, before.took_s, error, before.errors + 1, before.totals)
         if time.monotonic() - self._said_s >= SAY_S:
             self._said_s = time.monotonic()
             log.warning("the cluster cannot be read: %s", error)

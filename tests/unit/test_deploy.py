@@ -2,14 +2,19 @@
 
 import json
 import re
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.requests import Request
 
+from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.model.views import KindView, NodeView
 from parsync_redis.placement.reasons import CLASSES, OTHER
+from parsync_redis.serve.demand import Machine, measure_demand
 from parsync_redis.serve.metrics import STATES, render_metrics
+from parsync_redis.serve.query import Query
 from parsync_redis.serve.survey import Survey
 from parsync_redis.serve.surveyor import Latest
 from parsync_redis.store.demand import Counts
@@ -46,7 +51,7 @@ LABELS: dict[str, set[str] | None] = {
 def samples():
     """Return the samples of a cluster that has everything: name -> labels."""
     body = render_metrics(Latest(SURVEY, 0.0, 0.1, "", 0, {})).decode()
-    found = {}
+    found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(body):
         assert family.documentation, family.name
         for sample in family.samples:
@@ -116,6 +121,24 @@ def test_the_board_has_panels_that_do_not_overlap():
         taken |= cells
         assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
     assert len({panel["id"] for panel in found["panels"]}) == len(found["panels"])
+
+
+def test_keda_asks_for_a_field_that_the_demand_has_and_divides_by_the_slots_of_its_workers():
+    scaled, workers = yaml.safe_load_all((DEPLOY / "keda/scaledobject.yaml").read_text())
+    (trigger,) = scaled["spec"]["triggers"]
+    url = urlsplit(trigger["metadata"]["url"])
+    query = Query(Request({"type": "http", "query_string": url.query.encode()}), ("slots",), ("resource", "label"))
+    machine = Machine.of(query.number("slots", 0, 1, 100), query.pairs("resource"), query.pairs("label"), (), {})
+    assert machine.offer is not None
+    assert url.path == "/api/v1/demand"
+    assert trigger["metadata"]["valueLocation"] in measure_demand(SURVEY, machine)
+    assert trigger["metadata"]["targetValue"] == str(machine.offer.slots)
+    (container,) = workers["spec"]["template"]["spec"]["containers"]
+    words = container["args"]
+    assert words[words.index("--parsync-slots") + 1] == trigger["metadata"]["targetValue"]
+    assert words[words.index("--parsync-label") + 1] == query.all("label")[0]
+    assert {word for word in words if word.startswith("--parsync")} <= {names[0] for names, _ in WORKER_OPTIONS}
+    assert scaled["spec"]["scaleTargetRef"]["name"] == workers["metadata"]["name"]
 
 
 def test_the_page_has_every_metric_with_its_labels_and_every_reason():
