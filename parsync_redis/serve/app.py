@@ -11,15 +11,16 @@ from starlette.routing import Route
 
 from .. import __version__
 from ..errors import ParsyncError
-from .api import Api
+from .api import ROOT, Api
 from .asker import Asker
 from .health import judge_health, judge_readiness
 from .metrics import CONTENT_TYPE, render_metrics
+from .pages import Pages
 from .replies import on_bug, on_http_error, on_parsync_error, reply
 from .surveyor import Latest, Surveyor
 
 
-def make_app(surveyor: Surveyor, asker: Asker) -> Starlette:
+def make_app(surveyor: Surveyor, asker: Asker, cluster: str) -> Starlette:
     """Make the application that shows what a surveyor has read, and asks for the rest."""
 
     def judged(judge: Callable[[Latest], tuple[bool, dict[str, Any]]]) -> Callable[[Request], Any]:
@@ -41,11 +42,12 @@ def make_app(surveyor: Surveyor, asker: Asker) -> Starlette:
         Route("/readyz", judged(judge_readiness)),
         Route("/metrics", metrics),
         *Api(surveyor, asker).routes(),
+        *Pages(surveyor, asker, cluster).routes(),
     ]
 
     async def index(request: Request) -> Response:
         return reply({"parsync": __version__, "paths": [route.path for route in routes]})
 
-    routes.append(Route("/", index))
+    routes.append(Route(ROOT, index))
     handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}
     return Starlette(routes=routes, exception_handlers=handlers)

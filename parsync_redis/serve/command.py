@@ -26,11 +26,11 @@ def serve(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Show the cluster over HTTP: metrics for Prometheus, health, and a JSON API. It only reads, once a second.
+    """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API. It only reads, once a second.
 
     It has no login: keep it on a private network, or behind a proxy that asks for one.
     """
-    if missing := [name for name in ("starlette", "uvicorn", "prometheus_client") if find_spec(name) is None]:
+    if missing := [name for name in ("starlette", "uvicorn", "prometheus_client", "jinja2") if find_spec(name) is None]:
         raise InvalidInput(f"parsync serve needs {', '.join(missing)}: pip install 'parsync-redis[serve]'")
     if log_level not in ("debug", "info", "warning", "error"):
         raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
@@ -51,7 +51,7 @@ def serve(
             "cluster %s on %s is shown at %s", client.settings.cluster, client.store.address, url_of(listening)
         )
         try:
-            run(make_app(surveyor, asker), listening)
+            run(make_app(surveyor, asker, client.settings.cluster), listening)
         finally:
             asker.close()
             surveyor.stop()

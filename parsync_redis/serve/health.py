@@ -22,14 +22,15 @@ def judge_health(latest: Latest) -> tuple[bool, dict[str, Any]]:
 
 def judge_readiness(latest: Latest) -> tuple[bool, dict[str, Any]]:
     """Return whether anything can be placed, and the answer for /readyz: what fails, and what to know besides."""
-    checks = _checks(latest)
+    checks = checks_of(latest)
     failed = [check for check in checks if check.level == "fail"]
     warned = [check for check in checks if check.level == "warn"]
     answer = {"ready": not failed, "reasons": [*map(asdict, failed)], "warnings": [*map(asdict, warned)]}
     return not failed, {**answer, **freshness(latest)}
 
 
-def _checks(latest: Latest) -> list[Check]:
+def checks_of(latest: Latest) -> list[Check]:
+    """Return what is wrong, or not as usual."""
     if latest.stale or latest.survey is None:
         age = "never" if latest.age_s is None else f"{latest.age_s:.0f} s ago"
         text = f"the cluster was last read {age}: {latest.error or 'the reading takes long'}"

@@ -32,7 +32,7 @@ def refuse(status: int, error: str) -> Response:
 async def on_http_error(request: Request, error: Exception) -> Response:
     """Reply to a path or method that there is not."""
     assert isinstance(error, HTTPException)
-    what = {"Not Found": f"there is no {request.url.path}: see /", "Method Not Allowed": _only_get(request)}
+    what = {"Not Found": f"there is no {request.url.path}: see /api/v1", "Method Not Allowed": _only_get(request)}
     answer = refuse(error.status_code, what.get(error.detail, error.detail))
     answer.headers.update(error.headers or {})
     return answer

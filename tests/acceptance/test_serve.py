@@ -23,8 +23,9 @@ PROGRAM = next(iter(server_programs().values()))
 
 
 def set_up(store):
-    """Give a store the settings of a cluster, as its first scheduler does."""
-    join_cluster(store, Settings.load(url=url_of(store), cluster=store.keys.cluster, partitions=2), create=True)
+    """Give a store the settings of a cluster, as its first scheduler does; nobody is lost while a test runs."""
+    shared = {"partitions": 2, "lease_s": 600.0}
+    join_cluster(store, Settings.load(url=url_of(store), cluster=store.keys.cluster, **shared), create=True)
     return Driver(store)
 
 
@@ -98,7 +99,7 @@ def test_a_signal_ends_it_in_order(how, code):
 
 def test_another_path_or_method_is_an_error_in_json():
     with serving("redis://127.0.0.1:1/0", "demo") as serve:
-        assert serve.json("/none") == (404, {"error": "there is no /none: see /", "status": 404})
+        assert serve.json("/none") == (404, {"error": "there is no /none: see /api/v1", "status": 404})
         assert serve.json("/healthz", method="POST") == (
             405,
             {"error": "POST is not allowed: only GET is", "status": 405},

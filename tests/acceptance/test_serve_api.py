@@ -112,7 +112,7 @@ def test_pages_and_filters(serve):
         ("/demand?label=zone", 400, "label='zone' is not valid: it must be NAME=VALUE"),
         ("/demand?label=a=b&slots=0", 400, "slots='0' is not valid: it must be a whole number from 1"),
         ("/demand?" + "&".join(["taint=a"] * 65), 400, "parameter taint is given 65 times"),
-        ("/none", 404, "there is no /api/v1/none: see /"),
+        ("/none", 404, "there is no /api/v1/none: see /api/v1"),
     ],
 )
 def test_what_is_wrong_is_said_in_json(serve, path, status, error):
@@ -165,4 +165,4 @@ def test_without_a_survey_the_api_says_so():
         assert "the cluster was not read yet" in found["error"]
         status, found = serve.json(f"{V1}/tasks/a")
         assert (status, "127.0.0.1" in found["error"]) == (503, True)
-        assert "/api/v1/demand" in serve.json("/")[1]["paths"]
+        assert "/api/v1/demand" in serve.json("/api/v1")[1]["paths"]
