@@ -24,8 +24,8 @@ PROGRAM = next(iter(server_programs().values()))
 
 def set_up(store):
     """Give a store the settings of a cluster, as its first scheduler does; nobody is lost while a test runs."""
-    shared = {"partitions": 2, "lease_s": 600.0}
-    join_cluster(store, Settings.load(url=url_of(store), cluster=store.keys.cluster, **shared), create=True)
+    settings = Settings.load(url=url_of(store), cluster=store.keys.cluster, partitions=2, lease_s=60)
+    join_cluster(store, settings, create=True)
     return Driver(store)
 
 

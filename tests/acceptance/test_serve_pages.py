@@ -76,8 +76,8 @@ def driver(store):
     driver.node("n1", 4, {"gpu": 4}, {"gpu_model": "a100"})
     driver.node("n2", 100, p=1)
     driver.start(driver.held("held", driver.taken("held", {"slots": 2}), slots=(0, 1)))
-    driver.submit("w1", {"resources": {"gpu": 9}}, name="proj.huge")
     driver.bring(TaskState.DEAD, "dead")
+    driver.submit("w1", {"resources": {"gpu": 9}}, name="proj.huge")
     return driver
 
 

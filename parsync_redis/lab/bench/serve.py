@@ -23,8 +23,8 @@ from .standins import NodePlan, StandIn
 CLUSTER: Final = "serve"
 PARTITIONS: Final = 8
 START_S: Final = 60.0
-PATHS: Final = ("/api/v1/nodes", "/api/v1/kinds", "/api/v1/schedulers")
-"""What each viewer asks for, one path after the other, one a second."""
+PATHS: Final = ("/", "/view/nodes", "/view/schedulers")
+"""What browsers show. Each asks once a second, as the script of the pages does; here for one after the other."""
 
 
 def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: threading.Event, say: Say) -> dict[str, Any]:
