@@ -106,10 +106,11 @@ def test_another_path_or_method_is_an_error_in_json():
         )
 
 
-def test_without_the_extra_it_says_how_to_get_it():
-    done = start(code="import sys; sys.modules['starlette'] = None")
+@pytest.mark.parametrize("name", ["starlette", "uvicorn", "prometheus_client", "jinja2"])
+def test_without_the_extra_it_says_how_to_get_it(name):
+    done = start(code=f"import sys; sys.modules[{name!r}] = None")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: parsync serve needs starlette: pip install 'parsync-redis[serve]'\n"
+    assert done.stderr == f"error: parsync serve needs {name}: pip install 'parsync-redis[serve]'\n"
 
 
 def test_a_port_that_is_taken_is_named():
