@@ -35,8 +35,10 @@ COUNTERS: Final = (
     ("parsync_merged_total", "Claims that won although their partition had changed since it was read", "merged"),
     ("parsync_own_ticks_total", "Ticks that schedulers made themselves because they heard none", "own_ticks"),
     ("parsync_placed_total", "Tasks that were placed", "placed"),
+    ("parsync_lost_attempts_total", "Attempts of tasks that were lost", "lost"),
+    ("parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", "died"),
 )
-"""What schedulers count, since this process looks: name, help, and the figure that they report."""
+"""What never falls: name, help, and the total."""
 
 
 def render_metrics(latest: Latest) -> bytes:
@@ -60,11 +62,6 @@ class _Once(Collector):
         yield _gauge("parsync_survey_read_seconds", "Time that the last reading took", round(latest.took_s, 4))
         for name, help, figure in COUNTERS:
             yield CounterMetricFamily(name, help, latest.totals.get(figure, 0))
-        counts = latest.survey.counts
-        yield CounterMetricFamily("parsync_lost_attempts_total", "Attempts of tasks that were lost", counts.lost)
-        yield CounterMetricFamily(
-            "parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", counts.died
-        )
         yield from _waiting(latest.survey)
         yield from _nodes(latest.survey.nodes)
         yield from _schedulers(latest.survey.schedulers)

@@ -93,7 +93,10 @@ class Surveyor(threading.Thread):
         else:
             if self.latest.error and self.latest.errors:
                 log.info("the cluster is read again")
-            now_s, totals = time.monotonic(), self._totals.add(survey.schedulers)
+            now_s, before = time.monotonic(), self.latest.totals
+            lost = {"lost": survey.counts.lost, "died": survey.counts.died}  # those of a shard that is away are missing
+            totals = {name: max(count, before.get(name, 0)) for name, count in lost.items()}
+            totals |= self._totals.add(survey.schedulers)
             self.latest = Latest(survey, now_s, now_s - began_s, "", self.latest.errors, totals)
 
     def _read(self) -> Survey:
