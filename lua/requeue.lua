@@ -33,6 +33,7 @@ local function is_held(task, row)
   return task.state == 'taken' or task.place == row.text
 end
 
+local lost, died = 0, 0
 for i, row in rows() do
   local why, how, task = row.why, row.how, found[row.id]
   if not is_held(task, row) then
@@ -44,6 +45,7 @@ for i, row in rows() do
     local line, state = task.line, task.state
     local starts = (tonumber(option(line, 'starts')) or 0) + (state == 'running' and how ~= 'recalled' and 1 or 0)
     if row.delay_ms == '' then
+      lost = lost + 1
       local node, slot, inc = string.match(row.text, ' p%d+ ([^ /]+)/(%d+)%f[%D][%d,]* inc=(%d+)')
       local since = task.started or state == 'placed' and string.match(task.place, ' since=(%d+)$') or line.ready
       local place = string.format('%s/%s inc=%s since=%s until=%s', node or '', slot or '', inc or '', since, now)
@@ -56,6 +58,7 @@ for i, row in rows() do
     elseif state == 'running' and how ~= 'recalled' and starts >= (tonumber(option(line, 'max')) or max_starts) then
       set_option(line, 'starts', counted)
       bury(task, now, why, args.retention_s)
+      died = died + 1
       to_outbox(task.id, 'dead', why)
       replies[i] = 'dead'
     else
@@ -66,6 +69,9 @@ for i, row in rows() do
       replies[i] = 'pending'
     end
   end
+end
+for name, more in pairs({lost = lost, died = died}) do -- only people read these: a damaged one begins anew
+  if more > 0 and type(redis.pcall('HINCRBY', meta, name, more)) == 'table' then redis.pcall('HSET', meta, name, more) end
 end
 write_outbox(outbox)
 if write_kinds(meta, kinds, changed) then wake(args.channel, meta) end

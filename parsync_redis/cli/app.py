@@ -42,6 +42,7 @@ COMMANDS: Final = {
         "undrain": "Give tasks to a drained or suspect node again.",
     },
     "cli.doctor": {"doctor": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."},
+    "serve.command": {"serve": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API."},
     "cli.quarantine": {"quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."},
     "cli.repair": {"repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."},
     "cli.acl": {

@@ -46,7 +46,7 @@ def make_client(
 
 def print_json(value: Any) -> None:
     """Print dataclasses, mappings and sequences as JSON."""
-    print(json.dumps(value, default=_plain, indent=2).replace("\x7f", "\\u007f"))  # the one that JSON does not escape
+    print(json.dumps(value, default=plain, indent=2).replace("\x7f", "\\u007f"))  # the one that JSON does not escape
 
 
 def say(text: object, to_stderr: bool = False) -> None:
@@ -54,7 +54,8 @@ def say(text: object, to_stderr: bool = False) -> None:
     print(printable(text), file=sys.stderr if to_stderr else sys.stdout)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a dataclass as what JSON has; raises TypeError for anything else."""
     if isinstance(value, TaskStatus):
         return {**dataclasses.asdict(value), "phase": value.phase}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

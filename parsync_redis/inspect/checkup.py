@@ -7,7 +7,7 @@ from ..model.views import NodeView
 from ..settings import Settings
 from ..store import calls
 from ..store.cluster import join_cluster
-from ..store.demand import read_kinds
+from ..store.demand import count_tasks, read_kinds
 from ..store.losses import KEEP_S, Loss, read_losses
 from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers, start_one
 from ..store.store import Store
@@ -85,13 +85,10 @@ def _count_listeners(store: Store) -> int:
 
 
 def _queue(store: Store) -> Check:
-    reads = [("zcard", "later"), ("hlen", "taken"), ("hlen", "running")]
-    counts = store.pipe([(command, key) for command, kind in reads for key in store.keys.queues(kind)])
-    shards = store.keys.shards
-    later, taken, placed = (sum(counts[at * shards : (at + 1) * shards]) for at in range(3))
-    kinds = read_kinds(store).values()
+    found, kinds = count_tasks(store), read_kinds(store).values()
     pending = f"{sum(kind.count for kind in kinds)} pending of {len(kinds)} kinds"
-    return Check("tasks", "ok", f"{pending}, {later} not due yet, {taken} taken, {placed} placed or running")
+    counts = f"{found.later} not due yet, {found.taken} taken, {found.placed} placed or running"
+    return Check("tasks", "ok", f"{pending}, {counts}")
 
 
 # -- judging: pure ---------------------------------------------------------------------------------------------------

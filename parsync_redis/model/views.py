@@ -2,6 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+VIEW_AGES: Final = "view_ages_ms"
+"""The figure of a scheduler that has the ages of its copies, in ms, in the order of the partitions."""
+
+AGES_TOLD: Final = 256
+"""Partitions whose age a scheduler tells."""
 
 
 @dataclass(frozen=True, slots=True)

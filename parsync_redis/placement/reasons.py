@@ -4,6 +4,7 @@ Schedulers write this reason to the records of tasks without a place. Commands m
 what, and since when a node is down.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -103,3 +104,31 @@ def _one_of(holders: Sequence[Holder]) -> str:
         return f"task {tasks[0]} ends"
     more = f" or {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else ""
     return f"one of the tasks {', '.join(tasks[:SHOWN])}{more} ends"
+
+
+CLASSES: Final = (
+    ("unexplained", r"\Z"),
+    ("no_node", re.escape(NO_NODE)),
+    ("unknown_name", f"{re.escape(NO_NAME)}|{re.escape(NAMES_UNREAD)}"),
+    ("no_fit", r"no node fits: "),
+    ("room", rf"node \S+ {re.escape(ROOM)}"),
+    ("full", r"FITS (?:is full|has fewer than )"),
+    ("resources", r"FITS is short of "),
+    ("apart", r"FITS has a task with apart="),
+    ("reserved", r"FITS is reserved for "),
+    ("drained", r"FITS is drained"),
+    ("suspect", r"FITS is suspect"),
+    ("down", r"FITS is down"),
+    ("leaving", r"FITS shuts down"),
+)
+"""The classes of reasons, and how the sentences of each begin. If several nodes fit, the first that is named counts."""
+
+OTHER: Final = "other"
+_PATTERNS: Final = tuple(
+    (name, re.compile(text.replace("FITS", r"(?:only node \S+ fits: it|\d+ nodes fit: \S+)"))) for name, text in CLASSES
+)
+
+
+def reason_class(why: str) -> str:
+    """Return the class of a reason that a scheduler wrote; `other` for a text that is none."""
+    return next((name for name, pattern in _PATTERNS if pattern.match(why)), OTHER)

@@ -236,15 +236,14 @@ class Scheduler:
     def _observe(self, now_s: float) -> None:
         """Update the figures that membership writes with each renewal."""
         self._plans.read_names()
-        core, ages = self.core, self.core.view.ages_s(now_s)
+        core = self.core
         self._stats = {
             "strategy": core.selector.strategy,
             "selector": core.selector.resolve(""),
             "delay_ms": round(core.selector.delay_s * 1e3, 1),
             "in_flight": core.in_flight,
             "free": core.view.free_count,
-            "view_age_ms": round(1e3 * sum(ages) / len(ages), 1) if ages else 0,
-            "view_age_max_ms": round(1e3 * max(ages), 1) if ages else 0,
+            **core.view.age_figures(now_s),
             "pid": os.getpid(),
             **asdict(core.counters),
         }

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..model.near import near_of, settled
 from ..model.needs import Resources
+from ..model.views import AGES_TOLD, VIEW_AGES
 from ..placement.facts import NodeFacts
 from ..placement.reasons import NAMES_UNREAD, NO_NAME, NO_NODE, SHOWN, explain_fitting, explain_none
 from ..placement.strategy import SHARPNESS
@@ -80,6 +81,16 @@ class View:
     def ages_s(self, now_s: float) -> list[float]:
         """Return the age of each partition's copy in seconds, without partitions that were never read."""
         return [now_s - p.read_s for p in self.partitions if p.read_s > float("-inf")]
+
+    def age_figures(self, now_s: float) -> dict[str, str | float]:
+        """Return the ages for people: their mean, the oldest, and each partition's, once all have been read."""
+        ages = self.ages_s(now_s)
+        every = " ".join(f"{1e3 * age:.0f}" for age in ages[:AGES_TOLD])
+        return {
+            "view_age_ms": round(1e3 * sum(ages) / len(ages), 1) if ages else 0,
+            "view_age_max_ms": round(1e3 * max(ages), 1) if ages else 0,
+            VIEW_AGES: every if len(ages) == len(self.partitions) else "",
+        }
 
     def explain(self, needs: Resources, knowers: Knowers = None, booked: Mapping[str, str] | None = None) -> str:
         """Return the reason, in words, why a task of these needs finds no seat now. booked: for whom nodes are kept."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ..model.booking import Booking, read_bookings
-from ..model.views import NodeView
+from ..model.views import NodeView, PartitionView
 from .store import Store
 from .views import read_views
 
@@ -15,6 +15,13 @@ def read_booked(store: Store) -> tuple[Booking, ...]:
 
 def read_node_views(store: Store) -> list[NodeView]:
     """Return every node, by name, and for whom each is reserved. Raises ServerUnreachable."""
-    views = sorted((node for _, nodes in read_views(store) for node in nodes), key=lambda node: node.name)
+    return read_all_views(store)[1]
+
+
+def read_all_views(store: Store) -> tuple[list[PartitionView], list[NodeView]]:
+    """Return every partition by number, and what `read_node_views` returns. Raises ServerUnreachable."""
+    found = list(read_views(store))
+    views = sorted((node for _, nodes in found for node in nodes), key=lambda node: node.name)
     whom = {booking.node: booking.whom for booking in read_booked(store)} if views else {}
-    return [replace(view, reserved=whom[view.name]) if view.name in whom else view for view in views]
+    views = [replace(view, reserved=whom[view.name]) if view.name in whom else view for view in views]
+    return [partition for partition, _ in found], views

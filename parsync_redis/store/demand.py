@@ -1,7 +1,8 @@
 """Read what waits, by kind: the demand that the nodes do not meet now."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from ..model.ids import readable, shown
@@ -13,6 +14,39 @@ log = logging.getLogger("parsync.store")
 
 _SHOWN: Final = 3
 
+LOSSES: Final = ("lost", "died")
+"""Counts in `meta`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many tasks are not due yet, taken, placed or running, and dead; how many attempts were lost, and tasks died.
+
+    The last two only grow.
+    """
+
+    later: int
+    taken: int
+    placed: int
+    dead: int
+    lost: int
+    died: int
+
+
+def count_tasks(store: Store) -> Counts:
+    """Count the tasks that are in no line of a kind, in the shards that answer. Raises ServerUnreachable."""
+    reads = [("zcard", "later"), ("hlen", "taken"), ("hlen", "running"), ("zcard", "dead")]
+    queue = store.keys.queue
+    groups = {
+        q: [*((command, queue(kind, q)) for command, kind in reads), ("hmget", queue("meta", q), LOSSES)]
+        for q in range(store.keys.shards)
+    }
+    replies = store.pipe_live("shard", groups).values()
+    numbers = [
+        [*counts, *(int(text) if text and text.isdigit() else 0 for text in texts)] for *counts, texts in replies
+    ]
+    return Counts(*map(sum, zip(*numbers, strict=True)))
+
 
 def read_demand(store: Store) -> list[KindView]:
     """Return the kinds of which tasks wait, in the order of their first tasks. Raises ServerUnreachable.
@@ -20,8 +54,13 @@ def read_demand(store: Store) -> list[KindView]:
     Lines that cannot be read are left out, and a warning in the log names some: the leader repairs them.
     """
     damaged: list[str] = []
+    return demand_of(read_lines(store, damaged), damaged)
+
+
+def demand_of(lines: Iterable[tuple[int, str, KindLine]], damaged: list[str]) -> list[KindView]:
+    """Return what `read_demand` returns, by lines that were read. damaged: those that could not be read."""
     views = []
-    for text, waits in sorted(read_kinds(store, damaged).items(), key=lambda item: item[1].first):
+    for text, waits in sorted(_gather(lines).items(), key=lambda item: item[1].first):
         try:
             kind = Kind.of(text)
         except ValueError:
@@ -48,7 +87,11 @@ def read_lines(store: Store, damaged: list[str] | None = None) -> Iterator[tuple
 
 def read_kinds(store: Store, damaged: list[str] | None = None) -> dict[str, KindLine]:
     """Return the line of each kind of which tasks wait, of all shards together; `damaged` as for read_lines."""
+    return _gather(read_lines(store, damaged))
+
+
+def _gather(lines: Iterable[tuple[int, str, KindLine]]) -> dict[str, KindLine]:
     found: dict[str, KindLine] = {}
-    for _, kind, line in read_lines(store, damaged):
+    for _, kind, line in lines:
         found[kind] = line.with_shard(found[kind]) if kind in found else line
     return found

@@ -23,6 +23,7 @@ from parsync_redis.security.acl import Options
 from parsync_redis.security.acl_tables import Role
 from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
+from tests.serving import serving
 from tests.waiting import run
 
 from .conftest import CLUSTER, Guarded
@@ -165,6 +166,32 @@ def test_the_viewers_commands_list_everything_under_way(site: Site):
         finally:
             client.cancel(late)
             site.guarded.admin.execute_command("ACL LOG RESET")
+
+
+def test_a_viewers_login_is_enough_to_serve(site: Site):
+    env = site.env(Role.VIEWER)
+    with site.client() as client, serving(env["PARSYNC_URL"], CLUSTER, **env) as serve:
+        waits = client.submit("tiles.render", [1], require={"zone": "nowhere"}, wait_for_capacity=True)
+        late = client.submit("tiles.render", [1], countdown=3600)
+        try:
+            serve.until_json("/readyz", lambda found: found["ready"])
+            serve.until_json("/api/v1/kinds", lambda found: found["total"] == 1)
+            for path in (
+                "nodes",
+                "partitions",
+                "schedulers",
+                "names",
+                "tasks",
+                f"tasks/{late}",
+                f"explain/{waits}",
+                "demand",
+            ):
+                assert serve.json(f"/api/v1/{path}")[0] == 200
+            assert "parsync_oldest_waiting_by_name_seconds{" in serve.get("/metrics")[1]
+            assert site.guarded.denials() == []
+        finally:
+            client.cancel_many([late, waits])
+        site.outputs += serve.process.lines
 
 
 def test_a_viewer_lists_tasks_that_have_ended_and_audits_if_it_may_scan(site: Site):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.task import TaskState
+from parsync_redis.store.demand import count_tasks
 from tests.lua.driver import NEVER_MS, Driver, nth
 
 HELD = [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING]
@@ -142,3 +143,20 @@ def test_a_cancel_that_waits_for_the_end_of_the_run_may_become_one_that_does_not
 def test_a_final_state_stays(drive: Driver, state: TaskState):
     drive.bring(state)
     assert drive.unchanged_by(drive.commands.cancel(["a"])) == [("none", state)]
+
+
+def test_lost_attempts_and_deaths_are_counted_whatever_stood_there(any_store):
+    driver = Driver(any_store)
+    driver.bring(TaskState.DEAD, "a")
+    assert (count_tasks(any_store).lost, count_tasks(any_store).died) == (1, 1)
+    driver.requeue(driver.bring(TaskState.RUNNING, "b"))
+    assert (count_tasks(any_store).lost, count_tasks(any_store).died) == (2, 1)
+    place = driver.bring(TaskState.RUNNING, "c")
+    assert driver.requeue(place, how="recalled", delay_ms=0) == "pending"
+    assert driver.requeue(place) == "none"
+    assert count_tasks(any_store).lost == 2, "it was not lost"
+    shard = any_store.keys.shard_of("d")
+    any_store.client.hset(any_store.keys.queue("meta", shard), "lost", "many")
+    assert count_tasks(any_store).lost == 0
+    driver.requeue(driver.bring(TaskState.RUNNING, "d"))
+    assert count_tasks(any_store).lost == 1

@@ -169,6 +169,8 @@ def _queue(shard: int, queue: Queue) -> State:
         | _numbers(
             {
                 "submitted": queue.submitted,
+                "lost": queue.lost,
+                "died": queue.died,
                 "version": queue.version,
                 "waiters": " ".join(queue.waiters),
                 "shards": queue.shards,

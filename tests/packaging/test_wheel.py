@@ -62,6 +62,8 @@ def test_the_wheel_holds_the_package_its_scripts_and_its_licence(wheel: Path) ->
     here = {f"parsync_redis/{file.relative_to(ROOT)}" for file in (ROOT / "lua").rglob("*.lua")}
     assert here
     assert {name for name in names if name.endswith(".lua")} == here
+    pages = {f"parsync_redis/serve/pages/{file.name}" for file in (ROOT / "parsync_redis/serve/pages").iterdir()}
+    assert pages <= names
     assert "parsync_redis/py.typed" in names
     assert any(name.endswith("/LICENSE") for name in names)
     assert {name.split("/")[0].partition("-")[0] for name in names} == {"parsync_redis"}

@@ -4,7 +4,7 @@ import pytest
 
 from parsync_redis.model.needs import Resources, parse_needs, parse_resources
 from parsync_redis.placement.facts import Holder, NodeFacts
-from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, explain_waiting
+from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, explain_waiting, reason_class
 
 GPU = parse_resources("slots=1 gpu=1 kind:gpu")
 OFFER = "slots=2 gpu=2 kind:gpu"
@@ -145,3 +145,35 @@ def test_the_device_that_is_freest_is_named_with_what_it_has(asks: str, left: st
     holders = [Holder("n1", "t1", {"gpu@1": 500}), Holder("n1", "t2", {"mem": 1}), Holder("n2", "t3", {"gpu@0": 1})]
     found = explain_waiting(parse_needs(f"slots=1 {asks}"), [full], holders)
     assert found == f"only node n1 fits: it is short of gpu: the task needs {why} until task t1 ends"
+
+
+@pytest.mark.parametrize(
+    ("why", "word"),
+    [
+        ("", "unexplained"),
+        (NO_NODE, "no_node"),
+        (NO_NAME, "unknown_name"),
+        (f"node n1 {ROOM}", "room"),
+        ("what nobody wrote", "other"),
+        ("only node is full fits: it is full", "other"),
+        *(
+            (explain_waiting(GPU, [*more, facts]), word)
+            for more in ([], [node("n9", state="down")])
+            for facts, word in [
+                (node(free=0), "full"),
+                (node(left={"gpu": 0}), "resources"),
+                (node(booked="a task"), "reserved"),
+                (node(offer=OFFER.replace("kind:gpu", "kind:cpu")), "no_fit" if not more else "down"),
+                (node(state="down", draining=True), "down"),
+                (node(draining=True, note="no deadline: n2 is full"), "drained"),
+                (node(state="suspect"), "suspect"),
+                (node(state="leaving"), "leaving"),
+                (node(), "room"),
+            ]
+        ),
+        (explain_waiting(parse_resources("slots=2"), [node(offer="slots=4", free=1)]), "full"),
+        (explain_waiting(parse_resources("slots=1 apart_web=1"), [node(left={"apart_web": 0})]), "apart"),
+    ],
+)
+def test_each_reason_is_of_a_class(why, word):
+    assert reason_class(why) == word

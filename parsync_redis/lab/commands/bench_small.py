@@ -1,4 +1,4 @@
-"""`parsync bench read`, `submit`, `memory`, `idle`: single costs; `report`: all benches, and the page made of them."""
+"""`parsync bench read`, `submit`, `memory`, `idle`, `serve`: single costs; `report`: all benches on one page."""
 
 import json
 from pathlib import Path
@@ -92,6 +92,29 @@ def idle(
     print(f"requests/s of a scheduler     {requests} ({per_gap:g} partitions a second are due)")
     print(f"commands/s, also in scripts   {found['commands_per_scheduler_and_s']}")
     print("cores                         " + ", ".join(f"{k} {v:.3f}" for k, v in found["cpu_share"].items()))
+
+
+def serve(
+    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes of 4 slots each.")] = 1000,
+    tasks: Annotated[int, typer.Option(min=1, max=10_000_000, help="Tasks that wait, of 100 kinds.")] = 100_000,
+    viewers: Annotated[int, typer.Option(min=0, max=400, help="Viewers that ask once a second.")] = 50,
+    seconds: Seconds = 15.0,
+    as_json: Json = False,
+) -> None:
+    """Measure the CPU time of `parsync serve` and of its server, without and with viewers."""
+    from ..bench.serve import run_serve
+
+    with measuring() as (stop, line):
+        found = run_serve(nodes, tasks, viewers, seconds, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{nodes:,} nodes, {tasks:,} tasks of {found['kinds']} kinds; a survey takes {found['read_s']:.3f} s\n")
+    rows = [
+        (count, figures["requests_per_s"], figures["serve"], figures["server"])
+        for count, figures in ((0, found["idle"]), (viewers, found["viewed"]))
+    ]
+    print_table(("VIEWERS", "REQUESTS/S", "CORES OF SERVE", "CORES OF THE SERVER"), rows, "")
 
 
 def report(

@@ -133,12 +133,14 @@ class Ending(Tasks):
         since = {TAKEN: task.ready_ms, PLACED: place.since_ms}.get(task.state, task.started_ms)
         line = f"{task.attempt} {task.state} {place.seat} inc={place.inc} since={since} until={self.world.now_ms} {why}"
         task.history = [*task.history[-9:], re.sub(r"\s", " ", line[:300])]
+        self.lost += 1
 
     def _bury(self, id: str, task: Task, why: str) -> None:
         """List a dead task, which stays while it is listed; beyond the limit the oldest has ended for good."""
         task.state, task.cancel, task.next = TaskState.DEAD, None, None
         task.ended_ms, task.ended_why, task.why = self.world.now_ms, why, why
         self._to_outbox(id, "dead", why)
+        self.died += 1
         self.dead[id] = self.world.now_ms
         if len(self.dead) > KEEP_DEAD:
             oldest = min(self.dead, key=lambda id: (self.dead[id], id))

@@ -23,7 +23,7 @@ class Tasks(Waiting):
         self.names: dict[str, KnownTasks] = {}
         self.apps: dict[str, int] = {}
         self.apps_ms = 0
-        self.submitted = 0
+        self.submitted = self.lost = self.died = 0
         self.shards = ""
         self.waiters: list[str] = []
 

@@ -1,0 +1,58 @@
+"""Start and stop machines of one kind by what waits for them. Needs Python only.
+
+    autoscale.py 'http://127.0.0.1:8787/api/v1/demand?slots=4&label=gpu_model=a100' --most 10 -- ./resize.sh
+
+It runs the command with the number of machines as its last argument, whenever that number changes. More machines are
+asked for at once, fewer only when fewer were enough for --calm seconds. If there is no answer, nothing changes.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+
+
+def ask(url: str) -> int:
+    """Return how many machines are wanted."""
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  the operator's own URL
+        machines = json.load(answer)["machines"]
+    if machines is None:
+        sys.exit("the URL describes no machine: add slots=, resource= or label=")
+    return int(machines)
+
+
+def main() -> None:
+    """Ask again and again."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("--least", type=int, default=0)
+    parser.add_argument("--most", type=int, required=True)
+    parser.add_argument("--every", type=float, default=15, help="seconds between two questions")
+    parser.add_argument("--calm", type=float, default=300, help="seconds for which fewer machines must be enough")
+    parser.add_argument("--once", action="store_true", help="ask once, run the command, and end")
+    parser.add_argument("command", nargs="+")
+    asked = parser.parse_args()
+    now, enough_since_s = -1, time.monotonic()
+    while True:
+        try:
+            wanted = min(max(ask(asked.url), asked.least), asked.most)
+        except (OSError, ValueError, KeyError) as error:
+            print(f"no answer, nothing changes: {error}", file=sys.stderr)
+            if asked.once:
+                sys.exit(1)
+            wanted = now
+        if wanted >= now:
+            enough_since_s = time.monotonic()
+        if wanted > now or (wanted < now and time.monotonic() - enough_since_s >= asked.calm):
+            done = subprocess.run([*asked.command, str(wanted)], check=False)
+            if done.returncode == 0:
+                now, enough_since_s = wanted, time.monotonic()
+        if asked.once:
+            return
+        time.sleep(asked.every)
+
+
+if __name__ == "__main__":
+    main()

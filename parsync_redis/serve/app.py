@@ -1,0 +1,53 @@
+"""The web application: which path is answered by what."""
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from .. import __version__
+from ..errors import ParsyncError
+from .api import ROOT, Api
+from .asker import Asker
+from .health import judge_health, judge_readiness
+from .metrics import CONTENT_TYPE, render_metrics
+from .pages import Pages
+from .replies import on_bug, on_http_error, on_parsync_error, reply
+from .surveyor import Latest, Surveyor
+
+
+def make_app(surveyor: Surveyor, asker: Asker, cluster: str) -> Starlette:
+    """Make the application that shows what a surveyor has read, and asks for the rest."""
+
+    def judged(judge: Callable[[Latest], tuple[bool, dict[str, Any]]]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            well, body = judge(surveyor.latest)
+            return reply(body, 200 if well else 503)
+
+        return answer
+
+    async def metrics(request: Request) -> Response:
+        latest = surveyor.latest
+        key = f"metrics {latest.age_s or 0:.0f}"  # the age is a metric as well
+        if key not in latest.pages:
+            latest.pages[key] = render_metrics(latest)
+        return Response(latest.pages[key], media_type=CONTENT_TYPE)
+
+    routes = [
+        Route("/healthz", judged(judge_health)),
+        Route("/readyz", judged(judge_readiness)),
+        Route("/metrics", metrics),
+        *Api(surveyor, asker).routes(),
+        *Pages(surveyor, asker, cluster).routes(),
+    ]
+
+    async def index(request: Request) -> Response:
+        return reply({"parsync": __version__, "paths": [route.path for route in routes]})
+
+    routes.append(Route(ROOT, index))
+    handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}
+    return Starlette(routes=routes, exception_handlers=handlers)

@@ -1,0 +1,42 @@
+"""Questions that a survey does not answer, such as one task: asked of Redis one at a time, and once for all who ask."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+
+from ..client import ParsyncClient
+
+KEPT_S: Final = 1.0
+"""For how long an answer is given again to whoever asks the same."""
+
+MOST: Final = 100
+"""Questions that wait or are kept; more are told to come again."""
+
+
+class Asker:
+    """Asks in one thread. Call it from the event loop only."""
+
+    def __init__(self, client: ParsyncClient) -> None:
+        self._client = client
+        self._thread = ThreadPoolExecutor(1, "asker")
+        self._kept: dict[Any, tuple[float, asyncio.Future[Any]]] = {}
+
+    async def ask(self, key: Any, question: Callable[[ParsyncClient], Any]) -> Any:
+        """Return the answer to a question. key: equal for equal questions. Raises what the question raises."""
+        now_s = time.monotonic()
+        self._kept = {key: (s, one) for key, (s, one) in self._kept.items() if not one.done() or now_s - s < KEPT_S}
+        if key not in self._kept:
+            if len(self._kept) >= MOST:
+                raise HTTPException(503, "too many questions at a time: ask again in a second", {"Retry-After": "1"})
+            asked = partial(question, self._client)
+            self._kept[key] = now_s, asyncio.get_running_loop().run_in_executor(self._thread, asked)
+        return await asyncio.shield(self._kept[key][1])
+
+    def close(self) -> None:
+        """End the thread; what waits is not asked."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

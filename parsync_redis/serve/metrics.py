@@ -1,0 +1,205 @@
+"""The survey as metrics for Prometheus. Pure. Labels are bounded: what is beyond the largest counts as `other`."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ..model.needs import are_needs, parse_needs
+from ..model.views import NodeView
+from ..placement.reasons import CLASSES, OTHER, reason_class
+from ..store.members import SchedulerView
+from .survey import Survey, group_names
+from .surveyor import Latest
+from .top import top
+
+TOP_CLASSES: Final = 20
+"""Node classes with figures of their own: those with most slots."""
+
+TOP_RESOURCES: Final = 20
+"""Resources with figures: those that most nodes declare."""
+
+MOST_SCHEDULERS: Final = 64
+"""Schedulers with figures of their own."""
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+STATES: Final = ("up", "draining", "suspect", "leaving", "down")
+
+COUNTERS: Final = (
+    ("parsync_claims_total", "Claims of slots that were judged", "claims"),
+    ("parsync_conflicts_total", "Claims that lost because another claim had the slot first", "conflicts"),
+    ("parsync_merged_total", "Claims that won although their partition had changed since it was read", "merged"),
+    ("parsync_own_ticks_total", "Ticks that schedulers made themselves because they heard none", "own_ticks"),
+    ("parsync_placed_total", "Tasks that were placed", "placed"),
+    ("parsync_lost_attempts_total", "Attempts of tasks that were lost", "lost"),
+    ("parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", "died"),
+)
+"""What never falls: name, help, and the total."""
+
+
+def render_metrics(latest: Latest) -> bytes:
+    """Return the metrics of what is known, in the text format of Prometheus."""
+    registry = CollectorRegistry()
+    registry.register(_Once(latest))
+    return generate_latest(registry)
+
+
+class _Once(Collector):
+    def __init__(self, latest: Latest) -> None:
+        self._latest = latest
+
+    def collect(self) -> Iterable[Metric]:
+        latest = self._latest
+        yield _gauge("parsync_stale", "1 if the other metrics are older than 5 seconds, or missing", latest.stale)
+        yield CounterMetricFamily("parsync_survey_errors_total", "Readings of the cluster that failed", latest.errors)
+        if latest.survey is None:
+            return
+        yield _gauge("parsync_survey_age_seconds", "Age of the other metrics", round(latest.age_s or 0, 3))
+        yield _gauge("parsync_survey_read_seconds", "Time that the last reading took", round(latest.took_s, 4))
+        for name, help, figure in COUNTERS:
+            yield CounterMetricFamily(name, help, latest.totals.get(figure, 0))
+        yield from _waiting(latest.survey)
+        yield from _nodes(latest.survey.nodes)
+        yield from _schedulers(latest.survey.schedulers)
+
+
+def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help, float(value))
+
+
+def _gauges(name: str, help: str, labels: tuple[str, ...]) -> tuple[GaugeMetricFamily, Callable[..., None]]:
+    """Return a gauge with labels, and what adds a value: `add(value, label, ...)`."""
+    family = GaugeMetricFamily(name, help, labels=labels)
+    return family, lambda value, *words: family.add_metric(words, value)
+
+
+def _waiting(survey: Survey) -> Iterator[Metric]:
+    group_of = group_names(survey.kinds)
+    reasons, wanted, names = Counter[str](), Counter[str](), Counter[str]()
+    for kind in survey.kinds:
+        why = reason_class(kind.why)
+        slots = parse_needs(kind.needs).slots if are_needs(kind.needs) else 1
+        reasons[why] += kind.waiting
+        wanted[why] += kind.waiting * slots
+        names[group_of(kind.name)] += kind.waiting
+    words = [*(name for name, _ in CLASSES), OTHER]
+    family, add = _gauges("parsync_waiting_tasks", "Tasks that wait for a place, by what keeps them", ("reason",))
+    for word in words:
+        add(reasons[word], word)
+    yield family
+    family, add = _gauges("parsync_wanted_slots", "Slots that waiting tasks ask for, by what keeps them", ("reason",))
+    for word in words:
+        add(wanted[word], word)
+    yield family
+    family, add = _gauges("parsync_waiting_tasks_by_name", "Tasks that wait for a place, by name", ("name",))
+    for name, count in sorted(names.items()):
+        add(count, name)
+    yield family
+    ages = {name: max(0.0, (survey.now_ms - ms) / 1000) for name, ms in sorted(survey.oldest_ms.items())}
+    about = "Time since the waiting task that was submitted first could have been placed"
+    yield _gauge("parsync_oldest_waiting_seconds", about, max(ages.values(), default=0.0))
+    family, add = _gauges("parsync_oldest_waiting_by_name_seconds", f"{about}, by name", ("name",))
+    for name, age in ages.items():
+        add(age, name)
+    yield family
+    yield _gauge("parsync_delayed_tasks", "Tasks that are not due yet", survey.counts.later)
+    yield _gauge("parsync_taken_tasks", "Tasks that a scheduler has taken and not placed", survey.counts.taken)
+    yield _gauge("parsync_placed_tasks", "Tasks that are placed or running", survey.counts.placed)
+    yield _gauge(
+        "parsync_dead_tasks", "Tasks that lost as many starts as they may, and were not requeued", survey.counts.dead
+    )
+
+
+def state_of(node: NodeView) -> str:
+    """Return the state of a node as `parsync nodes` shows it."""
+    return "draining" if node.state == "up" and node.draining else node.state
+
+
+def class_of_view(node: NodeView) -> str:
+    """Return the class of a node: its amounts and labels, 'gpu=2 gpu_model:a100', or 'slots only'."""
+    amounts = (f"{name}={amount}" for name, amount in sorted(node.resources.items()))
+    labels = (f"{name}:{value}" for name, value in sorted(node.labels.items()))
+    return " ".join((*amounts, *labels))[:128].rstrip() or "slots only"
+
+
+def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
+    present = list(nodes)
+    states = Counter(map(state_of, present))
+    family, add = _gauges("parsync_nodes", "Nodes by state", ("state",))
+    for state in STATES:
+        add(states[state], state)
+    yield family
+    usable = [(class_of_view(node), node) for node in present if node.state != "down"]
+    sizes, declared = Counter[str](), Counter[str]()
+    for name, node in usable:
+        sizes[name] += node.slots
+        declared.update(node.resources)
+    group_of, known = top(sizes, TOP_CLASSES), {name for name, _ in declared.most_common(TOP_RESOURCES)}
+    slots, free, held = Counter[str](), Counter[str](), Counter[str]()
+    amounts, left = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for name, node in usable:
+        group = group_of(name)
+        slots[group] += node.slots
+        free[group] += node.free
+        held[group] += node.held
+        for resource in node.resources.keys() & known:
+            amounts[group, resource] += node.resources[resource]  # type: ignore[assignment]
+            left[group, resource] += node.left.get(resource, 0)  # type: ignore[assignment]
+    for metric, help, figures in (
+        ("parsync_slots", "Slots of nodes that are not down, by amounts and labels of the nodes", slots),
+        ("parsync_free_slots", "Slots that may be claimed now", free),
+        ("parsync_held_slots", "Slots that tasks hold", held),
+    ):
+        family, add = _gauges(metric, help, ("node_class",))
+        for group, count in sorted(figures.items()):
+            add(count, group)
+        yield family
+    for metric, help, sums in (
+        ("parsync_resource_amount", "Amount of a resource of nodes that are not down", amounts),
+        ("parsync_resource_left", "Amount of a resource that no task holds", left),
+    ):
+        family, add = _gauges(metric, help, ("node_class", "resource"))
+        for (group, resource), amount in sorted(sums.items()):
+            add(amount, group, resource)
+        yield family
+
+
+PER_SCHEDULER: Final = (
+    (
+        "parsync_scheduling_delay_seconds",
+        "Smoothed time from when a task could be taken to its commit",
+        "delay_ms",
+        1000,
+    ),
+    ("parsync_view_age_seconds", "Mean age of the scheduler's copies of partitions", "view_age_ms", 1000),
+    ("parsync_view_age_max_seconds", "Age of the scheduler's oldest copy of a partition", "view_age_max_ms", 1000),
+    ("parsync_in_flight_tasks", "Tasks that the scheduler has taken and not placed", "in_flight", 1),
+)
+"""Metrics of each scheduler: name, help, the figure that the scheduler reports, and its divisor."""
+
+
+def _schedulers(schedulers: Iterable[SchedulerView]) -> Iterator[Metric]:
+    found = list(schedulers)
+    alive = [one for one in found if one.alive]
+    family, add = _gauges("parsync_schedulers", "Schedulers by whether they renewed within a lease", ("state",))
+    add(len(alive), "alive")
+    add(len(found) - len(alive), "silent")
+    yield family
+    yield _gauge("parsync_leader", "1 if a scheduler that is alive leads", any(one.leader for one in alive))
+    for metric, help, figure, divisor in PER_SCHEDULER:
+        family, add = _gauges(metric, help, ("scheduler",))
+        for one in alive[:MOST_SCHEDULERS]:
+            if (value := _number(one.stats.get(figure, ""))) is not None:
+                add(value / divisor, one.name)
+        yield family
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,118 @@
+"""What the pages show, made of a survey or of one task. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ..cli.common import show_time, words
+from ..model.explanation import Explanation
+from ..model.status import TaskStatus
+from ..model.views import VIEW_AGES, NodeView
+from ..placement.reasons import reason_class
+from ..store.demand import Counts
+from ..store.members import SchedulerView
+from .metrics import state_of
+from .survey import Survey
+
+MOST_KINDS, MOST_NODES, MOST_BOXES = 100, 100, 64
+SHADES_MS: Final = (250, 1000, 3000, 10_000)
+"""Ages at which the freshness map gets darker."""
+
+NOTHING: Final = Survey(0, (), (), (), (), (), {}, Counts(0, 0, 0, 0, 0, 0), "")
+"""What is shown before the first survey."""
+
+
+def overview_values(found: Survey | None) -> dict[str, Any]:
+    """Return what the first page shows."""
+    survey = found or NOTHING
+    reasons = Counter[str]()
+    for kind in survey.kinds:
+        reasons[reason_class(kind.why)] += kind.waiting
+    waiting = reasons.total()
+    present = [node for node in survey.nodes if node.state != "down"]
+    since_ms = min(survey.oldest_ms.values(), default=survey.now_ms)
+    return {
+        "waiting": waiting,
+        "oldest": age_text((survey.now_ms - since_ms) / 1000),
+        "counts": survey.counts,
+        "held": sum(node.held for node in present),
+        "slots": sum(node.slots for node in present),
+        "reasons": [(name, count, 100 * count // waiting) for name, count in reasons.most_common()],
+        "kinds": survey.kinds[:MOST_KINDS],
+        "more": max(0, len(survey.kinds) - MOST_KINDS),
+    }
+
+
+def node_values(found: Survey | None, offset: int) -> dict[str, Any]:
+    """Return a page of nodes."""
+    every = (found or NOTHING).nodes
+    some = [(n, state_of(n), boxes_of(n), _left(n), words(n.labels, ":")) for n in every[offset : offset + MOST_NODES]]
+    states = Counter(map(state_of, every)).most_common()
+    return {"total": len(every), "states": states, "nodes": some, "offset": offset, "limit": MOST_NODES}
+
+
+def scheduler_values(found: Survey | None) -> dict[str, Any]:
+    """Return the schedulers, and the ages of their copies."""
+    schedulers = (found or NOTHING).schedulers
+    ages = [(one.name, ages_of(one)) for one in schedulers if one.alive]
+    partitions = range(max((len(some) for _, some in ages), default=0))
+    return {"schedulers": schedulers, "freshness": ages, "partitions": partitions}
+
+
+def _left(node: NodeView) -> str:
+    return " ".join(f"{name}={node.left.get(name, 0)}/{amount}" for name, amount in node.resources.items())
+
+
+def boxes_of(node: NodeView) -> list[str]:
+    """Return a word for each slot: held, free or closed. Which is which does not matter; of many, none is shown."""
+    if node.slots > MOST_BOXES:
+        return []
+    closed = max(0, node.slots - node.held - node.free)
+    return ["held"] * min(node.held, node.slots) + ["free"] * node.free + ["closed"] * closed
+
+
+def ages_of(scheduler: SchedulerView) -> Sequence[tuple[str, int]]:
+    """Return the age of each partition copy as the scheduler reports it, and how dark it is shown."""
+    ages = [age for age in scheduler.stats.get(VIEW_AGES, "").split() if age.isdecimal() and len(age) < 12]
+    return [(age, sum(int(age) >= least for least in SHADES_MS)) for age in ages]
+
+
+def age_text(seconds: float) -> str:
+    """Return a duration for people: '3 s', '2 min', '5.1 h'."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
+    """Return what the page of a task shows."""
+    times, now_ms = task.times, found.now_ms or None
+    steps = [
+        ("waited", times.get("ready"), times.get("placed")),
+        ("starting", times.get("placed"), times.get("started")),
+        ("ran", times.get("started"), times.get("finished")),
+    ]
+    spans = [(name, start, end or now_ms) for name, start, end in steps if start]
+    sizes = [(name, max(0, end - start)) for name, start, end in spans if start and end]
+    total, at, parts = sum(size for _, size in sizes) or 1, 0.0, []
+    for name, size in sizes:
+        parts.append((name, round(at, 2), round(100 * size / total, 2), age_text(size / 1000)))
+        at += 100 * size / total
+    facts = [(name, show_time(at_ms)) for name, at_ms in times.items() if at_ms]
+    facts += [("needs", task.needs), ("place", task.node or "-"), ("attempt", str(task.attempt))]
+    if found.ahead:
+        facts.append(("waiting tasks before it", f"{found.ahead:,}"))
+    classes = [
+        (len(some.nodes), ", ".join(some.nodes[:5]), "; ".join(one.why for one in some.obstacles) or "has room")
+        for some in found.classes
+    ]
+    return {
+        "task": task,
+        "why": found.why or task.why,
+        "parts": parts,
+        "facts": facts,
+        "classes": classes,
+        "holders": found.holders[:20],
+        "remedies": found.remedies,
+    }

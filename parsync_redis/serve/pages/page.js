@@ -1,0 +1,21 @@
+// Replace what is shown by the newest page, once a second while somebody looks.
+"use strict";
+async function update() {
+  if (document.hidden || document.activeElement instanceof HTMLInputElement) return;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.querySelector("main"), shown = document.querySelector("main");
+    if (fresh && fresh.innerHTML !== shown.innerHTML) shown.replaceWith(document.adoptNode(fresh));
+  } catch (error) {
+    let gone = document.getElementById("gone");
+    if (!gone) {
+      gone = document.createElement("p");
+      gone.id = "gone";
+      gone.className = "bad";
+      document.querySelector("main").prepend(gone);
+    }
+    gone.textContent = "parsync serve does not answer: what you see is old.";
+  }
+}
+setInterval(update, 1000);

@@ -1,0 +1,53 @@
+"""Replies of the service: JSON, and errors as JSON."""
+
+import json
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..cli.common import plain
+from ..errors import InvalidInput, ParsyncError
+
+JSON: Final = "application/json"
+
+
+def encode(value: Any) -> bytes:
+    """Return dataclasses, mappings and sequences as JSON."""
+    return json.dumps(value, default=plain, separators=(",", ":")).encode()
+
+
+def reply(value: Any, status: int = 200) -> Response:
+    """Reply with JSON that nobody keeps."""
+    body = value if isinstance(value, bytes) else encode(value)
+    return Response(body, status, {"Cache-Control": "no-store"}, media_type=JSON)
+
+
+def refuse(status: int, error: str) -> Response:
+    """Reply with an error."""
+    return reply({"error": error, "status": status}, status)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Reply to a path or method that there is not."""
+    assert isinstance(error, HTTPException)
+    what = {"Not Found": f"there is no {request.url.path}: see /api/v1", "Method Not Allowed": _only_get(request)}
+    answer = refuse(error.status_code, what.get(error.detail, error.detail))
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def _only_get(request: Request) -> str:
+    return f"{request.method} is not allowed: only GET is"
+
+
+async def on_parsync_error(request: Request, error: Exception) -> Response:
+    """Reply to wrong input with 400, and to a server that does not answer, or does not allow it, with 503."""
+    assert isinstance(error, ParsyncError)
+    return refuse(400 if isinstance(error, InvalidInput) else 503, str(error))
+
+
+async def on_bug(request: Request, error: Exception) -> Response:
+    """Reply to what nobody expected; the log has it."""
+    return refuse(500, f"unexpected: {type(error).__name__}; see the log of parsync serve")

@@ -1,0 +1,53 @@
+"""Listen, and answer with uvicorn until a signal comes."""
+
+import logging
+import socket
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+from ..errors import InvalidInput
+
+log = logging.getLogger("parsync.serve")
+
+GRACE_S: Final = 3
+"""How long open connections have when the process stops."""
+
+MOST: Final = 500
+"""Connections and requests at a time; more get 503."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 is any free one. Raises InvalidInput."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
+        found = socket.socket(family, kind)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(128)
+    except OSError as error:
+        raise InvalidInput(f"cannot listen on {host} port {port}: {error.strerror}") from None
+    return found
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the address of a listening socket for people."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run(app: Starlette, listening: socket.socket) -> None:
+    """Answer until SIGTERM or Ctrl-C."""
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+        limit_concurrency=MOST,
+    )
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,66 @@
+"""The cluster as it was read at one moment, and how it is read: always the same few requests."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.views import KindView, NameView, NodeView, PartitionView
+from ..store.booked import read_all_views
+from ..store.demand import Counts, count_tasks, demand_of, read_lines
+from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers
+from ..store.oldest import read_oldest
+from ..store.purge import server_ms
+from ..store.store import Store
+from ..store.times import read_names
+from .top import top
+
+TOP_NAMES: Final = 20
+"""Names of tasks with figures of their own; the others count together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The cluster as it was read. Times are the server's, in ms.
+
+    kinds: what waits, in the order in which schedulers take it. oldest_ms: by name, or `other`, since when the task can
+    be taken that was submitted first. no_scheduler: why no scheduler places tasks, '' if one is alive.
+    """
+
+    now_ms: int
+    partitions: Sequence[PartitionView]
+    nodes: Sequence[NodeView]
+    schedulers: Sequence[SchedulerView]
+    kinds: Sequence[KindView]
+    names: Sequence[NameView]
+    oldest_ms: Mapping[str, int]
+    counts: Counts
+    no_scheduler: str
+
+
+def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
+    """Return what tells the group of a name: itself if it is one of those of which most tasks wait, else `other`."""
+    waiting = Counter[str]()
+    for kind in kinds:
+        waiting[kind.name] += kind.waiting
+    return top(waiting, TOP_NAMES)
+
+
+def read_survey(store: Store, names: Sequence[NameView] | None = None) -> Survey:
+    """Read the cluster as it is now. names: the run times, if they need not be read. Raises ParsyncError."""
+    damaged: list[str] = []
+    partitions, nodes = read_all_views(store)
+    schedulers = read_schedulers(store)
+    lines = list(read_lines(store, damaged))
+    kinds = demand_of(lines, damaged)
+    return Survey(
+        server_ms(store),
+        partitions,
+        nodes,
+        schedulers,
+        kinds,
+        read_names(store) if names is None else names,
+        read_oldest(store, lines, group_names(kinds)),
+        count_tasks(store),
+        explain_no_scheduler(store, schedulers),
+    )

@@ -1,0 +1,113 @@
+"""The thread that reads a survey once a second. All viewers get the newest one."""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from ..client import ParsyncClient
+from ..errors import ParsyncError
+from ..model.views import NameView
+from .survey import Survey, read_survey
+from .totals import SchedulerTotals
+
+log = logging.getLogger("parsync.serve")
+
+EVERY_S: Final = 1.0
+NAMES_EVERY: Final = 10
+"""Run times change slowly, and there may be ten thousand of them: they are read every so many times."""
+
+STALE_S: Final = 5.0
+"""A survey that is older is stale."""
+
+SAY_S: Final = 10.0
+"""How often the log says that reading fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """What is known: the newest survey, None before the first, and when it was read (monotonic seconds).
+
+    took_s: how long that took. error: why the last reading failed, '' if it did not. totals: what schedulers have done.
+    pages: what was rendered of this survey, for the next viewer.
+    """
+
+    survey: Survey | None = None
+    read_s: float = 0.0
+    took_s: float = 0.0
+    error: str = "nothing was read yet"
+    errors: int = 0
+    totals: Mapping[str, int] = field(default_factory=dict)
+    pages: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def age_s(self) -> float | None:
+        """Return the age of the survey; None if there is none."""
+        return None if self.survey is None else time.monotonic() - self.read_s
+
+    @property
+    def stale(self) -> bool:
+        """Return True if there is no survey that is recent."""
+        return self.age_s is None or self.age_s > STALE_S
+
+
+class Surveyor(threading.Thread):
+    """Reads until stopped; it survives outages. latest: replaced whole, so that any thread may read it."""
+
+    def __init__(self, client: ParsyncClient) -> None:
+        super().__init__(name="surveyor", daemon=True)
+        self._client = client
+        self._totals, self._turns, self._names = SchedulerTotals(), 0, list[NameView]()
+        self._said_s = float("-inf")
+        self._stop_asked = threading.Event()
+        self.latest = Latest()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop_asked.set()
+        if self.ident is not None:
+            self.join(timeout=10)
+
+    def run(self) -> None:
+        """Read once a second, and never for more than half of the time."""
+        while not self._stop_asked.is_set():
+            began_s = time.monotonic()
+            self.look()
+            took_s = time.monotonic() - began_s
+            self._stop_asked.wait(max(EVERY_S - took_s, took_s))
+
+    def look(self) -> None:
+        """Read once. If that fails, the survey before stays, and gets older."""
+        began_s = time.monotonic()
+        try:
+            survey = self._client.requests.do(self._read)
+        except (ParsyncError, RedisError, OSError) as error:
+            self._fail(str(error) or type(error).__name__)
+        except Exception as error:  # whatever it is, the viewers are told, and the next reading may succeed
+            log.exception("reading the cluster: unexpected")
+            self._fail(f"unexpected: {type(error).__name__}")
+        else:
+            if self.latest.error and self.latest.errors:
+                log.info("the cluster is read again")
+            now_s, before = time.monotonic(), self.latest.totals
+            lost = {"lost": survey.counts.lost, "died": survey.counts.died}  # those of a shard that is away are missing
+            totals = {name: max(count, before.get(name, 0)) for name, count in lost.items()}
+            totals |= self._totals.add(survey.schedulers)
+            self.latest = Latest(survey, now_s, now_s - began_s, "", self.latest.errors, totals)
+
+    def _read(self) -> Survey:
+        names: Sequence[NameView] | None = self._names if self._turns % NAMES_EVERY else None
+        found = read_survey(self._client.store, names)
+        self._turns, self._names = self._turns + 1, list(found.names)
+        return found
+
+    def _fail(self, error: str) -> None:
+        before = self.latest
+        self.latest = Latest(before.survey, before.read_s, before.took_s, error, before.errors + 1, before.totals)
+        if time.monotonic() - self._said_s >= SAY_S:
+            self._said_s = time.monotonic()
+            log.warning("the cluster cannot be read: %s", error)

@@ -1,0 +1,174 @@
+"""The pages of a real `parsync serve`, in a real headless Chromium: each view, live updates, outages, hostile names."""
+
+import shutil
+import signal
+import time
+
+import pytest
+
+from parsync_redis.cli.stack import LocalStack
+from parsync_redis.model.ids import encode_id
+from parsync_redis.model.task import TaskState
+from parsync_redis.store import Store
+from parsync_redis.store.embedded import EmbeddedServer
+from tests.acceptance.test_serve import PROGRAM, set_up
+from tests.conftest import PRIMARIES
+from tests.serving import serving, url_of
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.serial,
+    pytest.mark.one_server(0),
+    pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state"),
+]
+needs_browser = pytest.mark.skipif(shutil.which("chromedriver") is None, reason="no chromedriver: .ci/run unpacks one")
+HOSTILE = "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>"
+
+
+class Browser:
+    """A headless Chromium."""
+
+    def __init__(self, driver):
+        self.driver = driver
+
+    def open(self, serve, path):
+        """Open a page."""
+        self.driver.get(f"{serve.url}{path}")
+
+    def text(self, where="body"):
+        """Return what a person reads there; '' while the page is exchanged."""
+        found = "const one = document.querySelector(arguments[0]); return one ? one.innerText : ''"
+        return str(self.driver.execute_script(found, where))
+
+    def count(self, where):
+        """Return how many elements there are."""
+        return int(self.driver.execute_script("return document.querySelectorAll(arguments[0]).length", where))
+
+    def until_text(self, where, fact):
+        """Wait until what a person reads is as it must be."""
+        until(lambda: fact(self.text(where)), f"{where} is as it must be", 60)
+
+    def complaints(self):
+        """Return the errors of scripts, styles and requests since the last call."""
+        return [line["message"] for line in self.driver.get_log("browser") if "favicon" not in line["message"]]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    driver.set_page_load_timeout(60)
+    driver.set_script_timeout(60)
+    yield Browser(driver)
+    driver.quit()
+
+
+@pytest.fixture
+def driver(store):
+    """A cluster with nodes, a task that is held, and tasks that wait."""
+    driver = set_up(store)
+    driver.node("n1", 4, {"gpu": 4}, {"gpu_model": "a100"})
+    driver.node("n2", 100, p=1)
+    driver.start(driver.held("held", driver.taken("held", {"slots": 2}), slots=(0, 1)))
+    driver.bring(TaskState.DEAD, "dead")
+    driver.submit("w1", {"resources": {"gpu": 9}}, name="proj.huge")
+    return driver
+
+
+@needs_browser
+def test_each_view_shows_the_cluster_without_a_complaint(driver, browser):
+    with (
+        LocalStack(driver.store.keys.cluster, url_of(driver.store)) as stack,
+        serving(url_of(driver.store), driver.store.keys.cluster) as serve,
+    ):
+        stack.scheduler()
+        serve.until_json("/readyz", lambda found: found["ready"])
+        browser.open(serve, "/")
+        browser.complaints()
+        browser.until_text("#well", lambda text: text == "Tasks can be placed.")
+        browser.until_text("#reasons", lambda text: "no_fit" in text)
+        assert "proj.huge slots=1 gpu=9" in browser.text("#kinds")
+        browser.open(serve, "/view/nodes")
+        assert browser.count("#nodes tbody tr") == 2
+        assert (browser.count("#nodes i.held"), browser.count("#nodes i.free")) == (2, 2)
+        assert "0/100" in browser.text("#nodes")
+        assert "gpu=4/4" in browser.text("#nodes")
+        browser.open(serve, "/view/schedulers")
+        browser.until_text("#schedulers", lambda text: "scheduler-1" in text and "ms" in text)
+        until(lambda: browser.count("#freshness td") == 2, "the ages of both partitions are shown", 60)
+        browser.open(serve, "/view/tasks?state=running")
+        assert browser.text("#tasks tbody td") == "held"
+        browser.driver.find_element("link text", "held").click()
+        until(lambda: browser.text("h1") == "held", "the task is shown", 60)
+        assert browser.count("#times rect") >= 2
+        browser.open(serve, "/view/tasks?id=w1")
+        assert "lacks gpu=9" in browser.text("#classes")
+        browser.open(serve, "/view/tasks?id=dead")
+        assert "Lost attempts" in browser.text()
+        assert browser.complaints() == []
+
+
+@needs_browser
+def test_a_page_follows_the_state_and_says_when_it_cannot(browser):
+    with EmbeddedServer(PROGRAM) as server:
+        store = Store.from_url(server.url, "demo")
+        driver = set_up(store)
+        with serving(server.url, "demo") as serve:
+            serve.until_json("/healthz", lambda found: found["ok"])
+            browser.open(serve, "/")
+            browser.until_text("#waiting", lambda text: text == "0")
+            began_s = time.monotonic()
+            driver.submit("a")
+            browser.until_text("#waiting", lambda text: text == "1")
+            print(f"the page has changed after {time.monotonic() - began_s:.2f} s")
+            server.process.kill()
+            browser.until_text("#stale", lambda text: "s old" in text)
+            serve.process.send(signal.SIGKILL)
+            browser.until_text("#gone", lambda text: "does not answer" in text)
+            assert browser.text("#waiting") == "1", "what was seen last stays"
+        store.client.close()
+
+
+@needs_browser
+def test_hostile_texts_are_only_texts(driver, browser):
+    driver.submit(encode_id(HOSTILE), name="proj.odd")
+    driver.run(driver.commands.set_node(0, "n1", "drain", None, f"no deadline: {HOSTILE}"))
+    kind = driver.line(encode_id(HOSTILE)).kind
+    driver.run(driver.commands.set_reason([(kind, HOSTILE)]))
+    with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
+        serve.until_json("/healthz", lambda found: found["ok"])
+        for path, where in (("/", "#kinds"), ("/view/nodes", "#nodes"), ("/view/tasks?state=waiting", "#tasks")):
+            browser.open(serve, path)
+            assert HOSTILE in browser.text(where)
+        browser.driver.find_element("link text", HOSTILE).click()
+        until(lambda: browser.text("h1") == HOSTILE, "the task is shown", 60)
+        assert browser.driver.execute_script("return window.hacked") is None
+        for path in ("/view/tasks?id=%3Cscript%3E", "/view/tasks?id=" + "%3Cb%3E" * 90):
+            browser.open(serve, path)
+            assert browser.count("main script") + browser.count("main b") == 0
+
+
+def test_pages_work_without_javascript_and_forbid_what_they_do_not_need(driver):
+    with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
+        serve.until_json("/healthz", lambda found: found["ok"])
+        for path, text in (
+            ("/", "proj.huge slots=1 gpu=9"),
+            ("/view/nodes", "gpu_model:a100"),
+            ("/view/schedulers", "no schedulers: parsync scheduler"),
+            ("/view/tasks", "id=held"),
+            ("/view/tasks?id=held", "running"),
+        ):
+            status, body, headers = serve.get_exactly(path)
+            assert (status, text in body) == (200, True), path
+            assert "'unsafe-inline'" not in headers["content-security-policy"]
+            assert "style=" not in body
+        assert serve.get_exactly("/view/tasks?id=none")[0] == 200
+        status, body, _ = serve.get_exactly("/view/tasks?id=" + "x" * 300)
+        assert (status, "must be a text of 1 to 255 characters" in body) == (400, True)
+        assert serve.get_exactly("/static/../app.py")[0] == 404

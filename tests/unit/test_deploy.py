@@ -1,0 +1,157 @@
+"""The files in deploy/ fit the program: they ask for metrics, labels and values that /metrics has."""
+
+import json
+import re
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.requests import Request
+
+from parsync_redis.integration.worker_options import WORKER_OPTIONS
+from parsync_redis.model.views import KindView, NodeView
+from parsync_redis.placement.reasons import CLASSES, OTHER
+from parsync_redis.serve.demand import Machine, measure_demand
+from parsync_redis.serve.metrics import STATES, render_metrics
+from parsync_redis.serve.query import Query
+from parsync_redis.serve.survey import Survey
+from parsync_redis.serve.surveyor import Latest
+from parsync_redis.store.demand import Counts
+from parsync_redis.store.members import SchedulerView
+from tests.documents import ROOT, Document, tables
+
+DEPLOY = ROOT / "deploy"
+FIGURES = {"delay_ms": "12.5", "in_flight": "3", "view_age_ms": "100", "view_age_max_ms": "250"}
+NODE = NodeView("n1", 0, "up", False, 1, 1.0, 4, 3, 1, {"gpu": 2}, {"gpu": 1.5}, {"zone": "a"})
+KIND = KindView("proj.train slots=2", "proj.train", "slots=2", "", 7, 0, "only node n1 fits: it is full")
+SURVEY = Survey(
+    10_000,
+    [],
+    [NODE],
+    [SchedulerView("s1", 0, True, 1, FIGURES, 0.1, True)],
+    [KIND],
+    [],
+    {"proj.train": 4_000},
+    Counts(1, 2, 3, 4, 5, 6),
+    "",
+)
+REASONS = [*dict(CLASSES), OTHER]
+LABELS: dict[str, set[str] | None] = {
+    "state": {*STATES, "alive", "silent"},
+    "reason": {*REASONS},
+    "name": None,
+    "node_class": None,
+    "resource": None,
+    "scheduler": None,
+}
+"""The labels of the metrics, with their values where there are only some."""
+
+
+def samples():
+    """Return the samples of a cluster that has everything: name -> labels."""
+    body = render_metrics(Latest(SURVEY, 0.0, 0.1, "", 0, {})).decode()
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(body):
+        assert family.documentation, family.name
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def expressions():
+    """Return each expression of the rules and the board."""
+    rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
+    found = [pytest.param(rule["expr"], id=rule["alert"]) for rule in rules]
+    for panel in board()["panels"]:
+        found += [pytest.param(target["expr"], id=panel["title"]) for target in panel["targets"]]
+    return found
+
+
+def alerts():
+    return (DEPLOY / "prometheus/alerts.yml").read_text()
+
+
+def board():
+    return json.loads((DEPLOY / "grafana/parsync.json").read_text())
+
+
+@pytest.mark.parametrize("text", expressions())
+def test_an_expression_names_metrics_labels_and_values_that_there_are(text):
+    there = samples()
+    named = re.findall(r"\b(parsync_\w+)(?:\{([^}]*)\})?", text)
+    assert named
+    for name, matchers in named:
+        assert name in there
+        for label, _, value in re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', matchers):
+            assert label in there[name], f"{name} has no label {label}"
+            known = LABELS[label]
+            assert known is None or {*value.split("|")} <= known
+    for grouped in re.findall(r"\bby \(([^)]*)\)", text):
+        assert {*grouped.split(", ")} <= set().union(*(there[name] for name, _ in named))
+    assert text.count("(") == text.count(")")
+
+
+def test_the_rules_have_the_fields_of_the_format():
+    found = yaml.safe_load(alerts())
+    assert set(found) == {"groups"}
+    names = []
+    for group in found["groups"]:
+        assert {"name", "rules"} == set(group)
+        for rule in group["rules"]:
+            assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}
+            assert re.fullmatch(r"\d+[smh]", rule.get("for", "1m"))
+            assert rule["labels"]["severity"] in ("warning", "critical")
+            assert set(rule["annotations"]) == {"summary", "description"}
+            names.append(rule["alert"])
+    assert len(names) == len(set(names)) >= 10
+    config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+    assert config["rule_files"] == ["alerts.yml"]
+
+
+def test_the_board_has_panels_that_do_not_overlap():
+    found = board()
+    assert found["uid"] == "parsync"
+    taken: set[tuple[int, int]] = set()
+    for panel in found["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
+    assert len({panel["id"] for panel in found["panels"]}) == len(found["panels"])
+
+
+def test_keda_asks_for_a_field_that_the_demand_has_and_divides_by_the_slots_of_its_workers():
+    scaled, workers = yaml.safe_load_all((DEPLOY / "keda/scaledobject.yaml").read_text())
+    (trigger,) = scaled["spec"]["triggers"]
+    url = urlsplit(trigger["metadata"]["url"])
+    query = Query(Request({"type": "http", "query_string": url.query.encode()}), ("slots",), ("resource", "label"))
+    machine = Machine.of(query.number("slots", 0, 1, 100), query.pairs("resource"), query.pairs("label"), (), {})
+    assert machine.offer is not None
+    assert url.path == "/api/v1/demand"
+    assert trigger["metadata"]["valueLocation"] in measure_demand(SURVEY, machine)
+    assert trigger["metadata"]["targetValue"] == str(machine.offer.slots)
+    (container,) = workers["spec"]["template"]["spec"]["containers"]
+    words = container["args"]
+    assert words[words.index("--parsync-slots") + 1] == trigger["metadata"]["targetValue"]
+    assert words[words.index("--parsync-label") + 1] == query.all("label")[0]
+    assert {word for word in words if word.startswith("--parsync")} <= {names[0] for names, _ in WORKER_OPTIONS}
+    assert scaled["spec"]["scaleTargetRef"]["name"] == workers["metadata"]["name"]
+
+
+def test_the_page_has_every_metric_with_its_labels_and_every_reason():
+    rows = list(tables(Document("docs/serve.md").text))
+    there = {row[0].strip("`"): row[1] for row in rows if row[0].startswith("`parsync_")}
+    assert there == {name: ", ".join(f"`{label}`" for label in sorted(labels)) for name, labels in samples().items()}
+    assert [row[0].strip("`") for row in rows if row[0].strip("`") in REASONS] == REASONS
+
+
+def test_a_hostile_name_stays_one_label():
+    kind = KindView('a"} 1\nb slots=1', 'a"} 1\nb', "slots=1", "", 1, 0, "\n")
+    fields = {name: getattr(SURVEY, name) for name in Survey.__slots__}
+    body = render_metrics(Latest(Survey(**{**fields, "kinds": [kind], "oldest_ms": {}}))).decode()
+    families = {family.name: family for family in text_string_to_metric_families(body)}
+    (sample,) = families["parsync_waiting_tasks_by_name"].samples
+    assert (sample.labels, sample.value) == ({"name": 'a"} 1\nb'}, 1)
