@@ -93,25 +93,22 @@ class GpuTrace:
 
     def offers(self) -> dict[str, Resources]:
         """Return what each node offers, with so many slots that they never are what a pod lacks."""
-        with_gpu, without = ([pod for pod in self.pods if bool(pod.gpu_milli) is have] for have in (True, False))
-        return {node.name: node.offer(_enough_slots(node, with_gpu if node.gpus else without)) for node in self.nodes}
+        smallest = {have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have]) for have in (True, False)}
+        return {node.name: node.offer(_enough_slots(node, *smallest[bool(node.gpus)])) for node in self.nodes}
 
 
-def _enough_slots(node: GpuNode, pods: Sequence[Pod]) -> int:
-    """Return the most pods that the node could hold at once, by the smallest need of each resource."""
+def _smallest(pods: Sequence[Pod]) -> tuple[int, tuple[int, int, int]]:
+    """Return the number of some pods, and the smallest need of each resource among them."""
+    needs = [(pod.cpu_milli, pod.memory_mib, pod.gpu_milli) for pod in pods] or [(0, 0, 0)]
+    cpu, memory, gpu = map(min, zip(*needs, strict=True))
+    return len(pods), (cpu, memory, gpu)
 
-    def least(need: Callable[[Pod], int]) -> int:
-        return min(map(need, pods), default=0)
 
-    bounds = [len(pods), MAX_SLOTS]
-    for has, smallest in (
-        (node.cpu_milli, least(lambda pod: pod.cpu_milli)),
-        (node.memory_mib, least(lambda pod: pod.memory_mib)),
-        (node.gpus * THOUSANDTHS, least(lambda pod: pod.gpu_milli)),
-    ):
-        if smallest:
-            bounds.append(has // smallest)
-    return max(1, min(bounds))
+def _enough_slots(node: GpuNode, pods: int, smallest: tuple[int, int, int]) -> int:
+    """Return the most of these pods that the node could hold at once. Only pods with GPUs go to a node with GPUs."""
+    has = (node.cpu_milli, node.memory_mib, node.gpus * THOUSANDTHS)
+    bounds = [amount // least for amount, least in zip(has, smallest, strict=True) if least]
+    return max(1, min(pods, MAX_SLOTS, *bounds))
 
 
 def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:

@@ -15,7 +15,7 @@ from typing import Final, TypeVar, cast
 
 import numpy as np
 
-from ...errors import BrokenContract
+from ...errors import BrokenContract, InvalidInput
 from ...model.apps import KnownTasks, offer_with
 from ...model.limits import MAX_BATCH
 from ...model.options import Strategy, TaskOptions
@@ -24,6 +24,7 @@ from ...model.task import Submission
 from ...scheduler.core import Core
 from ...scheduler.plan_runner import PlanRunner
 from ...store.store import Store
+from ..simulate.parameters import LEAST_GAP_S, MOST_GAP_S
 from .gpu_trace import GpuTrace, Pod
 from .timeline import Timeline
 from .virtual_store import VirtualStore
@@ -35,7 +36,8 @@ SCORE: Final = 1.0
 MOST_ROUNDS: Final = 1000
 """Round trips of a tick; a scheduler that has still something to do then goes on at the next tick."""
 
-TAU_S: Final = 1.5
+STRATEGY: Final = Strategy.QUALITY
+"""What *adaptive* is while delays are short. It is fixed, because delays on a server are not those of virtual time."""
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -51,6 +53,18 @@ class ReplayParameters:
     speedup: float = 100_000.0
     ends: bool = False
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        def check(flag: str, value: float, low: float, high: float, right: str) -> None:
+            if not low <= value <= high:
+                raise InvalidInput(f"{flag} {value:g} is not valid: it must be {right}")
+
+        check("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
+        most = f"a whole number from 1 to {self.partitions}, the number of partitions"
+        check("--schedulers", self.schedulers, 1, self.partitions, most)
+        check("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
+        check("--speedup", self.speedup, 1, 1e9, "a number from 1 to 1,000,000,000")
+        check("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
 
     @property
     def tick_s(self) -> float:
@@ -79,7 +93,7 @@ class Replay:
 
     def _core(self, name: str, rng: np.random.Generator) -> Core:
         shards = self._store.keys.shards
-        return Core(name, self.parameters.partitions, Strategy.ADAPTIVE, TAU_S, rng, shards=shards)
+        return Core(name, self.parameters.partitions, STRATEGY, float("inf"), rng, shards=shards)
 
     # -- the course --------------------------------------------------------------------------------------------------
 
