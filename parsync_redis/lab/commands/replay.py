@@ -33,9 +33,7 @@ def _gpu(
     speedup: Annotated[float, typer.Option(help="The trace's time runs so many times faster.")] = 100_000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same result.json.")] = 1,
     out: Annotated[Path | None, typer.Option(help="The folder for result.json, PNG and SVG.", metavar="DIR")] = None,
-    no_plots: Annotated[
-        bool, typer.Option("--no-plots", help="Draw nothing; matplotlib is not needed then.")
-    ] = False,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing; matplotlib is not needed then.")] = False,
     as_json: Json = False,
 ) -> None:
     """Replay Alibaba's GPU nodes and pods: how many are placed, the GPU share used, why the rest waits."""

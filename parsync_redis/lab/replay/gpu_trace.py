@@ -61,7 +61,7 @@ class GpuNode:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of the trace: created at `at_s`, it runs for `runs_s`. gpu_milli: what it needs of all its GPUs together."""
+    """A pod of the trace, created at `at_s`; it runs for `runs_s`. gpu_milli: of all its GPUs together."""
 
     name: str
     cpu_milli: int
@@ -81,10 +81,11 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class GpuTrace:
-    """The nodes of a trace, and its pods in the order in which they were created."""
+    """The nodes of a trace, and its pods in the order in which they were created. limit: only so many of them."""
 
     nodes: Sequence[GpuNode]
     pods: Sequence[Pod]
+    limit: int | None = None
 
     @property
     def gpu_milli(self) -> int:
@@ -93,7 +94,9 @@ class GpuTrace:
 
     def offers(self) -> dict[str, Resources]:
         """Return what each node offers, with so many slots that they never are what a pod lacks."""
-        smallest = {have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have]) for have in (True, False)}
+        smallest = {
+            have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have]) for have in (True, False)
+        }
         return {node.name: node.offer(_enough_slots(node, *smallest[bool(node.gpus)])) for node in self.nodes}
 
 
@@ -118,7 +121,7 @@ def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
         raise InvalidInput(f"folder {folder} {what}: it must have one file {NODES} and one file {PODS}")
     nodes = _read(_only(folder, NODES), NODE_COLUMNS, _node)
     pods = sorted(_read(_only(folder, PODS), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
-    return GpuTrace(nodes, pods[:limit])
+    return GpuTrace(nodes, pods[:limit], limit)
 
 
 def _only(folder: Path, pattern: str) -> Path:
@@ -204,10 +207,10 @@ def _node(row: _Row) -> GpuNode:
 def _pod(row: _Row) -> Pod:
     count = row.whole("num_gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
     share = row.whole("gpu_milli", THOUSANDTHS, "a whole number from 0 to 1000") if count else 0
-    if count and not share or count > 1 and share < THOUSANDTHS:
+    if (count and not share) or (count > 1 and share < THOUSANDTHS):
         raise row.error(
-            f"num_gpu {count} with gpu_milli {share} is not valid: a pod has a share of 1 to 1000 of one GPU, or several "
-            "GPUs of 1000 each"
+            f"num_gpu {count} with gpu_milli {share} is not valid: it must be a share of 1 to 1000 of one GPU, or "
+            "several GPUs of 1000 each"
         )
     models = tuple(dict.fromkeys(model for model in row.text("gpu_spec").split("|") if model))
     at_s, end_s = row.seconds("creation_time"), row.seconds("deletion_time")

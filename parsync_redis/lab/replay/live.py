@@ -20,9 +20,7 @@ def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]
     with ExitStack() as stack:
         address = url or stack.enter_context(EmbeddedServer()).url
         cluster = f"replay-{secrets.token_hex(4)}"
-        settings = Settings.load(
-            url=address, cluster=cluster, partitions=parameters.partitions, gap_s=parameters.gap_s
-        )
+        settings = Settings.load(url=address, cluster=cluster, partitions=parameters.partitions, gap_s=parameters.gap_s)
         store = Store.from_url(settings.url, cluster)
         stack.callback(store.disconnect)
         join_cluster(store, settings, create=True)

@@ -118,8 +118,7 @@ class Replay:
         events_s = [self._at_s(pod) for pod in self.trace.pods[self._arrived : self._arrived + 1]]
         if self._running and self.parameters.ends and len(self.timeline.places) < self._arrived:
             events_s.append(self._running[0][0])
-        due = max(number + 1, int(min(events_s) / self.parameters.tick_s) + 1) if events_s else -1
-        return due
+        return max(number + 1, int(min(events_s) / self.parameters.tick_s) + 1) if events_s else -1
 
     def _tick(self, number: int) -> None:
         now_s = number * self.parameters.tick_s
@@ -162,9 +161,7 @@ class Replay:
             say(f"{len(self.trace.nodes):,} nodes register")
             offers = {name: offer_with(offer, tasks) for name, offer in some}
             deals = [
-                commands.deal_node(
-                    name, partitions, " ".join(f"{k}:{v}" for k, v in offer.labels), offer.slots, SCORE
-                )
+                commands.deal_node(name, partitions, " ".join(f"{k}:{v}" for k, v in offer.labels), offer.slots, SCORE)
                 for name, offer in some
             ]
             dealt = dict(zip(offers, self._store.run_all(deals), strict=True))
@@ -181,9 +178,9 @@ class Replay:
         pods = self.trace.pods[begin : self._arrived]
         for some in _batches(pods):
             tasks = [Submission(pod.name, TASK, b"{}", self._needs[pod.name]) for pod in some]
-            words = set(self._store.run(self._store.commands.submit(tasks)))
-            if words != {"submitted"}:
-                raise BrokenContract(f"a pod was not submitted: {', '.join(sorted(words))}")
+            words = self._store.run(self._store.commands.submit(tasks))
+            if set(words) != {"submitted"}:
+                raise BrokenContract(f"a pod was not submitted: {', '.join(sorted(set(words)))}")
         for pod in pods:
             at_s = self._at_s(pod) * self.parameters.speedup
             self.timeline.arrived.add(at_s, 1)

@@ -72,6 +72,7 @@ def _of_trace(trace: GpuTrace) -> dict[str, Any]:
         "gpus": trace.gpu_milli // THOUSANDTHS,
         "pods": len(trace.pods),
         "gpus_asked": asked / THOUSANDTHS,
+        "limit": trace.limit,
     }
 
 
