@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from ...errors import InvalidInput
 from ...model.amount import THOUSANDTHS
-from ...model.ids import check_name
+from ...model.ids import is_name, shown
 from ...model.limits import MAX_SLOTS
 from ...model.needs import Resources
 from ..simulate.trace import open_text
@@ -191,10 +191,10 @@ class _Row:
         return value
 
     def named(self, column: str) -> str:
-        try:
-            return check_name("node name", self.text(column))
-        except InvalidInput as error:
-            raise self.error(str(error)) from None
+        text = self.text(column)
+        if not is_name("node name", text):
+            raise self.error(f"{column} {shown(text)} is not valid: it must be 1 to 128 letters, digits or _.@-")
+        return text
 
 
 def _node(row: _Row) -> GpuNode:

@@ -32,7 +32,8 @@ How the trace is read:
 - **Pods stay** once they are placed, so the cluster fills up. With `--ends` a pod runs for the time from its creation
   to its deletion in the trace, and ends.
 - **Time** runs 100,000 times faster than in the trace (`--speedup`), so that tens of pods arrive between two ticks and
-  views are stale. To place a pod takes no time, but it waits for a tick. What an ended pod held is free at the next tick.
+  views are stale. To place a pod takes no time, but it waits for a tick. What an ended pod held is free at the next
+  tick.
 - **Strategy**: quality-first, which *adaptive* is while delays are short.
 
 The GPU share is the share of all GPUs that placed pods hold. Its mean is over the trace's time, in which most pods come

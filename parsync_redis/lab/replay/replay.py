@@ -104,9 +104,8 @@ class Replay:
             core.on_members(ordinal, self.parameters.schedulers)
         number = 0
         while (number := self._next_tick(number)) >= 0:
-            self._tick(number)
+            self._tick(number, say)
             self.ticks += 1
-            say(f"{len(self.timeline.places):,} of {self._arrived:,} pods placed, {len(self.trace.pods):,} in all")
         for end_s, _, place in self._running if self.parameters.ends else ():
             self._ended(end_s, place)
         return self.timeline
@@ -120,7 +119,7 @@ class Replay:
             events_s.append(self._running[0][0])
         return max(number + 1, int(min(events_s) / self.parameters.tick_s) + 1) if events_s else -1
 
-    def _tick(self, number: int) -> None:
+    def _tick(self, number: int, say: Say) -> None:
         now_s = number * self.parameters.tick_s
         self._set_clock(now_s)
         happened = self._end_until(now_s) + self._submit_until(now_s)
@@ -130,6 +129,7 @@ class Replay:
                 core.on_wake(shard)
         placed = len(self.timeline.places)
         for _ in range(MOST_ROUNDS):
+            say(f"{len(self.timeline.places):,} of {self._arrived:,} pods placed, {len(self.trace.pods):,} in all")
             if not sum([self._turn(i, now_s) for i in self._rng.permutation(len(self.cores)).tolist()]):
                 break
         happened += len(self.timeline.places) - placed
