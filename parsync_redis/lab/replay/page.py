@@ -33,7 +33,7 @@ How the trace is read:
   to its deletion in the trace, and ends.
 - **Time** runs 100,000 times faster than in the trace (`--speedup`), so that tens of pods arrive between two ticks and
   views are stale. To place a pod takes no time, but it waits for a tick. What an ended pod held is free at the next
-  tick.
+  tick. So `--ends` is played with a smaller `--speedup`: most pods end within an hour.
 - **Strategy**: quality-first, which *adaptive* is while delays are short.
 
 The GPU share is the share of all GPUs that placed pods hold. Its mean is over the trace's time, in which most pods come
