@@ -71,7 +71,7 @@ replay: $(STAMP) ## replay a trace of GPU nodes and pods and write docs/replay-g
 	@$(if $(TRACE),,$(error which trace? make replay TRACE=DIR))rm -rf build/replay
 	@$(BIN)/parsync replay gpu $(TRACE) --out build/replay/virtual $(ARGS)
 	@$(BIN)/parsync replay gpu $(TRACE) --live --out build/replay/live $(ARGS)
-	@$(BIN)/parsync replay gpu $(TRACE) --ends --speedup 1000 --out build/replay/ends $(ARGS)
+	@$(BIN)/parsync replay gpu $(TRACE) --ends --speedup 10000 --out build/replay/ends $(ARGS)
 	@$(BIN)/parsync replay report build/replay docs/replay-gpu.md
 
 chaos-many: $(STAMP) ## play N seeded schedules of faults against a real server, from SEED on (N=1000 SEED=1)

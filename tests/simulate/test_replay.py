@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from parsync_redis.cli import app
 from parsync_redis.lab.replay.gpu_trace import GpuTrace, Pod, read_gpu_trace
+from parsync_redis.lab.replay.models import ModelUse, use_of_models
 from parsync_redis.lab.replay.page import write_page
 from parsync_redis.lab.replay.reasons import count_reasons
 from parsync_redis.lab.replay.replay import Replay, ReplayParameters
@@ -19,6 +20,7 @@ from parsync_redis.lab.replay.result import as_json, replay_gpu
 from parsync_redis.lab.replay.timeline import Curve, Timeline
 from parsync_redis.lab.replay.virtual_store import VirtualStore
 from parsync_redis.model.needs import read_amounts
+from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 
 NODE_HEAD = "sn,cpu_milli,memory_mib,gpu,model"
@@ -184,6 +186,21 @@ def test_slots_are_as_many_as_the_smallest_pods_could_fill(tmp_path: Path) -> No
     assert offers["c0"].labels == ()
 
 
+def test_models_are_counted_by_who_asks_for_them_and_who_holds_them(tmp_path: Path) -> None:
+    nodes = ("t0,32000,65536,2,T4", "v0,8000,32768,1,V100M16", "c0,8000,1024,0,")
+    pods = tuple(
+        f"p{i},1000,0,1,{share},{spec},LS,Running,{i},9,"
+        for i, (share, spec) in enumerate([(1000, "T4"), (500, "T4|V100M16"), (1000, "V100M16"), (1000, "T4")])
+    )
+    trace = read_gpu_trace(write_trace(tmp_path, nodes, pods))
+    timeline = Timeline()
+    for task, node in (("p0", "t0"), ("p1", "v0")):
+        timeline.places.append(Place(task, "1@1.s0.1", 0, node, (0,), 1, 0))
+    assert use_of_models(trace, timeline) == [ModelUse("T4", 2, 2.0, 1.0, 0.0), ModelUse("V100M16", 1, 1.0, 0.5, 0.5)]
+    timeline.ended.add("p1")
+    assert use_of_models(trace, timeline)[1] == ModelUse("V100M16", 1, 1.0, 0.0, 0.0)
+
+
 def test_a_curve_is_a_sum_over_time() -> None:
     curve = Curve([(10.0, 2), (0.0, 1), (10.0, -1), (20.0, -2)])
     assert curve.levels() == ([0.0, 10.0, 20.0], [1, 2, 0])
@@ -251,5 +268,7 @@ def test_the_page_has_each_replay_with_its_command_and_its_reasons(folder: Path,
     found = json.loads((tmp_path / "all" / "virtual" / "result.json").read_text())
     for row in found["reasons"]:
         assert f"| {row['pods']} | {row['models'] or 'any'} | {row['fitting']} | {row['why']} |" in text
+    for use in found["models"]:
+        assert f"| {use['model']} | {use['gpus']} | {use['asked']:,.1f} | {use['held']:,.1f} |" in text
     assert f"> {found['reasons'][0]['sentence']}" in text
     assert write_page(tmp_path / "all", document) == ["short", "virtual"]

@@ -88,6 +88,12 @@ def _print(result: dict[str, Any]) -> None:
         print(f"audit      {len(result['audit'])} faults in the server's state")
     print()
     print_table(
+        ("MODEL", "GPUS", "ASKED BY PODS THAT ACCEPT NO OTHER", "HELD", "HELD BY PODS THAT ACCEPT OTHERS"),
+        [[f"{value:g}" if isinstance(value, float) else value for value in use.values()] for use in result["models"]],
+        "no node has a GPU",
+    )
+    print()
+    print_table(
         ("PODS WAIT", "ACCEPTED MODELS", "NODES FIT", "WHAT KEEPS THE NEAREST NODE"),
         [(row["pods"], row["models"] or "any", row["fitting"], row["why"]) for row in result["reasons"]],
         "no pod waits",

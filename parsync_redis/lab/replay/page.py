@@ -33,7 +33,7 @@ How the trace is read:
   to its deletion in the trace, and ends.
 - **Time** runs 100,000 times faster than in the trace (`--speedup`), so that tens of pods arrive between two ticks and
   views are stale. To place a pod takes no time, but it waits for a tick. What an ended pod held is free at the next
-  tick. So `--ends` is played with a smaller `--speedup`: most pods end within an hour.
+  tick. So `--ends` is played with a smaller `--speedup`.
 - **Strategy**: quality-first, which *adaptive* is while delays are short.
 
 The GPU share is the share of all GPUs that placed pods hold. Its mean is over the trace's time, in which most pods come
@@ -52,6 +52,13 @@ COLUMNS: Final = (
     "decisions",
     "seconds",
     "CPU seconds",
+)
+MODELS: Final = (
+    "model",
+    "GPUs",
+    "asked for by pods that accept no other model",
+    "held",
+    "held by pods that accept others too",
 )
 REASONS: Final = ("pods wait", "accepted models", "nodes fit", "what keeps the nearest node")
 
@@ -113,12 +120,19 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
         lines += ["", f"After it, an audit of the server's state found {len(result['audit'])} faults."]
     if plot:
         lines += ["", f"![GPU share of the replay {name}]({plot})"]
+    uses = [use for use in result["models"] if use["held"]]
+    if uses:
+        lines += ["", "GPUs of each model at the end:", "", _table(MODELS, [_use(use) for use in uses])]
     if not result["reasons"]:
         return "\n".join([*lines, "", "No pod waits at the end."])
     rows = [(str(row["pods"]), row["models"] or "any", str(row["fitting"]), row["why"]) for row in result["reasons"]]
     whole = result["reasons"][0]["sentence"]
     lines += ["", "The most frequent reasons:", "", _table(REASONS, rows)]
     return "\n".join([*lines, "", "What a scheduler wrote to pods of the first row:", "", f"> {whole}"])
+
+
+def _use(use: Mapping[str, Any]) -> list[str]:
+    return [use["model"], f"{use['gpus']:,}", *(f"{use[name]:,.1f}" for name in ("asked", "held", "held_by_others"))]
 
 
 def _command(result: Mapping[str, Any]) -> str:

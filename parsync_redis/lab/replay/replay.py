@@ -220,6 +220,7 @@ class Replay:
         return sum(map(len, ended.values()))
 
     def _ended(self, end_s: float, place: Place) -> None:
+        self.timeline.ended.add(place.task)
         self.timeline.used.add(end_s * self.parameters.speedup, -self._pods[place.task].gpu_milli)
 
 

@@ -18,6 +18,7 @@ from ..simulate.plots import line, new_figure, save
 from ..simulate.runs import tidy
 from .gpu_trace import GpuTrace
 from .live import live_store
+from .models import use_of_models
 from .reasons import MOST_REASONS, count_reasons
 from .replay import Replay, ReplayParameters, Say
 from .timeline import Timeline
@@ -59,6 +60,7 @@ def replay_gpu(
             "claims": sum(core.counters.claims for core in replay.cores),
             "lost_claims": sum(core.counters.conflicts for core in replay.cores),
             "ticks": replay.ticks,
+            "models": [asdict(use) for use in use_of_models(trace, timeline)],
             "reasons": [asdict(reason) for reason in count_reasons(replay.cores[0])[:MOST_REASONS]],
             **({"audit": audit(store)} if isinstance(store, Store) else {}),
         }

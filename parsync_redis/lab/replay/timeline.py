@@ -61,6 +61,12 @@ class Timeline:
     asked: Curve = field(default_factory=Curve)
     used: Curve = field(default_factory=Curve)
     places: list[Place] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+
+    @property
+    def held(self) -> list[Place]:
+        """The places of the pods that have not ended."""
+        return [place for place in self.places if place.task not in self.ended]
 
     def decisions(self) -> list[Any]:
         """Return where each pod was placed, in the order of the placements: without times, which a server makes."""
