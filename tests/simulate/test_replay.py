@@ -2,6 +2,10 @@
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -249,6 +253,20 @@ def test_json_is_the_result_and_a_server_of_its_own_answers_live(folder: Path, t
     assert (found["live"], found["audit"], found["trace"]["limit"]) == (True, [], 40)
     first = GpuTrace(trace.nodes, trace.pods[:40], 40)
     assert found["decisions"] == result_of(first)["decisions"]
+
+
+def test_ctrl_c_ends_it_and_leaves_no_server(folder: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "parsync_redis.cli", "replay", "gpu", str(folder), *WORDS, "--live"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stderr
+        assert process.stderr.readline() == "9 nodes register\n"
+        assert [path.name for path in tmp_path.glob("parsync-*")], "its server runs"
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, ""), error
+    assert "Traceback" not in error
+    assert list(tmp_path.glob("parsync-*")) == []
 
 
 def test_the_page_has_each_replay_with_its_command_and_its_reasons(folder: Path, tmp_path: Path) -> None:
