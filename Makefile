@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint luacheck unit reproduce bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons cluster-test compose-test wheel lock clean
+.PHONY: help demo test lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons cluster-test compose-test wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -66,6 +66,13 @@ reproduce: $(STAMP) ## run the paper's experiments in virtual time and write doc
 	done
 	@if [ -n "$(TRACE)" ]; then $(BIN)/parsync simulate trace $(TRACE) --scale 0.1 --out build/reproduction/trace $(ARGS); fi
 	@$(BIN)/parsync simulate report build/reproduction docs/reproduction.md
+
+replay: $(STAMP) ## replay a trace of GPU nodes and pods and write docs/replay-gpu.md (TRACE=DIR)
+	@$(if $(TRACE),,$(error which trace? make replay TRACE=DIR))rm -rf build/replay
+	@$(BIN)/parsync replay gpu $(TRACE) --out build/replay/virtual $(ARGS)
+	@$(BIN)/parsync replay gpu $(TRACE) --live --out build/replay/live $(ARGS)
+	@$(BIN)/parsync replay gpu $(TRACE) --ends --speedup 10000 --out build/replay/ends $(ARGS)
+	@$(BIN)/parsync replay report build/replay docs/replay-gpu.md
 
 chaos-many: $(STAMP) ## play N seeded schedules of faults against a real server, from SEED on (N=1000 SEED=1)
 	@$(BIN)/python -m tests.chaos many -n $(or $(N),1000) --seed $(or $(SEED),1) $(ARGS)

@@ -51,6 +51,7 @@ COMMANDS: Final = {
     "cli.demo": {"demo": "Measure the standard library on a server, schedulers and 4 workers of its own."},
     "lab.commands.bench": {"bench": "Measure what parsync does and costs."},
     "lab.commands.simulate": {"simulate": "Run the paper's experiments with our own schedulers, in virtual time."},
+    "lab.commands.replay": {"replay": "Replay the trace of a real cluster with our own schedulers."},
     "lab.commands.whatif": {"whatif": "Predict delays, conflicts and the load of Redis for your numbers."},
 }
 """For each module, its commands: name and the first sentence of the help. `lab` is named here, never imported above."""

@@ -30,7 +30,7 @@ def read_trace(path: Path) -> list[Row]:
     Rows without both times, or with an end that is not after the beginning, are left out: they never ran.
     """
     try:
-        with _opened(path) as file:
+        with open_text(path) as file:
             rows = sorted(_rows(csv.reader(file), path), key=lambda row: row.at_s)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, lzma.LZMAError) as error:
         raise InvalidInput(f"trace {path} cannot be read: {error}") from None
@@ -39,7 +39,8 @@ def read_trace(path: Path) -> list[Row]:
     return rows
 
 
-def _opened(path: Path) -> TextIO:
+def open_text(path: Path) -> TextIO:
+    """Open a text file, also one that gzip packed."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8", newline="")
     return path.open(encoding="utf-8", newline="")

@@ -1,0 +1,42 @@
+"""How the GPUs of each model of a replay are asked for and held."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ...model.amount import THOUSANDTHS
+from .gpu_trace import GpuTrace
+from .timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """GPUs of a model: all; those that pods ask for that accept no other model; those that pods held last.
+
+    held_by_others: of the held ones those of pods that accept other models too.
+    """
+
+    model: str
+    gpus: int
+    asked: float
+    held: float
+    held_by_others: float
+
+
+def use_of_models(trace: GpuTrace, timeline: Timeline) -> list[ModelUse]:
+    """Return the use of each model, the largest first. Pods that have ended hold nothing."""
+    model_of, pods = {node.name: node.model for node in trace.nodes}, {pod.name: pod for pod in trace.pods}
+    gpus, asked, held, by_others = (Counter[str]() for _ in range(4))
+    for node in trace.nodes:
+        gpus[node.model] += node.gpus
+    for pod in trace.pods:
+        if len(pod.models) == 1:
+            asked[pod.models[0]] += pod.gpu_milli
+    for place in timeline.held:
+        model, pod = model_of[place.node], pods[place.task]
+        held[model] += pod.gpu_milli
+        by_others[model] += pod.gpu_milli * (len(pod.models) != 1)
+    return [
+        ModelUse(model, count, *(some[model] / THOUSANDTHS for some in (asked, held, by_others)))
+        for model, count in sorted(gpus.items(), key=lambda item: (-item[1], item[0]))
+        if count
+    ]

@@ -1,0 +1,51 @@
+"""Count why pods of a replay wait, in the sentences of the product."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+from ...placement.classes import classify
+from ...scheduler.core import Core
+from ...scheduler.kind_group import WaitingKind
+from ...scheduler.view import View
+
+MOST_REASONS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class WhyWaiting:
+    """A reason: what keeps the nearest node. fitting: how many nodes could hold such a pod if they were empty.
+
+    models: the GPU models that the pods accept, '' for any. sentence: what a scheduler wrote to the pods of one kind.
+    """
+
+    pods: int
+    models: str
+    fitting: int
+    why: str
+    sentence: str
+
+
+def count_reasons(core: Core) -> list[WhyWaiting]:
+    """Return the reasons why pods wait, by a scheduler's own copies of queue and nodes; the most frequent first."""
+    found: defaultdict[tuple[str, int, str], list[WaitingKind]] = defaultdict(list)
+    for kinds in core.queue.kinds:
+        for waiting in kinds.values():
+            found[_cause(core.view, waiting)].append(waiting)
+    reasons = []
+    for (models, fitting, why), some in found.items():
+        most = max(some, key=lambda one: one.count)
+        sentence = core.view.explain(most.group.needs, most.group.knowers)
+        reasons.append(WhyWaiting(sum(one.count for one in some), models, fitting, why, sentence))
+    return sorted(reasons, key=lambda reason: (-reason.pods, reason.models, reason.why))
+
+
+def _cause(view: View, waiting: WaitingKind) -> tuple[str, int, str]:
+    """Return the accepted models, how many nodes fit, and what keeps the nearest of them."""
+    needs, knowers = waiting.group.needs, waiting.group.knowers
+    models = " ".join(dict(needs.labels).values())
+    facts = [fact for p in view.partitions for fact in p.fitting(needs, knowers, len(p.nodes))[0]]
+    if not facts:
+        return models, 0, view.explain(needs, knowers)
+    nearest = classify(needs, facts)[0]
+    return models, len(facts), "; ".join(obstacle.why for obstacle in nearest.obstacles)
