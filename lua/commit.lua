@@ -6,7 +6,8 @@
 --   'n1/3 n1/4'; bits: '17' or '17 18', theirs in `free`; inbox: which of the keys inbox*, from 1
 -- RETURNS: {version, now_ms, (row, word, detail)*} of the rows, from 1, that are not held since now_ms:
 --   yours (asked again), detail since when; changed (the nodes are others now), detail the present epoch; conflict, detail the
---   task that has the slot, '' if the slot is not usable; short, detail what is left
+--   task that has the slot, '' if the slot is not usable; short, detail what is left. Of a claim that has got devices the word
+--   is held or yours, and the detail since when and what it holds: '1732161994123 gpu@1=0.5'
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: a free bit is 1 exactly when the slot is usable and has no lease; what is left and what leases hold add up to
 --   what the node declared; the first claim wins.
@@ -28,28 +29,32 @@ local held, rung, taken, ops, t, o = {}, {}, {}, {}, 0, 0 -- held: {seat -> its 
 local reply, same = {0, now_ms()}, epoch == args.epoch
 local since = ' since=' .. reply[2]
 
--- judge: return nil for a claim that wins, else why not, and the detail.
+-- judge: return nil for a claim that wins, and what it holds if it has got devices; else why not, and the detail.
 local function judge(i, text)
   local lease = leases[first[i]] or held[seats[first[i]]]
   local before = lease and string.sub(lease, 1, #text) == text and string.match(lease, '^ since=(%d+)$', #text + 1)
+  if lease and names[i] and not before then before = in_full().held_since(lease, text) end
   if before then return 'yours', before end
   if not same then return 'changed', epoch or '0' end
   for at = first[i], first[i + 1] - 1 do
     lease = leases[at] or held[seats[at]]
     if lease or open[at] == 0 then return 'conflict', string.match(lease or '', '^%S*') end
   end
-  local short = names[i] and spend(ledgers, names[i], text)
+  if not names[i] then return nil end
+  local short, got = spend(ledgers, names[i], text)
   if short then return 'short', short end
+  return nil, got
 end
 
 for i, row in rows() do
   local text, inbox = row.text, row.inbox
   local word, detail = judge(i, text)
-  if word then
+  if detail then
     local r = #reply
-    reply[r + 1], reply[r + 2], reply[r + 3] = i, word, detail
-  else
-    local lease, bells = text .. since, rung[inbox]
+    reply[r + 1], reply[r + 2], reply[r + 3] = i, word or 'held', word and detail or reply[2] .. ' ' .. detail
+  end
+  if not word then
+    local lease, bells = (detail and in_full().held_text(text, detail) or text) .. since, rung[inbox]
     if bells then bells[#bells + 1] = lease else rung[inbox] = {lease} end
     for at = first[i], first[i + 1] - 1 do
       local seat = seats[at]

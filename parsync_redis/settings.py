@@ -173,15 +173,15 @@ def load_rules(config: Path | str | None = None) -> dict[str, Any]:
     return rules
 
 
+_SEVERAL: Final = ("label", "resource", "taint", "device", "device_resource", "device_variable")
 _NODE: Final = {
     "parsync": "PARSYNC_NODE",
     "parsync_only": "PARSYNC_NODE_ONLY",
     "parsync_node": "PARSYNC_NODE_NAME",
     "parsync_slots": "PARSYNC_NODE_SLOTS",
     "parsync_score": "PARSYNC_NODE_SCORE",
-    "parsync_label": "PARSYNC_NODE_LABELS",
-    "parsync_resource": "PARSYNC_NODE_RESOURCES",
-    "parsync_taint": "PARSYNC_NODE_TAINTS",
+    "parsync_shared_devices": "PARSYNC_NODE_SHARED_DEVICES",
+    **{f"parsync_{name}": f"PARSYNC_NODE_{name.upper()}S" for name in _SEVERAL},
 }
 """The worker's options that make it a node, and the variables that say the same."""
 WITH_SCHEDULER: Final = "PARSYNC_NODE_WITH_SCHEDULER"
@@ -207,19 +207,17 @@ def node_options(flags: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, st
 
 def wants_scheduler(flag: Any) -> bool:
     """Return True if a worker runs a scheduler beside it, by flag or environment; raises InvalidInput."""
-    text = os.environ.get(WITH_SCHEDULER, "")
-    if flag or not text:
-        return bool(flag)
-    if text.lower() not in _YES_OR_NO:
+    text = os.environ.get(WITH_SCHEDULER, "").lower()
+    if text and not flag and text not in _YES_OR_NO:
         raise InvalidInput(f"{WITH_SCHEDULER}={shown(text)} is not valid: it must be 1 or 0")
-    return _YES_OR_NO[text.lower()]
+    return bool(flag) or _YES_OR_NO.get(text, False)
 
 
 def _node_value(name: str, text: str) -> Any:
     """Return a variable's value in the form that Celery gives the flag's; raises InvalidInput."""
+    yes: tuple[Callable[[str], Any], str] = (lambda word: _YES_OR_NO[word.lower()], "1 or 0")
     readers: dict[str, tuple[Callable[[str], Any], str]] = {
-        "parsync": (lambda word: _YES_OR_NO[word.lower()], "1 or 0"),
-        "parsync_only": (lambda word: _YES_OR_NO[word.lower()], "1 or 0"),
+        **dict.fromkeys(("parsync", "parsync_only", "parsync_shared_devices"), yes),
         "parsync_node": (str, "a name"),
         "parsync_slots": (int, "a whole number"),
         "parsync_score": (float, "a number"),

@@ -36,3 +36,14 @@ local function read_claims()
   first[count + 1] = n + 1
   return nil, seats, bits, first, names
 end
+
+-- held_text: return the text of a claim, with what it holds in the place of what it asks.
+local function held_text(text, held) return string.match(text, '^.- inc=%d+%f[%D]') .. ' ' .. held end
+
+-- held_since: return since when a lease with devices is the one of this claim, and what it holds; nil for another lease.
+local function held_since(lease, text)
+  local head = (string.match(text, '^.- inc=%d+%f[%D]') or '') .. ' '
+  local held, since = string.match(lease, '^(.*) since=(%d+)$', #head + 1)
+  if string.sub(lease, 1, #head) ~= head or not held or not string.find(held, '@', 1, true) then return nil end
+  return since .. ' ' .. held
+end

@@ -2,15 +2,19 @@
 -- amount and NAME:VALUE a label. In needs VALUE may be a condition (lib/conditions.lua). placement/fits.py does the same for the
 -- view; a property test compares the two.
 --- @include conditions
+--- @include hold
 --- @include taints
 --- @include thousandths
 
 local SOUND, NEEDED, FITTING = {}, {}, {} -- answers in this call: most tasks of a call need the same, most nodes offer the same
 
--- is_rare: return whether a word is an amount with decimals or, in needs, a label with a condition.
+-- is_rare: return whether a word is an amount with decimals or of devices or, in needs, a label with a condition.
 local function is_rare(word, of_needs)
-  local amount = string.match(word, '^%l[%l%d_]*=%-?(.+)$')
-  if amount then return is_part(amount) end
+  local name, amount = string.match(word, '^(%l[%l%d_.@]*)=%-?([%d.]+)$')
+  if name then
+    local sound = string.find(name, '^[%l%d_]*$') or is_of_devices(name, of_needs)
+    return sound and (is_part(amount) or #amount < 17 and string.find(amount, '^%d+$') ~= nil)
+  end
   local condition = of_needs and string.match(word, '^%a[%w_.-]*:(.+)$')
   return condition and is_condition(condition) or false
 end
@@ -42,36 +46,33 @@ end
 -- amounts: return {name -> number} of the NAME=N words of a text; lib/thousandths.lua says what those with decimals are.
 local function amounts(text)
   local found = {}
-  for name, amount in string.gmatch(text, '%f[!-~](%l[%l%d_]*)=(%-?[%d.]+)') do
+  for name, amount in string.gmatch(text, '%f[!-~](%l[%l%d_.@]*)=(%-?[%d.]+)') do
     local number = tonumber(amount)
     if number and number % 1 == 0 then found[name] = number else in_full().set_part(found, name, amount) end
   end
   return found
 end
 
--- undeclared: return how much a node has of an amount that it does not declare: 1 of a word of `apart` (model/apart.py).
-local function undeclared(name) return string.sub(name, 1, 6) == 'apart_' and 1 or 0 end
-
--- is_enough: return whether every amount that is asked for is there.
-local function is_enough(there, asked)
-  for name, amount in pairs(asked) do
-    if (there[name] or undeclared(name)) < amount and not (PARTS[name] and in_full().part_fits(there, asked, name)) then
-      return false
-    end
-  end
-  return true
-end
-
 -- The rules, in the order of parsync_redis/placement/rules, here and in what is included: each returns whether a node that offers
 -- `offer` passes. `slots` is an amount here.
-local function amounts_fit(offer, needs) return is_enough(amounts(offer), amounts(needs)) end
+local function amounts_fit(offer, needs)
+  local there, asked = amounts(offer), amounts(needs)
+  return is_enough(there, asked) or string.find(offer, '@', 1, true) ~= nil and in_full().hold(there, asked) ~= nil
+end
+
+-- protection_fits: a rule: the task asks for some of the node's devices, if it has any and does not share them.
+local function protection_fits(offer, needs)
+  if not string.find(offer, '@', 1, true) or string.find(offer .. ' ', ' parsync.devices:shared ', 1, true) then return true end
+  return in_full().asks_device(amounts(offer), amounts(needs))
+end
 
 -- fits: return whether a node that offers `offer` can hold a task that needs `needs`.
 local function fits(offer, needs)
   local known = FITTING[needs] or {}
   FITTING[needs] = known
   if known[offer] == nil then
-    known[offer] = #offer <= 65536 and amounts_fit(offer, needs) and labels_fit(offer, needs) and taints_fit(offer, needs)
+    known[offer] = #offer <= 65536 and amounts_fit(offer, needs) and labels_fit(offer, needs) and taints_fit(offer, needs) and
+      protection_fits(offer, needs)
   end
   return known[offer]
 end

@@ -1,7 +1,13 @@
 -- The lease of a slot in the `slots` hash: the text of the place, the same at all slots of a task. The first slot is the lead.
 --   a81f 1@17.s1.482913 p0 n1/3,4 inc=3 gpu=1 mem=4096 since=1732161994123
+--- @include devices
 
 local function is_count(text, digits) return #text <= digits and string.find(text, '^[1-9]%d*$') or text == '0' end
+
+-- is_name: return whether a text is the name of an amount that a place may have.
+local function is_name(text)
+  return #text <= 32 and not string.find(text, '[.@]') or in_full().device_name(text) ~= nil
+end
 
 -- parse_lease: return the lease as a table; nil for no lease and for any other text. model/place.py reads the same.
 local function parse_lease(text)
@@ -11,8 +17,8 @@ local function parse_lease(text)
   if not task or #task > 3060 or #attempt > 300 or #string.match(attempt, '^%d+') > 9 or #name > 128 then return nil end
   if not (is_count(partition, 4) and is_count(inc, 15) and is_count(since, 15)) then return nil end
   for space, word in string.gmatch(asked, '( ?)([^ ]*)') do
-    local name_of, amount, part = string.match(word, '^(%l[%l%d_]*)=(%d+)%f[%D](%.?%d*)$')
-    local sound = name_of and #name_of <= 32 and #amount <= 16
+    local name_of, amount, part = string.match(word, '^(%l[%l%d_.@]*)=(%d+)%f[%D](%.?%d*)$')
+    local sound = name_of and #amount <= 16 and is_name(name_of)
     if part ~= '' then sound = sound and #amount < 13 and string.find(part, '^%.%d?%d?[1-9]$') end
     if (space .. word) ~= '' and not (space ~= '' and sound) then return nil end
   end

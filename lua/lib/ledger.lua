@@ -2,11 +2,11 @@
 --- @include batch
 --- @include fits
 
--- ledger_text: return the text of {name -> number}.
-local function ledger_text(left)
+-- ledger_text: return the text of {name -> number}: what is left, or what a task holds.
+local function ledger_text(left, held)
   local names, words = {}, {}
   for name in pairs(left) do
-    if not (PARTS[name] or left[name] == 1 and undeclared(name) == 1) then names[#names + 1] = name end
+    if not (PARTS[name] or not held and left[name] == 1 and undeclared(name) == 1) then names[#names + 1] = name end
   end
   table.sort(names)
   local size = next(PARTS) and in_full().size_text
@@ -28,7 +28,7 @@ local CHANGED = {} -- name of a node -> its ledger, of those that this call has 
 
 -- asked_amounts: return {name -> number} of a text of amounts, 'gpu=1 mem=4096'.
 local function asked_amounts(asked)
-  if not ASKED[asked] then ASKED[asked] = amounts(asked) end
+  ASKED[asked] = ASKED[asked] or amounts(asked)
   return ASKED[asked]
 end
 
@@ -47,12 +47,15 @@ local function read_ledgers(left, names, size)
   return found, distinct
 end
 
--- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left.
+-- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left, else nil and
+-- the text of what the task holds if it gets devices.
 local function spend(ledgers, name, text)
   local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name]
-  if not (ledger and is_enough(ledger, asked)) then return ledger_text(ledger or {}) end
-  ledger_add(ledger, asked, -1)
+  local held = ledger and (is_enough(ledger, asked) and asked or in_full().hold(ledger, asked))
+  if not held then return ledger_text(ledger or {}) end
+  ledger_add(ledger, held, -1)
   CHANGED[name] = ledger
+  return nil, held ~= asked and ledger_text(held, true)
 end
 
 -- give_back: put the amounts in the text of a place back into a node's ledger.

@@ -44,3 +44,16 @@ local function size_text(left, name)
   local part = left[name .. '.'] or 0
   return part > 0 and part_text(left[name], part) or string.format('%d', left[name])
 end
+
+-- undeclared: return how much a node has of an amount that it does not declare: 1 of a word of `apart` (model/apart.py).
+local function undeclared(name) return string.sub(name, 1, 6) == 'apart_' and 1 or 0 end
+
+-- is_enough: return whether every amount that is asked for is there.
+local function is_enough(there, asked)
+  for name, amount in pairs(asked) do
+    if (there[name] or undeclared(name)) < amount and not (PARTS[name] and in_full().part_fits(there, asked, name)) then
+      return false
+    end
+  end
+  return true
+end

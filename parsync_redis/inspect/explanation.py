@@ -174,6 +174,8 @@ def _remedies(needs: Resources, classes: Sequence[NodeClass], no_scheduler: str)
                 found.append(f"start the worker of node {some.nodes[0]} again")
             elif obstacle.rule == "free slots":
                 found.append(f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {some.nodes[0]}")
+            elif obstacle.rule == "free devices":
+                found.append(f"{obstacle.short:g} more {obstacle.what} with enough left on {some.nodes[0]}")
             elif obstacle.rule == "free resources":
                 more = amount_text(round(obstacle.short * 1000))
                 found.append(f"{more} more of {obstacle.what} free on {some.nodes[0]}")

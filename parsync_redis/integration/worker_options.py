@@ -17,6 +17,22 @@ WORKER_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
     (("--parsync-label",), {"multiple": True, "metavar": "NAME=VALUE", "help": "A label of the node; repeatable."}),
     (("--parsync-resource",), {"multiple": True, "metavar": "NAME=AMOUNT", "help": "An amount it has, mem=64GiB."}),
     (("--parsync-taint",), {"multiple": True, "metavar": "NAME", "help": "Only tasks that tolerate it run here."}),
+    (
+        ("--parsync-device",),
+        {"multiple": True, "metavar": "KIND=INDEXES", "help": "Devices: gpu=0,1 or gpu=0-7; none."},
+    ),
+    (
+        ("--parsync-device-resource",),
+        {"multiple": True, "metavar": "KIND.NAME=AMOUNT", "help": "What each has: gpu.mem=24GiB, or gpu.mem@0=24GiB."},
+    ),
+    (
+        ("--parsync-device-variable",),
+        {"multiple": True, "metavar": "KIND=VARIABLE", "help": "Where runs find theirs: gpu=ROCR_VISIBLE_DEVICES."},
+    ),
+    (
+        ("--parsync-shared-devices",),
+        {"is_flag": True, "default": None, "help": "Also take tasks that ask for none of the devices."},
+    ),
     (("--parsync-with-scheduler",), {"is_flag": True, "default": None, "help": "Run a scheduler beside the worker."}),
 )
 

@@ -37,15 +37,17 @@ class Claim(NamedTuple):
         """The text of the place that it claims, without the time."""
         return claim_text(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, self.asked)
 
-    def won(self, since_ms: int) -> Place:
-        """Return the place that it holds since then."""
-        return Place(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, since_ms, self.asked)
+    def won(self, since_ms: int, held: str = "") -> Place:
+        """Return the place that it has since then; held: the amounts, if they are not those that it asks."""
+        asked = held or self.asked
+        return Place(self.task, self.attempt, self.partition, self.node, self.slots, self.inc, since_ms, asked)
 
 
 class Verdict(NamedTuple):
     """The verdict on a claim.
 
-    detail: since when it is held, who has the slot, what is left, or the partition's present epoch.
+    detail: since when it is held, and the amounts if it has got devices; who has the slot; what is left; or the
+    partition's present epoch.
     """
 
     word: ClaimOutcome
@@ -55,3 +57,13 @@ class Verdict(NamedTuple):
     def won(self) -> bool:
         """True if the task now holds what it claimed."""
         return self.word is ClaimOutcome.HELD or self.word is ClaimOutcome.YOURS
+
+    @property
+    def since_ms(self) -> int:
+        """Since when a claim that has won holds its slots (server time)."""
+        return int(self.detail.partition(" ")[0])
+
+    @property
+    def held(self) -> str:
+        """The amounts that it holds if it has got devices, else ''."""
+        return self.detail.partition(" ")[2] if self.won else ""

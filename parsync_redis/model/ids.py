@@ -19,6 +19,7 @@ _RULES: Final = {
     "cluster name": (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"), "1 to 64 letters, digits or _.-"),
     "scheduler name": (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"), "1 to 128 letters, digits or _.-"),
     "resource name": (re.compile(r"[a-z][a-z0-9_]{0,31}"), "1 to 32 lower-case letters, digits or _, a letter first"),
+    "device name": (re.compile(r"[a-z][a-z0-9_]{0,31}"), "1 to 32 lower-case letters, digits or _, a letter first"),
     "label name": (re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}"), "1 to 63 letters, digits or _.-, a letter first"),
     "label value": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
     "taint": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),

@@ -5,7 +5,8 @@
 `slots` first, then the amounts by name, then the labels by name. A node may have several values of a label. The label
 of a need has a condition: a value, or another text of model/condition.py. Labels whose names begin with `celery.` or
 `parsync.` are reserved: they say what a node's worker knows and consumes, and its taints (model/taints.py). The text is
-what Redis stores and what scripts compare (lua/lib/fits.lua); placement/fits.py says when an offer fits a need.
+what Redis stores and what scripts compare (lua/lib/fits.lua); placement/fits.py says when an offer fits a need. Amounts
+of devices: model/devices.py.
 """
 
 import re
@@ -20,7 +21,8 @@ from .amount import PATTERN as AMOUNT
 from .amount import amount_text, parse_amount, read_amount
 from .apart import PREFIX
 from .condition import PATTERN, conditions_of
-from .ids import check_name, shown
+from .devices import ASKED, OFFERED, device_amounts
+from .ids import check_name, is_name, shown
 from .limits import MAX_SLOTS, MAX_WORDS
 
 MAX_TEXT: Final = 64 * 2**10
@@ -37,6 +39,9 @@ QUEUE_LABEL: Final = "celery.queue"
 
 TAINT_LABEL: Final = f"{OWN}taint"
 """The label of a node for each of its taints, and of a task for all that it tolerates; see model/taints.py."""
+
+SHARED_LABEL: Final = (f"{OWN}devices", "shared")
+"""The label of a node whose devices do not keep tasks away that ask for none of them."""
 
 
 def check_slots(value: object) -> int:
@@ -71,12 +76,26 @@ class Resources:
         resources: Mapping[str, object] | None = None,
         labels: Mapping[str, object] | None = None,
         reserved: Iterable[tuple[str, str]] = (),
+        devices: Mapping[str, Iterable[object]] | None = None,
+        of_devices: Mapping[str, object] | None = None,
+        shared: bool = False,
     ) -> "Resources":
         """Return the offer of a node, checked; raises InvalidInput.
 
-        labels: name -> value, or a list of values. reserved: further labels, which no user may set.
+        labels: name -> value, or a list of values. reserved: further labels, which no user may set. devices: kind ->
+        indexes. of_devices: what each device has. shared: its devices keep no tasks away that ask for none.
         """
-        return cls._checked(slots, resources, labels, _values_of, reserved)
+        offer = cls._checked(slots, resources, labels, _values_of, reserved)
+        if not devices and not of_devices:
+            return offer
+        if twice := sorted((devices or {}).keys() & dict(offer.amounts).keys()):
+            raise InvalidInput(f"resource {twice[0]} is given twice: as an amount, and as devices")
+        amounts = [*offer.amounts, *device_amounts(devices or {}, of_devices).items()]
+        if len(amounts) > MAX_WORDS:
+            raise InvalidInput(
+                f"{len(amounts)} amounts of resources and devices are too many: there may be {MAX_WORDS}"
+            )
+        return cls.made(offer.slots, amounts, [*offer.labels, *([SHARED_LABEL] if shared else [])])
 
     @classmethod
     def needed(
@@ -90,7 +109,7 @@ class Resources:
 
         require: label -> what is required of it, see `conditions_of`. reserved: further labels, which no user may set.
         """
-        return cls._checked(slots, resources, require, conditions_of, reserved)
+        return cls._checked(slots, resources, require, conditions_of, reserved, of_devices=True)
 
     @classmethod
     def made(cls, slots: int, amounts: Iterable[tuple[str, int]], labels: Iterable[tuple[str, str]]) -> "Resources":
@@ -107,13 +126,15 @@ class Resources:
         labels: Mapping[str, object] | None,
         texts_of: Callable[[str, object], list[str]],
         reserved: Iterable[tuple[str, str]],
+        of_devices: bool = False,
     ) -> "Resources":
         count = check_slots(slots)
         for name in (*(resources or {}), *(labels or {})):
             if not isinstance(name, str):
                 raise InvalidInput(f"a resource or label name must be text, not {shown(name)}")
         amounts = [
-            (_resource_name(name), parse_amount(name, value)) for name, value in sorted((resources or {}).items())
+            (_resource_name(name, of_devices), parse_amount(name, value))
+            for name, value in sorted((resources or {}).items())
         ]
         if taken := next((name for name in labels or () if name.startswith(RESERVED)), None):
             rule = f"names of labels do not begin with {' or '.join(RESERVED)}"
@@ -136,11 +157,15 @@ def read_amounts(text: str) -> dict[str, int]:
     return dict(parse_resources(text).amounts) if is_resources(text) else {}
 
 
-def _resource_name(name: str) -> str:
+def _resource_name(name: str, of_devices: bool) -> str:
+    """Check the name of a resource; of_devices: it may be an attribute of devices, 'gpu.mem'."""
     if name == "slots":
         raise InvalidInput("resource name 'slots' is taken: use slots=N")
     if name.startswith(PREFIX):
         raise InvalidInput(f"resource name {shown(name)} is reserved: names of resources do not begin with {PREFIX}")
+    kind, point, attribute = name.partition(".")
+    if of_devices and point and is_name("resource name", kind) and is_name("resource name", attribute):
+        return name
     return check_name("resource name", name)
 
 
@@ -177,9 +202,9 @@ def queues_of(resources: Resources) -> list[str]:
     return [unquote(value) for name, value in resources.labels if name == QUEUE_LABEL]
 
 
-_LINE: Final = r"(?:(?:[a-z][a-z0-9_]*=-?{amount}|[A-Za-z][\w.-]*:{label})(?= |$)| )*"
-_OFFER: Final = re.compile(_LINE.format(amount=AMOUNT, label=r"[\w./%-]+"), re.ASCII)
-_NEEDS: Final = re.compile(_LINE.format(amount=AMOUNT, label=PATTERN), re.ASCII)
+_LINE: Final = r"(?:(?:(?:[a-z][a-z0-9_]*|{device})=-?{amount}|[A-Za-z][\w.-]*:{label})(?= |$)| )*"
+_OFFER: Final = re.compile(_LINE.format(amount=AMOUNT, device=OFFERED, label=r"[\w./%-]+"), re.ASCII)
+_NEEDS: Final = re.compile(_LINE.format(amount=AMOUNT, device=ASKED, label=PATTERN), re.ASCII)
 
 
 @lru_cache(maxsize=4096)

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from .amount import PATTERN as AMOUNT
+from .devices import NAME, read_devices
 
 _NUMBER: Final = r"0|[1-9]\d{0,14}"
 _SLOT: Final = r"0|[1-9]\d{0,3}"
 _PLACE: Final = re.compile(
     rf"([A-Za-z0-9%][A-Za-z0-9%_.:@+-]{{0,3059}}) (\d{{1,9}}@[!-~]{{1,300}}) p({_SLOT}) "
     rf"([A-Za-z0-9][A-Za-z0-9_.@-]{{0,127}})/((?:{_SLOT})(?:,(?:{_SLOT}))*?) inc=({_NUMBER})"
-    rf"((?: [a-z][a-z0-9_]{{0,31}}={AMOUNT})*?) since=({_NUMBER})",
+    rf"((?: {NAME}={AMOUNT})*?) since=({_NUMBER})",
     re.ASCII,
 )
 
@@ -30,7 +31,7 @@ class Place:
     """The slots of one node that an attempt holds, the first of which leads.
 
     inc: the node's incarnation. since_ms: when the claim was committed (server time). asked: the amounts that it holds,
-    'gpu=1 mem=4096'.
+    'gpu=1 mem=4096', or of devices 'gpu@1=0.5 mem=4096'.
     """
 
     task: str
@@ -60,6 +61,11 @@ class Place:
     def slot(self) -> int:
         """The slot that leads: the first."""
         return self.slots[0]
+
+    @property
+    def devices(self) -> dict[str, list[int]]:
+        """The indexes of the devices that it holds, by kind."""
+        return read_devices(self.asked)
 
     @property
     def seat(self) -> str:

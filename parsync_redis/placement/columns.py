@@ -2,12 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ..model.needs import Resources
+from ..model.devices import attributes_of, indexes_of, kind_of, share_of
+from ..model.needs import SHARED_LABEL, Resources
 from .strategy import Ints
+
+MOST: Final = 10**9
+"""More tasks than a node has slots."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -26,7 +31,12 @@ class LabelColumn:
 
 
 class Columns:
-    """The offers of some nodes, by their index."""
+    """The offers of some nodes, by their index.
+
+    amounts: of each resource, in thousandths. indexes: of the devices that some node has, by kind. devices: which nodes
+    have devices of a kind. declaring: which nodes declare some of a resource, or have such devices. protected: which
+    nodes keep theirs for tasks that ask for them; protects: some node does.
+    """
 
     def __init__(self, offers: Sequence[Resources]) -> None:
         self.size = len(offers)
@@ -34,10 +44,47 @@ class Columns:
         self.amounts: Mapping[str, Ints] = self.spread((at, dict(o.amounts)) for at, o in enumerate(offers))
         self.labels: Mapping[str, LabelColumn] = _index_labels(offers)
         self._judged: dict[tuple[str, str], Mask] = {}
+        self.indexes = indexes_of(self.amounts)
+        self.devices: Mapping[str, Mask] = {kind: self._have(kind) for kind in self.indexes}
+        self.declaring: dict[str, Mask] = {}
+        for name, amounts in self.amounts.items():
+            kind = kind_of(name)
+            self.declaring[kind] = self.declaring.get(kind, ~self.everyone()) | (amounts > 0)
+        shared = self.labels.get(SHARED_LABEL[0])
+        self.protected = ~(shared.judge(bool) if shared else ~self.everyone())
+        self.protected &= np.any([~self.everyone(), *self.devices.values()], axis=0)
+        self.protects = bool(self.protected.any())
 
     def everyone(self) -> Mask:
         """Return a mask of all nodes, new each time."""
         return np.full(self.size, True)
+
+    def _have(self, kind: str) -> Mask:
+        mask: Mask = np.any([self.amounts[f"{kind}@{index}"] > 0 for index in self.indexes[kind]], axis=0)
+        return mask
+
+    def tasks_on_devices(self, kind: str, asked: Sequence[tuple[str, int]], left: Mapping[str, Ints]) -> Ints:
+        """Return how many tasks that ask this of devices of a kind each node could hold at once; left: its amounts.
+
+        On each device by itself: what two devices have left does not add up.
+        """
+        none, found = np.zeros(self.size, dtype=np.int64), share_of(kind, asked)
+        if found is None:
+            return none
+        share, count = found
+        if not count:
+            return none + MOST
+        total = none
+        for index in self.indexes[kind]:
+            fit = left.get(f"{kind}@{index}", none) // share
+            for name, amount in attributes_of(kind, asked):
+                fit = np.minimum(fit, left.get(f"{name}@{index}", none) // amount)
+            total = total + np.maximum(fit, 0)
+        return total // count
+
+    def have_devices(self, kind: str, asked: Sequence[tuple[str, int]], others: Mask) -> Mask:
+        """Return which nodes can give a task devices of a kind when they are empty; `others`: what is true without."""
+        return np.where(self.devices[kind], self.tasks_on_devices(kind, asked, self.amounts) >= 1, others)
 
     def spread(self, amounts: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, Ints]:
         """Return, by resource, the amount of each node (thousandths), 0 for one of which `amounts` has none.

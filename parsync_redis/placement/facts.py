@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..model.devices import kind_of
 from ..model.needs import Resources
 
 
@@ -43,3 +44,7 @@ class Holder:
     resources: Mapping[str, int]
     slots: int = 1
     since_ms: int = 0
+
+    def holds(self, name: str) -> bool:
+        """Return whether it holds some of a resource, or of devices of that kind."""
+        return any(amount and name in (held, kind_of(held)) for held, amount in self.resources.items())

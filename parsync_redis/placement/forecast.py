@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..model.apart import undeclared
+from ..model.devices import hold
 from ..model.needs import Resources
 from .facts import Holder, NodeFacts
 
@@ -26,10 +27,9 @@ class _Room:
     free: int
     left: dict[str, int]
 
-    def holds(self, needs: Resources) -> bool:
-        return self.free >= needs.slots and all(
-            self.left.get(name, undeclared(name)) >= amount for name, amount in needs.amounts
-        )
+    def holds(self, needs: Resources) -> dict[str, int] | None:
+        """Return the amounts that a task would hold; None if there is no room."""
+        return hold(self.left, needs.amounts) if self.free >= needs.slots else None
 
     def change(self, slots: int, amounts: Mapping[str, int], sign: int) -> None:
         self.free += sign * slots
@@ -64,14 +64,14 @@ def expected_start_ms(
     while True:
         for name in changed:
             room = rooms[name]
-            while room.holds(needs):
+            while (amounts := room.holds(needs)) is not None:
                 if not ahead:
                     return at_ms
                 ahead, number = ahead - 1, number + 1
-                room.change(needs.slots, dict(needs.amounts), -1)
-                heapq.heappush(ends, (at_ms + int(run_ms or 0), number, name, needs.slots, dict(needs.amounts)))
+                room.change(needs.slots, amounts, -1)
+                heapq.heappush(ends, (at_ms + int(run_ms or 0), number, name, needs.slots, amounts))
         if not ends:
             return None
-        at_ms, _, name, slots, amounts = heapq.heappop(ends)
-        rooms[name].change(slots, amounts, 1)
+        at_ms, _, name, slots, ended = heapq.heappop(ends)
+        rooms[name].change(slots, ended, 1)
         changed = [name]

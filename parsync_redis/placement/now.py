@@ -6,12 +6,14 @@ from typing import Final
 
 from ..model.amount import THOUSANDTHS, amount_text
 from ..model.apart import PREFIX, undeclared
+from ..model.devices import hold, share_of
 from ..model.explanation import Obstacle
 from ..model.near import near_of
 from ..model.needs import Resources
 from ..model.node import drain_reason
 from .facts import NodeFacts
 from .rules import RULES
+from .rules.devices import fitting, shortage, split
 
 NO_NAME_HERE: Final = "does not know a task of that name"
 
@@ -75,14 +77,20 @@ def _free_slots(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
 
 
 def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
-    found = []
-    for name, amount in needs.amounts:
-        full = dict(node.offer.amounts).get(name, undeclared(name))
-        if (left := node.left.get(name, undeclared(name))) < amount <= full:
+    plain, of_devices = split(needs, node.offer)
+    offered, found = dict(node.offer.amounts), []
+    for name, amount in plain:
+        if (left := node.left.get(name, undeclared(name))) < amount <= offered.get(name, undeclared(name)):
             rule, why = "free resources", f"is short of {name}: the task needs {amount_text(amount)}"
             if undeclared(name):
                 rule, why = "apart", f"has a task with apart={name.removeprefix(PREFIX)}"
             found.append(Obstacle(rule, False, name, why, (amount - left) / THOUSANDTHS))
+    for kind, some in of_devices.items():
+        free = {name: node.left.get(name, 0) for name in offered}
+        if hold(free, some) is None and hold(offered, some) is not None:
+            (_, count), fit = share_of(kind, some) or (0, 0), fitting(kind, some, free)
+            why = f"is short of {kind}: the task needs {shortage(kind, some)}"
+            found.append(Obstacle("free devices", False, kind, why, float(count - fit)))
     return found
 
 

@@ -14,6 +14,7 @@ from .facts import Holder, NodeFacts
 from .fits import fits
 from .infeasible import explain_infeasible
 from .now import has_room, is_near, what_keeps
+from .rules.devices import split, what_is_left
 
 SHOWN: Final = 3
 """At most so many nodes and tasks are named; the rest are counted."""
@@ -75,22 +76,25 @@ def _sentence(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | Non
     """
     found = what_keeps(needs, node)
     mine = None if holders is None else [holder for holder in holders if holder.node == node.name]
-    return "; ".join(obstacle.why + _until(obstacle, node, mine) for obstacle in found)
+    return "; ".join(obstacle.why + _until(needs, obstacle, node, mine) for obstacle in found)
 
 
-def _until(obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None) -> str:
+def _until(needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None) -> str:
     """Return how much is left, and which tasks must end; '' without holders."""
     if holders is None or obstacle.rule in ("state", "reserved"):
         return ""
     if obstacle.rule == "free slots":
         return f" until {_one_of(holders)}" if holders else ""
     name = obstacle.what
-    having = [holder for holder in holders if holder.resources.get(name)]
+    having = [holder for holder in holders if holder.holds(name)]
     until = f" until {_one_of(having)}" if having else ""
     if obstacle.rule == "apart":
         return until
-    offered = dict(node.offer.amounts).get(name, 0)
-    return f", and {amount_text(node.left.get(name, 0))} of {amount_text(offered)} is left{until}"
+    offered = dict(node.offer.amounts)
+    if of_devices := split(needs, node.offer)[1].get(name):
+        left = {name: node.left.get(name, 0) for name in offered}
+        return f", and {what_is_left(name, of_devices, left)}{until}"
+    return f", and {amount_text(node.left.get(name, 0))} of {amount_text(offered.get(name, 0))} is left{until}"
 
 
 def _one_of(holders: Sequence[Holder]) -> str:

@@ -136,15 +136,15 @@ class Core:
         """Take in the verdicts on claims: those that won are to be confirmed, the tasks of the others placed again."""
         partition, freshness = self.view.partitions[judged.partition], self._freshness
         claimed, delays_s = self._placer.unplaced.claimed, list[float]()
-        lost, changed, last, won, since_ms = 0, False, None, False, 0
+        lost, changed, last, won, since_ms, held = 0, False, None, False, 0, ""
         self._placer.choices.on_judged(judged, now_s)
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.pop(claim.task, None)
             if verdict is not last:  # most are one object
                 last, won = verdict, verdict.won
-                since_ms = int(verdict.detail) if won else 0
+                since_ms, held = (verdict.since_ms, verdict.held) if won else (0, "")
             if won:
-                self.won.unconfirmed.append(claim.won(since_ms))
+                self.won.unconfirmed.append(claim.won(since_ms, held))
                 if task is not None:
                     delays_s.append(max(0, since_ms - task.ready_ms) / 1000)
                 continue

@@ -1,13 +1,18 @@
 """What is left of each node of a partition: arrays of amounts, and which nodes have a task of which `apart` word."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ..model.amount import THOUSANDTHS
 from ..model.apart import undeclared
+from ..model.devices import by_kind, hold, kind_of
 from ..model.needs import Resources, read_amounts
-from ..placement.columns import Mask
+from ..placement.columns import MOST, Columns, Mask
 from ..placement.strategy import Ints
+
+Held = Sequence[Mapping[str, int]]
+"""The amounts that a task holds on each of some nodes; none if no devices are among them: then it is what they ask."""
 
 
 class Left:
@@ -17,21 +22,22 @@ class Left:
     they have sets of nodes and no arrays.
     """
 
-    def __init__(self, amounts: Mapping[str, Ints], apart: Mapping[str, Collection[int]]) -> None:
-        self._amounts = dict(amounts)
+    def __init__(self, columns: Columns, amounts: Mapping[str, Ints], apart: Mapping[str, Collection[int]]) -> None:
+        """columns: what the nodes have when they are empty."""
+        self._columns, self._amounts = columns, dict(amounts)
         self._apart = {name: set(nodes) for name, nodes in apart.items()}
 
     @classmethod
-    def of(cls, texts: Mapping[int, str], size: int) -> "Left":
-        """Read what a snapshot says of some of `size` nodes, by their index."""
+    def of(cls, texts: Mapping[int, str], columns: Columns) -> "Left":
+        """Read what a snapshot says of some nodes, by their index."""
         amounts, apart = dict[str, Ints](), dict[str, set[int]]()
         for index, text in texts.items():
             for name, amount in read_amounts(text).items():
                 if undeclared(name):
                     apart.setdefault(name, set()).add(index)
                 else:
-                    amounts.setdefault(name, np.zeros(size, dtype=np.int64))[index] = amount
-        return cls(amounts, apart)
+                    amounts.setdefault(name, np.zeros(columns.size, dtype=np.int64))[index] = amount
+        return cls(columns, amounts, apart)
 
     def of_nodes(self, name: str, nodes: Ints) -> Ints:
         """Return how much of a resource each of these nodes has left."""
@@ -39,20 +45,76 @@ class Left:
             return np.where(np.isin(nodes, [*self._apart.get(name, ())]), 0, full)
         return self._amounts[name][nodes] if name in self._amounts else np.zeros_like(nodes)
 
-    def change(self, needs: Resources, nodes: Sequence[int], sign: int) -> None:
-        """Take what tasks of these needs hold on these nodes (sign 1), or put it back (-1)."""
-        for name, amount in needs.amounts:
+    def tasks(self, needs: Resources, nodes: Ints) -> Ints:
+        """Return how many tasks of these needs each of these nodes could hold at once by what it has left."""
+        most = np.full(len(nodes), MOST, dtype=np.int64)
+        for kind, some in by_kind(needs.amounts).items():
+            own = np.full(len(nodes), MOST, dtype=np.int64)
+            for name, amount in some:
+                if amount:
+                    own = np.minimum(own, np.maximum(self.of_nodes(name, nodes), 0) // amount)
+            if kind in self._columns.devices:
+                on_devices = self._columns.tasks_on_devices(kind, some, self._amounts)
+                own = np.where(self._columns.devices[kind][nodes], on_devices[nodes], own)
+            most = np.minimum(most, own)
+        return most
+
+    def take(self, needs: Resources, nodes: Sequence[int]) -> list[dict[str, int]]:
+        """Take what tasks of these needs hold on these nodes; return it if some of it may be devices.
+
+        The devices are those that commit would choose now.
+        """
+        if not any(kind_of(name) in self._columns.devices for name, _ in needs.amounts):
+            self._change(needs.amounts, nodes, -1)
+            return []
+        held = []
+        for node in nodes:
+            held.append(hold(self.of_node(node), needs.amounts) or {})
+            self._change(held[-1].items(), [node], -1)
+        return held
+
+    def put_back(self, needs: Resources, nodes: Sequence[int], held: Held) -> None:
+        """Put back what `take` has taken; held: what it returned."""
+        if not held:
+            self._change(needs.amounts, nodes, 1)
+        for node, some in zip(nodes, held, strict=False):
+            self._change(some.items(), [node], 1)
+
+    def _change(self, amounts: Iterable[tuple[str, int]], nodes: Sequence[int], sign: int) -> None:
+        for name, amount in amounts:
             if undeclared(name):
                 held = self._apart.setdefault(name, set())
-                (held.update if sign > 0 else held.difference_update)(nodes)
+                (held.update if sign < 0 else held.difference_update)(nodes)
             elif name in self._amounts:
-                np.subtract.at(self._amounts[name], nodes, sign * amount)
+                np.add.at(self._amounts[name], nodes, sign * amount)
 
     def most(self, nodes: Mask) -> dict[str, int]:
-        """Return the most that any of these nodes has left, by resource, without words that keep tasks apart."""
-        return {name: int(left.max(where=nodes, initial=0)) for name, left in self._amounts.items()}
+        """Return the most that any of these nodes could give one task, by resource, without words that keep apart."""
+        found = {name: int(left.max(where=nodes, initial=0)) for name, left in self._amounts.items()}
+        for name, left in self._most_on_devices().items():
+            found[name] = max(found.get(name, 0), int(left.max(where=nodes, initial=0)))
+        return found
+
+    def _most_on_devices(self) -> dict[str, Ints]:
+        """Return the most of each kind that each node's devices could give one task, and of each attribute."""
+        found: dict[str, Ints] = {}
+        for kind, indexes in self._columns.indexes.items():
+            shares = np.array([self._amounts[name] for i in indexes if (name := f"{kind}@{i}") in self._amounts])
+            if len(shares):
+                whole = (shares >= THOUSANDTHS).sum(axis=0) * THOUSANDTHS
+                found[kind] = np.maximum(whole, shares.max(axis=0))
+        for name, amounts in self._amounts.items():
+            attribute, at, _ = name.partition("@")
+            if at and "." in attribute:
+                found[attribute] = np.maximum(found[attribute], amounts) if attribute in found else amounts
+        return found
 
     def of_node(self, index: int) -> dict[str, int]:
-        """Return what one node has left."""
-        taken = {name: 0 for name, nodes in self._apart.items() if index in nodes}
-        return {name: int(amounts[index]) for name, amounts in self._amounts.items()} | taken
+        """Return what one node has left of what it declares, and 0 of the words of tasks that it has."""
+        declared = self._columns.amounts
+        found = {
+            name: int(amounts[index])
+            for name, amounts in self._amounts.items()
+            if name in declared and declared[name][index]
+        }
+        return found | {name: 0 for name, nodes in self._apart.items() if index in nodes}

@@ -12,7 +12,6 @@ from ..model.options import ONE_SLOT
 from ..placement.columns import Columns, Mask
 from ..placement.fitting import fitting
 from ..placement.rules import RULES
-from ..placement.strategy import Ints
 from .left import Left
 
 Knowers = frozenset[str] | None
@@ -87,21 +86,20 @@ class Offers:
         return bool((self.fitting(needs, knowers) & self._looks_ahead).any())
 
     @property
-    def declared(self) -> Mapping[str, Ints]:
-        """Return, by resource, the amount that each node declares (thousandths)."""
-        return self._columns.amounts
+    def declaring(self) -> Mapping[str, Mask]:
+        """Return, by resource, which nodes declare some; by kind of devices, which have some."""
+        return self._columns.declaring
 
     def having(self, names: frozenset[str]) -> Mask:
-        """Return which nodes declare one of these resources. Cached."""
+        """Return which nodes declare one of these resources, or have such devices. Cached."""
         mask = self._having.get(names)
         if mask is None:
             mask = ~self._columns.everyone()
-            for name in names & self.declared.keys():
-                mask = mask | (self.declared[name] > 0)
+            for name in names & self.declaring.keys():
+                mask = mask | self.declaring[name]
             self._having[names] = mask
         return mask
 
     def left_of(self, texts: Mapping[str, str]) -> Left:
         """Return what each node has left, by the texts of a snapshot."""
-        known = {self._index[name]: text for name, text in texts.items() if name in self._index}
-        return Left.of(known, len(self.nodes))
+        return Left.of({self._index[name]: text for name, text in texts.items() if name in self._index}, self._columns)

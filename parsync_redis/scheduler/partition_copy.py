@@ -5,7 +5,7 @@ be taken from the queue; each reserved seat ends as a claim, or goes back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..model.needs import Resources
 from ..model.node import Node
+from ..placement.columns import Columns
 from ..placement.facts import NodeFacts
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
 from .left import Left
@@ -41,12 +42,16 @@ class Seats:
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`."""
+    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`.
+
+    held: the amounts that each of the tasks holds there; empty if no devices are among them.
+    """
 
     partition: "PartitionCopy"
     needs: Resources
     owners: list[int]
     slots: list[tuple[int, ...]]
+    held: list[dict[str, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.owners)
@@ -62,7 +67,7 @@ class Reservation:
         """Return node and slots of the first `count` seats: they stay taken in the copy until the partition is read."""
         nodes = self.partition.nodes
         claimed = zip([nodes[owner] for owner in self.owners[:count]], self.slots[:count], strict=True)
-        del self.owners[:count], self.slots[:count]
+        del self.owners[:count], self.slots[:count], self.held[:count]
         return claimed
 
     def give_back(self) -> None:
@@ -96,7 +101,7 @@ class PartitionCopy:
         self.offers = Offers([])
         self.free = np.zeros(0, dtype=bool)
         self.free_count = self.ahead_count = 0
-        self.left = Left({}, {})
+        self.left = Left.of({}, Columns([]))
         self.quality = np.zeros(0)
         self.reserved: dict[Reservation, None] = {}
         self._paces = np.ones(0)
@@ -119,7 +124,8 @@ class PartitionCopy:
             self._is_slot[node.first : node.first + node.offer.slots] = True
         self.close()
         self.set_quality(np.zeros(len(self.nodes)))
-        self.offers, self.left = Offers(self.nodes), Left({}, {})
+        self.offers = Offers(self.nodes)
+        self.left = self.offers.left_of({})
 
     def close(self) -> None:
         """Let it have no seats until it is read again: its nodes are others by now, and every claim would be lost."""
@@ -180,10 +186,7 @@ class PartitionCopy:
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
         owners, starts, counts = np.unique(nodes, return_index=True, return_counts=True)
-        most = counts // needs.slots
-        for name, amount in needs.amounts:
-            if amount:
-                most = np.minimum(most, np.maximum(self.left.of_nodes(name, owners), 0) // amount)
+        most = np.minimum(counts // needs.slots, self.left.tasks(needs, owners))
         rank = np.arange(len(bits)) - np.repeat(starts, counts)
         lead = (rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts))
         leads = np.flatnonzero(lead)
@@ -206,7 +209,10 @@ class PartitionCopy:
         slots = int(np.count_nonzero(self._is_slot[bits]))
         self.free_count -= sign * slots
         self.ahead_count -= sign * (bits.size - slots)
-        self.left.change(reservation.needs, reservation.owners, sign)
+        if sign > 0:
+            reservation.held = self.left.take(reservation.needs, reservation.owners)
+        else:
+            self.left.put_back(reservation.needs, reservation.owners, reservation.held)
         self._forget_seats()
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
@@ -214,7 +220,8 @@ class PartitionCopy:
 
         seats: its free slots, or 1 if only waiting seats are free there.
 
-        labels: needs of one slot with the labels that the nodes must have; knowers: as in `seats`.
+        labels: needs of one slot with the labels that the nodes must have, and the least of each resource; knowers: as
+        in `seats`.
         """
         found = self._most.get((labels.text, knowers))
         if found is None:

@@ -9,23 +9,24 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..model.devices import kind_of
 from ..model.needs import Resources
 from .partition_copy import PartitionCopy, Seats
 
 
 def find_scarce(partitions: Iterable[PartitionCopy]) -> frozenset[str]:
-    """Return the resources that a minority of the nodes declares."""
+    """Return the resources, and the kinds of devices, that a minority of the nodes declares."""
     nodes, having = 0, dict[str, int]()
     for partition in partitions:
         nodes += len(partition.nodes)
-        for name, amounts in partition.offers.declared.items():
-            having[name] = having.get(name, 0) + int(np.count_nonzero(amounts))
+        for name, nodes_with_it in partition.offers.declaring.items():
+            having[name] = having.get(name, 0) + int(np.count_nonzero(nodes_with_it))
     return frozenset(name for name, count in having.items() if 0 < 2 * count < nodes)
 
 
 def put_last(found: Sequence[Sequence[Seats]], needs: Resources, scarce: frozenset[str]) -> Sequence[Sequence[Seats]]:
     """Return lists of seats with the seats on nodes that are kept back from these needs behind all others."""
-    kept = scarce.difference(name for name, _ in needs.amounts)
+    kept = scarce.difference(kind_of(name) for name, _ in needs.amounts)
     if not kept:
         return found
     first, last = list[list[Seats]](), list[list[Seats]]()

@@ -181,6 +181,7 @@ class Worker(Protocol):
     hostname: str
     concurrency: int
     max_concurrency: int | None
+    max_tasks_per_child: int | None
     task_events: bool
     use_eventloop: bool
     options: dict[str, object]

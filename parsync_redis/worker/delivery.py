@@ -146,6 +146,8 @@ def _put_place(headers: dict[str, object], place: Place) -> object:
         "attempt": place.attempt,
         "node": place.node,
         "slot": place.slot,
+        "slots": list(place.slots),
+        "devices": place.devices,
         "partition": place.partition,
         "inc": place.inc,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from celery.concurrency.solo import TaskPool as SoloPool
@@ -11,12 +11,14 @@ from celery.concurrency.thread import TaskPool as ThreadPool
 
 from ..errors import InvalidInput
 from ..model.apps import KnownTasks, offer_with
+from ..model.devices import device_amounts
 from ..model.ids import check_name
 from ..model.needs import Resources
 from ..model.taints import offered_taints
 from ..store.server_errors import AWAY
 from ..store.store import Store
 from .celery_types import Worker
+from .devices import NodeDevices, node_devices
 from .look_ahead import room_of
 
 T = TypeVar("T")
@@ -30,18 +32,26 @@ FLAGS = (
     "parsync_label",
     "parsync_resource",
     "parsync_taint",
+    "parsync_device",
+    "parsync_device_resource",
+    "parsync_device_variable",
+    "parsync_shared_devices",
 )
 
 
 @dataclass(slots=True)
 class NodeSpec:
-    """The offer of a worker that is a node. room: the waiting seats that it has behind its slots."""
+    """The offer of a worker that is a node. room: the waiting seats that it has behind its slots.
+
+    devices: its own, with the variables in which runs find theirs.
+    """
 
     name: str
     offer: Resources
     score: float
     tasks: KnownTasks | None = None
     room: int = 0
+    devices: NodeDevices = field(default_factory=NodeDevices)
 
     def tell(self, store: Store) -> None:
         """Tell each shard of the queue what the node offers. The reconciler tells one that is away now."""
@@ -88,10 +98,32 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     _check("parsync_resource", said, lambda: Resources.of(1, resources))
     _check("parsync_label", said, lambda: Resources.of(1, None, labels))
     taints = _check("parsync_taint", said, lambda: offered_taints(flags.get("parsync_taint") or ()))
-    offer = Resources.of(slots, resources, labels, taints)
+    devices = _devices(worker, flags, said, resources)
+    offer = Resources.of(slots, resources, labels, taints, devices.indexes, devices.resources, devices.shared)
     name = flags.get("parsync_node")
     room = room_of(offer.slots, concurrency) if issubclass(worker.pool_cls, (SoloPool, ThreadPool)) else 0
-    return NodeSpec(check_name("node name", worker.hostname if name is None else name), offer, score, room=room)
+    return NodeSpec(
+        check_name("node name", worker.hostname if name is None else name), offer, score, None, room, devices
+    )
+
+
+# Any: the values of click options, each of its own type
+def _devices(worker: Worker, flags: dict[str, Any], said: dict[str, str], resources: dict[str, str]) -> NodeDevices:
+    """Return the devices of a worker; raises InvalidInput. Threads share one environment, so they can have none."""
+    threads = issubclass(worker.pool_cls, ThreadPool)
+    devices = node_devices(flags, said, find=not threads and "gpu" not in resources)
+    if threads and devices.indexes:
+        raise InvalidInput(
+            f"{said['parsync_device']}: a node with devices cannot use the pool threads, because all threads share the "
+            "variables that tell a run its devices: use prefork or solo"
+        )
+    if "parsync_device_resource" in said:
+        _check("parsync_device_resource", said, lambda: device_amounts(devices.indexes, devices.resources))
+    if "parsync_device" in said:
+        _check("parsync_device", said, lambda: Resources.of(1, resources, None, (), devices.indexes, devices.resources))
+    if devices.indexes and not issubclass(worker.pool_cls, SoloPool) and worker.max_tasks_per_child is None:
+        worker.max_tasks_per_child = 1  # a process that has used a device keeps it, whatever its variables say later
+    return devices
 
 
 def _check(flag: str, said: dict[str, str], make: Callable[[], T]) -> T:

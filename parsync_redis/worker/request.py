@@ -74,7 +74,8 @@ class ReportedRequest(CeleryRequest):
         assert self._run is not None
         isolation = self._agent.node.isolation.of(self._run.slots)
         self._tie = isolation.guard if isolation is not None else ""
-        return self._celery_execute(IsolatedPool(pool, isolation), **kwargs)
+        environment = self._agent.node.spec.devices.environment(self._run.place)
+        return self._celery_execute(IsolatedPool(pool, isolation, environment), **kwargs)
 
     def _ended(self, outcome: str, failed: bool | None = None) -> None:
         if self._run is not None and self._agent is not None:

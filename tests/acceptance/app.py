@@ -98,6 +98,17 @@ def where(self: Any, seconds: float = 0.0) -> dict[str, Any]:
     return dict(self.request.parsync)
 
 
+@app.task(parsync=True, bind=True)
+def devices(self: Any, key: str = "", gate: str = "") -> dict[str, Any]:
+    """The devices that the run sees, by the variables of its process, and those that its request names."""
+    names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES")
+    seen = {name: os.environ.get(name) for name in names}
+    mark("sees", f"{key}={seen['CUDA_VISIBLE_DEVICES']}")
+    if gate:
+        hold(key, gate)
+    return {**seen, "pid": os.getpid(), "parsync": dict(self.request.parsync)}
+
+
 @app.task(parsync=True)
 def frozen() -> int:
     """Return how many objects this process does not collect, because its parent had them before the fork."""

@@ -68,7 +68,7 @@ def spinning(own: RunIsolation) -> int:
 
     def work() -> None:
         sys.setswitchinterval(3600)
-        run_isolated(own, task)
+        run_isolated(own, {}, task)
 
     pid = forked(work)
     until(begun.exists, "the function has begun: its locks are held earlier than it is tied")

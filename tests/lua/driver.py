@@ -286,7 +286,7 @@ class Driver:
         """Commit a claim, given as to `claim`, that must win; return its place."""
         claim, verdict = self.claim(*args, **kwargs), self.commit(*args, **kwargs)
         assert verdict.word == "held", verdict
-        return claim.won(int(verdict.detail))
+        return claim.won(verdict.since_ms, verdict.held)
 
     def place(self, task: str = "a", attempt: str = nth(1), node: str = "n1", slot: int = 0, inc: int = 1) -> Place:
         """Return a place that need not be held."""

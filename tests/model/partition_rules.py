@@ -36,6 +36,9 @@ NEEDS = st.sampled_from(
         {"apart": "web"},
         {"apart": "web", "slots": 2, "resources": {"gpu": 0.5}},
         {"resources": {"gpu": "750m", "mem": 2.5}},
+        {"slots": 2, "resources": {"gpu": 2, "gpu.mem": 8}},
+        {"resources": {"gpu": 0.5, "gpu.mem": 4}},
+        {"resources": {"gpu.mem": "2.5"}},
         {"slots": 9},
         {"slots": 9, "wait_for_capacity": True},
         {"priority": 9},
@@ -52,6 +55,8 @@ OFFERS = st.sampled_from(
         Resources.of(9, {"gpu": 1.5, "mem": "2.875"}),
         Resources.of(3, {"gpu": 1, "mem": 7}, {"zone": "a"}),
         Resources.of(3, {"gpu": 1}, {"zone": ["b", "c"], "vram_gb": "24.5"}),
+        Resources.of(4, {"mem": 3}, None, (), {"gpu": [0, 1]}, {"gpu.mem": 8}),
+        Resources.of(9, {}, None, (), {"gpu": [1, 3, 10]}, {"gpu.mem": "8.5", "gpu.mem@3": 16}, True),
     ]
 )
 SLOTS = st.sampled_from([(0,), (0,), (1,), (0, 1), (2, 3), (1, 8)])
@@ -67,7 +72,7 @@ def comparable(answer: Any) -> Any:
             tasks = [task._replace(ready_ms=0) for task in answer.tasks]
             return replace(answer, now_ms=0, due_ms=0 if answer.due_ms else None, tasks=tasks)
         case Judged(version=version, verdicts=verdicts):
-            return version, [(v.word, "" if v.won else v.detail) for v in verdicts]
+            return version, [(v.word, v.held if v.won else v.detail) for v in verdicts]
         case Snapshot(bits=bytes() as bits):
             return replace(answer, bits=bits.rstrip(b"\0"), left=dict(answer.left))
         case [Record(), *_]:
@@ -166,7 +171,7 @@ class PartitionRules(RuleBasedStateMachine):
         """Commit a claim, perhaps twice in one call."""
         judged = self.both(self.commands.commit(claim.partition, [claim] * times))
         if judged.verdicts[0].word == "held":
-            self.places.append(claim.won(judged.now_ms))
+            self.places.append(claim.won(judged.now_ms, judged.verdicts[0].held))
             self.claims.append(claim)
 
     @rule(p=PARTITIONS, node=NODES, known=st.sampled_from([0, 0, 1, 7]), offer=OFFERS, room=st.sampled_from([0, 0, 3]))
@@ -177,7 +182,7 @@ class PartitionRules(RuleBasedStateMachine):
     def commit(self, data, p, node, slots, needs, behind):
         """Claim any slots; a scheduler that has read the nodes claims slots that there are."""
         _, id, attempt = self.an_attempt(data)
-        text = Resources.of(len(slots), needs.get("resources")).text
+        text = Resources.needed(len(slots), needs.get("resources")).text
         claim = self.a_claim(id, attempt, p, node, slots, text, behind)
         if behind or self.is_there(claim):
             self.claim(claim, data.draw(st.sampled_from([1, 1, 2]), "times in one call"))

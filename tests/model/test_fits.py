@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parsync_redis.model.amount import amount_text
 from parsync_redis.model.apart import held_by
 from parsync_redis.model.condition import COMPARISONS
 from parsync_redis.model.needs import Resources, parse_needs, parse_resources
@@ -32,20 +33,49 @@ REQUIRED = (
     | st.builds(lambda low, values: {">=": low, "not": values}, NUMBERS, st.lists(VALUES, min_size=1, max_size=2))
 )
 TAINTS = st.lists(st.sampled_from(["spot", "spo", "old.1", "a/b"]), max_size=3)
-OFFERS = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS, TAINTS.map(offered_taints))
+SHARES = st.sampled_from([0, 1, 2, 3, 0.5, 0.3, "999m", 1.5])
+MEMORY = st.integers(0, 3) | st.sampled_from([8, "24GiB", 2.5, "2.499"])
+
+
+def offer_of(
+    plain: Resources, taints: list[str], devices: dict[str, Any], mem: dict[str, Any], shared: bool
+) -> Resources:
+    """Return an offer that has what it can of these: no resource is an amount and devices."""
+    amounts = {name: amount_text(amount) for name, amount in plain.amounts if name not in devices}
+    of_devices = {name: amount for name, amount in mem.items() if name.partition(".")[0] in devices}
+    of_devices = {name: a for name, a in of_devices.items() if "@" not in name or int(name[-1]) in devices["gpu"]}
+    labels: dict[str, list[str]] = {}
+    for name, value in plain.labels:
+        labels.setdefault(name, []).append(value)
+    return Resources.of(plain.slots, amounts, labels, offered_taints(taints), devices, of_devices, shared)
+
+
+DEVICES = st.dictionaries(
+    st.sampled_from(["gpu", "gpu", "nic"]),
+    st.lists(st.sampled_from([0, 1, 2, 10]), min_size=1, max_size=4, unique=True),
+)
+OF_DEVICES = st.dictionaries(st.sampled_from(["gpu.mem", "gpu.mem@0", "gpu.mem@2", "nic.rate"]), MEMORY)
+PLAIN = st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS, TAINTS.map(offered_taints))
+OFFERS = PLAIN | st.builds(
+    offer_of, st.builds(Resources.of, st.integers(1, 4), AMOUNTS, LABELS), TAINTS, DEVICES, OF_DEVICES, st.booleans()
+)
+ASKED = st.dictionaries(st.sampled_from(["gpu", "nic"]), SHARES) | st.dictionaries(
+    st.sampled_from(["gpu", "gpu.mem", "nic.rate", "mem"]), MEMORY
+)
+BOTH = st.builds(lambda one, other: {**one, **other}, ASKED, ASKED)
 APART = st.sampled_from(["", "", "web", "gpu"]).map(held_by)
 NEEDS = st.builds(
     lambda needs, apart: Resources.made(needs.slots, [*needs.amounts, *apart], needs.labels),
     st.builds(
         Resources.needed,
         st.integers(1, 4),
-        AMOUNTS,
+        AMOUNTS | ASKED | BOTH,
         st.dictionaries(NAMES, REQUIRED, max_size=3),
         TAINTS.map(tolerance),
     ),
     APART,
 )
-PAIRS = st.tuples(OFFERS, NEEDS) | OFFERS.map(lambda offer: (offer, offer))
+PAIRS = st.tuples(OFFERS, NEEDS) | PLAIN.map(lambda offer: (offer, offer))
 SCRIPT = (
     library_text("fits")
     + """

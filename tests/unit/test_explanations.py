@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parsync_redis.model.devices import attributes_of, indexes_of, kind_of, share_of
 from parsync_redis.model.explanation import Obstacle
-from parsync_redis.model.needs import TAINT_LABEL, Resources
+from parsync_redis.model.needs import SHARED_LABEL, TAINT_LABEL, Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.taints import tolerated
 from parsync_redis.placement.classes import classify
@@ -72,6 +73,13 @@ def mended(node: NodeFacts, needs: Resources) -> NodeFacts:
             slots = needs.slots
         elif obstacle.rule == "free slots":
             free = needs.slots
+        elif obstacle.rule == "protection":
+            labels.append(SHARED_LABEL)
+        elif obstacle.rule == "free devices":
+            left |= {name: amount for name, amount in amounts.items() if kind_of(name) == obstacle.what}
+        elif obstacle.rule == "resources" and kind_of(obstacle.what.partition("=")[0]) in indexes_of(amounts):
+            amounts = with_devices(amounts, kind_of(obstacle.what.partition("=")[0]), needs)
+            left = dict(amounts)
         elif obstacle.rule in ("resources", "free resources"):
             name = obstacle.what.partition("=")[0]
             amounts[name] = max(amounts.get(name, 0), dict(needs.amounts)[name])
@@ -80,8 +88,21 @@ def mended(node: NodeFacts, needs: Resources) -> NodeFacts:
             labels = [label for label in labels if label[0] != TAINT_LABEL or label[1] in tolerated(needs)]
         elif obstacle.rule == "labels":
             labels = []
-            return replace(node, offer=Resources.made(slots, amounts.items(), meeting(needs)), left=left, free=free)
+            meet = [*meeting(needs), *[label for label in node.offer.labels if label == SHARED_LABEL]]
+            return replace(node, offer=Resources.made(slots, amounts.items(), meet), left=left, free=free)
     return replace(node, offer=Resources.made(slots, amounts.items(), labels), left=left, free=free)
+
+
+def with_devices(amounts: dict[str, int], kind: str, needs: Resources) -> dict[str, int]:
+    """Return amounts with the devices that the task asks; with none of the kind if no devices make what it asks."""
+    found = share_of(kind, needs.amounts)
+    if found is None:
+        others = {name: amount for name, amount in amounts.items() if kind_of(name) != kind}
+        return others | {name: amount for name, amount in needs.amounts if kind_of(name) == kind}
+    for index in range(found[1]):
+        amounts[f"{kind}@{index}"] = 1000
+        amounts |= {f"{name}@{index}": amount for name, amount in attributes_of(kind, needs.amounts)}
+    return amounts
 
 
 def meeting(needs: Resources) -> list[tuple[str, str]]:

@@ -212,7 +212,7 @@ def called(*args: Any) -> tuple[int, Any, float]:
 
 def failure_of(isolation: RunIsolation | None, trace: Callable[..., object], *args: object) -> tuple[int, Any, float]:
     """The value that a pool gets for a failed run."""
-    found: Any = run_isolated(isolation, trace, *args)
+    found: Any = run_isolated(isolation, {}, trace, *args)
     return found
 
 
@@ -227,7 +227,7 @@ def test_a_run_is_isolated_while_it_runs_and_not_after(kept: Kept, file: Path) -
     kept.kept()
     isolation = kept.isolation
     seen: list[list[int]] = []
-    isolated: Any = IsolatedPool(Pool(), isolation.of((0, 1)))
+    isolated: Any = IsolatedPool(Pool(), isolation.of((0, 1)), {})
     result, options = isolated.apply_async(
         lambda *a: (seen.append(busy_slots(file, (0, 1))), called(*a))[1], (1, 2), x=3
     )

@@ -135,7 +135,7 @@ class Life:
             claims = [self._claim(task, node, slot) for task, (node, slot) in zip(some, seats, strict=True)]
             verdicts = self.store.run(self.commands.commit(0, claims)).verdicts
             _expect("commit", "held", [verdict.word for verdict in verdicts])
-            self._places += [claim.won(int(v.detail)) for claim, v in zip(claims, verdicts, strict=True)]
+            self._places += [claim.won(v.since_ms, v.held) for claim, v in zip(claims, verdicts, strict=True)]
 
     def _claim(self, task: Taken, node: str, slot: int) -> Claim:
         inc, first = self._nodes[node]

@@ -5,9 +5,10 @@ from typing import Final
 
 from .capacity import AmountsRule, SlotsRule
 from .labels import LabelsRule
+from .protection import ProtectionRule
 from .rule import Rule
 from .taints import TaintsRule
 
-RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule(), TaintsRule())
+RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule(), TaintsRule(), ProtectionRule())
 """A new rule is a class here and a function of lua/lib/fits.lua or of what it includes; fits, the view, submit and all
 reasons follow."""

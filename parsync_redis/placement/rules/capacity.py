@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...model.amount import amount_text
 from ...model.apart import undeclared
+from ...model.devices import by_kind, hold, indexes_of
 from ...model.needs import Resources
+from .devices import lack, nowhere, split
 from .rule import Rule, there_are
 
 if TYPE_CHECKING:
@@ -47,10 +49,10 @@ class SlotsRule(Rule):
 
 
 class AmountsRule(Rule):
-    """A node declares at least the amount of each resource that a task holds."""
+    """A node has at least the amount of each resource that a task holds; of devices, on single ones."""
 
     name: ClassVar[str] = "resources"
-    reads: ClassVar[str] = "NAME=AMOUNT of both"
+    reads: ClassVar[str] = "NAME=AMOUNT of both, NAME@INDEX=AMOUNT of the offer"
     lua: ClassVar[str] = "amounts_fit"
 
     def concerns(self, needs: Resources) -> bool:
@@ -58,39 +60,47 @@ class AmountsRule(Rule):
         return bool(needs.amounts)
 
     def admits(self, offer: Resources, needs: Resources) -> bool:
-        """Return whether the node declares enough of each resource."""
-        offered = dict(offer.amounts)
-        return all(offered.get(name, undeclared(name)) >= amount for name, amount in needs.amounts)
+        """Return whether the node has enough of each resource."""
+        return hold(dict(offer.amounts), needs.amounts) is not None
 
     def mask(self, columns: Columns, needs: Resources) -> Mask:
-        """Return which nodes declare enough of each resource."""
+        """Return which nodes have enough of each resource."""
         mask = columns.everyone()
-        for name, amount in needs.amounts:
-            enough = amount <= undeclared(name)
-            mask = mask & (columns.amounts[name] >= amount if name in columns.amounts else enough)
+        for kind, some in by_kind(needs.amounts).items():
+            own = columns.everyone()
+            for name, amount in some:
+                enough = amount <= undeclared(name)
+                own = own & (columns.amounts[name] >= amount if name in columns.amounts else enough)
+            mask = mask & (columns.have_devices(kind, some, own) if kind in columns.devices else own)
         return mask
 
     def lacking(self, needs: Resources, offer: Resources) -> Sequence[str]:
         """Return each resource that is too little."""
-        has = dict(offer.amounts)
-        return [
+        has, (plain, of_devices) = dict(offer.amounts), split(needs, offer)
+        lacks = [
             f"{name}={amount_text(amount)} (has {amount_text(has.get(name, 0))})"
-            for name, amount in needs.amounts
+            for name, amount in plain
             if amount > has.get(name, undeclared(name))
         ]
+        return [*lacks, *filter(None, (lack(kind, some, has) for kind, some in of_devices.items()))]
 
     def nowhere(self, needs: Resources, offers: Mapping[str, Resources]) -> Sequence[str]:
         """Name each resource of which no node has enough, with the most that there is."""
+        devices = {kind for offer in offers.values() for kind in indexes_of(dict(offer.amounts))}
         reasons = []
-        for name, amount in needs.amounts:
-            if amount <= undeclared(name):
-                continue
-            asked = f"task needs {name}={amount_text(amount)}"
-            most = {node: dict(offer.amounts).get(name, 0) for node, offer in sorted(offers.items())}
-            largest = max(most, key=lambda node: most[node])
-            if not any(name in dict(offer.amounts) for offer in offers.values()):
-                known = sorted({known for offer in offers.values() for known, _ in offer.amounts})
-                reasons.append(f"{asked}; no node declares {name}; {there_are('resources', known)}")
-            elif amount > most[largest]:
-                reasons.append(f"{asked}; the most is {amount_text(most[largest])} ({largest})")
-        return reasons
+        for kind, some in by_kind(needs.amounts).items():
+            reasons += [nowhere(kind, some, offers)] if kind in devices else [_too_much(*one, offers) for one in some]
+        return [reason for reason in reasons if reason]
+
+
+def _too_much(name: str, amount: int, offers: Mapping[str, Resources]) -> str:
+    """Say why no node has enough of a resource, of which no devices are; '' if some node has."""
+    most = {node: dict(offer.amounts).get(name, 0) for node, offer in sorted(offers.items())}
+    largest = max(most, key=lambda node: most[node])
+    if amount <= max(most[largest], undeclared(name)):
+        return ""
+    asked = f"task needs {name}={amount_text(amount)}"
+    if not any(name in dict(offer.amounts) for offer in offers.values()):
+        known = sorted({known.partition("@")[0] for offer in offers.values() for known, _ in offer.amounts})
+        return f"{asked}; no node declares {name}; {there_are('resources', known)}"
+    return f"{asked}; the most is {amount_text(most[largest])} ({largest})"

@@ -5,8 +5,8 @@ free_leases and read are the same on values, because the simulator calls them a 
 from collections.abc import Sequence
 from typing import Any
 
-from ...model.apart import undeclared
 from ...model.claim import Claim, ClaimOutcome, Verdict
+from ...model.devices import hold
 from ...model.needs import amounts_text
 from ...model.place import Place
 from ...model.replies import Snapshot
@@ -29,8 +29,8 @@ class Claiming(Leases):
     def commit(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Judge each claim by itself; the first claim wins."""
         verdicts = self.judge_claims([_claim(row, int(args.epoch)) for row in args.rows])
-        lost = [(str(row), v) for row, v in enumerate(verdicts, 1) if v.word is not ClaimOutcome.HELD]
-        words = (word for row, v in lost for word in (row, v.word.value, v.detail))
+        told = [(str(row), v) for row, v in enumerate(verdicts, 1) if v.word is not ClaimOutcome.HELD or v.held]
+        words = (word for row, v in told for word in (row, v.word.value, v.detail))
         return [self.version, str(self.world.now_ms), *words]
 
     def judge_claims(self, claims: Sequence[Claim]) -> list[Verdict]:
@@ -47,6 +47,8 @@ class Claiming(Leases):
         lease = self.leases.get((claim.node, claim.slots[0]))
         if lease and lease == claim.won(lease.since_ms):
             return Verdict(ClaimOutcome.YOURS, str(lease.since_ms))
+        if lease and lease.devices and lease == claim.won(lease.since_ms, lease.asked) and claim.asked:
+            return Verdict(ClaimOutcome.YOURS, f"{lease.since_ms} {lease.asked}")
         if claim.epoch != self.epoch:
             return Verdict(ClaimOutcome.CHANGED, str(self.epoch))
         for slot in claim.slots:
@@ -54,18 +56,21 @@ class Claiming(Leases):
             if lease or not self._get(claim.first + slot):
                 return Verdict(ClaimOutcome.CONFLICT, lease.task if lease else "")
         left = self.nodes[claim.node].left
-        if any(left.get(name, undeclared(name)) < amount for name, amount in amounts_of(claim.asked)):
+        if hold(left, amounts_of(claim.asked)) is None:
             return Verdict(ClaimOutcome.SHORT, amounts_text(sorted(left.items())))
         return None
 
     def _hold(self, claim: Claim) -> Verdict:
-        node, place = self.nodes[claim.node], claim.won(self.world.now_ms)
+        node = self.nodes[claim.node]
+        got = amounts_text(sorted((hold(node.left, amounts_of(claim.asked)) or {}).items())) if claim.asked else ""
+        got = got if "@" in got else ""
+        place = claim.won(self.world.now_ms, got)
         for slot in place.slots:
             self._set(node.first + slot, False)
             self.leases[place.node, slot] = place
         self._give(node, place, -1)
         node.inbox.appendleft(place)
-        return Verdict(ClaimOutcome.HELD, str(place.since_ms))
+        return Verdict(ClaimOutcome.HELD, f"{place.since_ms} {got}".rstrip())
 
     def release(self, keys: Sequence[str], args: Args) -> list[str]:
         """Free exactly the leases that are meant."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...model.apart import undeclared
-from ...model.needs import Resources, parse_resources
+from ...model.needs import Resources, is_resources, parse_needs, parse_resources
 from ...model.place import Place
 from .records import World
 
@@ -33,8 +33,8 @@ class NodeRecord:
 
 
 def amounts_of(asked: str) -> tuple[tuple[str, int], ...]:
-    """Return the amounts of a text that Redis has, in thousandths."""
-    return parse_resources(asked).amounts
+    """Return the amounts that a claim asks or a place holds, in thousandths."""
+    return (parse_resources(asked) if is_resources(asked) else parse_needs(asked)).amounts
 
 
 class Leases:

@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -71,8 +71,23 @@ def tied(guard: str) -> Iterator[None]:
         os.close(tie)
 
 
-def run_isolated(isolation: RunIsolation | None, trace: Trace, *args: object) -> object:
-    """Run a task by Celery's `trace`, isolated if `isolation` is given.
+@contextmanager
+def seeing(environment: Mapping[str, str]) -> Iterator[None]:
+    """Have these variables set until the end of the block: they name the devices of the run."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def run_isolated(isolation: RunIsolation | None, environment: Mapping[str, str], trace: Trace, *args: object) -> object:
+    """Run a task by Celery's `trace` with these variables, isolated if `isolation` is given.
 
     If the isolation cannot be set up, the run fails with NotBegun. If `trace` raises, the run fails with that error:
     sys.exit, asyncio.CancelledError, a result that cannot be stored. No pool but prefork would report those.
@@ -84,6 +99,8 @@ def run_isolated(isolation: RunIsolation | None, trace: Trace, *args: object) ->
                 held.enter_context(tied(isolation.guard))
             except (SlotBusy, OSError) as error:
                 return _failed(NotBegun(str(error)))
+        if environment:
+            held.enter_context(seeing(environment))
         try:
             return trace(*args)
         except BaseException as error:
@@ -129,9 +146,9 @@ class Applies(Protocol):
 class IsolatedPool:
     """A worker's pool for one run: the task goes through `run_isolated`."""
 
-    def __init__(self, pool: Applies, isolation: RunIsolation | None) -> None:
-        self._pool, self._isolation = pool, isolation
+    def __init__(self, pool: Applies, isolation: RunIsolation | None, environment: Mapping[str, str]) -> None:
+        self._pool, self._isolation, self._environment = pool, isolation, environment
 
     def apply_async(self, target: Trace, args: tuple[object, ...], **options: object) -> object:
         """Run the task in the pool, isolated."""
-        return self._pool.apply_async(run_isolated, args=(self._isolation, target, *args), **options)
+        return self._pool.apply_async(run_isolated, args=(self._isolation, self._environment, target, *args), **options)

@@ -1,0 +1,93 @@
+"""What a node's devices lack for a task, in words. model/devices.py says which tasks devices can hold."""
+
+from collections.abc import Mapping, Sequence
+
+from ...model.amount import THOUSANDTHS, amount_text
+from ...model.devices import attributes_of, by_kind, hold, indexes_of, share_of
+from ...model.needs import Resources, amounts_text
+
+Amounts = Sequence[tuple[str, int]]
+
+
+def split(needs: Resources, offer: Resources) -> tuple[Amounts, dict[str, list[tuple[str, int]]]]:
+    """Return the amounts that a task asks of a node by itself, and by kind those that it asks of the node's devices."""
+    if "@" not in offer.text:
+        return needs.amounts, {}
+    devices, asked = indexes_of(dict(offer.amounts)), by_kind(needs.amounts)
+    plain = [pair for kind, some in asked.items() if kind not in devices for pair in some]
+    return plain, {kind: some for kind, some in asked.items() if kind in devices}
+
+
+def lack(kind: str, asked: Amounts, offered: Mapping[str, int]) -> str:
+    """Return what the devices of an empty node lack, as 'gpu=4 (has 2)'; '' if they have enough."""
+    if hold(offered, asked) is not None:
+        return ""
+    found, indexes = share_of(kind, asked), indexes_of(offered)[kind]
+    if found is None:
+        return (
+            f"{kind}={amount_text(dict(asked)[kind])} (has devices, which are given whole, or a share of one below 1)"
+        )
+    if found[1] > len(indexes):
+        return f"{kind}={found[1]} (has {len(indexes)})"
+    for name, amount in attributes_of(kind, asked):
+        most = max(offered.get(f"{name}@{index}", 0) for index in indexes)
+        if most < amount:
+            return f"{name}={amount_text(amount)} (has devices of {amount_text(most)} at most)"
+    return f"{amounts_text(asked)} (has fewer such devices)"
+
+
+def nowhere(kind: str, asked: Amounts, offers: Mapping[str, Resources]) -> str:
+    """Say why no node's devices of a kind are enough, with the most that there is; '' if some node meets the need."""
+    amounts = {node: dict(offer.amounts) for node, offer in sorted(offers.items())}
+    if any(hold(offered, asked) is not None for offered in amounts.values()):
+        return ""
+    having = {node: offered for node, offered in amounts.items() if kind in indexes_of(offered)}
+    found, text = share_of(kind, asked), f"task needs {amounts_text(asked)}"
+    if found is None:
+        return f"{text}; devices are given whole, or a share of one below 1"
+    sizes = {node: len(indexes_of(a).get(kind, ())) or a.get(kind, 0) // THOUSANDTHS for node, a in amounts.items()}
+    largest = max(sizes, key=lambda node: sizes[node])
+    if found[1] > sizes[largest]:
+        return f"{text}; the most is {sizes[largest]} ({largest})"
+    for name, amount in attributes_of(kind, asked):
+        most = {
+            node: max(offered.get(f"{name}@{index}", 0) for index in indexes_of(offered)[kind])
+            for node, offered in having.items()
+        }
+        best = max(most, key=lambda node: most[node])
+        if most[best] < amount:
+            return f"{text}; no device has more {name} than {amount_text(most[best])} ({best})"
+    return f"{text}; no node has {found[1]} such device{'s' if found[1] > 1 else ''}"
+
+
+def shortage(kind: str, asked: Amounts) -> str:
+    """Return what a task needs of devices that are not free now."""
+    share, count = share_of(kind, asked) or (0, 0)
+    what = "a whole device" if count == 1 else f"{count} whole devices"
+    return f"{amounts_text(asked)}, {what if share == THOUSANDTHS else 'on one device'}"
+
+
+def what_is_left(kind: str, asked: Amounts, left: Mapping[str, int]) -> str:
+    """Return how much the devices of a node have left, for a task that gets none."""
+    indexes, (share, count) = indexes_of(left)[kind], share_of(kind, asked) or (0, 0)
+    shares = [left[f"{kind}@{index}"] for index in indexes]
+    attributes = attributes_of(kind, asked)
+    if share == THOUSANDTHS and sum(one == THOUSANDTHS for one in shares) < count:
+        return f"{sum(one == THOUSANDTHS for one in shares)} of {len(indexes)} devices are whole"
+    if max(shares) < share:
+        return f"no device has more than {amount_text(max(shares))} left"
+    for name, amount in attributes:
+        most = max(left.get(f"{name}@{index}", 0) for index in indexes)
+        if most < amount:
+            return f"no device has more {name} than {amount_text(most)} left"
+    return f"only {fitting(kind, asked, left)} of {len(indexes)} devices have all of it left"
+
+
+def fitting(kind: str, asked: Amounts, left: Mapping[str, int]) -> int:
+    """Return how many devices could each be one of those that a task gets."""
+    share, _ = share_of(kind, asked) or (0, 0)
+    attributes = attributes_of(kind, asked)
+    return sum(
+        left[f"{kind}@{index}"] >= share and all(left.get(f"{name}@{index}", 0) >= a for name, a in attributes)
+        for index in indexes_of(left)[kind]
+    )
