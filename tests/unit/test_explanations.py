@@ -94,7 +94,7 @@ def mended(node: NodeFacts, needs: Resources) -> NodeFacts:
 
 
 def with_devices(amounts: dict[str, int], kind: str, needs: Resources) -> dict[str, int]:
-    """Return amounts with the devices that the task asks; with a plain amount if no devices make it, or 1,000 at most."""
+    """Return amounts with the devices that the task asks; with a plain amount if no few devices make it."""
     found = share_of(kind, needs.amounts)
     if found is None or found[1] > 1000:
         others = {name: amount for name, amount in amounts.items() if kind_of(name) != kind}

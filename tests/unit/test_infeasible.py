@@ -101,3 +101,38 @@ def test_an_unknown_name_is_met_with_close_ones_and_some_that_are_known():
     assert text.startswith("no node knows a task 'proj.rendr'; did you mean proj.render")
     assert text.endswith("and 13 more")
     assert explain_unknown("zzz", ["a.b"]) == "no node knows a task 'zzz'; known are a.b"
+
+
+DEVICES = {
+    "n1": Resources.of(8, devices={"gpu": [0, 1]}, of_devices={"gpu.mem": 24, "gpu.mem@1": 8}),
+    "n2": Resources.of(8, devices={"gpu": [0]}, of_devices={"gpu.mem": 16}, shared=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("asks", "says"),
+    [
+        ({"gpu": 3}, "task needs gpu=3; the most is 2 (n1)"),
+        ({"gpu": 1.5}, "task needs gpu=1.5; devices are given whole, or a share of one below 1"),
+        ({"gpu.mem": 25}, "task needs gpu.mem=25; no device has more gpu.mem than 24 (n1)"),
+        ({"gpu": 2, "gpu.mem": 16}, "task needs gpu=2 gpu.mem=16; no node has 2 such devices"),
+        ({"gpu.rate": 1}, "task needs gpu.rate=1; no gpu has a gpu.rate; there are resources of devices gpu.mem"),
+        ({"nic": 1}, "task needs nic=1; no node declares nic; there are resources gpu, gpu.mem"),
+        ({"nic.rate": 1}, "task needs nic.rate=1; no node declares nic.rate; there are resources gpu, gpu.mem"),
+    ],
+)
+def test_what_no_devices_have_is_named_with_the_most_that_there_is(asks: dict[str, object], says: str) -> None:
+    needs = Resources.needed(1, asks)
+    assert not any(fits(offer, needs) for offer in DEVICES.values())
+    assert says in explain_infeasible(needs, DEVICES)
+
+
+def test_a_node_that_protects_its_devices_says_who_may_come() -> None:
+    protected = {"n1": DEVICES["n1"]}
+    assert "every node has devices (gpu) and takes only tasks that ask for some of them" in explain_infeasible(
+        Resources.of(1), protected
+    )
+    both = {**protected, "n3": Resources.of(1)}
+    assert "n1 comes closest: it lacks shared devices: it takes only tasks that ask for its gpu" in explain_infeasible(
+        Resources.of(2), both
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parsync_redis.model.needs import Resources, parse_resources
+from parsync_redis.model.needs import Resources, parse_needs, parse_resources
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, explain_waiting
 
@@ -95,3 +95,53 @@ def test_a_queue_that_nobody_consumes_is_named_as_such():
     )
     assert explain_waiting(parse_resources("slots=1 celery.queue:fast"), [node(offer=offer)]) == f"node n1 {ROOM}"
     assert "there are labels zone" in explain_waiting(parse_resources("slots=1 kind:x"), [node(offer=offer)])
+
+
+HALVES = "slots=8 gpu.mem@0=24 gpu.mem@1=24 gpu@0=1 gpu@1=1 kind:gpu"
+
+
+@pytest.mark.parametrize(
+    ("asks", "left", "why"),
+    [
+        (
+            "gpu.mem=16",
+            "gpu.mem@0=4 gpu.mem@1=8 gpu@0=0.5 gpu@1=0.999",
+            "gpu.mem=16, on one device, and no gpu has gpu.mem=16 left; the freest, gpu 1, has 8",
+        ),
+        (
+            "gpu.mem=16",
+            "gpu.mem@0=24 gpu.mem@1=8 gpu@0=0 gpu@1=0.999",
+            "gpu.mem=16, on one device, and no gpu that is free enough has gpu.mem=16 left; the freest, gpu 1, has 8",
+        ),
+        (
+            "gpu.mem=16",
+            "gpu.mem@0=24 gpu.mem@1=24 gpu@0=0 gpu@1=0",
+            "gpu.mem=16, on one device, and each gpu is held whole",
+        ),
+        (
+            "gpu=0.7",
+            "gpu.mem@0=4 gpu.mem@1=8 gpu@0=0.6 gpu@1=0.5",
+            "gpu=0.7, on one device, and no gpu has gpu=0.7 left; the freest, gpu 0, has 0.6",
+        ),
+        (
+            "gpu=2",
+            "gpu.mem@0=24 gpu.mem@1=24 gpu@0=1 gpu@1=0.999",
+            "gpu=2, 2 whole devices, and 1 of 2 gpu devices are free",
+        ),
+        (
+            "gpu=1",
+            "gpu.mem@0=24 gpu.mem@1=24 gpu@0=0 gpu@1=0.2",
+            "gpu=1, a whole device, and 0 of 2 gpu devices are free",
+        ),
+        (
+            "gpu=2 gpu.mem=16",
+            "gpu.mem@0=24 gpu.mem@1=12 gpu@0=1 gpu@1=1",
+            "gpu=2 gpu.mem=16, 2 whole devices, and 1 of 2 gpu devices have all of it left",
+        ),
+    ],
+)
+def test_the_device_that_is_freest_is_named_with_what_it_has(asks: str, left: str, why: str) -> None:
+    full = node(offer=HALVES, free=8, left=dict(parse_resources(left).amounts))
+    holders = [Holder("n1", "t1", {"gpu@1": 500}), Holder("n1", "t2", {"mem": 1}), Holder("n2", "t3", {"gpu@0": 1})]
+    found = explain_waiting(parse_needs(f"slots=1 {asks}"), [full], holders)
+    assert found == f"only node n1 fits: it is short of gpu: the task needs {why} until task t1 ends"

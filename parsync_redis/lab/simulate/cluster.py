@@ -69,8 +69,9 @@ class SimCluster:
 
     def start(self, group: int, claim: Claim, now_s: float, runs_s: float) -> None:
         """Start the task of a won claim, as the node's agent does; it runs for `runs_s`."""
-        place = claim.won(self.store.now_ms)
-        self.partitions[claim.partition].nodes[claim.node].inbox.clear()
+        partition = self.partitions[claim.partition]
+        place = partition.leases[claim.node, claim.slots[0]]
+        partition.nodes[claim.node].inbox.clear()
         self.queues[group].start_at(place)
         self.held[group] += len(claim.slots)
         self.changed_s[claim.node] = now_s

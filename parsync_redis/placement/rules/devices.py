@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from ...model.amount import THOUSANDTHS, amount_text
 from ...model.devices import attributes_of, by_kind, hold, indexes_of, share_of
 from ...model.needs import Resources, amounts_text
+from .rule import there_are
 
 Amounts = Sequence[tuple[str, int]]
 
@@ -55,6 +56,10 @@ def nowhere(kind: str, asked: Amounts, offers: Mapping[str, Resources]) -> str:
             for node, offered in having.items()
         }
         best = max(most, key=lambda node: most[node])
+        known = {device.partition("@")[0] for offered in having.values() for device in offered}
+        if name not in known:
+            some = sorted(one for one in known if one.startswith(f"{kind}."))
+            return f"{text}; no {kind} has a {name}; {there_are('resources of devices', some)}"
         if most[best] < amount:
             return f"{text}; no device has more {name} than {amount_text(most[best])} ({best})"
     return f"{text}; no node has {found[1]} such device{'s' if found[1] > 1 else ''}"
@@ -68,19 +73,25 @@ def shortage(kind: str, asked: Amounts) -> str:
 
 
 def what_is_left(kind: str, asked: Amounts, left: Mapping[str, int]) -> str:
-    """Return how much the devices of a node have left, for a task that gets none."""
-    indexes, (share, count) = indexes_of(left)[kind], share_of(kind, asked) or (0, 0)
-    shares = [left[f"{kind}@{index}"] for index in indexes]
-    attributes = attributes_of(kind, asked)
-    if share == THOUSANDTHS and sum(one == THOUSANDTHS for one in shares) < count:
-        return f"{sum(one == THOUSANDTHS for one in shares)} of {len(indexes)} devices are whole"
-    if max(shares) < share:
-        return f"no device has more than {amount_text(max(shares))} left"
-    for name, amount in attributes:
-        most = max(left.get(f"{name}@{index}", 0) for index in indexes)
-        if most < amount:
-            return f"no device has more {name} than {amount_text(most)} left"
-    return f"only {fitting(kind, asked, left)} of {len(indexes)} devices have all of it left"
+    """Return how much the devices of a node have left, for a task that gets none; it names the freest."""
+    share, count = share_of(kind, asked) or (0, 0)
+    shares = {index: left[f"{kind}@{index}"] for index in indexes_of(left)[kind]}
+    usable = [index for index, has in shares.items() if has >= share]
+    if share == THOUSANDTHS and len(usable) < count:
+        return f"{len(usable)} of {len(shares)} {kind} devices are free"
+    if not usable:
+        return _freest(kind, kind, kind, share, shares) if dict(asked).get(kind) else f"each {kind} is held whole"
+    for name, amount in attributes_of(kind, asked):
+        has = {index: left.get(f"{name}@{index}", 0) for index in usable}
+        if max(has.values()) < amount:
+            which = kind if len(usable) == len(shares) else f"{kind} that is free enough"
+            return _freest(which, kind, name, amount, has)
+    return f"{fitting(kind, asked, left)} of {len(shares)} {kind} devices have all of it left"
+
+
+def _freest(which: str, kind: str, name: str, amount: int, left: Mapping[int, int]) -> str:
+    best = max(left, key=lambda index: left[index])
+    return f"no {which} has {name}={amount_text(amount)} left; the freest, {kind} {best}, has {amount_text(left[best])}"
 
 
 def fitting(kind: str, asked: Amounts, left: Mapping[str, int]) -> int:
