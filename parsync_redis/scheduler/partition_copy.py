@@ -7,19 +7,16 @@ be taken from the queue; each reserved seat ends as a claim, or goes back.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..model.needs import Resources
 from ..model.node import Node
-from ..placement.columns import Columns
-from ..placement.facts import NodeFacts
+from ..placement.columns import Columns, Mask
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
 from .left import Left
 from .offers import Knowers, Offers
-
-Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -44,7 +41,7 @@ class Seats:
 class Reservation:
     """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`.
 
-    held: the amounts that each of the tasks holds there; empty if no devices are among them.
+    held: what `Left.take` returned for them.
     """
 
     partition: "PartitionCopy"
@@ -77,8 +74,14 @@ class Reservation:
             self.partition.change(self, -1)
             self.owners, self.slots = [], []
 
-    def keep(self, which: Bits) -> None:
-        """Forget the other seats: they are others' already."""
+    def move_up(self, at: int) -> None:
+        """Let seat `at` be the first."""
+        columns: tuple[list[Any], ...] = (self.owners, self.slots, self.held)  # Any: each of its own type
+        for column in filter(None, columns):
+            column.insert(0, column.pop(at))
+
+    def keep(self, which: Mask) -> None:
+        """Forget the other seats: they are others' already. What is held of the rest must be taken anew."""
         self.owners = list(compress(self.owners, which))
         self.slots = list(compress(self.slots, which))
 
@@ -218,10 +221,8 @@ class PartitionCopy:
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
         """Return the most that any open node has free of each resource, of `slots`, and of `seats`. Cached.
 
-        seats: its free slots, or 1 if only waiting seats are free there.
-
-        labels: needs of one slot with the labels that the nodes must have, and the least of each resource; knowers: as
-        in `seats`.
+        seats: its free slots, or 1 if only waiting seats are free there. labels: needs of one slot with the labels that
+        the nodes must have, and the least of each resource; knowers: as in `seats`.
         """
         found = self._most.get((labels.text, knowers))
         if found is None:
@@ -236,19 +237,6 @@ class PartitionCopy:
             self._most[labels.text, knowers] = found
         return found
 
-    def _count_free(self, which: Bits) -> Ints:
+    def _count_free(self, which: Mask) -> Ints:
         """Return how many of these bits each node has free."""
         return np.bincount(self._node_of[(self.free & which).nonzero()[0]], minlength=len(self.nodes))
-
-    def fitting(self, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
-        """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of all that fit."""
-        found = np.flatnonzero(self.offers.fitting(needs, knowers))
-        if not len(found):
-            return [], 0
-        chosen = [*np.flatnonzero(self.offers.open(needs, knowers))[:most], *found[:most]]
-        return [self._facts(i) for i in dict.fromkeys(map(int, chosen))][:most], len(found)
-
-    def _facts(self, index: int) -> NodeFacts:
-        node = self.nodes[index]
-        free = int(np.count_nonzero(self.free[node.first : node.first + node.offer.slots]))
-        return NodeFacts(node.name, node.state, node.draining, node.offer, free, self.left.of_node(index))

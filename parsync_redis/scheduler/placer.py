@@ -233,10 +233,7 @@ class Placer:
         return made
 
     def _fetch(self, group: KindGroup, strategy: Strategy, wanted: int, kept_back: bool) -> bool:
-        """Read stale partitions that had seats for a group, more likely those that had many.
-
-        Returns True if there are any. kept_back: seats that come last count too.
-        """
+        """Read stale partitions with seats (see `count_seats`), more likely those with many; True if any."""
         is_stale = self._freshness.is_stale
         stale = [p for p in self._view.partitions if p.free_count and is_stale(p, strategy)]
         split = (put_last([[seats_for(group, p)]], group.needs, self._view.scarce) for p in stale)

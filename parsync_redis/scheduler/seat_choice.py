@@ -48,11 +48,10 @@ def elsewhere(
 
 def _move_up(reservation: Reservation, name: str) -> bool:
     """Let a seat be the first that is not on the node of this name; False if there is none."""
-    own, owners, slots = reservation.partition.offers.index_of(name), reservation.owners, reservation.slots
-    at = next((at for at, owner in enumerate(owners) if owner != own), -1)
+    own = reservation.partition.offers.index_of(name)
+    at = next((at for at, owner in enumerate(reservation.owners) if owner != own), -1)
     if at > 0:
-        owners.insert(0, owners.pop(at))
-        slots.insert(0, slots.pop(at))
+        reservation.move_up(at)
     return at >= 0
 
 

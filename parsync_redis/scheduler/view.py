@@ -93,7 +93,7 @@ class View:
             return NAMES_UNREAD if self.unread() else NO_NAME
         shown, total = list[NodeFacts](), 0
         for partition in self.partitions:
-            some, count = partition.fitting(needs, knowers, SHOWN)
+            some, count = _fitting(partition, needs, knowers, SHOWN)
             shown, total = [*shown, *some], total + count
         if total:
             shown.sort(key=lambda node: not node.open)
@@ -114,3 +114,18 @@ class View:
                 known = self._offers.get((node.offer.text, digest))
                 if known is None or node.name < known[0]:
                     self._offers[node.offer.text, digest] = node.name, node.offer
+
+
+def _fitting(partition: PartitionCopy, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
+    """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of all that fit."""
+    found = np.flatnonzero(partition.offers.fitting(needs, knowers))
+    if not len(found):
+        return [], 0
+    chosen = [*np.flatnonzero(partition.offers.open(needs, knowers))[:most], *found[:most]]
+    return [_facts(partition, at) for at in dict.fromkeys(map(int, chosen))][:most], len(found)
+
+
+def _facts(partition: PartitionCopy, index: int) -> NodeFacts:
+    node = partition.nodes[index]
+    free = int(np.count_nonzero(partition.free[node.first : node.first + node.offer.slots]))
+    return NodeFacts(node.name, node.state, node.draining, node.offer, free, partition.left.of_node(index))

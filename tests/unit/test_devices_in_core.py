@@ -1,0 +1,101 @@
+"""Devices in a scheduler's core: what it reserves and puts back, what is blocked, and which nodes come last."""
+
+import numpy as np
+
+from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.needs import Resources, parse_needs
+from parsync_redis.model.node import Node
+from parsync_redis.model.replies import Judged, Snapshot
+from parsync_redis.scheduler.core import Core
+from parsync_redis.scheduler.partition_copy import PartitionCopy
+
+from .core_rig import Queue, bitmap, claims_of, make, node, tasks_of
+
+HALF, MEMORY = parse_needs("slots=1 gpu=0.5"), parse_needs("slots=1 gpu.mem=8")
+
+
+def gpus(name: str, first: int = 0, slots: int = 4, score: float = 1.0, shared: bool = False) -> Node:
+    """Return a node with two GPUs."""
+    offer = Resources.of(slots, None, None, (), {"gpu": [0, 1]}, {"gpu.mem": 16}, shared)
+    return Node(name, "up", 1, False, first, slots, score, offer)
+
+
+def full(*nodes: Node) -> dict[str, str]:
+    return {some.name: some.offer.asked for some in nodes if some.offer.amounts}
+
+
+def copy_of(*nodes: Node) -> PartitionCopy:
+    copy = PartitionCopy(0)
+    copy.set_nodes(nodes, 1)
+    copy.set_free(bitmap(sum(some.span for some in nodes)), full(*nodes), 1)
+    return copy
+
+
+def see(core: Core, nodes: list[Node], left: dict[str, str] | None = None, version: int = 1) -> None:
+    """The core has read a partition with these nodes, all of whose slots are free."""
+    if version == 1:
+        core.on_nodes(0, nodes, 1)
+    free = bitmap(sum(some.span for some in nodes))
+    core.on_snapshot(Snapshot(0, version, 1, free, full(*nodes) if left is None else left), 0.0)
+    core.plan(place=False, confirm=False)
+
+
+def test_what_is_not_claimed_goes_back_to_the_devices_that_it_was_taken_from() -> None:
+    """The seat that is moved up takes its devices with it."""
+    copy = copy_of(gpus("n1", slots=1), gpus("n2", first=1))
+    reservation = copy.reserve(copy.seats(HALF), np.arange(4), HALF)
+    assert reservation.owners == [0, 1, 1, 1]
+    held = [dict(some) for some in reservation.held]
+    assert held == [{"gpu@0": 500}, {"gpu@0": 500}, {"gpu@0": 500}, {"gpu@1": 500}]
+    reservation.move_up(3)
+    assert [*reservation.claim(1)] == [(copy.nodes[1], (2,))]
+    reservation.give_back()
+    assert copy.left.of_node(0) == dict(copy.nodes[0].offer.amounts)
+    assert copy.left.of_node(1) == {**dict(copy.nodes[1].offer.amounts), "gpu@1": 500}
+
+
+def test_two_devices_that_are_half_full_have_no_room_for_a_whole_one() -> None:
+    copy = copy_of(gpus("n1"))
+    copy.set_free(bitmap(4), {"n1": "gpu.mem@0=4 gpu.mem@1=4 gpu@0=0.5 gpu@1=0.5"}, 2)
+    assert len(copy.seats(parse_needs("slots=1 gpu=1")).leads) == 0
+    assert len(copy.seats(MEMORY).leads) == 0
+    assert len(copy.seats(HALF).leads) == 2
+
+
+def test_a_kind_that_finds_no_device_is_blocked_until_one_has_enough() -> None:
+    core = make()
+    see(core, [gpus("n1")], {"n1": "gpu.mem@0=4 gpu.mem@1=4 gpu@0=0.5 gpu@1=0.5"})
+    queue = Queue(core).add("work slots=1 gpu=1").add("work slots=1 gpu.mem=8", first=2)
+    queue.tell()
+    assert claims_of(queue.turn()) == []
+    assert len(core.queue.blocked) == 2
+    see(core, [gpus("n1")], {"n1": "gpu.mem@0=16 gpu.mem@1=4 gpu@0=0.999 gpu@1=0.999"}, version=2)
+    assert tasks_of(queue.turn()) == ["t2"]
+    see(core, [gpus("n1")], {"n1": "gpu.mem@0=4 gpu.mem@1=4 gpu@0=0 gpu@1=1"}, version=3)
+    assert tasks_of(queue.turn()) == ["t1"]
+
+
+def test_a_won_claim_has_the_devices_that_commit_chose() -> None:
+    core = make()
+    see(core, [gpus("n1")])
+    queue = Queue(core).add("work slots=1 gpu=0.5")
+    queue.tell()
+    claims = queue.turn().commit[0]
+    core.on_judged(Judged(0, 2, 5, claims, [Verdict(ClaimOutcome.HELD, "5 gpu@1=0.5")]))
+    (place,) = core.won.unconfirmed
+    assert (place.since_ms, place.devices) == (5, {"gpu": [1]})
+
+
+def test_a_task_that_asks_for_no_device_goes_to_no_node_that_keeps_its_own_for_others() -> None:
+    core = make()
+    nodes = [gpus("n1", score=100.0), gpus("n2", first=4, score=50.0, shared=True)]
+    nodes += [Node(f"c{at}", "up", 1, False, 8 + at, 1, 1.0, node("c", 1).offer) for at in range(3)]
+    see(core, nodes)
+    queue = Queue(core).add("work slots=1", 9)
+    queue.tell()
+    found = claims_of(queue.turn())
+    assert [claim.partition("/")[0] for claim in found[:3]] == ["c0", "c1", "c2"] or {
+        claim.partition("/")[0] for claim in found[:3]
+    } == {"c0", "c1", "c2"}, "a node with a scarce kind of devices comes last"
+    assert {claim.partition("/")[0] for claim in found[3:]} == {"n2"}
+    assert len(found) == 7
