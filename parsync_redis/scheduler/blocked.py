@@ -71,7 +71,7 @@ class Blocked:
             self.strict[group] = None
         for name, amount in amounts:
             self._needs[row, self._columns[name]] = amount
-        labels = Resources.made(1, ((name, 1) for name, amount in needs.amounts if amount), needs.labels)
+        labels = Resources.made(1, [(name, 1) for name, amount in amounts if amount], needs.labels)
         number = self._filter_numbers.setdefault((labels.text, group.knowers), len(self._filters))
         if number == len(self._filters):
             self._filters.append((labels, group.knowers))

@@ -8,6 +8,7 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.partition_copy import PartitionCopy
+from parsync_redis.scheduler.scarce import find_scarce, put_last
 
 from .core_rig import Queue, bitmap, claims_of, make, node, tasks_of
 
@@ -93,9 +94,28 @@ def test_a_task_that_asks_for_no_device_goes_to_no_node_that_keeps_its_own_for_o
     see(core, nodes)
     queue = Queue(core).add("work slots=1", 9)
     queue.tell()
-    found = claims_of(queue.turn())
-    assert [claim.partition("/")[0] for claim in found[:3]] == ["c0", "c1", "c2"] or {
-        claim.partition("/")[0] for claim in found[:3]
-    } == {"c0", "c1", "c2"}, "a node with a scarce kind of devices comes last"
-    assert {claim.partition("/")[0] for claim in found[3:]} == {"n2"}
-    assert len(found) == 7
+    found = [claim.partition("/")[0] for claim in claims_of(queue.turn())]
+    assert set(found[:3]) == {"c0", "c1", "c2"}, "a node with a scarce kind of devices comes last"
+    assert found[3:] == ["n2"] * 4
+
+
+def test_devices_are_scarce_by_their_kind() -> None:
+    """So their nodes do not come last for tasks that ask for the kind."""
+    copy = copy_of(gpus("n1"), *(Node(f"c{at}", "up", 1, False, 4 + at, 1, 1.0, node("c", 1).offer) for at in range(2)))
+    scarce = find_scarce([copy])
+    assert scarce == {"gpu"}
+    for needs in (HALF, MEMORY):
+        assert [some.kept_back for (some,) in put_last([[copy.seats(needs)]], needs, scarce) if some] == [False]
+
+
+def test_words_that_keep_apart_do_not_make_a_filter_each() -> None:
+    core = make()
+    see(core, [gpus("n1")], {"n1": "gpu.mem@0=4 gpu.mem@1=4 gpu@0=0 gpu@1=0"})
+    queue = Queue(core)
+    for at in range(20):
+        queue.add(f"work slots=1 apart_w{at}=1 gpu=0.5", first=at + 1)
+    queue.tell()
+    assert claims_of(queue.turn()) == []
+    filters = core.queue.blocked._filters
+    assert len(core.queue.blocked) == 20
+    assert [needs.text for needs, _ in filters] == ["slots=1 gpu=0.001"]
