@@ -117,21 +117,17 @@ def test_a_kind_is_split_the_same(any_store: Store, kind: str) -> None:
 
 
 def test_a_run_is_the_same_for_the_scripts(any_store: Store) -> None:
-    """look_at reads of what Python reads as a run the same place, start and attempt."""
+    """The scripts read of what Python reads as a run the same place, start and attempt."""
     code = (
-        "local place, started = string.match(ARGV[1], '^(.*) started=(%d+)$')\n"
-        "return {place or ARGV[1], started or '', string.match(ARGV[1], '^%S+ (%S+)') or ''}"
+        "local place, started = run_parts(ARGV[1])\nreturn {place or ARGV[1], started or '', attempt_of(ARGV[1]) or ''}"
     )
-    text = (lua_folder() / "lib" / "task.lua").read_text()
-    assert "string.match(task.run, '^(.*) started=(%d+)$')" in text
-    assert "string.match(task.run, '^%S+ (%S+)')" in text
 
     @given(RUNS, DAMAGE | st.none())
     def one(run: str, damage: tuple[int, str, int] | None) -> None:
         run = run if damage is None else damaged(run, *damage)
         place, started_ms = read_run(run)
         if place is not None:
-            found = script()(any_store.client, code, [run])
+            found = script("line")(any_store.client, code, [run])
             assert found == [place.text, run.partition(" started=")[2], place.attempt]
             assert started_ms == (int(found[1]) if found[1] else None)
 
