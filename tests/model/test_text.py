@@ -14,6 +14,7 @@ from parsync_redis.model.kind import Kind, kind_text
 from parsync_redis.model.needs import Resources, are_needs, is_resources, parse_resources
 from parsync_redis.model.node import Node, drain_terms
 from parsync_redis.model.options import Strategy
+from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from tests.model.libraries import library_text
 from tests.model.test_fits import NEEDS
@@ -21,6 +22,7 @@ from tests.model.test_fits import NEEDS
 NUMBERS = st.integers(0, 10**15 - 1).map(str) | st.integers(10**14, 10**15 - 1).map(str)
 PIECE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
 SLOTS = st.integers(1, 9999)
+DEVICES = " gpu.mem@0=8.5 gpu.mem@10=4 gpu@0=0.5 gpu@10=1 parsync.devices:shared"
 VALUES: dict[str, st.SearchStrategy[str]] = {
     "ahead": st.sampled_from("013"),
     "all": st.sampled_from("01"),
@@ -32,7 +34,9 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
     "numbers": st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=3).map(
         lambda pairs: " ".join(f"p{at}={a}->{b}" for at, (a, b) in enumerate(pairs))
     ),
-    "offer": st.tuples(SLOTS, st.sampled_from(["", " gpu=2 mem=4096", " zone:a"])).map(lambda o: f"slots={o[0]}{o[1]}"),
+    "offer": st.tuples(SLOTS, st.sampled_from(["", " gpu=2 mem=4096", " zone:a", DEVICES])).map(
+        lambda o: f"slots={o[0]}{o[1]}"
+    ),
     "options": st.sampled_from(["", '{"slots": 2}', '{"resources": {"mem": "4 GiB"}}']),
     "waiting": st.integers(1, 10**15 - 1).map(str),
     "partition": st.integers(0, 4095).map(str),
@@ -213,6 +217,26 @@ def test_needs_with_conditions_are_the_same_for_the_scripts(any_store: Store) ->
         written = needs.text if damage is None else damaged(needs.text, *damage)
         answer = cast(Any, any_store.client).eval(f"{whole} return are_needs(ARGV[1]) and 1 or 0", 0, written)
         assert bool(answer) == are_needs(written), written
+
+    one()
+
+
+@pytest.mark.unaudited
+def test_a_place_with_devices_is_the_same_for_the_scripts(any_store: Store) -> None:
+    task_at = script("lease", "return task_at(ARGV[1])")
+    words = st.sampled_from(["gpu=1", "gpu.mem@1=8.5", "gpu@0=0.5", "gpu@999=1", "gpu.mem=8", "gpu@01=1", "gpu@1000=1"])
+    pieces = st.sampled_from([*PIECES, "@", "@1", ".m", "a" * 33])
+
+    @settings(max_examples=300)
+    @given(st.lists(words, max_size=3), st.tuples(st.integers(0, 80), pieces, st.integers(0, 3)) | st.none())
+    def one(held: list[str], damage: tuple[int, str, int] | None) -> None:
+        written = " ".join(["a81f 1@17.s1.482913 p0 n1/3,4 inc=3", *held, "since=17"])
+        written = written if damage is None else damaged(written, *damage)
+        try:
+            task = Place.of(written).task
+        except ValueError:
+            task = None
+        assert task_at(any_store.client, written) == task, written
 
     one()
 
