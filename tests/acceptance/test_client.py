@@ -382,7 +382,7 @@ def test_each_listing_is_json_with_stable_keys(parsync):
     assert json.loads(parsync("submit", "proj.add", "1", '"x"', "--id", "t1", "--json")) == {"id": "t1"}
     status = json.loads(parsync("status", "t1", "--json"))
     keys = "id state name attempt starts partition node slot scheduler needs priority strategy why cancel_asked times"
-    assert list(status) == f"{keys} expires_ms history max_starts phase".split()
+    assert list(status) == f"{keys} expires_ms history max_starts avoid_last phase".split()
     assert json.loads(parsync("tasks", "--json")) == [status]
     keys = (
         "name partition state draining inc score slots free held resources left labels note queues down_ms waiting "
