@@ -14,7 +14,7 @@ from typing import Final
 
 from ..errors import InvalidInput
 from .amount import THOUSANDTHS, parse_amount
-from .apart import undeclared
+from .apart import PREFIX, undeclared
 from .ids import check_name, shown
 
 MAX_INDEX: Final = 999
@@ -131,6 +131,8 @@ def device_amounts(
     known = {check_name("device name", kind): [_index(kind, one) for one in some] for kind, some in devices.items()}
     if "slots" in known:
         raise InvalidInput("device name 'slots' is taken: use slots=N")
+    if reserved := sorted(kind for kind in known if kind.startswith(PREFIX)):
+        raise InvalidInput(f"device name {shown(reserved[0])} is reserved: names of devices do not begin with {PREFIX}")
     for kind, indexes in known.items():
         if not indexes or len({*indexes}) < len(indexes):
             raise InvalidInput(f"device {kind} is not valid: it must have at least one index, and each once")
