@@ -133,6 +133,40 @@ def test_a_lost_line_is_made_anew_without_the_devices(drive: Driver) -> None:
         assert drive.line(id).kind == f"work {needs.text}"
 
 
+def test_a_task_that_is_kept_apart_holds_its_word_beside_its_device(drive: Driver) -> None:
+    before = gpus(drive, 0, 1)
+    place = drive.held("a", "1@1", slots=(0,), needs="slots=1 apart_web=1 gpu=0.5")
+    assert place.asked == "apart_web=1 gpu@0=0.5"
+    assert drive.hash("left") == {"n1": "apart_web=0 gpu.mem@0=24 gpu.mem@1=24 gpu@0=0.5 gpu@1=1 mem=100"}
+    assert drive.commit("b", "1@2", slots=(1,), needs="slots=1 apart_web=1 gpu=0.5").word == "short"
+    assert drive.held("c", "1@3", slots=(1,), needs="slots=1 apart_db=1 gpu=1").asked == "apart_db=1 gpu@1=1"
+    assert drive.release(place) == "freed"
+    drive.store.client.hdel(drive.keys.partition(0, "slots"), "n1/1")
+    repair_partition(drive.store, 0)
+    assert drive.hash("left") == {"n1": before}
+
+
+def test_a_lease_that_is_put_back_holds_its_devices_and_no_other(drive: Driver) -> None:
+    gpus(drive, 0, 1)
+    drive.held("a", "1@1", slots=(0,), needs=WHOLE)
+    place = drive.held("b", "1@2", slots=(1,), needs=HALF)
+    right = drive.hash("left")
+    drive.store.client.hdel(drive.keys.partition(0, "slots"), "n1/1")
+    drive.store.client.hset(drive.keys.partition(0, "left"), "n1", "gpu.mem@0=24 gpu.mem@1=24 gpu@0=0 gpu@1=1 mem=100")
+    assert drive.run(drive.commands.restore(0, [place])) == ["back"]
+    assert drive.hash("left") == right
+    assert audit(drive.store) == []
+
+
+def test_an_offer_that_is_corrected_counts_what_the_leases_hold_of_each_device(drive: Driver) -> None:
+    gpus(drive, 0, 1)
+    drive.held("a", "1@1", slots=(0,), needs=HALF)
+    offer = Resources.of(8, devices={"gpu": [0, 5]}, of_devices={"gpu.mem": 16}).text
+    assert drive.run(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == ["ok", "up", "0"]
+    assert drive.hash("left") == {"n1": "gpu.mem@0=8 gpu.mem@5=16 gpu@0=0.5 gpu@5=1"}
+    assert audit(drive.store) == []
+
+
 # -- a storm ---------------------------------------------------------------------------------------------------------
 
 NODES, GPUS, TASKS = 20, 8, 10_000
