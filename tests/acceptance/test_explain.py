@@ -109,6 +109,7 @@ def test_a_placed_task_says_who_chose_its_place_from_how_many_nodes_and_by_what_
         "resources": 3,
         "labels": 1,
         "taints": 1,
+        "protection": 1,
         "state": 1,
         "free": 1,
     }
