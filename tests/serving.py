@@ -49,11 +49,6 @@ class Serving:
         assert headers["content-type"] == "application/json", body
         return status, json.loads(body)
 
-    def seen(self) -> None:
-        """Wait until the cluster was read after this moment."""
-        began_s = time.monotonic()
-        self.until_json("/healthz", lambda found: found["age_s"] < time.monotonic() - began_s)
-
     def until_json(self, path: str, fact: Any, **query: Any) -> Any:
         """Wait until the JSON of an answer is as it must be, and return it."""
         found: list[Any] = []

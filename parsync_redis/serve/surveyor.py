@@ -30,7 +30,7 @@ SAY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """What is known: the newest survey, None before the first, and when it was read (monotonic seconds).
+    """What is known: the newest survey, None before the first, and when its reading began (monotonic seconds).
 
     took_s: how long that took. error: why the last reading failed, '' if it did not. totals: what schedulers have done.
     pages: what was rendered of this survey, for the next viewer.
@@ -93,11 +93,11 @@ class Surveyor(threading.Thread):
         else:
             if self.latest.error and self.latest.errors:
                 log.info("the cluster is read again")
-            now_s, before = time.monotonic(), self.latest.totals
+            took_s, before = time.monotonic() - began_s, self.latest.totals
             lost = {"lost": survey.counts.lost, "died": survey.counts.died}  # those of a shard that is away are missing
             totals = {name: max(count, before.get(name, 0)) for name, count in lost.items()}
             totals |= self._totals.add(survey.schedulers)
-            self.latest = Latest(survey, now_s, now_s - began_s, "", self.latest.errors, totals)
+            self.latest = Latest(survey, began_s, took_s, "", self.latest.errors, totals)
 
     def _read(self) -> Survey:
         names: Sequence[NameView] | None = self._names if self._turns % NAMES_EVERY else None
