@@ -104,7 +104,7 @@ class View:
             return NAMES_UNREAD if self.unread() else NO_NAME
         shown, total = list[NodeFacts](), 0
         for partition in self.partitions:
-            some, count = _fitting(partition, needs, knowers, SHOWN)
+            some, count = fitting(partition, needs, knowers, SHOWN)
             shown, total = [*shown, *some], total + count
         if total:
             shown.sort(key=lambda node: not node.open)
@@ -127,7 +127,7 @@ class View:
                     self._offers[node.offer.text, digest] = node.name, node.offer
 
 
-def _fitting(partition: PartitionCopy, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
+def fitting(partition: PartitionCopy, needs: Resources, knowers: Knowers, most: int) -> tuple[list[NodeFacts], int]:
     """Return facts of up to `most` nodes that fit when empty, open ones first, and the number of all that fit."""
     found = np.flatnonzero(partition.offers.fitting(needs, knowers))
     if not len(found):

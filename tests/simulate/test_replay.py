@@ -26,6 +26,7 @@ from parsync_redis.lab.replay.virtual_store import VirtualStore
 from parsync_redis.model.needs import read_amounts
 from parsync_redis.model.place import Place
 from parsync_redis.store import Store
+from tests.waiting import limited
 
 NODE_HEAD = "sn,cpu_milli,memory_mib,gpu,model"
 POD_HEAD = (
@@ -260,7 +261,8 @@ def test_ctrl_c_ends_it_and_leaves_no_server(folder: Path, tmp_path: Path) -> No
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stderr
-        assert process.stderr.readline() == "9 nodes register\n"
+        with limited(process, "that nodes register"):
+            assert process.stderr.readline() == "9 nodes register\n"
         assert [path.name for path in tmp_path.glob("parsync-*")], "its server runs"
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=60)

@@ -7,7 +7,7 @@ from typing import Final
 from ...placement.classes import classify
 from ...scheduler.core import Core
 from ...scheduler.kind_group import WaitingKind
-from ...scheduler.view import View
+from ...scheduler.view import View, fitting
 
 MOST_REASONS: Final = 10
 
@@ -44,7 +44,7 @@ def _cause(view: View, waiting: WaitingKind) -> tuple[str, int, str]:
     """Return the accepted models, how many nodes fit, and what keeps the nearest of them."""
     needs, knowers = waiting.group.needs, waiting.group.knowers
     models = " ".join(dict(needs.labels).values())
-    facts = [fact for p in view.partitions for fact in p.fitting(needs, knowers, len(p.nodes))[0]]
+    facts = [fact for p in view.partitions for fact in fitting(p, needs, knowers, len(p.nodes))[0]]
     if not facts:
         return models, 0, view.explain(needs, knowers)
     nearest = classify(needs, facts)[0]

@@ -189,14 +189,14 @@ class Replay:
 
     def _start(self, core: Core, now_s: float) -> None:
         """Start the tasks of won claims, as their nodes' workers do."""
-        places = core.unconfirmed
+        places = core.won.unconfirmed
         for some in _batches(places):
             words = {word for word, _ in self._store.run(self._store.commands.start(some))}
             if words != {"ok"}:
                 raise BrokenContract(f"a placed pod was not started: {', '.join(sorted(words))}")
             inboxes = dict.fromkeys(self._store.keys.inbox(place.partition, place.node) for place in some)
             self._store.pipe_each([("delete", inbox) for inbox in inboxes])
-        core.confirmed(len(places))
+        core.won.confirmed(len(places))
         for place in places:
             pod = self._pods[place.task]
             self.timeline.places.append(place)
