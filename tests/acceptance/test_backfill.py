@@ -48,9 +48,8 @@ def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(stacke
         small.extend(client.submit("proj.render", [5.0]) for _ in range(4 - waits))
         node = client.nodes()[0]
         if node.reserved:  # perhaps no more in a moment
-            for name, text in (("explain", client.explain(small[-1]).why), ("nodes", shown(url, "nodes"))):
-                if "reserved for task" in text:
-                    seen[name] = text
+            texts = {"explain": client.explain(small[-1]).why, "nodes": shown(url, "nodes")}
+            seen.update({name: text for name, text in texts.items() if "reserved for task" in text})
         return is_over(client.status(large))
 
     until(ends, "the large task has run", 120)

@@ -33,10 +33,10 @@ def count_reasons(core: Core) -> list[WhyWaiting]:
         for waiting in kinds.values():
             found[_cause(core.view, waiting)].append(waiting)
     reasons = []
-    for (models, fitting, why), some in found.items():
+    for (models, nodes, why), some in found.items():
         most = max(some, key=lambda one: one.count)
         sentence = core.view.explain(most.group.needs, most.group.knowers)
-        reasons.append(WhyWaiting(sum(one.count for one in some), models, fitting, why, sentence))
+        reasons.append(WhyWaiting(sum(one.count for one in some), models, nodes, why, sentence))
     return sorted(reasons, key=lambda reason: (-reason.pods, reason.models, reason.why))
 
 
