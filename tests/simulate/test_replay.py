@@ -262,7 +262,7 @@ def test_ctrl_c_ends_it_and_leaves_no_server(folder: Path, tmp_path: Path) -> No
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stderr
         with limited(process, "that nodes register"):
-            assert process.stderr.readline() == "9 nodes register\n"
+            assert process.stderr.readline() == "9 nodes register\n"  # limit: it is killed then
         assert [path.name for path in tmp_path.glob("parsync-*")], "its server runs"
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=60)

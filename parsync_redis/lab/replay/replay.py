@@ -189,7 +189,7 @@ class Replay:
 
     def _start(self, core: Core, now_s: float) -> None:
         """Start the tasks of won claims, as their nodes' workers do."""
-        places = core.won.unconfirmed
+        places = [*core.won.unconfirmed]
         for some in _batches(places):
             words = {word for word, _ in self._store.run(self._store.commands.start(some))}
             if words != {"ok"}:
