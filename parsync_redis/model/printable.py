@@ -7,7 +7,8 @@ import logging
 from traceback import TracebackException
 from typing import Final
 
-LOGGERS: Final = ("", ".agent", ".bench", ".client", ".guard", ".leader", ".quarantine", ".scheduler", ".store")
+_NAMES: Final = "agent bench client guard leader quarantine scheduler serve store"
+LOGGERS: Final = ("", *(f".{name}" for name in _NAMES.split()))
 """The names of parsync's loggers behind 'parsync': a filter of a logger does not see the records of those below it."""
 
 

@@ -42,14 +42,16 @@ class Compared(NamedTuple):
 class Streak:
     """A streak of one name on one node.
 
-    length: its failures. tries: the reports in which it had gone on, as failures of one moment may have one cause in
-    the tasks. runs, failed: what other nodes counted after it had begun. all_fail: nothing succeeds on the node.
+    at_ms: its last try. length: its failures. tries: the reports in which it had gone on, as failures of one moment
+    may have one cause in the tasks. runs, failed: what other nodes counted after it had begun. all_fail: nothing
+    succeeds on the node.
     """
 
     name: str
     partition: int
     node: str
     inc: int
+    at_ms: int
     length: int
     tries: int
     runs: int
@@ -63,8 +65,8 @@ class Streak:
         for line in text.splitlines():
             if (fields := STREAK.read(line)) is not None:
                 length, tries, runs, failed = (int(fields[field]) for field in ("length", "tries", "runs", "failed"))
-                p, node, inc = int(fields["partition"]), fields["name"], int(fields["inc"])
-                found.append(cls(name, p, node, inc, length, tries, runs, failed, fields["all"] == "1"))
+                p, node, inc, at_ms = int(fields["partition"]), fields["name"], int(fields["inc"]), int(fields["at"])
+                found.append(cls(name, p, node, inc, at_ms, length, tries, runs, failed, fields["all"] == "1"))
         return found
 
     @property

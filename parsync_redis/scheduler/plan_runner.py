@@ -103,7 +103,7 @@ class PlanRunner:
         for p, claims in plan.commit.items():
             steps.append(_Step(commands.commit(p, claims), f"p{p}", partial(core.on_unread, p, claims)))
         for p, node, inc, why in plan.suspect:
-            log.warning("node %s becomes suspect: %s", node, why)
+            log.warning("node %s refuses claims, so it becomes suspect if it is up: %s", node, why)
             steps.append(_Step(commands.set_node(p, node, "suspect", inc, why), f"p{p}", lambda: None))
         for p in plan.read:
             waiter = core.name if p in plan.ask else ""

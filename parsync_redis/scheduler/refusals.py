@@ -8,10 +8,14 @@ from typing import Final, NamedTuple
 
 from ..model.claim import ClaimOutcome, Verdict
 from ..model.ids import decode_id
+from ..model.printable import printable
 from ..model.replies import Judged
 
 IN_A_ROW: Final = 5
 """A node becomes suspect after so many refusals in a row, each of a claim by another read of its partition."""
+
+LONGEST: Final = 500
+"""Characters of a note that tell the last refusal: a damaged lease may be of any length."""
 
 
 class Refusing(NamedTuple):
@@ -62,4 +66,4 @@ def _why(verdict: Verdict) -> str:
         last = f"task {decode_id(verdict.detail)} has the slot"
     else:
         last = "the slot takes no claims"
-    return f"{IN_A_ROW} claims in a row were refused although it looks free; the last: {last}"
+    return f"{IN_A_ROW} claims in a row were refused although it looks free; the last: {printable(last)[:LONGEST]}"

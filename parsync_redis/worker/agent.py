@@ -170,3 +170,5 @@ class Agent:
             self._report(store, [])
         except (ParsyncError, RedisError, OSError) as error:
             log.info("node %s could not report its failures: %s", self.node.name, error)
+        except Exception:  # a reply that cannot be read must not end the thread that reports outcomes
+            log.exception("node %s could not report its failures: unexpected", self.node.name)

@@ -197,3 +197,4 @@ class Failures:
             for name, runs, failed, _ in counts:
                 tally = self._names[name]
                 tally.news, tally.bad_news = tally.news + runs, tally.bad_news + failed
+            self._told |= {name for name, *_ in counts}  # the end of a streak is told again

@@ -85,8 +85,9 @@ class LeaseKeeper:
                 store.run(commands.set_node(order.partition, self._node, "suspect", order.inc, why))
             if why != order.still:
                 self._give_back(store, order, why)
-        elif self._unsure or (state == "suspect" and self._by_itself(store, order.partition)):
-            store.run(commands.set_node(order.partition, self._node, "trust", order.inc))
+        elif self._unsure or state == "suspect":
+            if self._by_itself(store, order.partition):
+                store.run(commands.set_node(order.partition, self._node, "trust", order.inc))
             self._unsure = False
         return why
 

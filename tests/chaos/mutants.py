@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant(
         "commit ignores what is left",
         "lib/ledger",
-        "if not (ledger and is_enough(ledger, asked)) then",
-        "if false then",
+        "(is_enough(ledger, asked) and asked or in_full().hold(ledger, asked))",
+        "asked",
     ),
     Mutant(
         "confirm of a task no longer taken",

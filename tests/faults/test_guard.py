@@ -223,6 +223,14 @@ def test_what_the_leader_suspects_is_not_trusted_by_the_guard(kept: Kept) -> Non
     assert kept.state == "suspect"
 
 
+def test_what_the_leader_suspects_is_not_trusted_by_a_new_guard_either(kept: Kept) -> None:
+    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row"))
+    before = kept.moved
+    kept.kept(2.0)
+    until(lambda: (kept.keep(2.0), kept.moved)[1] > before + 3, "its lease is kept")
+    assert kept.state == "suspect"
+
+
 def test_a_worker_with_more_descriptors_than_select_takes_has_a_guard(make: Callable[..., Kept]) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most[1]), most[1]))

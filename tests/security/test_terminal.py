@@ -15,6 +15,7 @@ from parsync_redis.cli import app
 from parsync_redis.cli.common import make_client
 from parsync_redis.model.printable import LOGGERS, guard_logs, printable
 from parsync_redis.store import Store
+from parsync_redis.store.cluster import SCRIPTS
 from parsync_redis.store.losses import KEEP_S
 from parsync_redis.store.quarantine import quarantine
 from tests.lua.driver import Driver
@@ -56,7 +57,14 @@ def sound(server, monkeypatch) -> Store:
     run, commands, drive = store.run, store.commands, Driver(store)
     run(
         commands.configure(
-            {"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10_000, "scripts": "7", "id": "5d41402abc4b2a76"}
+            {
+                "partitions": 1,
+                "shards": 1,
+                "gap_ms": 500,
+                "lease_ms": 10_000,
+                "scripts": SCRIPTS,
+                "id": "5d41402abc4b2a76",
+            }
         )
     )
     run(commands.renew_scheduler("s1", stats={"placed": 3}))

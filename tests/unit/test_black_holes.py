@@ -15,6 +15,7 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.streak import TRIES, Compared, Elsewhere, Streak, damning
 from parsync_redis.scheduler.duties.black_holes import BlackHoleDuty, reason
 from parsync_redis.store import Store
+from parsync_redis.store.places import now_ms
 from parsync_redis.worker import failures as module
 from parsync_redis.worker.failures import Failures
 from parsync_redis.worker.look_ahead import LookAhead
@@ -22,7 +23,7 @@ from parsync_redis.worker.request import is_failure
 from parsync_redis.worker.runs import Run
 from tests.lua.driver import Driver
 
-SURE = Streak("work", 0, "n1", 1, 5, 4, 20, 0, False)
+SURE = Streak("work", 0, "n1", 1, 1, 5, 4, 20, 0, False)
 
 
 def test_a_streak_while_others_succeed_shows_a_black_hole():
@@ -191,8 +192,9 @@ def test_what_could_not_be_reported_is_reported_the_next_time(clock: Clock):
 # -- the leader --------------------------------------------------------------------------------------------------------
 
 
-def put(drive: Driver, tries: int, inc: int = 1) -> None:
-    line = f"p0 n1 inc={inc} since=1 at=1 length=9 tries={tries} runs=50 failed=0 all=1"
+def put(drive: Driver, tries: int, inc: int = 1, ago_s: int = 0) -> None:
+    at_ms = now_ms(drive.store) - 1000 * ago_s
+    line = f"p0 n1 inc={inc} since=1 at={at_ms} length=9 tries={tries} runs=50 failed=0 all=1"
     drive.store.client.hset(drive.keys.shared("streaks"), "work", line)
 
 
@@ -200,6 +202,7 @@ def test_the_leader_makes_a_black_hole_suspect_and_after_a_failed_trial_for_twic
     drive = Driver(fake_store)
     drive.node("n1")
     duty = BlackHoleDuty(fake_store, 1, 10.0)
+    duty.work()
     for tries, wanted in ((3, 30.0), (4, 60.0)):
         put(drive, tries)
         duty.work()
@@ -210,10 +213,45 @@ def test_the_leader_makes_a_black_hole_suspect_and_after_a_failed_trial_for_twic
         assert fake_store.nodes(0)["n1"].state == "up", "it has not been tried again"
 
 
-@pytest.mark.parametrize(("tries", "inc"), [(1, 1), (9, 2)], ids=["chance", "another incarnation"])
-def test_the_leader_leaves_other_nodes_alone(fake_store: Store, tries: int, inc: int):
+@pytest.mark.parametrize(
+    ("tries", "inc", "ago_s"),
+    [(1, 1, 0), (9, 2, 0), (9, 1, 3700)],
+    ids=["chance", "another incarnation", "an old streak"],
+)
+def test_the_leader_leaves_other_nodes_alone(fake_store: Store, tries: int, inc: int, ago_s: int):
     drive = Driver(fake_store)
     drive.node("n1")
-    put(drive, tries, inc)
-    BlackHoleDuty(fake_store, 1, 10.0).work()
+    duty = BlackHoleDuty(fake_store, 1, 10.0)
+    duty.work()
+    put(drive, tries, inc, ago_s)
+    duty.work()
     assert fake_store.nodes(0)["n1"].state == "up"
+
+
+def test_a_new_leader_judges_a_node_after_another_try_only(fake_store: Store):
+    drive = Driver(fake_store)
+    drive.node("n1")
+    put(drive, 5)
+    duty = BlackHoleDuty(fake_store, 1, 10.0)
+    for _ in range(2):
+        duty.work()
+        assert fake_store.nodes(0)["n1"].state == "up", "perhaps its trial went well since then"
+    put(drive, 6)
+    duty.work()
+    assert fake_store.nodes(0)["n1"].state == "suspect"
+
+
+@pytest.mark.one_server(0)
+def test_a_partition_that_cannot_be_read_keeps_no_other_node_from_being_judged(store: Store):
+    drive = Driver(store)
+    drive.node("n1")
+    duty = BlackHoleDuty(store, 2, 10.0)
+    duty.work()
+    damaged, client = store.keys.partition(1, "nodes"), cast(Any, store.client)
+    client.set(damaged, "x")
+    line = f"p1 n0 inc=1 since=1 at={now_ms(store)} length=9 tries=9 runs=50 failed=0 all=1"
+    client.hset(store.keys.shared("streaks"), "a", line)
+    put(drive, 9)
+    duty.work()
+    client.delete(damaged)
+    assert store.nodes(0)["n1"].state == "suspect"

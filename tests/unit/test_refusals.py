@@ -3,10 +3,12 @@
 import pytest
 
 from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.needs import parse_resources
+from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.scheduler.refusals import IN_A_ROW, Refusing
 
-from .core_rig import bitmap, make, node, see, waiting
+from .core_rig import bitmap, claims_of, make, node, see, takes, waiting
 
 
 def refuse(core, plan, verdict, moved=0, turns=IN_A_ROW):
@@ -56,3 +58,17 @@ def test_a_claim_that_wins_begins_the_row_anew():
     core.on_judged(Judged(0, 2, 1000, plan.commit[0], [Verdict(ClaimOutcome.HELD, "1000")]))
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(1), {}), 0.0)
     assert refuse(core, queue.turn(), refused, turns=IN_A_ROW - 1)[1] == []
+
+
+def test_a_seat_whose_amounts_others_took_in_the_meantime_is_not_claimed():
+    """The commit would refuse it by a state that the copy has, so contention would look like a contradiction."""
+    core = make()
+    core.on_nodes(0, [Node("n", "up", 1, False, 0, 3, 1.0, parse_resources("slots=3 gpu=2"))], 1)
+    core.on_snapshot(Snapshot(0, 1, 1, bitmap(3), {"n": "gpu=2"}), 0.0)
+    core.plan(place=False, confirm=False)
+    queue = waiting(core, 2, "slots=1 gpu=1")
+    plan = core.plan(confirm=False)
+    assert takes(plan) == [("work slots=1 gpu=1", 2)]
+    core.on_snapshot(Snapshot(0, 2, 1, bitmap(3), {"n": "gpu=1"}), 0.0)
+    queue.answer(plan)
+    assert len(claims_of(core.plan(place=False, confirm=False))) == 1

@@ -8,35 +8,54 @@ from typing import Final
 
 from ...model.node import trial_note
 from ...model.streak import Streak, damning
+from ...store.places import now_ms
 from ...store.store import Store
 from .drains import PROBATION_LEASES
+from .guarded import guarded
 
 log = logging.getLogger("parsync.leader")
 
 LONGEST_S: Final = 3600.0
 """The longest pause before a trial."""
 
+OLD_MS: Final = 3_600_000
+"""A streak whose last try is so long ago says nothing of today."""
+
+_Node = tuple[int, str, int]
+"""Partition, name and incarnation."""
+
 
 class BlackHoleDuty:
-    """How often, and after how many tries, this leader made each incarnation of a node suspect in its streaks."""
+    """How often this leader made each incarnation of a node suspect, and how many tries its streaks had then.
+
+    What a new leader finds was perhaps judged before: it judges a node after another try.
+    """
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self._store, self._partitions, self._lease_s = store, partitions, lease_s
-        self._judged: dict[tuple[int, str, int], tuple[int, int]] = {}
+        self._judged: dict[_Node, tuple[int, int]] = {}
+        self._is_new = True
 
     def work(self) -> None:
         """Judge the nodes that have streaks. A judged one is judged again after another try."""
-        nodes: dict[tuple[int, str, int], list[Streak]] = {}
-        for name, text in self._store.hash(self._store.keys.shared("streaks")).items():
+        nodes: dict[_Node, list[Streak]] = {}
+        fields = self._store.hash(self._store.keys.shared("streaks"))
+        since_ms = now_ms(self._store) - OLD_MS if fields else 0
+        for name, text in fields.items():
             for streak in Streak.read(name, text):
-                nodes.setdefault((streak.partition, streak.node, streak.inc), []).append(streak)
+                if streak.at_ms >= since_ms:
+                    nodes.setdefault((streak.partition, streak.node, streak.inc), []).append(streak)
         self._judged = {node: judged for node, judged in self._judged.items() if node in nodes}
         for node, streaks in nodes.items():
-            times, tries = self._judged.get(node, (0, 0))
-            found = damning(streaks)
-            tried = sum(streak.tries for streak in streaks)
-            if found and tried > tries and self._suspect(*node, found, times):
-                self._judged[node] = times + 1, tried
+            guarded(self._store, "black holes", self._judge, node, streaks)
+        self._is_new = False
+
+    def _judge(self, node: _Node, streaks: list[Streak]) -> None:
+        times, tries = self._judged.get(node, (0, 0))
+        found, tried = damning(streaks), sum(streak.tries for streak in streaks)
+        if found and tried > tries:
+            suspected = not self._is_new and self._suspect(*node, found, times)
+            self._judged[node] = times + suspected, tried
 
     def _suspect(self, p: int, name: str, inc: int, found: list[Streak], times: int) -> bool:
         """Make a node suspect, unless it is not up; the pauses before its trials double."""
