@@ -59,6 +59,16 @@ class Left:
             most = np.minimum(most, own)
         return most
 
+    def within(self, needs: Resources, nodes: Sequence[int], seats: Mask) -> Mask:
+        """Return which of these seats for tasks of these needs there is enough left for; nodes: that of each seat."""
+        if not needs.amounts:
+            return seats
+        most = dict(zip(nodes, self.tasks(needs, np.array(nodes)).tolist(), strict=True))
+        for i in np.flatnonzero(seats).tolist():
+            most[nodes[i]] -= 1
+            seats[i] = most[nodes[i]] >= 0
+        return seats
+
     def take(self, needs: Resources, nodes: Sequence[int]) -> list[dict[str, int]]:
         """Take what tasks of these needs hold on these nodes; return it if some of it may be devices.
 

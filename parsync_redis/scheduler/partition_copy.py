@@ -154,21 +154,11 @@ class PartitionCopy:
         self.left = self.offers.left_of(left)
         self.version = version
         for reservation in filter(len, self.reserved):
-            reservation.keep(self._still_there(reservation))
+            found = np.asarray(self.free[reservation.bits].all(axis=1))
+            reservation.keep(self.left.within(reservation.needs, reservation.owners, found))
             if reservation:
                 self.change(reservation, 1)
         self._forget_seats()
-
-    def _still_there(self, reservation: Reservation) -> Mask:
-        """Return which of its seats this copy has: their slots are free, and their nodes have the amounts left."""
-        found = np.asarray(self.free[reservation.bits].all(axis=1))
-        if reservation.needs.amounts:
-            most = self.left.tasks(reservation.needs, np.array(reservation.owners))
-            room = dict(zip(reservation.owners, most.tolist(), strict=True))
-            for i in np.flatnonzero(found).tolist():
-                room[reservation.owners[i]] -= 1
-                found[i] = room[reservation.owners[i]] >= 0
-        return found
 
     def _forget_seats(self) -> None:
         self._seats.clear()
