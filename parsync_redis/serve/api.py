@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -93,14 +92,14 @@ class Api:
     async def kinds(self, request: Request) -> Response:
         """List what waits, by kind, as `parsync demand` does: ?name=proj.*."""
         query = Query(request, ("name", *PAGE))
-        name = query.text("name", "*")
-        return self._page(request, query, lambda survey: [k for k in survey.kinds if fnmatchcase(k.name, name)])
+        name = query.pattern("name")
+        return self._page(request, query, lambda survey: [k for k in survey.kinds if name.match(k.name)])
 
     async def names(self, request: Request) -> Response:
         """List the run times by name; they are at most 10 seconds older than the rest."""
         query = Query(request, ("name", *PAGE))
-        name = query.text("name", "*")
-        return self._page(request, query, lambda survey: [n for n in survey.names if fnmatchcase(n.name, name)])
+        name = query.pattern("name")
+        return self._page(request, query, lambda survey: [n for n in survey.names if name.match(n.name)])
 
     async def demand(self, request: Request) -> Response:
         """Say how many slots and machines of a kind are wanted; an error if the survey is stale."""
@@ -112,7 +111,7 @@ class Api:
             query.pairs("label"),
             query.all("taint"),
             parse_requirements("require", query.all("require")),
-            query.text("name", "*"),
+            query.pattern("name"),
         )
         survey = _survey(latest)
         if latest.stale:

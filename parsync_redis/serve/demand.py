@@ -1,10 +1,10 @@
 """The demand for machines: what waits that such a machine could hold, and what is held on those there are. Pure."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from ..model.needs import OWN, QUEUE_LABEL, TAINT_LABEL, Resources, are_needs, parse_needs
@@ -19,6 +19,7 @@ SHOWN: Final = 100
 """Shapes in an answer, those that want most slots; the sums are of all."""
 
 RULE: Final = LabelsRule()
+ANY_NAME: Final = re.compile("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Machine:
 
     offer: Resources | None = None
     require: Resources = field(default_factory=Resources)
-    name: str = "*"
+    name: re.Pattern[str] = ANY_NAME
 
     @classmethod
     def of(
@@ -40,7 +41,7 @@ class Machine:
         labels: Mapping[str, str],
         taints: Sequence[str],
         require: Mapping[str, Any],
-        name: str = "*",
+        name: re.Pattern[str] = ANY_NAME,
     ) -> "Machine":
         """Return the machine that a request describes, slots 0 if it describes none; raises InvalidInput."""
         wanted = Resources.needed(1, None, require)
@@ -51,7 +52,7 @@ class Machine:
 
     def could_hold(self, kind: KindView) -> bool:
         """Return whether the machine could hold a task of a kind; its worker is taken to know name and queue."""
-        if not are_needs(kind.needs) or not fnmatchcase(kind.name, self.name):
+        if not are_needs(kind.needs) or not self.name.match(kind.name):
             return False
         needs = parse_needs(kind.needs)
         if not {*self.require.labels} <= {*needs.labels}:

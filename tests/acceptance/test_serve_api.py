@@ -106,6 +106,8 @@ def test_pages_and_filters(serve):
         ("/nodes/n9", 404, "no node 'n9'"),
         ("/tasks?state=lost", 400, "state='lost' is not known: known are waiting, pending, taken"),
         ("/tasks?offset=1", 400, "unknown parameter 'offset': known are state, limit"),
+        ("/kinds?name=" + "*" * 256, 400, "parameter name has 256 characters: there may be 255"),
+        ("/demand?taint=a&taint=" + "b" * 256, 400, "parameter taint has 256 characters: there may be 255"),
         ("/tasks/" + "x" * 256, 400, "is not valid: it must be a text of 1 to 255 characters"),
         ("/demand?require=gpu", 400, "require 'gpu' is not valid: it must be one of NAME=A"),
         ("/demand?resource=gpu=much", 400, "resource gpu='much' is not an amount"),
