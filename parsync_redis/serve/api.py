@@ -12,6 +12,7 @@ from starlette.routing import Route
 from ..cli.requirements import parse_requirements
 from ..cli.tasks import parse_states
 from ..client import ParsyncClient
+from ..model.devices import read_indexes
 from ..model.explanation import Explanation, Outlook
 from ..model.ids import encode_id, shown
 from ..model.limits import MAX_SLOTS
@@ -33,7 +34,7 @@ MOST_PAGES: Final = 200
 """Pages of one survey that are kept."""
 
 TASK_STATES: Final = (WAITING, *(state.value for state in TaskState if state is not TaskState.GONE))
-MACHINE: Final = ("require", "label", "resource", "taint")
+DESCRIBED: Final = ("label", "resource", "taint", "device", "device_resource")
 
 
 class Api:
@@ -103,8 +104,11 @@ class Api:
 
     async def demand(self, request: Request) -> Response:
         """Say how many slots and machines of a kind are wanted; an error if the survey is stale."""
-        query, latest = Query(request, ("slots", "name"), MACHINE), self._surveyor.latest
-        described = any(query.all(name) for name in ("label", "resource", "taint"))
+        query, latest = (
+            Query(request, ("slots", "name", "shared_devices"), ("require", *DESCRIBED)),
+            self._surveyor.latest,
+        )
+        described = any(query.all(name) for name in DESCRIBED)
         machine = Machine.of(
             query.number("slots", int(described), int(described), MAX_SLOTS),
             query.pairs("resource"),
@@ -112,6 +116,9 @@ class Api:
             query.all("taint"),
             parse_requirements("require", query.all("require")),
             query.pattern("name"),
+            read_indexes("device", query.all("device")) if query.all("device") else None,
+            query.pairs("device_resource"),
+            query.one_of("shared_devices", ("true",)) == "true",
         )
         survey = _survey(latest)
         if latest.stale:
