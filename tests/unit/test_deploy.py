@@ -49,6 +49,9 @@ LABELS: dict[str, set[str] | None] = {
 }
 """The labels of the metrics, with their values where there are only some."""
 
+PLACE = {"job", "instance"}
+"""The labels that Prometheus adds."""
+
 
 def samples():
     """Return the samples of a cluster that has everything: name -> labels."""
@@ -82,16 +85,42 @@ def board():
 def test_an_expression_names_metrics_labels_and_values_that_there_are(text):
     there = samples()
     named = re.findall(r"\b(parsync_\w+)(?:\{([^}]*)\})?", text)
-    assert named
+    assert named or text.startswith("up{")
     for name, matchers in named:
         assert name in there
         for label, _, value in re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', matchers):
-            assert label in there[name], f"{name} has no label {label}"
-            known = LABELS[label]
+            assert label in there[name] | PLACE, f"{name} has no label {label}"
+            known = LABELS.get(label)
             assert known is None or {*value.split("|")} <= known
     for grouped in re.findall(r"\bby \(([^)]*)\)", text):
-        assert {*grouped.split(", ")} <= set().union(*(there[name] for name, _ in named))
+        assert {*grouped.split(", ")} <= PLACE.union(*(there[name] for name, _ in named))
     assert text.count("(") == text.count(")")
+
+
+def test_several_clusters_do_not_mix():
+    rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
+    for rule in rules:
+        assert not re.search(r"\b(sum|max|min|avg|count)\b(?! by \(job, instance\) \()", rule["expr"]), rule["alert"]
+        assert not re.search(r"\b(and|or|unless)\b(?! on \(job, instance\) )", rule["expr"]), rule["alert"]
+        assert "absent" not in rule["expr"]
+    (scraped,) = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
+    assert f'up{{job="{scraped["job_name"]}"}} == 0' in [rule["expr"] for rule in rules]
+    for panel in board()["panels"]:
+        for target in panel["targets"]:
+            named = re.findall(r"\bparsync_\w+(.{22})", target["expr"] + " " * 22)
+            assert named == ['{instance="$instance"' + found[-1] for found in named], panel["title"]
+    (_, variable) = board()["templating"]["list"]
+    assert (variable["name"], variable["query"]["query"]) == ("instance", "label_values(parsync_stale, instance)")
+
+
+def test_nothing_is_critical_while_nothing_waits_or_runs_if_the_cluster_can_be_read():
+    rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
+    critical = {rule["alert"]: rule["expr"] for rule in rules if rule["labels"]["severity"] == "critical"}
+    assert critical.pop("ParsyncCannotBeRead") == "parsync_stale == 1"
+    for name, text in critical.items():
+        last = text.split(" and on (job, instance) ")[-1]
+        assert last.startswith("sum by (job, instance) (parsync_waiting_tasks)"), name
+        assert last.endswith(" > 0"), name
 
 
 def test_the_rules_have_the_fields_of_the_format():
