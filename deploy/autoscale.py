@@ -3,10 +3,12 @@
     autoscale.py 'http://127.0.0.1:8787/api/v1/demand?slots=4&label=gpu_model=a100' --most 10 -- ./resize.sh
 
 It runs the command with the number of machines as its last argument, whenever that number changes. More machines are
-asked for at once, fewer only when fewer were enough for --calm seconds. If there is no answer, nothing changes.
+asked for at once, fewer only when fewer were enough for --calm seconds, also after a start: until it has run the
+command, it takes the nodes that there are for the machines. If there is no answer, nothing changes.
 """
 
 import argparse
+import http.client
 import json
 import subprocess
 import sys
@@ -14,13 +16,14 @@ import time
 import urllib.request
 
 
-def ask(url: str) -> int:
-    """Return how many machines are wanted."""
+def ask(url: str) -> tuple[int, int]:
+    """Return how many machines are wanted, and how many nodes are there."""
     with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  the operator's own URL
-        machines = json.load(answer)["machines"]
+        found = json.load(answer)
+    machines, nodes = found["machines"], found["nodes"]
     if machines is None:
         sys.exit("the URL describes no machine: add slots=, resource= or label=")
-    return int(machines)
+    return int(machines), int(nodes)
 
 
 def main() -> None:
@@ -31,26 +34,30 @@ def main() -> None:
     parser.add_argument("--most", type=int, required=True)
     parser.add_argument("--every", type=float, default=15, help="seconds between two questions")
     parser.add_argument("--calm", type=float, default=300, help="seconds for which fewer machines must be enough")
-    parser.add_argument("--once", action="store_true", help="ask once, run the command, and end")
+    parser.add_argument("--once", action="store_true", help="ask once, run the command, and end as it does")
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
-    now, enough_since_s = -1, time.monotonic()
+    told: int | None = None
+    enough_since_s = time.monotonic()
     while True:
         try:
-            wanted = min(max(ask(asked.url), asked.least), asked.most)
-        except (OSError, ValueError, KeyError) as error:
-            print(f"no answer, nothing changes: {error}", file=sys.stderr)
+            machines, nodes = ask(asked.url)
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+            print(f"no answer, nothing changes: {error!r}", file=sys.stderr)
             if asked.once:
                 sys.exit(1)
-            wanted = now
+            wanted = now = 0
+        else:
+            wanted = min(max(machines, asked.least), asked.most)
+            now = nodes if told is None else told
         if wanted >= now:
             enough_since_s = time.monotonic()
-        if wanted > now or (wanted < now and time.monotonic() - enough_since_s >= asked.calm):
+        if asked.once or wanted > now or (wanted < now and time.monotonic() - enough_since_s >= asked.calm):
             done = subprocess.run([*asked.command, str(wanted)], check=False)
+            if asked.once:
+                sys.exit(done.returncode)
             if done.returncode == 0:
-                now, enough_since_s = wanted, time.monotonic()
-        if asked.once:
-            return
+                told, enough_since_s = wanted, time.monotonic()
         time.sleep(asked.every)
 
 

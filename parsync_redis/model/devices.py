@@ -9,6 +9,7 @@ below 1 of one device, or whole devices: 1, 2, ... A task that asks only for att
 share, so that nobody gets the whole device beside it. lua/lib/devices.lua does the same; a property test compares them.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -20,6 +21,7 @@ from .ids import check_name, shown
 MAX_INDEX: Final = 999
 _KIND: Final = "[a-z][a-z0-9_]{0,31}"
 _ATTRIBUTE: Final = r"\.[a-z][a-z0-9_]{0,31}"
+_RANGE: Final = re.compile(r"(\d{1,3})-(\d{1,3})")
 _INDEX: Final = r"@(?:0|[1-9]\d{0,2})"
 NAME: Final = f"{_KIND}(?:{_ATTRIBUTE})?(?:{_INDEX})?"
 """The name of an amount in a place, as a regular expression."""
@@ -45,6 +47,22 @@ def by_kind(amounts: Iterable[tuple[str, int]]) -> dict[str, list[tuple[str, int
     for name, amount in amounts:
         found.setdefault(kind_of(name), []).append((name, amount))
     return found
+
+
+def fold(amounts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the amounts of a node with those of its devices together: 'gpu' has 'gpu@0' and 'gpu@1'."""
+    found: dict[str, float] = {}
+    for name, amount in amounts:
+        bare = name.partition("@")[0]
+        found[bare] = found.get(bare, 0) + amount
+    return found
+
+
+def whole_of(asked: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return what a task holds in all: each of its devices has the attributes that it asks for."""
+    some = list(asked)
+    counts = {name: share_of(kind_of(name), some) or (0, 1) for name, _ in some if "." in name}
+    return {name: amount * counts.get(name, (0, 1))[1] for name, amount in some}
 
 
 def indexes_of(amounts: Iterable[str]) -> dict[str, list[int]]:
@@ -119,6 +137,25 @@ def _choose(
 def read_devices(asked: str) -> dict[str, list[int]]:
     """Return the devices in the amounts of a place: {'gpu': [1]} of 'gpu.mem@1=8589934592 gpu@1=0.5'."""
     return indexes_of(word.partition("=")[0] for word in asked.split()) if "@" in asked else {}
+
+
+def read_indexes(flag: str, words: Iterable[str]) -> dict[str, list[str]]:
+    """Read 'gpu=0,1' and 'gpu=0-7', also where words were split at the commas; raises InvalidInput."""
+    found: dict[str, list[str]] = {}
+    kind = ""
+    for word in ",".join(words).split(","):
+        name, equals, value = word.strip().rpartition("=")
+        kind = name if equals else kind
+        if not kind:
+            raise InvalidInput(
+                f"{flag} {shown(word)} is not valid: it must be KIND=INDEXES, gpu=0,1 or gpu=0-7, or none"
+            )
+        first_last = _RANGE.fullmatch(value)
+        if first_last and int(first_last[1]) <= int(first_last[2]):
+            found.setdefault(kind, []).extend(map(str, range(int(first_last[1]), int(first_last[2]) + 1)))
+        else:
+            found.setdefault(kind, []).append(value)
+    return found
 
 
 def device_amounts(

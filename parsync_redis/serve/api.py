@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -13,6 +12,7 @@ from starlette.routing import Route
 from ..cli.requirements import parse_requirements
 from ..cli.tasks import parse_states
 from ..client import ParsyncClient
+from ..model.devices import read_indexes
 from ..model.explanation import Explanation, Outlook
 from ..model.ids import encode_id, shown
 from ..model.limits import MAX_SLOTS
@@ -34,7 +34,7 @@ MOST_PAGES: Final = 200
 """Pages of one survey that are kept."""
 
 TASK_STATES: Final = (WAITING, *(state.value for state in TaskState if state is not TaskState.GONE))
-MACHINE: Final = ("require", "label", "resource", "taint")
+DESCRIBED: Final = ("label", "resource", "taint", "device", "device_resource")
 
 
 class Api:
@@ -93,26 +93,32 @@ class Api:
     async def kinds(self, request: Request) -> Response:
         """List what waits, by kind, as `parsync demand` does: ?name=proj.*."""
         query = Query(request, ("name", *PAGE))
-        name = query.text("name", "*")
-        return self._page(request, query, lambda survey: [k for k in survey.kinds if fnmatchcase(k.name, name)])
+        name = query.pattern("name")
+        return self._page(request, query, lambda survey: [k for k in survey.kinds if name.match(k.name)])
 
     async def names(self, request: Request) -> Response:
         """List the run times by name; they are at most 10 seconds older than the rest."""
         query = Query(request, ("name", *PAGE))
-        name = query.text("name", "*")
-        return self._page(request, query, lambda survey: [n for n in survey.names if fnmatchcase(n.name, name)])
+        name = query.pattern("name")
+        return self._page(request, query, lambda survey: [n for n in survey.names if name.match(n.name)])
 
     async def demand(self, request: Request) -> Response:
         """Say how many slots and machines of a kind are wanted; an error if the survey is stale."""
-        query, latest = Query(request, ("slots", "name"), MACHINE), self._surveyor.latest
-        described = any(query.all(name) for name in ("label", "resource", "taint"))
+        query, latest = (
+            Query(request, ("slots", "name", "shared_devices"), ("require", *DESCRIBED)),
+            self._surveyor.latest,
+        )
+        described = any(query.all(name) for name in DESCRIBED)
         machine = Machine.of(
             query.number("slots", int(described), int(described), MAX_SLOTS),
             query.pairs("resource"),
             query.pairs("label"),
             query.all("taint"),
             parse_requirements("require", query.all("require")),
-            query.text("name", "*"),
+            query.pattern("name"),
+            read_indexes("device", query.all("device")) if query.all("device") else None,
+            query.pairs("device_resource"),
+            query.one_of("shared_devices", ("true",)) == "true",
         )
         survey = _survey(latest)
         if latest.stale:

@@ -1,10 +1,12 @@
 """The web application: which path is answered by what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,8 +22,8 @@ from .replies import on_bug, on_http_error, on_parsync_error, reply
 from .surveyor import Latest, Surveyor
 
 
-def make_app(surveyor: Surveyor, asker: Asker, cluster: str) -> Starlette:
-    """Make the application that shows what a surveyor has read, and asks for the rest."""
+def make_app(surveyor: Surveyor, asker: Asker, cluster: str, hosts: Sequence[str]) -> Starlette:
+    """Make the application that shows what a surveyor has read, and asks for the rest. hosts: its own names."""
 
     def judged(judge: Callable[[Latest], tuple[bool, dict[str, Any]]]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -50,4 +52,5 @@ def make_app(surveyor: Surveyor, asker: Asker, cluster: str) -> Starlette:
 
     routes.append(Route(ROOT, index))
     handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}
-    return Starlette(routes=routes, exception_handlers=handlers)
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    return Starlette(routes=routes, exception_handlers=handlers, middleware=[trusted])

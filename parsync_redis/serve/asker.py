@@ -1,9 +1,11 @@
 """Questions that a survey does not answer, such as one task: asked of Redis one at a time, and once for all who ask."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -12,10 +14,19 @@ from starlette.exceptions import HTTPException
 from ..client import ParsyncClient
 
 KEPT_S: Final = 1.0
-"""For how long an answer is given again to whoever asks the same."""
+"""For how long after it came an answer is given again to whoever asks the same."""
 
 MOST: Final = 100
 """Questions that wait or are kept; more are told to come again."""
+
+
+@dataclass(slots=True)
+class _Question:
+    answer: asyncio.Future[Any]
+    ended_s: float = math.inf
+
+    def end(self, _: object) -> None:
+        self.ended_s = time.monotonic()
 
 
 class Asker:
@@ -24,18 +35,20 @@ class Asker:
     def __init__(self, client: ParsyncClient) -> None:
         self._client = client
         self._thread = ThreadPoolExecutor(1, "asker")
-        self._kept: dict[Any, tuple[float, asyncio.Future[Any]]] = {}
+        self._kept: dict[Any, _Question] = {}
 
     async def ask(self, key: Any, question: Callable[[ParsyncClient], Any]) -> Any:
         """Return the answer to a question. key: equal for equal questions. Raises what the question raises."""
         now_s = time.monotonic()
-        self._kept = {key: (s, one) for key, (s, one) in self._kept.items() if not one.done() or now_s - s < KEPT_S}
+        self._kept = {key: one for key, one in self._kept.items() if now_s - one.ended_s < KEPT_S}
         if key not in self._kept:
             if len(self._kept) >= MOST:
                 raise HTTPException(503, "too many questions at a time: ask again in a second", {"Retry-After": "1"})
             asked = partial(question, self._client)
-            self._kept[key] = now_s, asyncio.get_running_loop().run_in_executor(self._thread, asked)
-        return await asyncio.shield(self._kept[key][1])
+            one = _Question(asyncio.get_running_loop().run_in_executor(self._thread, asked))
+            one.answer.add_done_callback(one.end)
+            self._kept[key] = one
+        return await asyncio.shield(self._kept[key].answer)
 
     def close(self) -> None:
         """End the thread; what waits is not asked."""

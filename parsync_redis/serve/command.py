@@ -36,7 +36,7 @@ def serve(
         raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
     from .app import make_app
     from .asker import Asker
-    from .server import listen, run, url_of
+    from .server import hosts_of, listen, run, url_of
     from .surveyor import Surveyor
 
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
@@ -51,7 +51,7 @@ def serve(
             "cluster %s on %s is shown at %s", client.settings.cluster, client.store.address, url_of(listening)
         )
         try:
-            run(make_app(surveyor, asker, client.settings.cluster), listening)
+            run(make_app(surveyor, asker, client.settings.cluster, hosts_of(listening)), listening)
         finally:
             asker.close()
             surveyor.stop()

@@ -1,12 +1,13 @@
 """The demand for machines: what waits that such a machine could hold, and what is held on those there are. Pure."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from ..model.devices import fold, whole_of
 from ..model.needs import OWN, QUEUE_LABEL, TAINT_LABEL, Resources, are_needs, parse_needs
 from ..model.taints import offered_taints
 from ..model.views import KindView, NodeView
@@ -19,6 +20,7 @@ SHOWN: Final = 100
 """Shapes in an answer, those that want most slots; the sums are of all."""
 
 RULE: Final = LabelsRule()
+ANY_NAME: Final = re.compile("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Machine:
 
     offer: Resources | None = None
     require: Resources = field(default_factory=Resources)
-    name: str = "*"
+    name: re.Pattern[str] = ANY_NAME
 
     @classmethod
     def of(
@@ -40,18 +42,25 @@ class Machine:
         labels: Mapping[str, str],
         taints: Sequence[str],
         require: Mapping[str, Any],
-        name: str = "*",
+        name: re.Pattern[str] = ANY_NAME,
+        devices: Mapping[str, Sequence[str]] | None = None,
+        of_devices: Mapping[str, str] | None = None,
+        shared: bool = False,
     ) -> "Machine":
-        """Return the machine that a request describes, slots 0 if it describes none; raises InvalidInput."""
+        """Return the machine that a request describes, slots 0 if it describes none; raises InvalidInput.
+
+        devices, of_devices, shared: as `Resources.of` takes them.
+        """
         wanted = Resources.needed(1, None, require)
         if not slots:
             return cls(None, wanted, name)
         values = {key: value.split(",") for key, value in labels.items()}
-        return cls(Resources.of(slots, resources, values, offered_taints(taints)), wanted, name)
+        offer = Resources.of(slots, resources, values, offered_taints(taints), devices, of_devices, shared)
+        return cls(offer, wanted, name)
 
     def could_hold(self, kind: KindView) -> bool:
         """Return whether the machine could hold a task of a kind; its worker is taken to know name and queue."""
-        if not are_needs(kind.needs) or not fnmatchcase(kind.name, self.name):
+        if not are_needs(kind.needs) or not self.name.match(kind.name):
             return False
         needs = parse_needs(kind.needs)
         if not {*self.require.labels} <= {*needs.labels}:
@@ -67,9 +76,8 @@ class Machine:
             return True
         asked = {label for label in self.offer.labels if label[0] != TAINT_LABEL}
         taints = {value for name, value in self.offer.labels if name == TAINT_LABEL}
-        return (
-            asked <= {*labels} and taints == {*node.taints} and {n for n, _ in self.offer.amounts} <= {*node.resources}
-        )
+        kinds = {*fold(self.offer.amounts)} <= {*fold(node.resources.items())}
+        return asked <= {*labels} and taints == {*node.taints} and kinds
 
 
 def _of_machine(needs: Resources) -> Resources:
@@ -88,7 +96,8 @@ def measure_demand(survey: Survey, machine: Machine) -> dict[str, Any]:
         waiting.update({"slots": shape["slots"], **shape["resources"]})
     for node in nodes:
         held.update({"slots": node.held})
-        held.update({name: amount - node.left.get(name, 0) for name, amount in node.resources.items()})
+        left = fold(node.left.items())
+        held.update({name: amount - left.get(name, 0) for name, amount in fold(node.resources.items()).items()})
     offer = machine.offer
     return {
         "waiting_tasks": sum(kind.waiting for kind in kinds),
@@ -103,7 +112,7 @@ def measure_demand(survey: Survey, machine: Machine) -> dict[str, Any]:
 
 def _machines(offer: Resources, wanted: Mapping[str, float]) -> int:
     """Return the least number of machines that have so much in all: tasks that do not share one well may need more."""
-    sizes = {"slots": float(offer.slots), **{name: amount / 1000 for name, amount in offer.amounts}}
+    sizes = {"slots": float(offer.slots), **{name: amount / 1000 for name, amount in fold(offer.amounts).items()}}
     return max(math.ceil(round(wanted.get(name, 0) / size, 9)) for name, size in sizes.items() if size)
 
 
@@ -117,6 +126,8 @@ def _shapes(kinds: Iterable[KindView]) -> list[dict[str, Any]]:
         )
         shape["waiting"] += kind.waiting
         shape["slots"] += kind.waiting * needs.slots
-        shape["resources"].update({name: kind.waiting * amount / 1000 for name, amount in needs.amounts})
+        shape["resources"].update(
+            {name: kind.waiting * amount / 1000 for name, amount in whole_of(needs.amounts).items()}
+        )
         shape["reasons"][reason_class(kind.why)] += kind.waiting
     return sorted(found.values(), key=lambda shape: (-shape["slots"], shape["needs"]))

@@ -9,6 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ..model.devices import fold
 from ..model.needs import are_needs, parse_needs
 from ..model.views import NodeView
 from ..placement.reasons import CLASSES, OTHER, reason_class
@@ -120,8 +121,8 @@ def state_of(node: NodeView) -> str:
 
 
 def class_of_view(node: NodeView) -> str:
-    """Return the class of a node: its amounts and labels, 'gpu=2 gpu_model:a100', or 'slots only'."""
-    amounts = (f"{name}={amount}" for name, amount in sorted(node.resources.items()))
+    """Return the class of a node: its amounts, those of devices together, and labels; or 'slots only'."""
+    amounts = (f"{name}={amount}" for name, amount in sorted(fold(node.resources.items()).items()))
     labels = (f"{name}:{value}" for name, value in sorted(node.labels.items()))
     return " ".join((*amounts, *labels))[:128].rstrip() or "slots only"
 
@@ -137,7 +138,7 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
     sizes, declared = Counter[str](), Counter[str]()
     for name, node in usable:
         sizes[name] += node.slots
-        declared.update(node.resources)
+        declared.update({*fold(node.resources.items())})
     group_of, known = top(sizes, TOP_CLASSES), {name for name, _ in declared.most_common(TOP_RESOURCES)}
     slots, free, held = Counter[str](), Counter[str](), Counter[str]()
     amounts, left = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -146,9 +147,10 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         slots[group] += node.slots
         free[group] += node.free
         held[group] += node.held
-        for resource in node.resources.keys() & known:
-            amounts[group, resource] += node.resources[resource]  # type: ignore[assignment]
-            left[group, resource] += node.left.get(resource, 0)  # type: ignore[assignment]
+        has, has_left = fold(node.resources.items()), fold(node.left.items())
+        for resource in has.keys() & known:
+            amounts[group, resource] += has[resource]  # type: ignore[assignment]
+            left[group, resource] += has_left.get(resource, 0)  # type: ignore[assignment]
     for metric, help, figures in (
         ("parsync_slots", "Slots of nodes that are not down, by amounts and labels of the nodes", slots),
         ("parsync_free_slots", "Slots that may be claimed now", free),

@@ -92,9 +92,10 @@ class Pages:
 
     async def tasks(self, request: Request) -> Response:
         """Show tasks in a state, or one task."""
-        query = Query(request, ("state", "id"))
-        latest, state, id = self._surveyor.latest, query.one_of("state", TASK_STATES), query.text("id").strip()
+        latest = self._surveyor.latest
         try:
+            query = Query(request, ("state", "id"))
+            state, id = query.one_of("state", TASK_STATES), query.text("id").strip()
             if id:
                 encode_id(id)
                 status, found = await self._asker.ask(("page", id), lambda client: _one(client, id))

@@ -1,6 +1,8 @@
 """Read the query of a request; what is wrong is InvalidInput, in one sentence."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from fnmatch import translate
 from typing import Final
 
 from starlette.requests import Request
@@ -10,6 +12,9 @@ from ..model.ids import shown
 
 MOST_WORDS: Final = 64
 """Times that one parameter may be repeated."""
+
+MOST_TEXT: Final = 255
+"""Characters of one value."""
 
 MOST_LIMIT: Final = 1000
 USUAL_LIMIT: Final = 100
@@ -30,6 +35,8 @@ class Query:
                 raise InvalidInput(f"unknown parameter {shown(name)}: {there_are}")
             if len(values) > (MOST_WORDS if name in repeated else 1):
                 raise InvalidInput(f"parameter {name} is given {len(values)} times, which is too often")
+            if (longest := max(map(len, values))) > MOST_TEXT:
+                raise InvalidInput(f"parameter {name} has {longest} characters: there may be {MOST_TEXT}")
 
     def text(self, name: str, default: str = "") -> str:
         """Return the value of a parameter."""
@@ -38,6 +45,10 @@ class Query:
     def all(self, name: str) -> Sequence[str]:
         """Return all values of a parameter."""
         return self._words.get(name, ())
+
+    def pattern(self, name: str) -> re.Pattern[str]:
+        """Return a pattern of names, `proj.*`, to `match` them; all names if it is not given."""
+        return re.compile(translate(self.text(name, "*")))  # fnmatchcase would keep up to 32,768 patterns of strangers
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """Return a whole number; raises InvalidInput."""

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from ipaddress import ip_address
 from typing import Final
 
 import uvicorn
@@ -37,6 +38,15 @@ def url_of(listening: socket.socket) -> str:
     """Return the address of a listening socket for people."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def hosts_of(listening: socket.socket) -> list[str]:
+    """Return the hosts in whose name somebody may ask: on a loopback address those of this machine, else any.
+
+    A stranger's page whose name leads here (DNS rebinding) asks in that name, and could read the answers.
+    """
+    host = str(listening.getsockname()[0])
+    return ["localhost", "127.0.0.1", "[::1]", "::1", host] if ip_address(host).is_loopback else ["*"]
 
 
 def run(app: Starlette, listening: socket.socket) -> None:

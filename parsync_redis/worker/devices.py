@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..errors import InvalidInput
+from ..model.devices import read_indexes
 from ..model.ids import shown
 from ..model.place import Place
 
@@ -25,7 +26,6 @@ SMI_S: Final = 30.0
 """How long nvidia-smi may take: without its daemon it loads the driver first."""
 
 _QUERY: Final = (SMI, "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
-_RANGE: Final = re.compile(r"(\d{1,3})-(\d{1,3})")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -62,7 +62,7 @@ def node_devices(flags: Mapping[str, Any], said: Mapping[str, str], find: bool) 
     if words == [NONE]:
         devices = NodeDevices()
     elif words:
-        devices = NodeDevices(_indexes(said["parsync_device"], words), shared=shared)
+        devices = NodeDevices(read_indexes(said["parsync_device"], words), shared=shared)
     else:
         devices = find_nvidia() if find else NodeDevices()
         devices.shared = shared
@@ -104,25 +104,6 @@ def find_nvidia() -> NodeDevices:
 def _is_allowed(index: str, uuid: str, allowed: str) -> bool:
     words = [word.strip() for word in allowed.split(",")]
     return index in words or any(len(word) > 4 and uuid.startswith(word) for word in words)
-
-
-def _indexes(flag: str, words: Iterable[str]) -> dict[str, list[str]]:
-    """Read 'gpu=0,1' and 'gpu=0-7'; a variable's words were split at the commas."""
-    found: dict[str, list[str]] = {}
-    kind = ""
-    for word in ",".join(words).split(","):
-        name, equals, value = word.strip().rpartition("=")
-        kind = name if equals else kind
-        if not kind:
-            raise InvalidInput(
-                f"{flag} {shown(word)} is not valid: it must be KIND=INDEXES, gpu=0,1 or gpu=0-7, or none"
-            )
-        first_last = _RANGE.fullmatch(value)
-        if first_last and int(first_last[1]) <= int(first_last[2]):
-            found.setdefault(kind, []).extend(map(str, range(int(first_last[1]), int(first_last[2]) + 1)))
-        else:
-            found.setdefault(kind, []).append(value)
-    return found
 
 
 def _pairs(flag: str, words: Iterable[str] | None) -> dict[str, str]:

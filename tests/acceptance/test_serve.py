@@ -5,6 +5,8 @@ import signal
 import socket
 import sys
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -104,6 +106,24 @@ def test_another_path_or_method_is_an_error_in_json():
             405,
             {"error": "POST is not allowed: only GET is", "status": 405},
         )
+
+
+def test_on_a_loopback_address_only_this_machine_may_be_named():
+    def status(serve, host):
+        request = urllib.request.Request(f"{serve.url}/api/v1", headers={"Host": host})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with serving("redis://127.0.0.1:1/0", "demo") as serve:
+        for host in ("localhost", "LOCALHOST:8787", "127.0.0.1:1", "[::1]", "[::1]:8787"):
+            assert status(serve, host) == 200, host
+        for host in ("evil.example", "localhost.evil.example:8787", "127.0.0.2"):
+            assert status(serve, host) == 400, host
+    with serving("redis://127.0.0.1:1/0", "demo", "--host", "0.0.0.0") as serve:
+        assert status(serve, "parsync.example") == 200
 
 
 @pytest.mark.parametrize("name", ["starlette", "uvicorn", "prometheus_client", "jinja2"])

@@ -106,9 +106,14 @@ def test_pages_and_filters(serve):
         ("/nodes/n9", 404, "no node 'n9'"),
         ("/tasks?state=lost", 400, "state='lost' is not known: known are waiting, pending, taken"),
         ("/tasks?offset=1", 400, "unknown parameter 'offset': known are state, limit"),
+        ("/kinds?name=" + "*" * 256, 400, "parameter name has 256 characters: there may be 255"),
+        ("/demand?taint=a&taint=" + "b" * 256, 400, "parameter taint has 256 characters: there may be 255"),
         ("/tasks/" + "x" * 256, 400, "is not valid: it must be a text of 1 to 255 characters"),
         ("/demand?require=gpu", 400, "require 'gpu' is not valid: it must be one of NAME=A"),
         ("/demand?resource=gpu=much", 400, "resource gpu='much' is not an amount"),
+        ("/demand?device=0-3", 400, "device '0-3' is not valid: it must be KIND=INDEXES"),
+        ("/demand?device=gpu=0&device_resource=fpga.mem=1", 400, "the node has no device 'fpga'"),
+        ("/demand?shared_devices=no", 400, "shared_devices='no' is not known: known are true"),
         ("/demand?label=zone", 400, "label='zone' is not valid: it must be NAME=VALUE"),
         ("/demand?label=a=b&slots=0", 400, "slots='0' is not valid: it must be a whole number from 1"),
         ("/demand?" + "&".join(["taint=a"] * 65), 400, "parameter taint is given 65 times"),
@@ -141,6 +146,9 @@ def test_the_demand_is_of_the_machine_that_could_be_added(serve):
     assert (only["wanted_slots"], only["machines"]) == (12, 2), "5 waiting GPUs and 3 held ones are two machines"
     spot = demand(slots=2, label="zone=a", taint="spot", name="proj.s*")
     assert (spot["waiting_tasks"], spot["machines"], spot["nodes"]) == (1, 1, 1)
+    gpus = {"slots": 4, "device": "gpu=0-3", "device_resource": "gpu.mem=24GiB", "label": "gpu_model=a100"}
+    assert demand(**gpus)["waiting_tasks"] == 5, "its devices are kept for tasks that ask for some"
+    assert demand(**gpus, shared_devices="true")["waiting_tasks"] == 6
     small = demand(slots=1)
     assert (small["waiting_tasks"], small["waiting_slots"]) == (1, 1)
 

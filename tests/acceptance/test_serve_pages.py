@@ -136,6 +136,23 @@ def test_a_page_follows_the_state_and_says_when_it_cannot(browser):
 
 
 @needs_browser
+def test_a_page_asks_one_thing_at_a_time_and_takes_only_pages(driver, browser):
+    with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
+        serve.until_json("/healthz", lambda found: found["ok"])
+        browser.open(serve, "/")
+        asked = browser.driver.execute_script(
+            "window.asked = 0;"
+            "window.fetch = () => { asked++; return new Promise((done) => { window.answer = done; }); };"
+            "busy = false; update(); update(); update(); return asked"
+        )
+        assert asked == 1
+        assert browser.count("#gone") == 0
+        browser.driver.execute_script("answer(new Response('Service Unavailable', { status: 503 }))")
+        browser.until_text("#gone", lambda text: "does not answer" in text)
+        until(lambda: browser.driver.execute_script("return asked") == 2, "it asks again", 60)
+
+
+@needs_browser
 def test_hostile_texts_are_only_texts(driver, browser):
     driver.submit(encode_id(HOSTILE), name="proj.odd")
     driver.run(driver.commands.set_node(0, "n1", "drain", None, f"no deadline: {HOSTILE}"))
@@ -170,5 +187,9 @@ def test_pages_work_without_javascript_and_forbid_what_they_do_not_need(driver):
             assert "style=" not in body
         assert serve.get_exactly("/view/tasks?id=none")[0] == 200
         status, body, _ = serve.get_exactly("/view/tasks?id=" + "x" * 300)
-        assert (status, "must be a text of 1 to 255 characters" in body) == (400, True)
+        assert (status, "parameter id has 300 characters: there may be 255" in body, "<main>" in body) == (
+            400,
+            True,
+            True,
+        )
         assert serve.get_exactly("/static/../app.py")[0] == 404

@@ -9,7 +9,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.requests import Request
 
+from parsync_redis.cli.requirements import parse_requirements
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
+from parsync_redis.model.devices import read_indexes
 from parsync_redis.model.views import KindView, NodeView
 from parsync_redis.placement.reasons import CLASSES, OTHER
 from parsync_redis.serve.demand import Machine, measure_demand
@@ -47,6 +49,9 @@ LABELS: dict[str, set[str] | None] = {
 }
 """The labels of the metrics, with their values where there are only some."""
 
+PLACE = {"job", "instance"}
+"""The labels that Prometheus adds."""
+
 
 def samples():
     """Return the samples of a cluster that has everything: name -> labels."""
@@ -80,16 +85,42 @@ def board():
 def test_an_expression_names_metrics_labels_and_values_that_there_are(text):
     there = samples()
     named = re.findall(r"\b(parsync_\w+)(?:\{([^}]*)\})?", text)
-    assert named
+    assert named or text.startswith("up{")
     for name, matchers in named:
         assert name in there
         for label, _, value in re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', matchers):
-            assert label in there[name], f"{name} has no label {label}"
-            known = LABELS[label]
+            assert label in there[name] | PLACE, f"{name} has no label {label}"
+            known = LABELS.get(label)
             assert known is None or {*value.split("|")} <= known
     for grouped in re.findall(r"\bby \(([^)]*)\)", text):
-        assert {*grouped.split(", ")} <= set().union(*(there[name] for name, _ in named))
+        assert {*grouped.split(", ")} <= PLACE.union(*(there[name] for name, _ in named))
     assert text.count("(") == text.count(")")
+
+
+def test_several_clusters_do_not_mix():
+    rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
+    for rule in rules:
+        assert not re.search(r"\b(sum|max|min|avg|count)\b(?! by \(job, instance\) \()", rule["expr"]), rule["alert"]
+        assert not re.search(r"\b(and|or|unless)\b(?! on \(job, instance\) )", rule["expr"]), rule["alert"]
+        assert "absent" not in rule["expr"]
+    (scraped,) = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
+    assert f'up{{job="{scraped["job_name"]}"}} == 0' in [rule["expr"] for rule in rules]
+    for panel in board()["panels"]:
+        for target in panel["targets"]:
+            named = re.findall(r"\bparsync_\w+(.{22})", target["expr"] + " " * 22)
+            assert named == ['{instance="$instance"' + found[-1] for found in named], panel["title"]
+    (_, variable) = board()["templating"]["list"]
+    assert (variable["name"], variable["query"]["query"]) == ("instance", "label_values(parsync_stale, instance)")
+
+
+def test_nothing_is_critical_while_nothing_waits_or_runs_if_the_cluster_can_be_read():
+    rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
+    critical = {rule["alert"]: rule["expr"] for rule in rules if rule["labels"]["severity"] == "critical"}
+    assert critical.pop("ParsyncCannotBeRead") == "parsync_stale == 1"
+    for name, text in critical.items():
+        last = text.split(" and on (job, instance) ")[-1]
+        assert last.startswith("sum by (job, instance) (parsync_waiting_tasks)"), name
+        assert last.endswith(" > 0"), name
 
 
 def test_the_rules_have_the_fields_of_the_format():
@@ -123,22 +154,39 @@ def test_the_board_has_panels_that_do_not_overlap():
     assert len({panel["id"] for panel in found["panels"]}) == len(found["panels"])
 
 
-def test_keda_asks_for_a_field_that_the_demand_has_and_divides_by_the_slots_of_its_workers():
+def test_keda_asks_for_machines_as_its_workers_are_and_stands_still_without_an_answer():
     scaled, workers = yaml.safe_load_all((DEPLOY / "keda/scaledobject.yaml").read_text())
     (trigger,) = scaled["spec"]["triggers"]
     url = urlsplit(trigger["metadata"]["url"])
-    query = Query(Request({"type": "http", "query_string": url.query.encode()}), ("slots",), ("resource", "label"))
-    machine = Machine.of(query.number("slots", 0, 1, 100), query.pairs("resource"), query.pairs("label"), (), {})
-    assert machine.offer is not None
+    query = Query(
+        Request({"type": "http", "query_string": url.query.encode()}),
+        ("slots",),
+        ("device", "label", "taint", "require"),
+    )
+    machine = Machine.of(
+        query.number("slots", 0, 1, 100),
+        {},
+        query.pairs("label"),
+        query.all("taint"),
+        parse_requirements("require", query.all("require")),
+        devices=read_indexes("device", query.all("device")),
+    )
+    needs = "slots=1 gpu=1 gpu_model:a100 parsync.taint:a100"
+    fields = {name: getattr(SURVEY, name) for name in Survey.__slots__}
+    waits = Survey(**{**fields, "nodes": [], "kinds": [KindView("", "proj.train", needs, "", 9, 0, "")]})
     assert url.path == "/api/v1/demand"
-    assert trigger["metadata"]["valueLocation"] in measure_demand(SURVEY, machine)
-    assert trigger["metadata"]["targetValue"] == str(machine.offer.slots)
+    assert measure_demand(waits, machine)[trigger["metadata"]["valueLocation"]] == 3
+    assert trigger["metadata"]["targetValue"] == "1", "a machine is a pod"
+    assert measure_demand(SURVEY, machine)["machines"] == 0, "tasks that do not require the label are not counted"
+    assert scaled["spec"]["fallback"]["behavior"] == "currentReplicas"
+    assert scaled["spec"]["scaleTargetRef"]["name"] == workers["metadata"]["name"]
     (container,) = workers["spec"]["template"]["spec"]["containers"]
     words = container["args"]
-    assert words[words.index("--parsync-slots") + 1] == trigger["metadata"]["targetValue"]
-    assert words[words.index("--parsync-label") + 1] == query.all("label")[0]
+    said = {flag: words[words.index(f"--parsync-{flag}") + 1] for flag in ("slots", "device", "label", "taint")}
+    assert said == {flag: query.text(flag) for flag in said}
     assert {word for word in words if word.startswith("--parsync")} <= {names[0] for names, _ in WORKER_OPTIONS}
-    assert scaled["spec"]["scaleTargetRef"]["name"] == workers["metadata"]["name"]
+    devices = read_indexes("device", query.all("device"))
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": len(devices["gpu"])}
 
 
 def test_the_page_has_every_metric_with_its_labels_and_every_reason():

@@ -13,8 +13,9 @@ from .replay import ReplayParameters
 HEAD: Final = """# Replay of a GPU cluster: Alibaba's nodes and pods of 2023
 
 Made by `make replay TRACE=DIR`; do not edit. The trace is `cluster-trace-gpu-v2023` of
-[alibaba/clusterdata](https://github.com/alibaba/clusterdata). It is not part of the project. `DIR` has its files
-`openb_node_list*.csv` and `openb_pod_list*.csv`, or `.csv.gz`.
+[alibaba/clusterdata](https://github.com/alibaba/clusterdata). It is not part of the project. The trace has
+several lists of pods. This page is of `openb_node_list_all_node.csv` and `openb_pod_list_gpuspec33.csv`. `DIR` must
+have exactly one file `openb_node_list*.csv` and exactly one `openb_pod_list*.csv`; each may also be `.csv.gz`.
 
 Several schedulers of the product place the pods. Each has a view of its own, which the others outdate. Plans, rules and
 commit are the product's own: in virtual time against the store in memory, with `--live` through the scripts of a real

@@ -1,0 +1,38 @@
+""".ci/run unpacks a browser whole or not at all: what is half there would be run at the next time."""
+
+import re
+import subprocess
+
+import pytest
+
+from tests.documents import ROOT
+from tests.waiting import run
+
+FUNCTION = re.search(r"^unpack_chromium\(\) \{.*?^\}$", (ROOT / ".ci/run").read_text(), re.DOTALL | re.MULTILINE)
+PROGRAMS = {"chromium": "usr/lib/chromium/chromium", "chromedriver": "usr/bin/chromedriver"}
+
+
+def unpacked(folder, *programs, code=0):
+    """Run the function, where the packages have these programs; return its exit code."""
+    assert FUNCTION is not None
+    for name in programs:
+        program = folder / "root" / PROGRAMS[name]
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\necho {name} $1\n")
+        program.chmod(0o755)
+    (folder / "bin").mkdir()
+    script = f"set -eu\nchromium={folder}\nunpack() {{ return {code}; }}\n{FUNCTION[0]}\nunpack_chromium || exit 1"
+    return run(["bash", "-c", script], 60).returncode
+
+
+def test_each_wrapper_runs_its_own_program(tmp_path):
+    assert unpacked(tmp_path, *PROGRAMS) == 0
+    for name in PROGRAMS:
+        done = run([tmp_path / "bin" / name, "--version"], 60, stdout=subprocess.PIPE, text=True)
+        assert done.stdout == f"{name} --version\n"
+
+
+@pytest.mark.parametrize(("programs", "code"), [(["chromium"], 0), (["chromedriver"], 0), ([*PROGRAMS], 100)])
+def test_what_is_not_whole_leaves_no_wrapper(tmp_path, programs, code):
+    assert unpacked(tmp_path, *programs, code=code) != 0
+    assert [*(tmp_path / "bin").iterdir()] == []
