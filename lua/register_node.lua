@@ -10,7 +10,7 @@
 -- COMPLEXITY: O(nodes of the partition + slots and waiting seats of the node)
 --- @include bits
 --- @include counter
---- @include ledger
+--- @include rest
 local name, known_inc, score, offer, room = args.node, tonumber(args.known_inc), args.score, args.offer, tonumber(args.room)
 
 -- lowest_gap: return the first bit of the first run of `length` bits that no other node has.
@@ -58,11 +58,7 @@ if not old or node.span > old.span then node.first = lowest_gap(node.span) end
 write_node(nodes, node)
 write_bits(meta, slots, free, node)
 redis.call('HINCRBY', meta, 'slots', node.slots - (old and old.slots or 0))
-if next(capacity) then
-  redis.call('HSET', left, name, ledger_text(capacity))
-else
-  redis.call('HDEL', left, name)
-end
+write_left(left, name, capacity)
 redis.call('HSET', alive, name, counter_text(node.inc, 0))
 if held > 0 then redis.call('SADD', lost, name) end
 redis.call('DEL', inbox)

@@ -9,7 +9,6 @@
 -- ATOMICITY: each place by itself.
 -- COMPLEXITY: O(count * span)
 --- @include bits
---- @include ledger
 --- @include wrong
 
 -- put_back: write the lease at each slot of a place that has none; return the word.
@@ -27,7 +26,7 @@ local function put_back(text, lease, node)
   if #missing == 0 then return 'yours' end
   write_all('HSET', slots, missing)
   local _, rest, held = lost_and_left(slots, node)
-  if next(rest) then redis.call('HSET', left, node.name, ledger_text(rest)) end
+  write_left(left, node.name, rest)
   for slot in pairs(held) do
     if redis.call('SETBIT', free, node.first + slot, 0) == 1 then redis.call('HINCRBY', meta, 'free', -1) end
   end

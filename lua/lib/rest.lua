@@ -1,4 +1,4 @@
--- What a node has left by its leases. Needs lib/leases.lua and lib/ledger.lua.
+-- Compute the amounts that a node has left from its offer and its leases, and write them.
 --- @include leases
 --- @include ledger
 
@@ -14,7 +14,7 @@ local function lost_and_left(slots, node)
   return any_lost, rest, held
 end
 
--- write_left: write what is left of a node's amounts.
+-- write_left: write the amounts that a node has left; a node without amounts has no field.
 local function write_left(left, name, rest)
   if next(rest) then redis.call('HSET', left, name, ledger_text(rest)) else redis.call('HDEL', left, name) end
 end

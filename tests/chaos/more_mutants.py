@@ -161,5 +161,5 @@ FENCES = (
         found_by="tests/unit/test_isolation.py::test_a_run_is_isolated_while_it_runs_and_not_after",
     ),
 )
-"""What isolates runs on their machine: schedules have no real processes, so they cannot find these."""
+"""Bugs in the isolation of runs. Schedules have no real processes, so they cannot find them."""
 MORE = (*PLANTED_BY_OTHERS, *OTHER_KINDS)

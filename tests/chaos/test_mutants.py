@@ -38,37 +38,43 @@ ROOT = Path(__file__).parents[2]
 BY_NAME = [mutant for mutant in (*MUTANTS, *FENCES) if mutant.found_by]
 
 
-def plant_in_copy(mutant: Mutant, folder: Path) -> None:
-    """Copy the project to a folder, and plant the bug in the copy's files."""
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Return a folder with a copy of the project."""
     for name in ("parsync_redis", "lua", "tests"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def plant(mutant: Mutant, copy: Path) -> None:
+    """Plant the bug in the files of the copy."""
     module, _, function = mutant.where.partition(":")
-    file = folder / (f"{module.replace('.', '/')}.py" if function else f"lua/{mutant.where}.lua")
-    before, text = "", file.read_text()
-    if function:  # `where` may be all that tells which of several equal places is meant
-        name = function.rpartition(".")[2]
-        before, start, text = text.partition(f"def {name}(")
-        before += start
-    for old, new in (
-        (mutant.old, mutant.new),
-        *[[t.replace("\n", "\n    ") for t in (mutant.old, mutant.new)]] * bool(function),
-    ):
-        if old in text:
-            file.write_text(before + text.replace(old, new, 1))
+    file = copy / (f"{module.replace('.', '/')}.py" if function else f"lua/{mutant.where}.lua")
+    head, start, body = file.read_text().rpartition(f"def {function.rpartition('.')[2]}(" if function else "\0")
+    for indent in ("", "    "):  # the words of a method are written without the indent of its class
+        old, new = (words.replace("\n", f"\n{indent}") for words in (mutant.old, mutant.new))
+        if old in body:
+            file.write_text(head + start + body.replace(old, new, 1))
             return
     pytest.fail(f"{mutant.name}: its words are not in {file}")
 
 
-def run_test(test: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run one test on the project in a folder."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTEST_ADDOPTS": ""}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+def run_tests(tests: list[str], copy: Path) -> tuple[int, str]:
+    """Run tests on the copy; return pytest's exit code and the end of its output."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=240)
+    return done.returncode, f"{tests}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+def test_the_tests_that_bugs_name_pass_without_them(copy: Path) -> None:
+    code, said = run_tests([mutant.found_by for mutant in BY_NAME], copy)
+    assert code == 0, said
 
 
 @pytest.mark.parametrize("mutant", BY_NAME, ids=lambda mutant: mutant.name)
-def test_a_bug_that_names_a_test_makes_it_fail(mutant: Mutant, tmp_path: Path) -> None:
-    plant_in_copy(mutant, tmp_path)
-    done = run_test(mutant.found_by, tmp_path)
-    assert done.returncode == 1, f"{mutant.found_by} does not find it:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+def test_a_bug_that_names_a_test_makes_it_fail(mutant: Mutant, copy: Path) -> None:
+    plant(mutant, copy)
+    code, said = run_tests([mutant.found_by], copy)
+    assert code == 1, said

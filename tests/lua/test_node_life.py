@@ -1,5 +1,7 @@
 """renew, reclaim, set_node, read_partition: a node lives as long as its counter moves, and everyone can see it."""
 
+from typing import Any
+
 import pytest
 
 from parsync_redis.errors import BrokenContract
@@ -160,3 +162,13 @@ def test_an_offer_that_is_corrected_corrects_what_is_left_and_the_count_of_slots
     assert drive.run(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == ["ok", "up", "0"]
     assert audit(drive.store) == []
     assert drive.unchanged_by(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 {offer}")) == ["ok", "up", "0"]
+
+
+def test_a_lease_that_is_put_back_leaves_no_amounts_that_its_node_does_not_declare(drive: Driver):
+    drive.node("n1")
+    place = drive.held()
+    client: Any = drive.store.client
+    client.hdel(drive.keys.partition(0, "slots"), place.seat)
+    client.hset(drive.keys.partition(0, "left"), "n1", "gpu=1")
+    assert drive.run(drive.commands.restore(0, [place])) == ["back"]
+    assert audit(drive.store) == []

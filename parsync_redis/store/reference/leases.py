@@ -68,6 +68,13 @@ class Leases:
             if name in node.left:
                 node.left[name] += factor * amount
 
+    def _count_left(self, node: NodeRecord) -> None:
+        """Compute what is left of a node's amounts from its offer and its leases."""
+        node.left = dict(node.offer.amounts)
+        for slot, lease in self._leases_of(node):
+            if slot == lease.slot:
+                self._give(node, lease, -1)
+
     def _changed_nodes(self) -> None:
         self.version += 1
         now, following = self.world.now_ms, self.epoch + 1

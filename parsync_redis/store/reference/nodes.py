@@ -1,6 +1,7 @@
 """The life of nodes in the store in memory. A method with `keys` and `args` is a script."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...model.needs import parse_resources
 from ...model.place import Place
@@ -17,12 +18,10 @@ class Nodes(Leases):
         old, offer = self.nodes.get(name), parse_resources(args.offer)
         held = dict(self._leases_of(old)) if old else {}
         self.inc = max(self.inc, int(args.known_inc)) + 1
-        node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0, left=dict(offer.amounts))
-        for slot, lease in held.items():
-            if slot == lease.slot:
-                self._give(node, lease, -1)
+        node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0)
         node.ahead = 0 if room else None
         node.span = max([offer.slots + room, *(slot + 1 for slot in held)])
+        self._count_left(node)
         if old:
             for slot in range(old.span):
                 self._set(old.first + slot, False)
@@ -71,8 +70,7 @@ class Nodes(Leases):
         node = self.nodes.get(name)
         if node is None or inc not in ("", str(node.inc)):
             return ["gone"]
-        before, ahead, told = (node.state, node.drain), node.ahead, self.notes.get(name, "")
-        changed = False
+        before, told = replace(node), self.notes.get(name, "")
         note = note or ("no reason was given" if word == "suspect" else "no deadline")
         if word == "drain" and (node.drain, told) != (2, note):
             node.drain, told = 1, note
@@ -80,7 +78,7 @@ class Nodes(Leases):
             node.drain = 2
         elif word == "undrain" or (word == "trust" and not node.drain):
             node.drain, told = 0, ""
-        elif word == "suspect" and before == ("up", 0):
+        elif word == "suspect" and (node.state, node.drain) == ("up", 0):
             node.state, told = "suspect", note
         elif word == "ahead" and node.ahead is not None:
             node.ahead = int(note)
@@ -88,22 +86,18 @@ class Nodes(Leases):
             score, _, offer = note.partition(" ")
             if inc == "" or parse_resources(offer).slots + (node.ahead or 0) > node.span:
                 return ["gone"]
-            changed = (node.score, node.offer.text) != (score, offer)
             node.score, node.offer = score, parse_resources(offer)
-            node.left = dict(node.offer.amounts)
-            for slot, lease in self._leases_of(node):
-                if slot == lease.slot:
-                    self._give(node, lease, -1)
+            self._count_left(node)
             node.state = "up" if node.state == "leaving" else node.state
-        if before[0] == "suspect" and word not in ("suspect", "ahead", "offer"):
+        if before.state == "suspect" and word not in ("suspect", "ahead", "offer"):
             node.state = "up"
         if word == "leaving" and node.state == "up":
             node.state = "leaving"
         self.notes[name] = told
-        if node.ahead != ahead:
+        if node.ahead != before.ahead:
             self._write_bits(node)
             self.version += 1
-        elif changed or (node.state, node.drain) != before:
+        elif node != before:
             self._write_bits(node)
             self._changed_nodes()
         return ["ok", node.state, str(node.drain)]
