@@ -32,8 +32,9 @@ SHORTEST_S: Final = 0.02
 """The first pause is twice as long as such tasks run here, within these bounds: a node that is no faster than others
 swallows nothing. It is FIRST_S if too few have succeeded here."""
 UNANSWERED_S: Final = 4.0
-"""If no other node tells how such tasks end, slots rest for so long, or for twice the time that such tasks run: others
-may run the first of them."""
+"""If no other node tells how such tasks end, slots rest for so long, for a lease, or for twice the time that such tasks
+run: others may run the first of them, and each reports five times a lease. Of these reports the second is the first that
+counts, and this node hears of it with its own next one."""
 LONGEST_S: Final = 60.0
 KEPT: Final = 200
 """With more runs than this, half are forgotten, so that recent ones count."""
@@ -144,7 +145,7 @@ class Failures:
             return False
         began = tally if tally.is_surprise else self._node
         return tally.succeeds_elsewhere or now_s - began.since_s < max(
-            UNANSWERED_S, min(2 * self._ahead.mean_s(name), LONGEST_S)
+            UNANSWERED_S, self._most_s(), min(2 * self._ahead.mean_s(name), LONGEST_S)
         )
 
     def may_free(self, run: Run) -> bool:
