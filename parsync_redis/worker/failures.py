@@ -33,8 +33,8 @@ SHORTEST_S: Final = 0.02
 swallows nothing. It is FIRST_S if too few have succeeded here."""
 UNANSWERED_S: Final = 4.0
 """If no other node tells how such tasks end, slots rest for so long, for a lease, or for twice the time that such tasks
-run: others may run the first of them, and each reports five times a lease. Of these reports the second is the first that
-counts, and this node hears of it with its own next one."""
+run: others may run the first of them. Each reports five times a lease, and its second report is the first that counts.
+This node hears of it with its own next one."""
 LONGEST_S: Final = 60.0
 KEPT: Final = 200
 """With more runs than this, half are forgotten, so that recent ones count."""
