@@ -1,12 +1,10 @@
 -- Find corruption in a partition: values that no script writes, alone or combined with the others. Needs lib/arguments.
 --- @include bits
---- @include counter
 --- @include ledger
---- @include note
+--- @include records
 --- @include seats
+--- @include types
 --- @include wrong
-local NAME = '^%w[%w_.@-]*$'
-local GAP = 1000000 -- a node may begin so many bits after the others: forgotten nodes never leave a larger gap
 
 -- find_damage: return what is corrupt in the partition, and what the repair needs:
 --   told   {key, field, text, ...} of all that is corrupt; field '' is the whole key; `whole`: also what contradicts the rest
@@ -14,24 +12,17 @@ local GAP = 1000000 -- a node may begin so many bits after the others: forgotten
 --   found  {name -> node} of sound records, with `note`, and drained if the record or the note says so
 --   need   {name -> slots that its leases need} of nodes without a sound record that have leases, a drain or a corrupt record
 local function find_damage(meta, slots, free, left, nodes, alive, lost, notes, whole)
-  local told, wrong, found, need, counters, said, by_bits, garbled, last = {}, {}, {}, {}, {}, {}, {}, {}, 0
+  local told, wrong, found, need, counters, said, by_bits, garbled, last = {}, nil, {}, {}, {}, {}, {}, {}, 0
   local function tell(key, field, text) for _, word in ipairs({key, field, text}) do told[#told + 1] = word end end
   local function each(any, visit)
     local words = wrong[any] and {} or redis.call('HGETALL', any)
     for i = 1, #words, 2 do visit(words[i], words[i + 1]) end
   end
-  for at, any in ipairs(KEYS) do
-    local bad = bad_key(at, any)
-    if bad then
-      wrong[any] = redis.call('TYPE', any).ok ~= TYPES[at]
-      tell(any, '', bad.err)
-    end
-  end
+  wrong = corrupt_keys(tell)
   local highest = not wrong[meta] and tonumber(redis.call('HGET', meta, 'inc') or '') or math.huge
   each(notes, function(name, text) said[name] = text end)
   each(alive, function(name, text)
-    local inc, _, since = parse_counter(text)
-    counters[name] = {inc = inc, down = since ~= nil, text = text}
+    counters[name] = counter_of(text)
   end)
   each(nodes, function(name, text)
     local node, counter = string.find(name, NAME) and parse_node(name, text), counters[name]
@@ -60,17 +51,9 @@ local function find_damage(meta, slots, free, left, nodes, alive, lost, notes, w
   end)
   table.sort(by_bits, function(a, b) return a.first < b.first end)
   for _, node in ipairs(by_bits) do
-    local name, counter = node.name, counters[node.name]
-    local drain = node.drain == '0' and is_terms(said[name] or '') and '1' or node.drain -- the terms alone: a drain goes on
-    local both = drain ~= '0' and node.state == 'suspect'
-    if node.first < last or node.first > last + GAP or drain ~= node.drain or both then tell(nodes, name, node.text) end
+    local is_apart = node.first < last or node.first > last + GAP
     last = math.max(last, node.first + node.span)
-    if not counter or counter.inc ~= node.inc or counter.down ~= (node.state == 'down') then
-      tell(alive, name, counter and counter.text or 'no counter')
-    end
-    node.drain, node.state = drain, both and 'up' or node.state
-    node.note = note_of(node, said[name] or '')
-    if node.note ~= (said[name] or '') then tell(notes, name, said[name] or 'no note') end
+    judge_record(node, counters[node.name], said[node.name], is_apart, nodes, alive, notes, tell)
     if tonumber(node.inc) > highest then tell(meta, 'inc', node.inc) end
   end
   if whole and #told == 0 then find_wrong(meta, slots, free, left, lost, found, tell) end

@@ -10,3 +10,17 @@ local function wrong_types(tell)
   end
   return wrong
 end
+
+-- corrupt_keys: report each key of a call that has another type or a number field without a number; return {key -> whether it has
+-- another type}.
+local function corrupt_keys(tell)
+  local wrong = {}
+  for at, any in ipairs(KEYS) do
+    local bad = bad_key(at, any)
+    if bad then
+      wrong[any] = redis.call('TYPE', any).ok ~= TYPES[at]
+      tell(any, '', bad.err)
+    end
+  end
+  return wrong
+end

@@ -18,23 +18,31 @@ local function same_amounts(one, other)
   return true
 end
 
+-- find_wrong_at: report what contradicts one node and its leases, which are sound; return how many of its bits must be 1, and
+-- whether all of its bits are right. bits: the text of `free`.
+local function find_wrong_at(node, slots, free, left, lost, bits, tell)
+  local name, ones, are_right = node.name, 0, true
+  local any_lost, rest, held = lost_and_left(slots, node)
+  local ledger = redis.call('HGET', left, name)
+  if not same_amounts(rest, ledger and amounts(ledger) or {}) then tell(left, name, ledger or 'no amounts') end
+  if any_lost and redis.call('SISMEMBER', lost, name) == 0 then tell(lost, name, 'it has lost leases and is not listed') end
+  for slot = 0, node.span - 1 do
+    local right = (usable(node, slot) and not held[slot]) and 1 or 0
+    if bit_at(bits, node.first + slot) ~= right then
+      tell(free, name .. '/' .. slot, 'the bit is not ' .. right)
+      are_right = false
+    end
+    ones = ones + right
+  end
+  return ones, are_right
+end
+
 -- find_wrong: report what contradicts the nodes {name -> node} and their leases, which are sound.
 local function find_wrong(meta, slots, free, left, lost, found, tell)
   local total, ones, bits, wrong_bits = 0, 0, redis.call('GET', free) or '', false
-  for name, node in pairs(found) do
-    local any_lost, rest, held = lost_and_left(slots, node)
-    local ledger = redis.call('HGET', left, name)
-    if not same_amounts(rest, ledger and amounts(ledger) or {}) then tell(left, name, ledger or 'no amounts') end
-    if any_lost and redis.call('SISMEMBER', lost, name) == 0 then tell(lost, name, 'it has lost leases and is not listed') end
-    for slot = 0, node.span - 1 do
-      local right = (usable(node, slot) and not held[slot]) and 1 or 0
-      if bit_at(bits, node.first + slot) ~= right then
-        tell(free, name .. '/' .. slot, 'the bit is not ' .. right)
-        wrong_bits = true
-      end
-      ones = ones + right
-    end
-    total = total + node.slots
+  for _, node in pairs(found) do
+    local own, are_right = find_wrong_at(node, slots, free, left, lost, bits, tell)
+    total, ones, wrong_bits = total + node.slots, ones + own, wrong_bits or not are_right
   end
   if not wrong_bits and redis.call('BITCOUNT', free) ~= ones then tell(free, 'bits', 'there are bits of no node') end
   local counts = redis.call('HMGET', meta, 'slots', 'free', 'version', 'epoch', 'inc')

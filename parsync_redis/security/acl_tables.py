@@ -199,10 +199,10 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel read_tasks submit",
     Role.WORKER: "cancel deal_node finish learn_times repair_partition offer quarantine read_tasks reclaim "
     "register_node release renew report_failures requeue ring set_node start submit",
-    Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_over note_choices "
-    "repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason record_loss offer purge "
-    "quarantine read_partition read_tasks reclaim release renew_scheduler requeue revive rotate set_node confirm take "
-    "give_back",
+    Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_at_nodes look_over "
+    "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
+    "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler requeue "
+    "revive rotate set_node confirm take give_back",
 }
 """The scripts that each role runs."""
 

@@ -18,6 +18,7 @@ from .calls.repair import Damage, QueueCounts
 from .places import now_ms, places_in, put_back_leases, runs_by_leases
 from .repair import keep, repair_keys, repair_task
 from .server_errors import AWAY
+from .soundness import is_sound
 from .store import Store
 from .tasks import GENERATIONS
 from .views import partitions_of
@@ -78,6 +79,11 @@ class Repairer:
                 put_back_leases(store, places, runs_by_leases(store, self.partitions, now_ms(store)))
             keep(store, store.run(commands.repair_partition(p, "open")))
         self._told(damaged)
+
+    def check_partition(self, p: int) -> None:
+        """Look at a partition piece by piece, so that no call is long, and repair it if a piece is not sound."""
+        if not is_sound(self.store, p):
+            self.repair_partition(p)
 
     def look_over(self, shard: int, what: Sequence[str | bytes], cursor: int = 0, most: int = MAX_BATCH) -> "Seen":
         """Look at some tasks or entries of a shard, and repair those that contradict the rest; see `Seen`."""

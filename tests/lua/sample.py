@@ -60,6 +60,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "quarantine": commands.quarantine(b"something", 10),
         "discard": commands.discard(commands.keys.queue("names"), "names"),
         "repair_partition": commands.repair_partition(0),
+        "look_at_nodes": commands.look_at_nodes(0, ["n1"], 0, 10),
         "repair_task": commands.repair_task("a", "why"),
         "restore": commands.restore(0, [Place("taken", nth(1, 2), 0, "n1", (1,), 1, 1)]),
         "repair_queue": commands.repair_queue(0, 99),

@@ -352,6 +352,7 @@ WITHOUT_TWIN = {
     "discard",
     "record_loss",
     "repair_partition",
+    "look_at_nodes",
     "restore",
     "repair_task",
     "repair_kind",

@@ -21,7 +21,10 @@ PACE: Final = 4000
 """So many tasks are looked at in a pass, of all shards together, while the counts agree."""
 
 PASSES: Final = 8
-"""Passes in a lease: each looks at this part of the partitions."""
+"""Passes in a lease: each looks at this part of the partitions, so each partition has its turn once in a lease."""
+
+AT_ONCE: Final = 500
+"""Tasks that one call looks at: it takes some milliseconds, and the server does nothing else meanwhile."""
 
 HASTE: Final = 1 / 16
 """The part of a lease that a pass may take while the counts do not agree."""
@@ -33,7 +36,7 @@ class DamageDuty:
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self._store, self._partitions, self._lease_s = store, partitions, lease_s
         self._repairer = Repairer(store, partitions, _log)
-        self._next = 0
+        self._next, self._share = 0, 1.0
         self._levels: dict[int, int] = {}
         self._scans: dict[int, Iterator[Seen]] = {}
         self._cursors: dict[int, tuple[int, int]] = {}
@@ -46,9 +49,11 @@ class DamageDuty:
         for shard, found in enumerate(counts):
             if found is not None:
                 guarded(self._store, "look_over", self._look, shard, found, clock, until_s)
-        for _ in range(-(-self._partitions // PASSES)):
+        self._share += self._partitions / PASSES
+        while self._share >= 1:
+            self._share -= 1
             self._next = (self._next + 1) % self._partitions
-            guarded(self._store, "repair_partition", self._repairer.repair_partition, self._next)
+            guarded(self._store, "repair_partition", self._repairer.check_partition, self._next)
 
     def _note_losses(self, counts: Sequence[QueueCounts | None]) -> None:
         """Record which numbers of submissions went back: they are repaired now, so nobody else may see it any more."""
@@ -79,11 +84,16 @@ class DamageDuty:
     def _look_at_some(self, shard: int) -> None:
         """Look at the next tasks of a shard, and then at those that have ended."""
         whats = ("tasks", *GENERATIONS)
-        at, cursor = self._cursors.get(shard, (0, 0))
+        left = max(100, PACE // self._store.keys.shards)
         with unless_away(self._store):
-            looks = self._repairer.look_over(shard, [whats[at]], cursor, max(100, PACE // self._store.keys.shards))
-            self._levels[shard] = max(self._levels[shard], looks.highest)
-            self._cursors[shard] = ((at + 1) % len(whats), 0) if not looks.cursor else (at, looks.cursor)
+            while left > 0:
+                at, cursor = self._cursors.get(shard, (0, 0))
+                looks = self._repairer.look_over(shard, [whats[at]], cursor, min(left, AT_ONCE))
+                self._levels[shard] = max(self._levels[shard], looks.highest)
+                self._cursors[shard] = ((at + 1) % len(whats), 0) if not looks.cursor else (at, looks.cursor)
+                left -= max(1, looks.count)
+                if not looks.cursor:
+                    break
 
 
 def _log(finding: Finding) -> None:

@@ -13,6 +13,7 @@ from .base import Call, Calls, Reply, pairs, text, words
 QUARANTINE: Final = Script("quarantine", "quarantine")
 DISCARD: Final = Script("discard", "any")
 REPAIR_PARTITION: Final = Script("repair_partition", "meta slots free left nodes alive lost notes")
+LOOK_AT_NODES: Final = Script("look_at_nodes", "meta slots free left nodes alive lost notes")
 RESTORE: Final = Script("restore", "meta slots free left nodes")
 REPAIR_TASK: Final = Script(
     "repair_task",
@@ -29,6 +30,7 @@ ALL: Final = (
     QUARANTINE,
     DISCARD,
     REPAIR_PARTITION,
+    LOOK_AT_NODES,
     RESTORE,
     REPAIR_TASK,
     REPAIR_KIND,
@@ -89,6 +91,17 @@ class RepairCalls(Calls):
         has put lost leases back.
         """
         return self._partition(p, REPAIR_PARTITION, _damage, {"how": how})
+
+    def look_at_nodes(self, p: int, nodes: Sequence[str], cursor: int = 0, most: int = 0) -> Call[tuple[bool, int]]:
+        """Look at some nodes and about `most` leases of partition p; (sound, where the next look begins, 0: the end).
+
+        With cursor 0 it looks at the counts as well.
+        """
+
+        def read(reply: Reply) -> tuple[bool, int]:
+            return text(reply[0]) == "sound", int(reply[1])
+
+        return self._partition(p, LOOK_AT_NODES, read, {"cursor": cursor, "most": most}, (), ("node",), nodes)
 
     def restore(self, p: int, places: Sequence[Place]) -> Call[list[str]]:
         """Put back the leases of places in partition p; a word per place: back, yours, other, gone."""
