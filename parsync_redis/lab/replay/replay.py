@@ -1,6 +1,6 @@
 """A replay: the product's schedulers place the pods of a trace on its nodes, by a virtual clock.
 
-A tick is a gap / N. At each tick the pods that came since the last one are submitted, what has ended is released, and
+A tick is a gap / N. At each tick the pods that came since the last one are submitted, ended pods are released, and
 each scheduler reads the partitions that are due and looks at the queue. Then the schedulers carry out their plans, one
 round trip each by turns in random order, until none has anything to do. So a scheduler claims by a view that the others
 have outdated. The store is one in memory or a real server: the same calls go to both. Times in which nothing
@@ -37,7 +37,7 @@ MOST_ROUNDS: Final = 1000
 """Round trips of a tick; a scheduler that has still something to do then goes on at the next tick."""
 
 STRATEGY: Final = Strategy.QUALITY
-"""What *adaptive* is while delays are short. It is fixed, because delays on a server are not those of virtual time."""
+"""*adaptive* uses it while delays are short. It is fixed, for delays on a server are not those of virtual time."""
 
 T = TypeVar("T")
 Say = Callable[[str], None]
