@@ -15,7 +15,7 @@ from typing import Final, TypeVar, cast
 
 import numpy as np
 
-from ...errors import BrokenContract, InvalidInput
+from ...errors import BrokenContract
 from ...model.apps import KnownTasks, offer_with
 from ...model.limits import MAX_BATCH
 from ...model.options import Strategy, TaskOptions
@@ -24,6 +24,7 @@ from ...model.task import Submission
 from ...scheduler.core import Core
 from ...scheduler.plan_runner import PlanRunner
 from ...store.store import Store
+from ..flags import check_flag
 from ..simulate.parameters import LEAST_GAP_S, MOST_GAP_S
 from .gpu_trace import GpuTrace, Pod
 from .timeline import Timeline
@@ -55,16 +56,12 @@ class ReplayParameters:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        def check(flag: str, value: float, low: float, high: float, right: str) -> None:
-            if not low <= value <= high:
-                raise InvalidInput(f"{flag} {value:g} is not valid: it must be {right}")
-
-        check("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
+        check_flag("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
         most = f"a whole number from 1 to {self.partitions}, the number of partitions"
-        check("--schedulers", self.schedulers, 1, self.partitions, most)
-        check("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
-        check("--speedup", self.speedup, 1, 1e9, "a number from 1 to 1,000,000,000")
-        check("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
+        check_flag("--schedulers", self.schedulers, 1, self.partitions, most)
+        check_flag("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
+        check_flag("--speedup", self.speedup, 1, 1e9, "a number from 1 to 1,000,000,000")
+        check_flag("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
 
     @property
     def tick_s(self) -> float:
