@@ -6,8 +6,8 @@
 --   'n1/3 n1/4'; bits: '17' or '17 18', theirs in `free`; inbox: which of the keys inbox*, from 1
 -- RETURNS: {version, now_ms, (row, word, detail)*} of the rows, from 1, that are not held since now_ms:
 --   yours (asked again), detail since when; changed (the nodes are others now), detail the present epoch; conflict, detail the
---   task that has the slot, '' if the slot is not usable; short, detail what is left. Of a claim that has got devices the word
---   is held or yours, and the detail since when and what it holds: '1732161994123 gpu@1=0.5'
+--   task that has the slot, '' if the slot is not usable; short, detail the amounts left. If a claim got devices, its word is
+--   held or yours, and its detail since when and the amounts that it holds: '1732161994123 gpu@1=0.5'
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: a free bit is 1 exactly when the slot is usable and has no lease; what is left and what leases hold add up to
 --   what the node declared; the first claim wins.
@@ -29,7 +29,7 @@ local held, rung, taken, ops, t, o = {}, {}, {}, {}, 0, 0 -- held: {seat -> its 
 local reply, same = {0, now_ms()}, epoch == args.epoch
 local since = ' since=' .. reply[2]
 
--- judge: return nil for a claim that wins, and what it holds if it has got devices; else why not, and the detail.
+-- judge: return nil for a claim that wins, and the text of its amounts if it got devices; else why not, and the detail.
 local function judge(i, text)
   local lease = leases[first[i]] or held[seats[first[i]]]
   local before = lease and string.sub(lease, 1, #text) == text and string.match(lease, '^ since=(%d+)$', #text + 1)

@@ -2,7 +2,7 @@
 -- KEYS: streaks dealt
 -- READS: streaks
 -- ARGV: count partition node inc since all (name runs failed length)*
---   since: when the node reported before (ms), '0' for never: what it counted since then is of later; all: 1 if nothing succeeds
+--   since: time of the node's last report (ms), '0' for none: its counts begin there; all: 1 if nothing succeeds
 --   there; runs, failed: since the report before; length: failures in a row that the node is surprised by, else 0
 -- RETURNS: {now_ms, others, (row, runs, failed)*}; others: 1 if the cluster has other nodes; of each streak what others reported
 -- ERRORS: PSARGS

@@ -19,7 +19,7 @@ def resolve_near(store: Store, tasks: Sequence[Submission]) -> Sequence[Submissi
     """Return tasks whose needs have the nodes of the tasks that they are to be near.
 
     Raises InvalidInput if such a task is unknown or never had a node, Infeasible if its node can never hold the other
-    one. What a run submits as its next attempt is not refused: it goes anywhere then.
+    one. A retry, which its run submits, is not refused: it goes anywhere then.
     """
     if not any(task.options.near for task in tasks):
         return tasks

@@ -1,4 +1,4 @@
-"""A real `parsync serve` process for the tests, and what is asked of it."""
+"""A real `parsync serve` process for the tests, and the requests to it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from parsync_redis.cli.stack import Process
 from tests.waiting import until
 
 ASK_S = 30.0
-"""How long an answer may take on a busy machine."""
+"""An answer may take so long on a busy machine."""
 
 
 class Serving:

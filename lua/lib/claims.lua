@@ -37,10 +37,10 @@ local function read_claims()
   return nil, seats, bits, first, names
 end
 
--- held_text: return the text of a claim, with what it holds in the place of what it asks.
+-- held_text: return the text of a claim, with the amounts that it holds in the place of those that it asks.
 local function held_text(text, held) return string.match(text, '^.- inc=%d+%f[%D]') .. ' ' .. held end
 
--- held_since: return since when a lease with devices is the one of this claim, and what it holds; nil for another lease.
+-- held_since: return since when a lease with devices is the one of this claim, and its amounts; nil for another lease.
 local function held_since(lease, text)
   local head = (string.match(text, '^.- inc=%d+%f[%D]') or '') .. ' '
   local held, since = string.match(lease, '^(.*) since=(%d+)$', #head + 1)

@@ -1,4 +1,4 @@
--- What a task holds of a node: what it asks, with devices in the place of their kinds.
+-- The amounts that a task holds on a node: those of its needs, with single devices in the place of kinds of devices.
 --- @include devices
 
 -- choose: add to `held` the devices of a kind that a task gets: the fullest that still have enough. Return whether there are.
@@ -40,7 +40,7 @@ local function choose(left, asked, kind, indexes, held)
   return true
 end
 
--- hold: return what a task would hold of what a node has left; nil if that is too little.
+-- hold: return the amounts that a task would hold of those left on a node; nil if these are too little.
 local function hold(left, asked)
   local devices, kinds, held = devices_of(left), {}, {}
   for name, amount in pairs(asked) do

@@ -2,7 +2,7 @@
 --- @include batch
 --- @include fits
 
--- ledger_text: return the text of {name -> number}: what is left, or what a task holds.
+-- ledger_text: return the text of {name -> number}: the amounts left, or those that a task holds.
 local function ledger_text(left, held)
   local names, words = {}, {}
   for name in pairs(left) do
@@ -47,8 +47,8 @@ local function read_ledgers(left, names, size)
   return found, distinct
 end
 
--- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return what is left, else nil and
--- the text of what the task holds if it gets devices.
+-- spend: take the amounts in the text of a claim out of a node's ledger; if too little is left, return the ledger's text, else
+-- nil and, if the task gets devices, the text of the amounts that it holds.
 local function spend(ledgers, name, text)
   local asked, ledger = asked_amounts(string.match(text, ' inc=%d+(.*)$') or ''), ledgers[name]
   local held = ledger and (is_enough(ledger, asked) and asked or in_full().hold(ledger, asked))

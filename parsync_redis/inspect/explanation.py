@@ -112,7 +112,7 @@ class _Explainer:
             ahead_alike=alike,
             now_ms=now_ms,
             expected_ms=None if looker.no_scheduler else expected_ms,
-            remedies=_remedies(needs, classes, looker.no_scheduler),
+            remedies=_remedies(classes, looker.no_scheduler),
             history=task.history,
         )
 
@@ -155,7 +155,7 @@ def _can(some: NodeClass) -> bool:
     return not any(obstacle.static for obstacle in some.obstacles)
 
 
-def _remedies(needs: Resources, classes: Sequence[NodeClass], no_scheduler: str) -> tuple[str, ...]:
+def _remedies(classes: Sequence[NodeClass], no_scheduler: str) -> tuple[str, ...]:
     """Return what would let a task run: commands, or nodes to start, by the classes that lack least."""
     found = [no_scheduler] if no_scheduler else []
     if not classes:

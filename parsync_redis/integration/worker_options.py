@@ -23,11 +23,11 @@ WORKER_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
     ),
     (
         ("--parsync-device-resource",),
-        {"multiple": True, "metavar": "KIND.NAME=AMOUNT", "help": "What each has: gpu.mem=24GiB, or gpu.mem@0=24GiB."},
+        {"multiple": True, "metavar": "KIND.NAME=AMOUNT", "help": "Of each device: gpu.mem=24GiB, or gpu.mem@0=24GiB."},
     ),
     (
         ("--parsync-device-variable",),
-        {"multiple": True, "metavar": "KIND=VARIABLE", "help": "Where runs find theirs: gpu=ROCR_VISIBLE_DEVICES."},
+        {"multiple": True, "metavar": "KIND=VARIABLE", "help": "Variable for the runs: gpu=ROCR_VISIBLE_DEVICES."},
     ),
     (
         ("--parsync-shared-devices",),

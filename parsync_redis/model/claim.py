@@ -46,8 +46,8 @@ class Claim(NamedTuple):
 class Verdict(NamedTuple):
     """The verdict on a claim.
 
-    detail: since when it is held, and the amounts if it has got devices; who has the slot; what is left; or the
-    partition's present epoch.
+    detail: since when it is held, and the amounts if it has got devices; the task that has the slot; the amounts
+    left; or the partition's present epoch.
     """
 
     word: ClaimOutcome

@@ -1,6 +1,6 @@
 """Devices: a resource that a node has as a set of indexed things, each with amounts of its own.
 
-    gpu.mem@0=25769803776 gpu.mem@1=25769803776 gpu@0=1 gpu@1=1      an offer, and what is left of it
+    gpu.mem@0=25769803776 gpu.mem@1=25769803776 gpu@0=1 gpu@1=1      an offer, and the amounts left of it
     gpu=0.5 gpu.mem=8589934592                                       needs: half of a device with so much memory left
     gpu.mem@1=8589934592 gpu@1=0.5                                   the place: commit has chosen device 1
 
@@ -163,7 +163,7 @@ def device_amounts(
 ) -> dict[str, int]:
     """Return the amounts of an offer that has these devices, checked; raises InvalidInput.
 
-    devices: kind -> indexes. resources: what each device has, by 'KIND.NAME' ('gpu.mem') or by 'KIND.NAME@INDEX'.
+    devices: kind -> indexes. resources: amounts of each device, by 'KIND.NAME' ('gpu.mem') or by 'KIND.NAME@INDEX'.
     """
     known = {check_name("device name", kind): [_index(kind, one) for one in some] for kind, some in devices.items()}
     if "slots" in known:

@@ -83,7 +83,7 @@ class Resources:
         """Return the offer of a node, checked; raises InvalidInput.
 
         labels: name -> value, or a list of values. reserved: further labels, which no user may set. devices: kind ->
-        indexes. of_devices: what each device has. shared: its devices keep no tasks away that ask for none.
+        indexes. of_devices: amounts of each device. shared: its devices keep no tasks away that ask for none.
         """
         offer = cls._checked(slots, resources, labels, _values_of, reserved)
         if not devices and not of_devices:

@@ -1,4 +1,4 @@
-"""What an option of a task is: a row of the table in model/options.py."""
+"""An option of a task: a row of the table in model/options.py."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

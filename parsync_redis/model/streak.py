@@ -43,7 +43,7 @@ class Streak:
     """A streak of one name on one node.
 
     at_ms: its last try. length: its failures. tries: the reports in which it had gone on, as failures of one moment
-    may have one cause in the tasks. runs, failed: what other nodes counted after it had begun. all_fail: nothing
+    may have one cause in the tasks. runs, failed: counts of other nodes, after it had begun. all_fail: nothing
     succeeds on the node.
     """
 
@@ -71,7 +71,7 @@ class Streak:
 
     @property
     def chance(self) -> float:
-        """How likely its tries are, if this node fails as the others do; 1 if they ran too few such tasks."""
+        """The probability of its tries, if this node fails as the others do; 1 if they ran too few such tasks."""
         return chance_of(self.failed, self.runs, self.tries) if self.runs >= FEW else 1.0
 
 

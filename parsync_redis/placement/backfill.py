@@ -2,7 +2,7 @@
 
 Freed slots go to the tasks that fit at that moment. So a task of eight slots beside a stream of one-slot tasks may wait
 for ever: its node never has eight slots free at once. A booked node takes only tasks that end before its large task can
-start. Which node can start it first follows from the run times of what runs there.
+start. The leader books the node that can start it first, by the run times of the tasks there.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -66,7 +66,7 @@ def choose(
 ) -> list[Booking]:
     """Return the nodes to book, one for each kind that has waited long; the kinds in the order of their tasks.
 
-    nodes: by kind, those that could hold it. held: by node, what holds it. before: the bookings until now; their kinds
+    nodes: by kind, those that could hold it. held: by node, its tasks. before: the bookings until now; their kinds
     have waited long, and keep their nodes unless another can start them earlier. open_nodes: how many there are.
     """
     found: dict[str, Booking] = {}

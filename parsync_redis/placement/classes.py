@@ -12,7 +12,7 @@ Distance = tuple[int, int, int, float]
 
 
 def distance(found: Sequence[Obstacle]) -> Distance:
-    """Return how far a node is from holding a task: what it can never hold counts first, then that it is closed.
+    """Return how far a node is from holding a task: lasting obstacles count first, then a closed node.
 
     A taint is nearer than another obstacle: the task need only tolerate it.
     """

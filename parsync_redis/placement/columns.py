@@ -66,7 +66,7 @@ class Columns:
     def tasks_on_devices(self, kind: str, asked: Sequence[tuple[str, int]], left: Mapping[str, Ints]) -> Ints:
         """Return how many tasks that ask this of devices of a kind each node could hold at once; left: its amounts.
 
-        On each device by itself: what two devices have left does not add up.
+        Each device counts by itself: the amounts left on two devices do not add up.
         """
         none, found = np.zeros(self.size, dtype=np.int64), share_of(kind, asked)
         if found is None:
@@ -83,7 +83,7 @@ class Columns:
         return total // count
 
     def have_devices(self, kind: str, asked: Sequence[tuple[str, int]], others: Mask) -> Mask:
-        """Return which nodes can give a task devices of a kind when they are empty; `others`: what is true without."""
+        """Return which empty nodes can give a task devices of a kind; others: the answer for nodes without the kind."""
         return np.where(self.devices[kind], self.tasks_on_devices(kind, asked, self.amounts) >= 1, others)
 
     def spread(self, amounts: Iterable[tuple[int, Mapping[str, int]]]) -> dict[str, Ints]:

@@ -15,7 +15,7 @@ NOWHERE: Final[frozenset[str]] = frozenset()
 
 
 class Bars:
-    """What follows from the bookings at one moment. for_whom: by booked node, for people."""
+    """The effects of the bookings at one moment. for_whom: by booked node, for people."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is left of each node of a partition: arrays of amounts, and which nodes have a task of which `apart` word."""
+"""The amounts left on the nodes of a partition, as arrays, and the nodes that have a task of each `apart` word."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -16,14 +16,14 @@ Held = Sequence[Mapping[str, int]]
 
 
 class Left:
-    """What is left of each node, by its index. Amounts are in thousandths.
+    """The amounts left on each node, by its index, in thousandths.
 
     A word that keeps tasks apart is a resource of which each node has 1. There may be many words, of few nodes each, so
     they have sets of nodes and no arrays.
     """
 
     def __init__(self, columns: Columns, amounts: Mapping[str, Ints], apart: Mapping[str, Collection[int]]) -> None:
-        """columns: what the nodes have when they are empty."""
+        """columns: the amounts of the empty nodes."""
         self._columns, self._amounts = columns, dict(amounts)
         self._apart = {name: set(nodes) for name, nodes in apart.items()}
 
@@ -84,7 +84,7 @@ class Left:
         return held
 
     def put_back(self, needs: Resources, nodes: Sequence[int], held: Held) -> None:
-        """Put back what `take` has taken; held: what it returned."""
+        """Put back the amounts that `take` took; held: its result."""
         if not held:
             self._change(needs.amounts, nodes, 1)
         for node, some in zip(nodes, held, strict=False):

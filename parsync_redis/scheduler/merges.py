@@ -19,5 +19,5 @@ class Merges:
         A commit in which some claim won moves the version on by one.
         """
         known = self._known.get(judged.partition, -1) + (won > 0)
-        self._known[judged.partition] = known  # what others changed is not known until the partition is read
+        self._known[judged.partition] = known  # changes of others are unknown until the partition is read
         return known == judged.version

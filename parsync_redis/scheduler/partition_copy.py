@@ -41,7 +41,7 @@ class Seats:
 class Reservation:
     """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`.
 
-    held: what `Left.take` returned for them.
+    held: the result of `Left.take` for them.
     """
 
     partition: "PartitionCopy"
@@ -81,7 +81,7 @@ class Reservation:
             column.insert(0, column.pop(at))
 
     def keep(self, which: Mask) -> None:
-        """Forget the other seats: they are others' already. What is held of the rest must be taken anew."""
+        """Forget the other seats: others have them. The caller must take the amounts of the rest anew."""
         self.owners = list(compress(self.owners, which))
         self.slots = list(compress(self.slots, which))
 

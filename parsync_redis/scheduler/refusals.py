@@ -28,7 +28,7 @@ class Refusing(NamedTuple):
 
 
 class Refusals:
-    """How often each incarnation of a node refused claims in a row, and by which read of its partition the last."""
+    """Counts the claims that each incarnation of a node refused in a row, one for each read of its partition."""
 
     def __init__(self) -> None:
         self._reads: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The JSON API, version 1: what the command line lists with --json, in pages, and the demand for machines."""
+"""The JSON API, version 1: the lists of the command line with --json, in pages, and the demand for machines."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -132,7 +132,7 @@ class Api:
         find: Callable[[Survey], Sequence[Any]],
         more: dict[str, Any] | None = None,
     ) -> Response:
-        """Reply with a page of a list of the survey. What was rendered once is kept with the survey."""
+        """Reply with a page of a list of the survey. A rendered page is kept with the survey."""
         latest, limit, offset = self._surveyor.latest, query.limit(), query.offset()
         survey = _survey(latest)
 
@@ -175,7 +175,7 @@ class Api:
         return reply({"task": status}, 404 if status.state is TaskState.GONE else 200)
 
     async def explain(self, request: Request) -> Response:
-        """Explain one task: what keeps each node, who holds what it needs, when it may start."""
+        """Explain one task: the obstacles at each node, the tasks that hold its needs, when it may start."""
         id = _id(request)
         found: Explanation = await self._asker.ask(("explain", id), lambda client: client.explain(id))
         return reply({"explanation": found}, 404 if found.outlook is Outlook.GONE else 200)

@@ -51,5 +51,5 @@ class Asker:
         return await asyncio.shield(self._kept[key].answer)
 
     def close(self) -> None:
-        """End the thread; what waits is not asked."""
+        """End the thread; waiting questions are not asked."""
         self._thread.shutdown(wait=False, cancel_futures=True)

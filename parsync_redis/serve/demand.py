@@ -1,4 +1,4 @@
-"""The demand for machines: what waits that such a machine could hold, and what is held on those there are. Pure."""
+"""The demand for machines: waiting tasks that one could hold, and slots held on those there are. Pure."""
 
 import math
 import re
@@ -25,7 +25,7 @@ ANY_NAME: Final = re.compile("")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine that could be added: what a node on it would offer when it is empty, or None if that was not said.
+    """A machine that could be added. offer: of a node on it, or None if the query does not describe it.
 
     require: conditions on labels, as needs; only tasks that have them all count. name: a pattern of the tasks' names.
     """
@@ -87,7 +87,7 @@ def _of_machine(needs: Resources) -> Resources:
 
 
 def measure_demand(survey: Survey, machine: Machine) -> dict[str, Any]:
-    """Return what waits for such a machine and what is held on those that are there, in all and by shape."""
+    """Return the tasks that wait for such a machine, and the slots held on those there are, in all and by shape."""
     kinds = [kind for kind in survey.kinds if machine.could_hold(kind)]
     nodes = [node for node in survey.nodes if machine.is_like(node)]
     shapes = _shapes(kinds)

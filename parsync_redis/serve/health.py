@@ -21,7 +21,7 @@ def judge_health(latest: Latest) -> tuple[bool, dict[str, Any]]:
 
 
 def judge_readiness(latest: Latest) -> tuple[bool, dict[str, Any]]:
-    """Return whether anything can be placed, and the answer for /readyz: what fails, and what to know besides."""
+    """Return whether anything can be placed, and the answer for /readyz: failures and warnings."""
     checks = checks_of(latest)
     failed = [check for check in checks if check.level == "fail"]
     warned = [check for check in checks if check.level == "warn"]

@@ -1,4 +1,4 @@
-"""The survey as metrics for Prometheus. Pure. Labels are bounded: what is beyond the largest counts as `other`."""
+"""The survey as metrics for Prometheus. Pure. Labels are bounded: all but the largest count as `other`."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,7 @@ COUNTERS: Final = (
     ("parsync_lost_attempts_total", "Attempts of tasks that were lost", "lost"),
     ("parsync_died_tasks_total", "Tasks that died: they lost as many starts as they may", "died"),
 )
-"""What never falls: name, help, and the total."""
+"""Counters, which never fall: name, help, and the total."""
 
 
 def render_metrics(latest: Latest) -> bytes:
@@ -73,7 +73,7 @@ def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
 
 
 def _gauges(name: str, help: str, labels: tuple[str, ...]) -> tuple[GaugeMetricFamily, Callable[..., None]]:
-    """Return a gauge with labels, and what adds a value: `add(value, label, ...)`."""
+    """Return a gauge with labels, and the function that adds a value: `add(value, label, ...)`."""
     family = GaugeMetricFamily(name, help, labels=labels)
     return family, lambda value, *words: family.add_metric(words, value)
 

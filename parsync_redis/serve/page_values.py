@@ -1,4 +1,4 @@
-"""What the pages show, made of a survey or of one task. Pure."""
+"""Make the values that the pages show, of a survey or of one task. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ SHADES_MS: Final = (250, 1000, 3000, 10_000)
 """Ages at which the freshness map gets darker."""
 
 NOTHING: Final = Survey(0, (), (), (), (), (), {}, Counts(0, 0, 0, 0, 0, 0), "")
-"""What is shown before the first survey."""
+"""The pages show this before the first survey."""
 
 
 def overview_values(found: Survey | None) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _left(node: NodeView) -> str:
 
 
 def boxes_of(node: NodeView) -> list[str]:
-    """Return a word for each slot: held, free or closed. Which is which does not matter; of many, none is shown."""
+    """Return a word for each slot: held, free or closed. Their order means nothing. A node of many slots gets none."""
     if node.slots > MOST_BOXES:
         return []
     closed = max(0, node.slots - node.held - node.free)

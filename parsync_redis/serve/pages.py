@@ -75,7 +75,7 @@ class Pages:
         return _page(body)
 
     async def overview(self, request: Request) -> Response:
-        """Show whether tasks can be placed, and what waits."""
+        """Show whether tasks can be placed, and the waiting tasks."""
         Query(request)
         checks = checks_of(self._surveyor.latest)
         return self._of_survey(request, "overview.html", lambda survey: {"checks": checks, **overview_values(survey)})

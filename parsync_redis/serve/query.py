@@ -1,4 +1,4 @@
-"""Read the query of a request; what is wrong is InvalidInput, in one sentence."""
+"""Read the query of a request. A wrong one raises InvalidInput, with one sentence."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 log = logging.getLogger("parsync.serve")
 
 GRACE_S: Final = 3
-"""How long open connections have when the process stops."""
+"""Open connections get so long to end when the process stops."""
 
 MOST: Final = 500
 """Connections and requests at a time; more get 503."""

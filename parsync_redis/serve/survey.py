@@ -23,8 +23,8 @@ TOP_NAMES: Final = 20
 class Survey:
     """The cluster as it was read. Times are the server's, in ms.
 
-    kinds: what waits, in the order in which schedulers take it. oldest_ms: by name, or `other`, since when the task can
-    be taken that was submitted first. no_scheduler: why no scheduler places tasks, '' if one is alive.
+    kinds: of waiting tasks, in the order in which schedulers take them. oldest_ms: by name, or `other`, since when the
+    task that was submitted first can be taken. no_scheduler: why no scheduler places tasks, '' if one is alive.
     """
 
     now_ms: int

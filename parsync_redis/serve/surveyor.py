@@ -25,15 +25,15 @@ STALE_S: Final = 5.0
 """A survey that is older is stale."""
 
 SAY_S: Final = 10.0
-"""How often the log says that reading fails."""
+"""While reading fails, the log says so once in this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """What is known: the newest survey, None before the first, and when its reading began (monotonic seconds).
+    """The newest survey, None before the first, and when its reading began (monotonic seconds).
 
-    took_s: how long that took. error: why the last reading failed, '' if it did not. totals: what schedulers have done.
-    pages: what was rendered of this survey, for the next viewer.
+    took_s: how long that took. error: why the last reading failed, '' if it did not. totals: of what schedulers did.
+    pages: those rendered of this survey, for the next viewer.
     """
 
     survey: Survey | None = None

@@ -24,7 +24,7 @@ class SchedulerTotals:
     def add(self, schedulers: Iterable[SchedulerView]) -> Mapping[str, int]:
         """Take in what schedulers say now, and return the sums.
 
-        What they say at first was done before, and only sets the base. A scheduler that is new later counts as a whole.
+        Figures of the first call are from before, and only set the base. A later scheduler counts as a whole.
         So does one with a figure that fell, for it has begun again: in containers its name and pid may stay.
         """
         for one in schedulers:

@@ -20,7 +20,7 @@ LOSSES: Final = ("lost", "died")
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tasks are not due yet, taken, placed or running, and dead; how many attempts were lost, and tasks died.
+    """Numbers of tasks: not due yet, taken, placed or running, dead. Counts of lost attempts, and of tasks that died.
 
     The last two only grow.
     """

@@ -1,4 +1,4 @@
-"""Read what is known of nodes when tasks are judged: their facts, and who holds them."""
+"""Read the nodes as tasks are judged by them: their facts, and the tasks that hold their slots."""
 
 from collections.abc import Mapping, Sequence
 

@@ -23,7 +23,7 @@ ORDER: Final = "CUDA_DEVICE_ORDER"
 NONE: Final = "none"
 SMI: Final = "nvidia-smi"
 SMI_S: Final = 30.0
-"""How long nvidia-smi may take: without its daemon it loads the driver first."""
+"""nvidia-smi may take so long: without its daemon it loads the driver first."""
 
 _QUERY: Final = (SMI, "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -33,8 +33,8 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class NodeDevices:
     """The devices of a node.
 
-    indexes: by kind. resources: what they have, as `Resources.of` takes it. variables: by kind, the variable in which a
-    run finds the indexes of its devices. shared: the node also takes tasks that ask for none.
+    indexes: by kind. resources: their amounts, for `Resources.of`. variables: by kind, the variable in which a run
+    finds the indexes of its devices. shared: the node also takes tasks that ask for none.
     """
 
     indexes: dict[str, list[str]] = field(default_factory=dict)

@@ -46,8 +46,8 @@ Counts = tuple[str, int, int, int]
 class Tally:
     """The runs of a name here, and how many failed; `length` failed in a row after that, since since_s (monotonic).
 
-    good_s: how long the successes ran. news, bad_news: runs and failures that were not reported. elsewhere: what other
-    nodes report.
+    good_s: how long the successes ran. news, bad_news: runs and failures that were not reported. elsewhere: reports
+    of other nodes.
     """
 
     runs: int = 0
@@ -97,7 +97,7 @@ class Tally:
 
 
 class Failures:
-    """What failed on this node, by name. All threads share it. most_s: the longest pause.
+    """The failures on this node, by name. All threads share it. most_s: the longest pause.
 
     due: the leader and the other nodes should be told soon.
     """
@@ -161,7 +161,7 @@ class Failures:
             run.rests = False
             return True
 
-    # -- what others are told ----------------------------------------------------------------------------------------
+    # -- reports to others -------------------------------------------------------------------------------------------
 
     def report(
         self, commands: Commands, partition: int, node: str, inc: int

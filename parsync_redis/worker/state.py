@@ -26,7 +26,7 @@ class NodeState:
 
     partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its worker shuts down.
     said_leaving: the server knows that. stalled: why it is suspect by its event loop, '' if it is not. drained: an
-    operator drains it. failures: what failed here. ahead: its look-ahead; seats_open: the waiting seats that
+    operator drains it. failures: those here. ahead: its look-ahead; seats_open: the waiting seats that
     incarnation seats_of has opened, -1 if that is not known.
     """
 

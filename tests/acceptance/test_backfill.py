@@ -56,7 +56,7 @@ def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(stacke
     assert f"reserved for task {large} (proj.render slots=4)" in seen["nodes"]
     assert f"only node n1 fits: it is reserved for task {large} (proj.render slots=4)" in seen["explain"]
     until(lambda: not client.nodes()[0].reserved, "the node is free for all again", 60)
-    until(lambda: is_over(client.status(small[-1])), "what waited behind it runs", 120)
+    until(lambda: is_over(client.status(small[-1])), "the tasks behind it run", 120)
 
 
 def is_over(task: TaskStatus) -> bool:

@@ -1,4 +1,4 @@
-"""/api/v1 of a real `parsync serve`: what the commands list, in pages; the demand for machines; errors in JSON."""
+"""/api/v1 of a real `parsync serve`: the lists of the commands, in pages; the demand for machines; errors in JSON."""
 
 import json
 import sys
@@ -140,7 +140,7 @@ def test_the_demand_is_of_the_machine_that_could_be_added(serve):
     asked = demand(require="gpu_model=a100")
     assert (asked["waiting_tasks"], asked["wanted_slots"], asked["nodes"]) == (5, 12, 1)
     machine = demand(slots=4, resource="gpu=4", label="gpu_model=a100")
-    assert (machine["waiting_tasks"], machine["waiting_slots"]) == (6, 11), "what fits anywhere fits there too"
+    assert (machine["waiting_tasks"], machine["waiting_slots"]) == (6, 11), "a task that fits anywhere fits there too"
     assert (machine["held_slots"], machine["wanted_slots"], machine["nodes"], machine["machines"]) == (2, 13, 1, 4)
     only = demand(slots=100, resource="gpu=4", label="gpu_model=a100", require="gpu_model=a100")
     assert (only["wanted_slots"], only["machines"]) == (12, 2), "5 waiting GPUs and 3 held ones are two machines"

@@ -1,4 +1,4 @@
-"""/metrics of a real `parsync serve`: what Redis says is what Prometheus reads, and labels are bounded."""
+"""/metrics of a real `parsync serve`: Prometheus reads the figures of Redis, and labels are bounded."""
 
 import signal
 

@@ -131,7 +131,7 @@ def test_a_page_follows_the_state_and_says_when_it_cannot(browser):
             browser.until_text("#stale", lambda text: "s old" in text)
             serve.process.send(signal.SIGKILL)
             browser.until_text("#gone", lambda text: "does not answer" in text)
-            assert browser.text("#waiting") == "1", "what was seen last stays"
+            assert browser.text("#waiting") == "1", "the last survey stays"
         store.client.close()
 
 

@@ -76,7 +76,7 @@ def test_a_verb_is_dearer_by_more_than_a_tenth():
 
 @needs_valgrind
 def test_no_verb_became_a_tenth_dearer():
-    """A server that gets little CPU does more of its own each call; so what seems dearer is counted again."""
+    """A server that gets little CPU does more of its own each call; so a verb that seems dearer is counted again."""
     asked = {"by": CALLGRIND, "rounds": 9, "tasks": 100, "calls": 10, "held": 100, "sizes": (100, 1)}
     asked["program"] = next(iter(server_programs().values()))
     found = run(**asked)

@@ -1,4 +1,4 @@
-"""commit hands out devices by their indexes; what gives slots back gives exactly these back. Promise 3, per device."""
+"""commit hands out devices by their indexes; each script that frees slots gives these back. Promise 3, per device."""
 
 import random
 from collections import Counter, deque
@@ -97,7 +97,7 @@ def test_a_node_that_comes_back_with_other_devices_keeps_what_its_leases_hold(dr
     gone, kept = (drive.held(f"a{at}", f"1@{at}", slots=(at,), needs=WHOLE) for at in range(2))
     assert (gone.asked, kept.asked) == ("gpu@0=1", "gpu@1=1")
     assert gpus(drive, 1, 2, known_inc=1) == "gpu.mem@1=24 gpu.mem@2=24 gpu@1=0 gpu@2=1 mem=100"
-    assert drive.lease("n1/1") == kept, "what runs there goes on"
+    assert drive.lease("n1/1") == kept, "the run there goes on"
     other = drive.held("b", "1@9", slots=(2,), inc=2, needs=WHOLE)
     assert other.asked == "gpu@2=1"
     for place in (gone, kept, other):

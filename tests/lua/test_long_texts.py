@@ -3,7 +3,7 @@
 The arguments come from the headers and the values from the keys of the sample calls, so a new script is tried without a
 new line here. A script that takes long is run again with a quarter of the text: its time must not grow
 with the square of the length. Times are the server's own CPU times, and `pytest -rP` prints the longest calls. A busy
-machine is no fault: what seems too long is measured again, by turns with a piece of Lua whose time is known.
+machine is no fault: a call that seems too long is measured again, by turns with a piece of Lua whose time is known.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -92,7 +92,7 @@ class Bench:
             return self._cpu_us(pipe.execute())
 
     def _measured(self, pipe: Any, *command: Any) -> None:
-        """Add a command and what measures it: its reading and its reply count as well."""
+        """Add a command and its measure: its reading and its reply count as well."""
         pipe.info("cpu")
         pipe.execute_command(*command)
         pipe.info("cpu")

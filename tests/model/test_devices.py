@@ -1,4 +1,4 @@
-"""Devices: what a task holds of a node is the same for the view, for the definition in Python, and for the scripts."""
+"""Devices: the view, the definition in Python and the scripts agree which devices a task holds."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.model.libraries import library_text
 from tests.model.test_fits import NEEDS, OFFERS
 
 LEFT_OF = {1000: [0, 1000, 1000, 700, 500, 300, 1, -500]}
-"""What a share of a device may have left, in thousandths."""
+"""Amounts that a share of a device may have left, in thousandths."""
 
 
 @st.composite
@@ -94,7 +94,7 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
         assert len(copy.seats(needs).leads) == 0, "all of them are taken"
         reservation.give_back()
     after = [copy.left.of_node(at) for at in range(len(nodes))]
-    assert after == before, "what goes back is what was taken"
+    assert after == before, "the amounts taken go back"
 
 
 @given(NODES, NEEDS)

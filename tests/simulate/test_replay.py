@@ -1,4 +1,4 @@
-"""parsync replay gpu on a small generated trace: what is placed, why the rest waits, and the same through a server."""
+"""parsync replay gpu on a small generated trace: placed pods, the reasons of others, and the same through a server."""
 
 import csv
 import json

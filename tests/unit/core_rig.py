@@ -42,7 +42,6 @@ class Queue:
         self.last = ""  # the node that its tasks ran on last
         self.waiting: dict[str, list[tuple[int, str]]] = {}
         self._changed: dict[str, None] = {}
-        self._attempts = 0
 
     def add(self, text: str, count: int = 1, first: int = 1, prefix: str = "t") -> "Queue":
         """Tasks of a kind begin to wait: t1, t2, ..., at these orders."""

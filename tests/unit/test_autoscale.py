@@ -63,7 +63,7 @@ def demand():
 
 @contextmanager
 def scaling(demand, calm, tmp_path):
-    """Run it; what it told the command is a line each."""
+    """Run it. Yield a function that reads the numbers which its command got, and the process."""
     told = tmp_path / "told"
     told.touch()
     command = [sys.executable, "-c", f"import sys; open({str(told)!r}, 'a').write(sys.argv[1] + ' ')"]

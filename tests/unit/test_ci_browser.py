@@ -1,4 +1,4 @@
-""".ci/run unpacks a browser whole or not at all: what is half there would be run at the next time."""
+""".ci/run unpacks a browser whole or not at all: the next run would use half a browser."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Devices in a scheduler's core: what it reserves and puts back, what is blocked, and which nodes come last."""
+"""Devices in a scheduler's core: reserved seats, amounts put back, blocked tasks, and the order of nodes."""
 
 import numpy as np
 

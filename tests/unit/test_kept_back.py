@@ -23,7 +23,7 @@ def cluster(core: Core, **offers: Resources) -> None:
 
 
 def counts(core: Core, tasks: int, needs: Resources) -> dict[str, int]:
-    """How many of these tasks each node gets."""
+    """Return how many of these tasks each node gets."""
     names, numbers = np.unique(
         [claim.partition("/")[0] for claim in claims_of(waiting(core, tasks, needs.text).turn())], return_counts=True
     )

@@ -12,7 +12,7 @@ from .core_rig import bitmap, claims_of, make, node, see, takes, waiting
 
 
 def refuse(core, plan, verdict, moved=0, turns=IN_A_ROW):
-    """Refuse the claim of a plan and of those that follow; moved: what others changed meanwhile."""
+    """Refuse the claim of a plan and of those that follow; moved: changes of others meanwhile."""
     found, version = [], 1
     for _ in range(turns):
         assert plan.commit, "no claim"

@@ -5,7 +5,7 @@ from parsync_redis.store.members import SchedulerView
 
 
 def said(name, placed, pid="1"):
-    """What a scheduler says of itself."""
+    """Return the figures of a scheduler."""
     return SchedulerView(name, 0, False, 1, {"pid": pid, "placed": str(placed), "conflicts": "odd"}, 0.1, True)
 
 

@@ -19,6 +19,7 @@ from ...errors import InvalidInput, ServerUnfit
 from ...store.connection import set_timeouts
 from ...store.server_info import LIST_SETTINGS
 from ...store.store import Store
+from ..flags import check_flag
 from .cost_life import CASES, VERBS, WITH_CONFIRM, Life
 from .meters import Instructions, Meter, Microseconds, callgrind_words, find_valgrind
 from .placement import Say, facts_of
@@ -82,8 +83,7 @@ class CostParameters:
             ("--shards", (self.shards,), 0, 256),
         ):
             for value in values:
-                if not least <= value <= most:
-                    raise InvalidInput(f"{flag} {value} is not valid: it must be from {least} to {most:,}")
+                check_flag(flag, value, least, most)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 from ...errors import InvalidInput
 from ...model.needs import Resources
 from ...model.options import Strategy
+from ..flags import check_flag
 from .standins import NodePlan
 
 
@@ -68,10 +69,7 @@ class BenchParameters:
             ("primaries", 1, 16),
             ("shards", 0, 256),
         ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                flag = "--" + name.removesuffix("_s").replace("_", "-")
-                raise InvalidInput(f"{flag} {value:g} is not valid: it must be from {least:g} to {most:,}")
+            check_flag("--" + name.removesuffix("_s").replace("_", "-"), getattr(self, name), least, most)
         for flag, value, known in (
             ("--strategy", self.strategy, list(Strategy)),
             ("--system", self.system, list(System)),

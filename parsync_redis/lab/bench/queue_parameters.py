@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
-from ...errors import InvalidInput
+from ..flags import check_flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,7 @@ class QueueParameters:
     def check(self) -> None:
         """Check the values; raise InvalidInput with the wrong value and what would be right."""
         for field in fields(self):
-            value, (least, most) = getattr(self, field.name), LIMITS[field.name]
-            if not least <= value <= most:
-                flag = "--" + field.name.removesuffix("_s")
-                raise InvalidInput(f"{flag} {value:g} is not valid: it must be from {least:g} to {most:,}")
+            check_flag("--" + field.name.removesuffix("_s"), getattr(self, field.name), *LIMITS[field.name])
 
 
 LIMITS: Final[dict[str, tuple[float, float]]] = {

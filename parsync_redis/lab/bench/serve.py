@@ -1,4 +1,4 @@
-"""What `parsync serve` costs: its CPU time and the server's, with nodes and waiting tasks that are only records."""
+"""Measure the CPU time of `parsync serve` and of the server. Nodes and waiting tasks are only records."""
 
 import os
 import re
@@ -24,7 +24,7 @@ CLUSTER: Final = "serve"
 PARTITIONS: Final = 8
 START_S: Final = 60.0
 PATHS: Final = ("/", "/view/nodes", "/view/schedulers")
-"""What browsers show. Each asks once a second, as the script of the pages does; here for one after the other."""
+"""Pages that viewers ask for, one after the other; each asks once a second, as the script of the pages does."""
 
 
 def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: threading.Event, say: Say) -> dict[str, Any]:

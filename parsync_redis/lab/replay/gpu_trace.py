@@ -89,11 +89,11 @@ class GpuTrace:
 
     @property
     def gpu_milli(self) -> int:
-        """What all GPUs of the nodes are together."""
+        """The sum of all GPUs of the nodes, in thousandths."""
         return THOUSANDTHS * sum(node.gpus for node in self.nodes)
 
     def offers(self) -> dict[str, Resources]:
-        """Return what each node offers, with so many slots that they never are what a pod lacks."""
+        """Return the offer of each node. It has so many slots that no pod ever lacks one."""
         smallest = {
             have: _smallest([pod for pod in self.pods if bool(pod.gpu_milli) is have]) for have in (True, False)
         }

@@ -29,7 +29,8 @@ def live_store(url: str | None, parameters: ReplayParameters) -> Iterator[Store]
 
 
 def _delete_keys(store: Store) -> None:
-    """Delete every key of the cluster."""
-    names = list(store.client.scan_iter(match=f"parsync:{{{store.keys.cluster}[:}}]*", count=AT_ONCE))
+    """Delete every key of the cluster: those of shards, of partitions, and of the cluster as a whole."""
+    patterns = [store.keys.pattern(kind) for kind in ("q:*", "p:*", ":*")]
+    names = [name for pattern in patterns for name in store.client.scan_iter(match=pattern, count=AT_ONCE)]
     for at in range(0, len(names), AT_ONCE):
         store.pipe([("unlink", name) for name in names[at : at + AT_ONCE]])

@@ -1,4 +1,4 @@
-"""How the GPUs of each model of a replay are asked for and held."""
+"""Count the GPUs of each model in a replay: those asked for, and those held."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ from .timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """GPUs of a model: all; those that pods ask for that accept no other model; those that pods held last.
+    """The GPUs of a model.
 
-    held_by_others: of the held ones those of pods that accept other models too.
+    gpus: all of them. asked: by pods that accept no other model. held: at the end. held_by_others: the part of `held`
+    whose pods accept other models too.
     """
 
     model: str

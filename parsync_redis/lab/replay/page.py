@@ -22,19 +22,19 @@ commit are the product's own: in virtual time against the store in memory, with 
 server. Both make the same calls in the same order. If two replays have the same *decisions*, every pod has the same
 node, slot and devices in both, and they were given in the same order.
 
-How the trace is read:
+The replay reads the trace as follows:
 
 - **A node** offers `cpu`, `mem` and the label `gpu_model`, and its GPUs as devices `gpu@0`, `gpu@1`, ... All nodes have
   one score. A node with GPUs is protected: it takes only pods that ask for a GPU.
 - **A pod** needs `cpu_milli` and `memory_mib`, and `gpu_milli` of one GPU or `num_gpu` whole GPUs. `gpu_spec` names the
   models that it accepts: `require={"gpu_model": [...]}`. Its phase and its class of service are not read.
-- **Slots** are never what a pod lacks. A pod needs one, and a node has as many as the smallest pods of the trace could
+- **Slots** never run out. A pod needs one, and a node has as many as the smallest pods of the trace could
   fill.
 - **Pods stay** once they are placed, so the cluster fills up. With `--ends` a pod runs for the time from its creation
   to its deletion in the trace, and ends.
 - **Time** runs 100,000 times faster than in the trace (`--speedup`), so that tens of pods arrive between two ticks and
-  views are stale. To place a pod takes no time, but it waits for a tick. What an ended pod held is free at the next
-  tick. So `--ends` is played with a smaller `--speedup`.
+  views are stale. To place a pod takes no time, but it waits for a tick. An ended pod frees its amounts at
+  the next tick. So `--ends` is played with a smaller `--speedup`.
 - **Strategy**: quality-first, which *adaptive* is while delays are short.
 
 The GPU share is the share of all GPUs that placed pods hold. Its mean is over the trace's time, in which most pods come
@@ -61,7 +61,7 @@ MODELS: Final = (
     "held",
     "held by pods that accept others too",
 )
-REASONS: Final = ("pods wait", "accepted models", "nodes fit", "what keeps the nearest node")
+REASONS: Final = ("pods wait", "accepted models", "nodes fit", "obstacle at the nearest node")
 
 
 def write_page(results: Path, document: Path) -> list[str]:
@@ -129,7 +129,7 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
     rows = [(str(row["pods"]), row["models"] or "any", str(row["fitting"]), row["why"]) for row in result["reasons"]]
     whole = result["reasons"][0]["sentence"]
     lines += ["", "The most frequent reasons:", "", _table(REASONS, rows)]
-    return "\n".join([*lines, "", "What a scheduler wrote to pods of the first row:", "", f"> {whole}"])
+    return "\n".join([*lines, "", "A scheduler wrote this reason to pods of the first row:", "", f"> {whole}"])
 
 
 def _use(use: Mapping[str, Any]) -> list[str]:

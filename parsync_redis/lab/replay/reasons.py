@@ -14,9 +14,9 @@ MOST_REASONS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class WhyWaiting:
-    """A reason: what keeps the nearest node. fitting: how many nodes could hold such a pod if they were empty.
+    """A reason. why: the obstacle at the nearest node. fitting: how many nodes could hold such a pod when empty.
 
-    models: the GPU models that the pods accept, '' for any. sentence: what a scheduler wrote to the pods of one kind.
+    models: the GPU models that the pods accept, '' for any. sentence: a scheduler wrote it to the pods of one kind.
     """
 
     pods: int
@@ -41,7 +41,7 @@ def count_reasons(core: Core) -> list[WhyWaiting]:
 
 
 def _cause(view: View, waiting: WaitingKind) -> tuple[str, int, str]:
-    """Return the accepted models, how many nodes fit, and what keeps the nearest of them."""
+    """Return the accepted models, how many nodes fit, and the obstacle at the nearest of them."""
     needs, knowers = waiting.group.needs, waiting.group.knowers
     models = " ".join(dict(needs.labels).values())
     facts = [fact for p in view.partitions for fact in fitting(p, needs, knowers, len(p.nodes))[0]]

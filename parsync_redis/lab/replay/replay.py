@@ -1,6 +1,6 @@
 """A replay: the product's schedulers place the pods of a trace on its nodes, by a virtual clock.
 
-A tick is a gap / N. At each tick the pods that came since the last one are submitted, what has ended is released, and
+A tick is a gap / N. At each tick the pods that came since the last one are submitted, ended pods are released, and
 each scheduler reads the partitions that are due and looks at the queue. Then the schedulers carry out their plans, one
 round trip each by turns in random order, until none has anything to do. So a scheduler claims by a view that the others
 have outdated. The store is one in memory or a real server: the same calls go to both. Times in which nothing
@@ -15,7 +15,7 @@ from typing import Final, TypeVar, cast
 
 import numpy as np
 
-from ...errors import BrokenContract, InvalidInput
+from ...errors import BrokenContract
 from ...model.apps import KnownTasks, offer_with
 from ...model.limits import MAX_BATCH
 from ...model.options import Strategy, TaskOptions
@@ -24,6 +24,7 @@ from ...model.task import Submission
 from ...scheduler.core import Core
 from ...scheduler.plan_runner import PlanRunner
 from ...store.store import Store
+from ..flags import check_flag
 from ..simulate.parameters import LEAST_GAP_S, MOST_GAP_S
 from .gpu_trace import GpuTrace, Pod
 from .timeline import Timeline
@@ -37,7 +38,7 @@ MOST_ROUNDS: Final = 1000
 """Round trips of a tick; a scheduler that has still something to do then goes on at the next tick."""
 
 STRATEGY: Final = Strategy.QUALITY
-"""What *adaptive* is while delays are short. It is fixed, because delays on a server are not those of virtual time."""
+"""*adaptive* uses it while delays are short. It is fixed, for delays on a server are not those of virtual time."""
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -55,16 +56,12 @@ class ReplayParameters:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        def check(flag: str, value: float, low: float, high: float, right: str) -> None:
-            if not low <= value <= high:
-                raise InvalidInput(f"{flag} {value:g} is not valid: it must be {right}")
-
-        check("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
+        check_flag("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
         most = f"a whole number from 1 to {self.partitions}, the number of partitions"
-        check("--schedulers", self.schedulers, 1, self.partitions, most)
-        check("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
-        check("--speedup", self.speedup, 1, 1e9, "a number from 1 to 1,000,000,000")
-        check("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
+        check_flag("--schedulers", self.schedulers, 1, self.partitions, most)
+        check_flag("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
+        check_flag("--speedup", self.speedup, 1, 1e9, "a number from 1 to 1,000,000,000")
+        check_flag("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
 
     @property
     def tick_s(self) -> float:

@@ -33,7 +33,7 @@ TITLE: Final = "Alibaba's GPU nodes and pods of 2023, replayed"
 
 @dataclass(slots=True)
 class ReplayOutcome:
-    """What was found: the content of result.json, and how long it took."""
+    """The result of a replay: the content of result.json, and how long it took."""
 
     result: dict[str, Any]
     wall_s: float

@@ -1,4 +1,4 @@
-"""What happened in a replay, in its order: when each pod arrived, was placed and ended."""
+"""The events of a replay, in their order: when each pod arrived, was placed and ended."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,6 +1,5 @@
 """The parameters of a simulation, checked: the paper's names, and their values at a scale."""
 
-import math
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -8,6 +7,7 @@ from typing import Any, Final
 
 from ...errors import InvalidInput
 from ...placement.strategy import EMA_WEIGHT
+from ..flags import check_flag
 
 NODE_SLOTS: Final = 10
 """Slots of a simulated node; they have one score."""
@@ -97,26 +97,22 @@ class Parameters:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        def check(name: str, value: float, low: float, high: float, right: str) -> None:
-            if not (math.isfinite(value) and low <= value <= high):
-                raise InvalidInput(f"{name} {value:g} is not valid: it must be {right}")
-
-        check("--schedulers", self.schedulers, 1, MOST_SCHEDULERS, "a whole number from 1 to 1000")
-        check("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
-        check("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
-        check("--slots", self.slots, 1, MOST_SLOTS, "a whole number from 1 to 10,000,000")
-        check("--rate", self.rate, 1e-3, 10**7, "more than 0 and at most 10,000,000 tasks a second")
-        check("--duration", self.duration_s, 0.001, 10**6, "a number of seconds from 0.001 to 1,000,000")
-        check("--score-mean", self.score_mean, -1e9, 1e9, "a number")
-        check("--score-variance", self.score_variance, 0, 1e9, "a number, 0 or more")
-        check("--tau", self.tau_s, 0.001, 3600, "a number of seconds from 0.001 to 3600")
-        check("--ema", self.ema, 1e-6, 1, "a weight above 0 and at most 1")
-        check("--amplifier", self.amplifier, 0.01, 1000, "from 0.01 to 1000")
-        check("--sharpness", self.sharpness, 0, 100, "from 0 to 100")
-        check("--length", self.length, 0.001, 100, "from 0.001 to 100")
-        check("--load", self.load, 0.001, 10, "above 0 and at most 10")
-        check("--scale", self.scale, 0.0001, 1, "above 0 and at most 1")
-        check("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
+        check_flag("--schedulers", self.schedulers, 1, MOST_SCHEDULERS, "a whole number from 1 to 1000")
+        check_flag("--partitions", self.partitions, 1, 4096, "a whole number from 1 to 4096")
+        check_flag("--gap", self.gap_s, LEAST_GAP_S, MOST_GAP_S, "a number of seconds from 0.001 to 3600")
+        check_flag("--slots", self.slots, 1, MOST_SLOTS, "a whole number from 1 to 10,000,000")
+        check_flag("--rate", self.rate, 1e-3, 10**7, "more than 0 and at most 10,000,000 tasks a second")
+        check_flag("--duration", self.duration_s, 0.001, 10**6, "a number of seconds from 0.001 to 1,000,000")
+        check_flag("--score-mean", self.score_mean, -1e9, 1e9, "a number")
+        check_flag("--score-variance", self.score_variance, 0, 1e9, "a number, 0 or more")
+        check_flag("--tau", self.tau_s, 0.001, 3600, "a number of seconds from 0.001 to 3600")
+        check_flag("--ema", self.ema, 1e-6, 1, "a weight above 0 and at most 1")
+        check_flag("--amplifier", self.amplifier, 0.01, 1000, "from 0.01 to 1000")
+        check_flag("--sharpness", self.sharpness, 0, 100, "from 0 to 100")
+        check_flag("--length", self.length, 0.001, 100, "from 0.001 to 100")
+        check_flag("--load", self.load, 0.001, 10, "above 0 and at most 10")
+        check_flag("--scale", self.scale, 0.0001, 1, "above 0 and at most 1")
+        check_flag("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
         if self.partitions < self.schedulers:
             raise InvalidInput(
                 f"--schedulers {self.schedulers} is more than --partitions {self.partitions}: each scheduler reads "

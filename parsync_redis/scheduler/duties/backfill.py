@@ -38,7 +38,7 @@ class BackfillDuty:
         self.booked = True  # perhaps: by the leader before, or by a writer who knows no TTL
 
     def work(self, now_s: float) -> None:
-        """Book nodes, as far as kinds have waited long; what was booked for others is free again."""
+        """Book nodes, as far as kinds have waited long; other bookings end."""
         large = self._large()
         ages = self._ages.look(now_s, large)
         if not large and not self.booked:

@@ -26,9 +26,9 @@ _Node = tuple[int, str, int]
 
 
 class BlackHoleDuty:
-    """How often this leader made each incarnation of a node suspect, and how many tries its streaks had then.
+    """Makes nodes suspect by their streaks. It counts how often it did so to each incarnation, and the tries then.
 
-    What a new leader finds was perhaps judged before: it judges a node after another try.
+    An earlier leader may have judged the streaks that a new leader finds. So it waits for another try of each node.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:

@@ -18,7 +18,7 @@ async function update() {
       gone.className = "bad";
       document.querySelector("main").prepend(gone);
     }
-    gone.textContent = "parsync serve does not answer: what you see is old.";
+    gone.textContent = "parsync serve does not answer: this page is old.";
   } finally {
     busy = false;
   }
