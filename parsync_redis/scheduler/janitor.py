@@ -23,11 +23,16 @@ from .large import Large
 class Janitor:
     """The leader's duties. lease_s: for how long a counter must stand still, while this leader watches, to be lost.
 
-    large: tells the large kinds that find no room.
+    large: tells the large kinds that find no room. pause: waits between the calls that look for damage.
     """
 
     def __init__(
-        self, store: Store, partitions: int, lease_s: float, large: Callable[[], Sequence[Large]] = tuple
+        self,
+        store: Store,
+        partitions: int,
+        lease_s: float,
+        large: Callable[[], Sequence[Large]] = tuple,
+        pause: Callable[[float], object] = lambda _: None,
     ) -> None:
         self._store = store
         self.nodes = NodeDuty(store, partitions, lease_s)
@@ -36,7 +41,7 @@ class Janitor:
         self.kinds = KindDuty(store)
         self.offers = OfferDuty(store, lease_s)
         self.black_holes = BlackHoleDuty(store, partitions, lease_s)
-        self.damage = DamageDuty(store, partitions, lease_s)
+        self.damage = DamageDuty(store, partitions, lease_s, pause)
         self.backfill = BackfillDuty(store, lease_s, large)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:

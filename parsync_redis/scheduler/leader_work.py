@@ -39,8 +39,8 @@ class LeaderWork(threading.Thread):
         self._leads, self._lease_s = leads, lease_s
         self.store = store.again()
         self.store.before = self._check
-        self._janitor = Janitor(self.store, partitions, lease_s, large)
         self._due, self._done = threading.Event(), threading.Event()
+        self._janitor = Janitor(self.store, partitions, lease_s, large, self._done.wait)
         self._lock = threading.Lock()
         self._resets: list[Collection[int] | None] = []
         self._seen: tuple[Mapping[str, int], float] = {}, 0.0

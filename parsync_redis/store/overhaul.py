@@ -80,9 +80,12 @@ class Repairer:
             keep(store, store.run(commands.repair_partition(p, "open")))
         self._told(damaged)
 
-    def check_partition(self, p: int) -> None:
-        """Look at a partition piece by piece, so that no call is long, and repair it if a piece is not sound."""
-        if not is_sound(self.store, p):
+    def check_partition(self, p: int, rest: Callable[[], None]) -> None:
+        """Look at a partition piece by piece, so that no call is long, and repair it if a piece is not sound.
+
+        rest: called after each piece.
+        """
+        if not is_sound(self.store, p, rest):
             self.repair_partition(p)
 
     def look_over(self, shard: int, what: Sequence[str | bytes], cursor: int = 0, most: int = MAX_BATCH) -> "Seen":

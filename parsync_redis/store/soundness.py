@@ -1,6 +1,6 @@
 """Look whether a partition is sound, piece by piece: a call that looks at 10,000 leases holds up the whole server."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, cast
 
 from ..model.limits import MAX_BATCH
@@ -8,16 +8,16 @@ from ..model.node import Node, read_nodes
 from .server_errors import AWAY
 from .store import Store
 
-PIECE: Final = 250
+PIECE: Final = 100
 """Slots and leases of one call, about: it takes some milliseconds. A node is in one piece."""
 
 LONGEST_NAME: Final = 128
 
 
-def is_sound(store: Store, p: int) -> bool:
+def is_sound(store: Store, p: int, rest: Callable[[], None] = lambda: None) -> bool:
     """Return False if something in partition p contradicts the rest, as far as pieces of it tell.
 
-    The caller judges the whole partition then. Raises what `Runner.run` raises.
+    The caller judges the whole partition then. rest: called after each piece. Raises what `Runner.run` raises.
     """
     records = store.pipe_each([("hgetall", store.keys.partition(p, "nodes"))])[0]
     if isinstance(records, AWAY):
@@ -33,6 +33,7 @@ def is_sound(store: Store, p: int) -> bool:
         sound, cursor = store.run(store.commands.look_at_nodes(p, piece, cursor, most))
         if not sound:
             return False
+        rest()
         if not cursor:
             cursor, most = 1, 0  # all leases were looked at; nodes may be left
 

@@ -301,14 +301,13 @@ LINES = {
     "meta": ["x", "-1", "0", MANY],
 }
 FIELDS = {"slots": ["n1/0", "n1/1", "n1/2", "n1/3", "n2/0", "n9/1", "/"], "meta": ["version", "epoch", "inc"]}
-DAMAGE = st.sampled_from(
-    [
-        (kind, field, text)
-        for kind, texts in LINES.items()
-        for field in FIELDS.get(kind, ["n1", "n2", "n9", ""])
-        for text in texts
-    ]
-)
+DAMAGES = [
+    (kind, field, text)
+    for kind, texts in LINES.items()
+    for field in FIELDS.get(kind, ["n1", "n2", "n9", ""])
+    for text in texts
+]
+DAMAGE = st.sampled_from(DAMAGES)
 
 
 @pytest.mark.unaudited

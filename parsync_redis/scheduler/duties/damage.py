@@ -23,18 +23,43 @@ PACE: Final = 4000
 PASSES: Final = 8
 """Passes in a lease: each looks at this part of the partitions, so each partition has its turn once in a lease."""
 
-AT_ONCE: Final = 500
+AT_ONCE: Final = 200
 """Tasks that one call looks at: it takes some milliseconds, and the server does nothing else meanwhile."""
 
 HASTE: Final = 1 / 16
-"""The part of a lease that a pass may take while the counts do not agree."""
+"""The part of a lease that a pass may take while the counts do not agree, and for its rests."""
+
+REST: Final = 4
+"""After each call the pass rests so many times as long: one after another, the calls would double the server's load."""
+
+
+class Rests:
+    """Rests between the calls of a pass, until `until_s`. pause: waits for so many seconds."""
+
+    def __init__(self, clock: Callable[[], float], until_s: float, pause: Callable[[float], object]) -> None:
+        self._clock, self._until_s, self._pause = clock, until_s, pause
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to time a call."""
+        self._since_s = self._clock()
+
+    def rest(self) -> None:
+        """Rest after a call, and begin to time the next one."""
+        now_s = self._clock()
+        if (rest_s := min(REST * (now_s - self._since_s), self._until_s - now_s)) > 0:
+            self._pause(rest_s)
+        self.begin()
 
 
 class DamageDuty:
-    """What this leader has looked at. levels: by shard, the largest number of submissions that was seen."""
+    """What this leader has looked at. levels: by shard, the largest number of submissions that was seen.
 
-    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
-        self._store, self._partitions, self._lease_s = store, partitions, lease_s
+    pause: waits for so many seconds, or less if the leader's work has to end.
+    """
+
+    def __init__(self, store: Store, partitions: int, lease_s: float, pause: Callable[[float], object]) -> None:
+        self._store, self._partitions, self._lease_s, self._pause = store, partitions, lease_s, pause
         self._repairer = Repairer(store, partitions, _log)
         self._next, self._share = 0, 1.0
         self._levels: dict[int, int] = {}
@@ -49,11 +74,12 @@ class DamageDuty:
         for shard, found in enumerate(counts):
             if found is not None:
                 guarded(self._store, "look_over", self._look, shard, found, clock, until_s)
+        rests = Rests(clock, until_s, self._pause)
         self._share += self._partitions / PASSES
         while self._share >= 1:
             self._share -= 1
             self._next = (self._next + 1) % self._partitions
-            guarded(self._store, "repair_partition", self._repairer.check_partition, self._next)
+            guarded(self._store, "repair_partition", self._repairer.check_partition, self._next, rests.rest)
 
     def _note_losses(self, counts: Sequence[QueueCounts | None]) -> None:
         """Record which numbers of submissions went back: they are repaired now, so nobody else may see it any more."""
@@ -79,9 +105,9 @@ class DamageDuty:
                         self._scans[shard] = scan
                         return
         else:
-            self._look_at_some(shard)
+            self._look_at_some(shard, Rests(clock, until_s, self._pause))
 
-    def _look_at_some(self, shard: int) -> None:
+    def _look_at_some(self, shard: int, rests: Rests) -> None:
         """Look at the next tasks of a shard, and then at those that have ended."""
         whats = ("tasks", *GENERATIONS)
         left = max(100, PACE // self._store.keys.shards)
@@ -92,6 +118,7 @@ class DamageDuty:
                 self._levels[shard] = max(self._levels[shard], looks.highest)
                 self._cursors[shard] = ((at + 1) % len(whats), 0) if not looks.cursor else (at, looks.cursor)
                 left -= max(1, looks.count)
+                rests.rest()
                 if not looks.cursor:
                     break
 
