@@ -17,7 +17,7 @@ from parsync_redis.store.losses import read_losses
 from parsync_redis.store.store import Store
 
 from .clients import Book, Watcher, stop_all
-from .history import check_leases, check_runs, slots_by_attempt
+from .history import check_leases, check_runs, slots_of_runs
 from .outage import Outage, pauses, touched, untold
 from .play import (
     DRAIN_S,
@@ -195,8 +195,8 @@ def judge(field: Several, outcome: Outcome) -> None:
     outcome.broken += [f"task {id} is lost, and `losses` does not say so" for id in silent]
     strict = [event for event in events if event.task not in exempt]
     whole = [run for run in runs if run.task not in exempt]
-    twice = [*check_leases(strict), *check_runs(whole, slots_by_attempt(strict))]
-    in_slots = [what for what in check_runs(runs, slots_by_attempt(events)) if "in slot" in what]
+    twice = [*check_leases(strict), *check_runs(whole, slots_of_runs(strict))]
+    in_slots = [what for what in check_runs(runs, slots_of_runs(events)) if "in slot" in what]
     outcome.broken += sorted({*twice, *in_slots})
     check_histories(events, {id: ends[id] for id in ends.keys() - exempt - lost}, end_s, outcome)
     changed = [id for id in book.changed if id not in exempt | lost]

@@ -151,28 +151,32 @@ def check_leases(events: Iterable[Event]) -> list[str]:
     return [f"promise 2: two leases of slot {a.key}: {a.what} and {b.what}" for a, b in overlaps(spans)]
 
 
-def slots_by_attempt(events: Iterable[Event]) -> dict[tuple[str, str, str], set[str]]:
-    """Return all slots of each (task, attempt, node), by what its claims asked for."""
-    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+def slots_of_runs(events: Iterable[Event]) -> dict[tuple[str, str, str, str], list[str]]:
+    """Return all slots of each (task, attempt, node, first slot of its place): those that it was given, or claimed.
+
+    A worker gives a run other slots than those of its place if something still runs there.
+    """
+    claimed, given = dict[tuple[str, str, str, str], list[str]](), dict[tuple[str, str, str, str], list[str]]()
     for event in events:
-        if event.verb == "commit" and event.word in ("held", "yours", ""):
-            found[event.task, event.item["attempt"], event.item["node"]] |= {event.item["slots"]}
-    return found
+        if (event.verb, event.word) == ("give", "given"):
+            key = event.task, event.item["attempt"], event.item["node"], event.item["slot"]
+            given[key] = event.item["slots"].split(",")
+        elif event.verb == "commit" and event.word in ("held", "yours", ""):
+            slots = event.item["slots"].split(",")
+            claimed[event.task, event.item["attempt"], event.item["node"], slots[0]] = slots
+    return claimed | given
 
 
-def check_runs(runs: Sequence[Run], claims: Mapping[tuple[str, str, str], set[str]]) -> list[str]:
+def check_runs(runs: Sequence[Run], slots: Mapping[tuple[str, str, str, str], Sequence[str]]) -> list[str]:
     """Return slots with two runs at one moment, tasks that ran twice at one moment, attempts that were begun twice.
 
-    claims: slots_by_attempt; a run has all slots of the claim that begins with its own.
+    slots: `slots_of_runs`; a run that is not among them has the slot that it names.
     """
-
-    def slots(run: Run) -> list[str]:
-        for claim in claims.get((run.task, run.attempt, run.node), ()):
-            if claim.split(",")[0] == run.slot:
-                return claim.split(",")
-        return [run.slot]
-
-    by_slot = [Span(f"{run.node}/{slot}", run.began_s, run.last_s, run) for run in runs for slot in slots(run)]
+    by_slot = [
+        Span(f"{run.node}/{slot}", run.began_s, run.last_s, run)
+        for run in runs
+        for slot in slots.get((run.task, run.attempt, run.node, run.slot), [run.slot])
+    ]
     by_task = [Span(run.task, run.began_s, run.last_s, run) for run in runs]
     found = [f"promise 2: two runs in slot {a.key}: {a.what}; {b.what}" for a, b in overlaps(by_slot)]
     found += [f"two runs of task {a.key} at one moment: {a.what}; {b.what}" for a, b in overlaps(by_task)]

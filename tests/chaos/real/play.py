@@ -17,7 +17,7 @@ from parsync_redis.store.store import Store
 from .app import TICKS
 from .clients import Book, Client, Make, Watcher, mixed, stop_all
 from .faults import Storm
-from .history import Event, Run, check_leases, check_runs, check_task, read_calls, read_ticks, slots_by_attempt
+from .history import Event, Run, check_leases, check_runs, check_task, read_calls, read_ticks, slots_of_runs
 from .proxy import Line
 from .recorder import Recorder
 from .stack import LEASE_S, PARTITIONS, Stack
@@ -194,7 +194,7 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
     lost = sorted(id for id in book.acknowledged if id not in book.final)
     outcome.broken += [f"promise 1: task {id} was acknowledged and is {ends[id] or 'gone'}" for id in lost]
     outcome.broken += [f"promise 1: task {id} was {change}" for id, change in sorted(book.changed.items())]
-    twice = [*check_leases(events), *check_runs(runs, slots_by_attempt(events))]
+    twice = [*check_leases(events), *check_runs(runs, slots_of_runs(events))]
     outcome.broken += twice
     check_histories(events, ends, end_s, outcome)
     placed = [first_after(up_s, events) for up_s in storm.server_up_s]

@@ -5,6 +5,8 @@ A line of JSON a call and one a reply, in a file for each process:
     ["call", NUMBER, SECONDS, VERB, [{argument: text}, ...]]    an item for each task or lease that it is about
     ["reply", NUMBER, SECONDS, [word, ...]]                     a word an item
 
+The slots that a worker gives to a run, which may be others than those of its place, are recorded as the verb `give`.
+
 A call without a reply is unknown: it may have happened, or not. Seconds are monotonic, those of one machine. The names
 of arguments are those of the script's header; the text of a place is told by its parts.
 """
@@ -14,7 +16,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Judged
 from parsync_redis.store.calls import Call
 from parsync_redis.store.store import Store
+from parsync_redis.worker.runs import Run, Runs
 
 VERBS: Final = ("submit", "cancel", "commit", "start", "finish", "requeue", "release")
 FOLDER: Final = "CHAOS_FOLDER"
@@ -41,9 +44,12 @@ def _parts(row: dict[str, str]) -> dict[str, str]:
     if "text" not in row:
         return {}
     place = Place.of(row["text"] if " since=" in row["text"] else f"{row['text']} since=0")
-    slots = ",".join(map(str, place.slots))
-    where = {"node": place.node, "slots": slots, "inc": str(place.inc), "partition": str(place.partition)}
-    return {"task": place.task, "attempt": place.attempt, **where}
+    return _where(place, place.slots)
+
+
+def _where(place: Place, slots: Iterable[int]) -> dict[str, str]:
+    where = {"node": place.node, "slots": ",".join(map(str, slots)), "inc": str(place.inc)}
+    return {"task": place.task, "attempt": place.attempt, **where, "partition": str(place.partition)}
 
 
 def words_of(reply: Any) -> list[str]:
@@ -74,7 +80,7 @@ class Recorder:
 
         On several servers a call is recorded in its parts, one for each shard.
         """
-        send = Store._replies
+        send, give = Store._replies, Runs.give
 
         def recorded(store: Store, calls: Sequence[Call[Any]], **patience: Any) -> list[Any]:
             numbers = {i: next(self._numbers) for i, call in enumerate(calls) if call.script.verb in VERBS}
@@ -88,10 +94,19 @@ class Recorder:
                     self._write(["reply", number, now_s, words_of(calls[i].read(replies[i]))])
             return replies
 
-        def end() -> None:
-            Store._replies = send  # type: ignore[method-assign]
+        def given(runs: Runs, pairs: Iterable[tuple[Run, tuple[int, ...]]]) -> None:
+            """Record the slots before anything can run there."""
+            pairs = list(pairs)
+            items = [{"slot": str(run.place.slot), **_where(run.place, slots)} for run, slots in pairs]
+            number = next(self._numbers)
+            self._write(["call", number, time.monotonic(), "give", items])
+            self._write(["reply", number, time.monotonic(), ["given"] * len(items)])
+            give(runs, pairs)
 
-        Store._replies = recorded  # type: ignore[method-assign, assignment]
+        def end() -> None:
+            Store._replies, Runs.give = send, give  # type: ignore[method-assign]
+
+        Store._replies, Runs.give = recorded, given  # type: ignore[method-assign, assignment]
         return end
 
 

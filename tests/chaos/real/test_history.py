@@ -12,7 +12,7 @@ from tests.chaos.real.history import (
     overlaps,
     read_calls,
     read_ticks,
-    slots_by_attempt,
+    slots_of_runs,
 )
 
 PLACE = {"id": "t", "node": "n1", "slot": "0", "inc": "1"}
@@ -121,8 +121,15 @@ def run(task, slot, began_s, last_s, attempt="1@1", node="n1"):
 def test_promise_2_two_runs_in_a_slot_are_found_also_in_the_second_of_several() -> None:
     assert not check_runs([run("a", "0", 1, 2), run("b", "0", 2, 3), run("c", "1", 1, 3)], {})
     assert "slot n1/0" in check_runs([run("a", "0", 1, 2.5), run("b", "0", 2, 3)], {})[0]
-    wide = slots_by_attempt([claim("a", "held", 0, "0,1")])
+    wide = slots_of_runs([claim("a", "held", 0, "0,1")])
     assert "slot n1/1" in check_runs([run("a", "0", 1, 3), run("b", "1", 2, 4)], wide)[0]
+
+
+def test_a_run_is_in_the_slots_that_its_worker_gave_it() -> None:
+    given = event("give", "given", 2, task="b", attempt="1@1", node="n1", slot="0", slots="1")
+    slots = slots_of_runs([claim("a", "held", 0), claim("b", "held", 1), given])
+    assert not check_runs([run("a", "0", 1, 3), run("b", "0", 2, 4)], slots)
+    assert "slot n1/1" in check_runs([run("b", "0", 2, 4), run("c", "1", 3, 5)], slots)[0]
 
 
 def test_two_runs_of_a_task_and_an_attempt_that_begins_twice_are_found() -> None:
