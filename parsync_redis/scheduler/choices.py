@@ -15,6 +15,7 @@ from .bars import seats_for
 from .kind_group import KindGroup
 from .partition_copy import PartitionCopy
 from .plan import Plan
+from .scarce import not_asked
 from .view import View
 
 AT_ONCE: Final = 25
@@ -51,17 +52,21 @@ class Choices:
         """Note the choice of nodes[i] for tasks[i], as far as this gap allows."""
         some = list(zip(tasks, nodes, strict=True))[: self._left]
         self._left -= len(some)
-        steps, scores = self._census(group, copy, nodes)
+        steps, every, kept_back = self._census(group, copy, nodes)
+        first = {name: score for name, score in every.items() if name not in kept_back}
         for task, node in some:
-            better = sum(score > node.score for score in scores)
+            scores, last = every, tuple[Step, ...]()
+            if kept_back and node.name in first:
+                scores, last = first, (Step("not kept back", len(first)),)
+            better = sum(score > node.score for score in scores.values())
             self._drafts[task.id] = Choice(
                 self._scheduler,
                 node.name,
                 strategy.value,
                 copy.read_s,
-                steps,
+                (*steps, *last),
                 node.score,
-                max([*scores, node.score]),
+                max([*scores.values(), node.score]),
                 better + 1,
                 self._lost.get(task.id, ()),
             )
@@ -92,13 +97,14 @@ class Choices:
 
     def _census(
         self, group: KindGroup, copy: PartitionCopy, chosen: Sequence[Node]
-    ) -> tuple[tuple[Step, ...], list[float]]:
-        """Return how many nodes each rule left, over all partitions, and the scores of those with a seat.
+    ) -> tuple[tuple[Step, ...], dict[str, float], set[str]]:
+        """Return how many nodes each rule left, over all partitions; the scores of those with a seat; who is kept back.
 
         chosen: nodes of `copy` that had a seat before it was claimed.
         """
         counts = [0] * (len(RULES) + 5)  # the last one is of nodes with a seat
-        scores: list[float] = []
+        scores, kept_back = dict[str, float](), set[str]()
+        scarce = not_asked(group.needs, self._view.scarce)
         for partition in self._view.partitions:
             for at, mask in enumerate(partition.offers.masks(group.needs, group.knowers)):
                 counts[at] += int(mask.sum())
@@ -107,6 +113,9 @@ class Choices:
             if partition is copy:
                 having |= {node.name: node for node in chosen}
             counts[-1] += len(having)
-            scores += [node.score for node in having.values()]
+            scores |= {name: node.score for name, node in having.items()}
+            if scarce:
+                last = partition.offers.having(scarce)
+                kept_back |= {name for name in having if last[partition.offers.index_of(name)]}
         names = ["nodes", "name", "near", *(rule.name for rule in RULES), "state", "free"]
-        return tuple(Step(name, count) for name, count in zip(names, counts, strict=True)), scores
+        return tuple(Step(name, count) for name, count in zip(names, counts, strict=True)), scores, kept_back
