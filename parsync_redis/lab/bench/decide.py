@@ -30,7 +30,7 @@ STEPS: Final = ("name", "near", *(rule.name for rule in RULES), "state", "free",
 
 
 def offer_of(number: int) -> Resources:
-    """Return what a node offers: every third has four GPUs, every fourth is a spot node; zones, memory, labels differ."""
+    """Return what a node offers: every third has four GPUs, every fourth is a spot node; labels differ."""
     labels = {"zone": "abc"[number % 3 - 1], "arch": ("x86", "arm")[number % 10 == 0], "vram_gb": 16 + 8 * (number % 4)}
     gpus = number % 3 == 0
     return Resources.of(
@@ -103,7 +103,7 @@ class Bench:
 
 
 def run_decide(slots: int, batch: int, rounds: int, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Decide about one task of a kind never seen before, one of a kind seen before, and batches; medians, in ms a task."""
+    """Decide about one task of a new kind, one of a known kind, and batches; medians, in ms a task."""
     bench, numbers = Bench(slots), iter(range(1, 10**9))
 
     def kinds(count: int) -> list[Kind]:

@@ -1,4 +1,4 @@
-"""`parsync bench read`, `submit`, `memory`, `idle`, `serve`, `decide`: single costs; `report`: all benches on one page."""
+"""`parsync bench read`, `submit`, `memory`, `idle`, `serve`, `decide`: single costs; `report`: all on one page."""
 
 import json
 from pathlib import Path
