@@ -35,10 +35,10 @@ def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
 def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(stacked: tuple[str, ParsyncClient]) -> None:
     url, client = stacked
     gpu: Any = {"gpu": 1}
-    client.wait([client.submit("proj.render", [3.0], resources=gpu) for _ in range(4)], 60)
+    client.wait([client.submit("proj.render", [4.0], resources=gpu) for _ in range(4)], 60)
     until(lambda: client.names(), "its run time is learnt", 60)
     for number in range(4):  # from now on their ends lie apart
-        client.submit("proj.render", [3.0 + number / 2], resources=gpu)
+        client.submit("proj.render", [4.0 + number / 2], resources=gpu)
     until(lambda: client.nodes()[0].free == 0, "all slots are held")
     small: list[str] = []
     runs_beside_small_ones(url, client, small, "slots=4", slots=4)
@@ -51,8 +51,8 @@ def runs_beside_small_ones(url: str, client: ParsyncClient, small: list[str], ne
     seen: dict[str, str] = {}
 
     def ends() -> bool:
-        waits = sum(one.phase == WAITING for one in client.statuses(small[-8:]))
-        small.extend(client.submit("proj.render", [3.0], resources={"gpu": 1}) for _ in range(4 - waits))
+        waits = sum(one.phase == WAITING for one in client.statuses(small[-12:]))
+        small.extend(client.submit("proj.render", [4.0], resources={"gpu": 1}) for _ in range(8 - waits))
         node = client.nodes()[0]
         if node.reserved:  # perhaps no more in a moment
             texts = {"explain": client.explain(small[-1]).why, "nodes": shown(url, "nodes")}

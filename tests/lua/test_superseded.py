@@ -1,4 +1,4 @@
-"""A worker that registers anew may meet the one before it alive: that one's runs end before their tasks go elsewhere."""
+"""A worker that registers anew may meet the one before it alive: its runs end before their tasks go elsewhere."""
 
 from parsync_redis.scheduler.janitor import Janitor
 from parsync_redis.scheduler.superseded import Superseded
