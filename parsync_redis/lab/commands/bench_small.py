@@ -131,8 +131,9 @@ def decide(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{slots:,} slots on {found['nodes']:,} nodes, all free; rules: {', '.join(found['rules'])}\n")
-    print_table(("CASE", "MS A TASK"), [(case, f"{ms:.3f}") for case, ms in found["ms"].items()], "")
+    rules = ", ".join(found["rules"])
+    print(f"{slots:,} slots, {found['nodes']:,} nodes, {found['partitions']} partitions; rules: {rules}\n")
+    print_table(("CASE", "CPU MS A TASK"), [(case, f"{ms:.3f}") for case, ms in found["ms"].items()], "")
 
 
 def report(
