@@ -53,7 +53,7 @@ def needs_of(number: int) -> Resources:
     )
 
 
-class Bench:
+class Decider:
     """A core with a view of so many slots."""
 
     def __init__(self, slots: int) -> None:
@@ -110,7 +110,7 @@ def run_decide(slots: int, batch: int, rounds: int, stop: threading.Event, say: 
 
     Medians, in ms of CPU a task.
     """
-    bench, numbers = Bench(slots), iter(range(1, 10**9))
+    decider, numbers = Decider(slots), iter(range(1, 10**9))
 
     def kinds(count: int) -> list[Kind]:
         return [Kind("work", needs_of(number).text) for number, _ in zip(numbers, range(count), strict=False)]
@@ -129,8 +129,8 @@ def run_decide(slots: int, batch: int, rounds: int, stop: threading.Event, say: 
             if stop.is_set():
                 raise Stopped
             say(f"{case}: round {number} of {rounds}")
-            bench.read_next()
+            decider.read_next()
             chosen = next(some)
-            took_s.append(bench.decide(chosen, count) / (len(chosen) * count))
+            took_s.append(decider.decide(chosen, count) / (len(chosen) * count))
         found[case] = ratio(1000 * median(took_s[1:]), 1, 4)
     return {"slots": slots, "nodes": slots // SLOTS_OF_NODE, "partitions": PARTITIONS, "rules": STEPS, "ms": found}
