@@ -45,6 +45,7 @@ class Offers:
         self._known: dict[Knowers, Mask] = {}
         self._having: dict[frozenset[str], Mask] = {}
         self._fitting: dict[tuple[str, Knowers], Mask] = {}
+        self._fitting_open: dict[tuple[str, Knowers], Mask] = {}
         self._censuses: dict[tuple[str, Knowers], Sequence[int]] = {}
         self.choosy = not fitting(self._columns, ONE_SLOT).all()
 
@@ -91,8 +92,11 @@ class Offers:
         return counts
 
     def open(self, needs: Resources, knowers: Knowers) -> Mask:
-        """Return which nodes fit when they are empty, and take new tasks."""
-        mask: Mask = self.fitting(needs, knowers) & self._open
+        """Return which nodes fit when they are empty, and take new tasks. Cached."""
+        mask = self._fitting_open.get((needs.text, knowers))
+        if mask is None:
+            mask = self.fitting(needs, knowers) & self._open
+            _keep(self._fitting_open, (needs.text, knowers), mask)
         return mask
 
     def others(self, names: Iterable[str]) -> Mask | None:

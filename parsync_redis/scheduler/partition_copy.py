@@ -109,11 +109,12 @@ class PartitionCopy:
         self.reserved: dict[Reservation, None] = {}
         self._paces = np.ones(0)
         self._free_of: Ints | None = None
-        self._seats: dict[tuple[str, Knowers, bool], Seats] = {}
+        self._seats: dict[tuple[str, Knowers, bool], tuple[Seats, int]] = {}
+        self._changed: list[int] = []  # the nodes whose seats were taken or put back since these answers began
         self._first_of = np.zeros(0, dtype=np.int64)
         self._node_of = np.zeros(0, dtype=np.int64)
         self._is_slot = np.zeros(0, dtype=bool)
-        self._most: dict[tuple[str, Knowers], dict[str, int]] = {}
+        self._most: dict[tuple[str, Knowers], tuple[dict[str, int], int]] = {}
 
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
         """Store the partition's nodes; the bits must be read again after that."""
@@ -161,6 +162,7 @@ class PartitionCopy:
         self._forget_seats()
 
     def _forget_seats(self) -> None:
+        self._changed.clear()
         self._seats.clear()
         self._most.clear()
         self._free_of = None
@@ -176,22 +178,31 @@ class PartitionCopy:
         knowers: the digests of the nodes that know the task's name; None if all nodes do. Seats do not share slots, and
         no node has more seats than its amounts allow. ahead: waiting seats, not slots.
         """
-        found = self._seats.get((needs.text, knowers, ahead))
-        if found is None:
-            found = self._seats[needs.text, knowers, ahead] = self._find_seats(needs, knowers, ahead)
+        found, at = self._seats.get((needs.text, knowers, ahead)) or (None, 0)
+        if found is None or self._has_changed(needs, knowers, at):
+            found = self._find_seats(needs, knowers, ahead)
+        self._seats[needs.text, knowers, ahead] = found, len(self._changed)
         return found
 
+    def _has_changed(self, needs: Resources, knowers: Knowers, at: int) -> bool:
+        """Return whether seats were taken or put back on a node that fits these needs, since change number `at`."""
+        if at == len(self._changed):
+            return False
+        return bool(self.offers.open(needs, knowers)[self._changed[at:]].any())
+
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
-        bits = (self.free & (self._is_slot != ahead)).nonzero()[0]
-        nodes = self._node_of[bits]
+        mask = self.free & (self._is_slot != ahead)
         if needs.amounts or needs.labels or knowers is not None or self.offers.choosy:
-            bits = bits[self.offers.open(needs, knowers)[nodes]]
-            nodes = self._node_of[bits]
+            mask &= self.offers.open(needs, knowers)[self._node_of] if len(self.nodes) else False
+        bits = mask.nonzero()[0]
+        nodes = self._node_of[bits]
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
-        owners, starts, counts = np.unique(nodes, return_index=True, return_counts=True)
+        counts = np.bincount(nodes, minlength=len(self.nodes))
+        owners = counts.nonzero()[0]
+        counts = counts[owners]
         most = np.minimum(counts // needs.slots, self.left.tasks(needs, owners))
-        rank = np.arange(len(bits)) - np.repeat(starts, counts)
+        rank = np.arange(len(bits)) - np.repeat(np.cumsum(counts) - counts, counts)
         lead = (rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts))
         leads = np.flatnonzero(lead)
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
@@ -217,7 +228,8 @@ class PartitionCopy:
             reservation.held = self.left.take(reservation.needs, reservation.owners)
         else:
             self.left.put_back(reservation.needs, reservation.owners, reservation.held)
-        self._forget_seats()
+        self._changed += reservation.owners
+        self._free_of = None
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
         """Return the most that any open node has free of each resource, of `slots`, and of `seats`. Cached.
@@ -225,8 +237,8 @@ class PartitionCopy:
         seats: its free slots, or 1 if only waiting seats are free there. labels: needs of one slot with the labels that
         the nodes must have, and the least of each resource; knowers: as in `seats`.
         """
-        found = self._most.get((labels.text, knowers))
-        if found is None:
+        found, at = self._most.get((labels.text, knowers)) or (None, 0)
+        if found is None or self._has_changed(labels, knowers, at):
             if self._free_of is None:
                 self._free_of = self._count_free(self._is_slot)
             fitting = self.offers.open(labels, knowers)
@@ -235,7 +247,7 @@ class PartitionCopy:
             waits = self.ahead_count and (fitting & (self._count_free(~self._is_slot) > 0)).any()
             found["seats"] = max(found["slots"], int(bool(waits)))
             found |= self.left.most(nodes)
-            self._most[labels.text, knowers] = found
+        self._most[labels.text, knowers] = found, len(self._changed)
         return found
 
     def _count_free(self, which: Mask) -> Ints:
