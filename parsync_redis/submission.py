@@ -174,9 +174,13 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
     if word == "unknown":
         return UnknownTask(explain_unknown(task.name, read_names(store)))
     if word == "infeasible":
-        why = explain_infeasible(*_judged(store, task))
-        return Infeasible(f"{why} (task {task.name}; wait_for_capacity=True would let it wait)")
+        return infeasible(task.name, *_judged(store, task))
     return BrokenContract(f"submit: answered {shown(word)} for task {task.id}")
+
+
+def infeasible(name: str, needs: Resources, offers: Mapping[str, Resources]) -> Infeasible:
+    """Return the error for a task that none of these nodes could ever hold."""
+    return Infeasible(f"{explain_infeasible(needs, offers)} (task {name}; wait_for_capacity=True would let it wait)")
 
 
 def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Resources]]:
