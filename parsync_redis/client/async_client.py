@@ -10,14 +10,17 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from ..errors import InvalidInput
+from ..inspect import explanation, outlook, waiting
 from ..model.explanation import Explanation
 from ..model.status import TaskStatus
 from ..model.task import Submission
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView
 from ..settings import Settings
+from ..store import purge
 from ..store.bridge import call
 from ..store.loop_client import ON_LOOP
 from ..submission import Declared, Item
+from ..wire import message
 from .client import ParsyncClient
 from .requests import RETRY_FOR_S
 
@@ -25,10 +28,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+EARLY = (explanation, outlook, waiting, purge, message)
+"""What ParsyncClient imports when it first needs it: here that would block the event loop."""
+
+
 class _Inner(ParsyncClient):
     """A ParsyncClient whose requests wait in an event loop; each of its methods runs inside `bridge.call`."""
 
     _kit = ON_LOOP
+
+    def __init__(self, settings: Settings | None, retry_for_s: float) -> None:
+        super().__init__(settings, retry_for_s)
+        self.store.read_scripts()  # now: to read files would block the event loop
 
 
 class AsyncParsyncClient:

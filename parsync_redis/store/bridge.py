@@ -33,11 +33,17 @@ class _Call(greenlet):
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what a function returns that may `wait`, or raise what it raises."""
     started = _Call(function)
+    task = asyncio.current_task()
+    assert task is not None
+    cancels = task.cancelling()
     result: Any = started.switch(*args, **kwargs)
     while not started.dead:
         try:
             reply = await result
+            if task.cancelling() > cancels:  # asyncio.wait_for of Python 3.11, in redis-py, may swallow a CancelledError
+                raise asyncio.CancelledError
         except BaseException:  # also CancelledError: the function cleans up, and raises it
+            cancels = task.cancelling()  # it is told once: to clean up may take further waits
             result = started.throw(*sys.exc_info())
         else:
             result = started.switch(reply)
