@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import threading
 from dataclasses import replace
 
 import pytest
@@ -11,8 +10,9 @@ from parsync_redis import AsyncParsyncClient, InvalidInput, ParsyncClient, Serve
 from parsync_redis.model.explanation import Explanation
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
+from tests import waiting
 from tests.clients.gate import gate
-from tests.waiting import PATIENCE_S
+from tests.clients.unblocked import ASKED
 
 pytestmark = pytest.mark.one_server(0)
 
@@ -21,7 +21,7 @@ CLUSTER = "asked"
 
 def run(main):
     """Run a test's coroutine within a limit."""
-    return asyncio.run(asyncio.wait_for(main, PATIENCE_S))
+    return asyncio.run(asyncio.wait_for(main, waiting.PATIENCE_S))
 
 
 @pytest.fixture
@@ -41,20 +41,6 @@ def aio(url, **settings):
 
 
 # -- as the other one ------------------------------------------------------------------------------------------------
-
-
-ASKED = {
-    "statuses": (["a", "b", "none"],),
-    "explain": ("a",),
-    "plan": ("proj.render",),
-    "demand": (),
-    "names": (),
-    "dead": (),
-    "nodes": (),
-    "partitions": (),
-    "evenness": (),
-    "declared": (["proj.render"],),
-}
 
 
 def without_now(answer):
@@ -127,43 +113,10 @@ def test_a_server_that_is_away_is_the_same_error():
 
 # -- nothing blocks the event loop -----------------------------------------------------------------------------------
 
-BLOCKS = ("open", "import", "time.sleep", "subprocess.Popen", "socket.getaddrinfo")
-seen: list[str] | None = None
-
-
-def watch(event, args):
-    if seen is None or "dist-info" in str(args[:1]) or ".zip" in str(args[:1]):
-        return  # redis-py looks its version up for each connection
-    if event in BLOCKS or (event == "socket.connect" and args[0].gettimeout() != 0):
-        seen.append(f"{event} {args[0]!r}")
-
-
 def test_it_opens_no_file_imports_nothing_sleeps_not_and_starts_no_thread(url):
-    global seen
-    sys.addaudithook(watch)
-    threads = set(threading.enumerate())
-
-    async def main():
-        global seen
-        client = aio(url)
-        seen = []
-        async with client:
-            await client.submit("proj.render", id="a")
-            for method, args in ASKED.items():
-                await getattr(client, method)(*args)
-            await client.with_reasons([await client.status("a")])
-            with pytest.raises(TimeoutError):
-                await client.wait(["a"], 0.05)
-            await client.cancel_where()
-            await client.purge("cancelled")
-        assert set(threading.enumerate()) == threads
-        found, seen = seen, None
-        return found
-
-    try:
-        assert run(main()) == []
-    finally:
-        seen = None
+    """In a fresh interpreter, where nothing was read or imported before."""
+    done = waiting.run([sys.executable, "-m", "tests.clients.unblocked", url, CLUSTER], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "blocked by []\n"), done.stderr
 
 
 def test_waits_go_on_beside_each_other(url):
