@@ -40,7 +40,9 @@ class _Inner(ParsyncClient):
     def __init__(self, settings: Settings | None, retry_for_s: float) -> None:
         super().__init__(settings, retry_for_s)
         self.store.read_scripts()  # now: to read files would block the event loop
-        message.make_message("parsync", ([],), None, "", expires=1)  # and so would what Celery imports for its first one
+        message.make_message(
+            "parsync", ([],), None, "", expires=1
+        )  # and so would what Celery imports for its first one
 
 
 class AsyncParsyncClient:

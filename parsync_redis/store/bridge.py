@@ -40,7 +40,9 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     while not started.dead:
         try:
             reply = await result
-            if task.cancelling() > cancels:  # asyncio.wait_for of Python 3.11, in redis-py, may swallow a CancelledError
+            if (
+                task.cancelling() > cancels
+            ):  # asyncio.wait_for of Python 3.11, in redis-py, may swallow a CancelledError
                 raise asyncio.CancelledError
         except BaseException:  # also CancelledError: the function cleans up, and raises it
             cancels = task.cancelling()  # it is told once: to clean up may take further waits
@@ -52,7 +54,7 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 def wait(awaitable: Awaitable[T]) -> T:
-    """Return the result of an awaitable; the event loop goes on meanwhile. Only a function inside `call` may do this."""
+    """Return the result of an awaitable, while the event loop goes on. Only a function inside `call` may do this."""
     current = getcurrent()
     assert isinstance(current, _Call), "only code inside `call` may wait"
     found: T = current.loop.switch(awaitable)

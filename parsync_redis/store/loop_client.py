@@ -37,7 +37,7 @@ class LoopConnection:
         return wait(self.own.read_response(timeout=self.timeout_s))
 
     def disconnect(self) -> None:
-        """Close the connection at once, also after its call was cancelled; the pool opens it again when it is needed."""
+        """Close the connection at once, also after its call was cancelled; the pool opens it again when needed."""
         wait(self.own.disconnect(nowait=True))
 
 

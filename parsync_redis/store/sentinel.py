@@ -19,7 +19,8 @@ def connect_service(
 ) -> "redis.Redis":
     """Return a client of the current primary; each new connection asks the Sentinels.
 
-    sentinel, find: see Kit. options: redis-py's. Raises ValueError if an option in the address has a value that redis-py does not read.
+    sentinel, find: see Kit. options: redis-py's. Raises ValueError if an option in the address has a value that
+    redis-py does not read.
     """
     chosen: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(service.options)}"))
     del chosen["host"]

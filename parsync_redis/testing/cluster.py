@@ -1,4 +1,4 @@
-"""A whole cluster in the process of a test: a server, a scheduler in a thread, and a node that runs tasks in another."""
+"""A whole cluster in the process of a test: a server, and in threads a scheduler and a node that runs tasks."""
 
 import os
 import threading

@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def parsync_app(pytestconfig: pytest.Config) -> Any:
-    """The Celery app under test: the one that the ini option parsync_app names. Override it to return another."""
+    """Return the Celery app that the ini option parsync_app names. Override this fixture to return another."""
     named = pytestconfig.getini(INI)
     if not named:
         raise pytest.UsageError(
@@ -39,13 +39,13 @@ def parsync_app(pytestconfig: pytest.Config) -> Any:
 
 @pytest.fixture(scope="session")
 def parsync_node() -> dict[str, Any]:
-    """What the node of `parsync_cluster` offers. Override it: {"slots": 4, "resources": {"mem": "4GiB"}, ...}."""
+    """Return what the node of `parsync_cluster` offers. Override it: {"slots": 4, "resources": {"mem": "4GiB"}}."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def parsync_session_cluster(parsync_app: Any, parsync_node: dict[str, Any]) -> Iterator["TestCluster"]:
-    """The cluster of all tests of this run; a test uses `parsync_cluster`."""
+    """Run the cluster of all tests; a test uses `parsync_cluster`."""
     from ..errors import ParsyncError
     from .cluster import TestCluster
 
@@ -60,14 +60,14 @@ def parsync_session_cluster(parsync_app: Any, parsync_node: dict[str, Any]) -> I
 
 @pytest.fixture
 def parsync_cluster(parsync_session_cluster: "TestCluster") -> Iterator["TestCluster"]:
-    """A server, a scheduler and a node of the app in this process; after the test its tasks and results are removed."""
+    """Give the test a server, a scheduler and a node of the app in this process; remove its tasks and results then."""
     yield parsync_session_cluster
     parsync_session_cluster.reset()
 
 
 @pytest.fixture
 def parsync_eager(parsync_app: Any) -> Iterator["Eager"]:
-    """Tasks of the app run in the test when they are called, after their options were checked as a submit checks them.
+    """Run tasks of the app where the test calls them, after their options were checked as a submit checks them.
 
     `parsync_eager(nodes=[{"slots": 2}])` also refuses what none of these nodes could ever hold.
     """

@@ -1,4 +1,4 @@
-"""A program that uses AsyncParsyncClient, and prints whatever blocked its event loop: python -m tests.clients.unblocked."""
+"""A program that uses AsyncParsyncClient and prints what blocked its event loop."""
 
 import asyncio
 import importlib.metadata
