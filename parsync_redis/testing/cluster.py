@@ -23,7 +23,7 @@ from ..store.store import Store
 from .nodes import worker_options
 
 CLUSTER: Final = "test"
-NODE: Final = "test"
+NODE: Final = "n1"
 SHARED: Final = {"partitions": 1, "gap_s": 0.1, "lease_s": 60.0}
 """Settings of the cluster, unless the app's settings say others. A debugger may stop a test for less than a lease."""
 

@@ -25,16 +25,17 @@ def parsync_app(pytestconfig: pytest.Config) -> Any:
     """Return the Celery app that the ini option parsync_app names. Override this fixture to return another."""
     named = pytestconfig.getini(INI)
     if not named:
-        raise pytest.UsageError(
+        pytest.fail(
             f"parsync does not know the app to test: set the ini option {INI} = proj.celery:app, or override the "
-            f"fixture {INI} so that it returns the app"
+            f"fixture {INI} so that it returns the app",
+            pytrace=False,
         )
     from celery.app.utils import find_app
 
     try:
         return find_app(named)
     except (ImportError, AttributeError) as error:
-        raise pytest.UsageError(f"the ini option {INI} = {named} names no Celery app: {error}") from None
+        pytest.fail(f"the ini option {INI} = {named} names no Celery app: {error}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,7 @@ def parsync_session_cluster(parsync_app: Any, parsync_node: dict[str, Any]) -> I
         cluster = TestCluster(parsync_app, parsync_node)
         cluster.start()
     except ParsyncError as error:
-        raise pytest.UsageError(f"parsync_cluster: {error}") from None
+        pytest.fail(f"parsync_cluster: {error}", pytrace=False)
     yield cluster
     cluster.stop()
 
