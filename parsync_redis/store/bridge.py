@@ -21,18 +21,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Call(greenlet):
-    """One call; `loop` is the greenlet in which the event loop runs, which has started it."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.loop = getcurrent()
-        super().__init__(function, self.loop)
-        self.gr_context = self.loop.gr_context  # it sees the context variables of its caller
-
-
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what a function returns that may `wait`, or raise what it raises."""
-    started = _Call(function)
+    started = greenlet(function)  # its parent is the greenlet in which the event loop runs
+    started.gr_context = getcurrent().gr_context  # it sees the context variables of its caller
     task = asyncio.current_task()
     assert task is not None
     cancels = task.cancelling()
@@ -55,9 +47,9 @@ async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 def wait(awaitable: Awaitable[T]) -> T:
     """Return the result of an awaitable, while the event loop goes on. Only a function inside `call` may do this."""
-    current = getcurrent()
-    assert isinstance(current, _Call), "only code inside `call` may wait"
-    found: T = current.loop.switch(awaitable)
+    loop = getcurrent().parent
+    assert loop is not None, "only code inside `call` may wait"
+    found: T = loop.switch(awaitable)
     return found
 
 

@@ -74,6 +74,8 @@ class LoopPool:
 class _Commands(CoreCommands):
     """redis-py's methods of the commands, which all end in `execute_command`."""
 
+    _event_dispatcher: Any = None  # of redis-py's own clients
+
     def __enter__(self) -> Self:
         return self
 

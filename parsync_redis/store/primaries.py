@@ -9,7 +9,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import redis
@@ -47,7 +47,7 @@ class NotSent(ServerUnreachable):
 class Primaries:
     """The primaries of one cluster, as a process sees them. seeds: addresses to begin with; options: of redis.Redis."""
 
-    sleep: ClassVar[Callable[[float], None]] = staticmethod(time.sleep)
+    sleep: "ClassVar[staticmethod[[float], None]]" = staticmethod(time.sleep)
 
     def __init__(self, seeds: Sequence[str], options: Mapping[str, Any], slots: SlotMap | None = None) -> None:
         self.seeds, self.options, self.slots = tuple(seeds), dict(options), slots or SlotMap()

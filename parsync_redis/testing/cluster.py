@@ -59,7 +59,7 @@ class TestCluster:
             self.url = held.enter_context(EmbeddedServer()).url
             held.enter_context(_used_by(self.app, self.url))
             shared = Settings.load(url=self.url, cluster=CLUSTER)
-            given = {name: getattr(shared, name) or value for name, value in SHARED.items()}
+            given: dict[str, Any] = {name: getattr(shared, name) or value for name, value in SHARED.items()}
             settings = Settings.load(url=self.url, cluster=CLUSTER, **given)
             held.enter_context(_scheduler(settings))
             self.client = held.enter_context(ParsyncClient(settings))

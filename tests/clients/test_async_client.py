@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_it_answers_as_the_other_one(url):
         run(main(other))
 
 
-BAD = [
+BAD: list[tuple[str, Any, dict[str, Any]]] = [
     ("submit", ("proj.render",), {"slots": -1}),
     ("submit", ("proj.render",), {"slots": 5}),
     ("submit", ("proj.render",), {"slot": 1}),
@@ -179,7 +180,7 @@ def test_a_call_beside_a_cancelled_one_gets_its_own_reply(url):
             await proxy.asked.wait()  # limit: run has one
             calls[1].cancel()
             proxy.open()
-            found = await asyncio.gather(*calls, return_exceptions=True)
+            found: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
             assert isinstance(found[1], asyncio.CancelledError)
             assert [task.name for task in (found[0], found[2])] == ["proj.a", "proj.c"]
 

@@ -14,7 +14,7 @@ def test_an_event_loop_asks_all_primaries_and_looks_again_for_one_that_was_away(
             found = await asyncio.gather(*(client.status(id) for id in [*ids, one]))
             assert {task.phase for task in found} == {"waiting"}
             assert sum(kind.waiting for kind in await client.demand()) == 41
-            servers = client._client.store.client.servers
+            servers = client._client.store.client.servers  # type: ignore[attr-defined]
             assert len(servers.slots.primaries) == 3
             away = servers.slots.primaries[0]
             servers._away[away] = None

@@ -5,7 +5,7 @@ import pytest
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.serial
 
-PROJ = '''
+PROJ = """
 import threading
 from celery import Celery
 from parsync_redis import Parsync
@@ -34,9 +34,9 @@ def total(tiles):
 def long():
     begun.set()
     threading.Event().wait(1)
-'''
+"""
 
-CONFTEST = '''
+CONFTEST = """
 import os, threading
 import proj, pytest
 from celery import Task
@@ -54,9 +54,9 @@ def pytest_unconfigure():
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("parsync")]
     settings = proj.app.parsync.settings()
     print("left:", settings.url, settings.cluster, os.environ.get("PARSYNC_URL"), left, Task.apply is plain)
-'''
+"""
 
-TESTS = '''
+TESTS = """
 import os
 import proj, pytest
 from celery import chain, chord, group
@@ -152,7 +152,7 @@ def test_leaves_a_task_that_runs(monkeypatch, parsync_cluster):
     monkeypatch.setattr(module, "ENDS_S", 0.0)
     proj.long.apply_async(**HERE)
     assert proj.begun.wait(120)
-'''
+"""
 
 
 def project(pytester, ini="parsync_app = proj:app", conftest=CONFTEST, tests=TESTS):
