@@ -19,8 +19,7 @@ from ..settings import Settings
 from ..store import purge
 from ..store.bridge import call
 from ..store.loop_client import ON_LOOP
-from ..submission import Declared, Item
-from ..wire import message
+from ..submission import Declared, Item, make_submission
 from .client import ParsyncClient
 from .requests import RETRY_FOR_S
 
@@ -28,7 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-EARLY = (explanation, outlook, waiting, purge, message)
+EARLY = (explanation, outlook, waiting, purge)
 """What ParsyncClient imports when it first needs it: here that would block the event loop."""
 
 
@@ -40,9 +39,7 @@ class _Inner(ParsyncClient):
     def __init__(self, settings: Settings | None, retry_for_s: float) -> None:
         super().__init__(settings, retry_for_s)
         self.store.read_scripts()  # now: to read files would block the event loop
-        message.make_message(
-            "parsync", ([],), None, "", expires=1
-        )  # and so would what Celery imports for its first one
+        make_submission({"name": "parsync", "args": [[]], "expires": 1})  # and so would what Celery imports for it
 
 
 class AsyncParsyncClient:
