@@ -45,9 +45,10 @@ class _Inner(ParsyncClient):
 class AsyncParsyncClient:
     """ParsyncClient on asyncio: its methods, arguments, return values and errors, awaited.
 
-    Any number of tasks of one event loop may use it at a time; use it in an `async with`, or await `close()`. A call
-    that is cancelled closes the connection that it used. Whether the server has executed its request is not known then:
-    submit again with the same `id`, or ask for the status. Needs `pip install 'parsync-redis[asyncio]'`.
+    settings, retry_for_s: as of ParsyncClient. Any number of tasks of one event loop may use it at a time; use it in an
+    `async with`, or await `close()`. A call that is cancelled closes the connection that it used. Whether the server
+    has executed its request is not known then: submit again with the same `id`, or ask for the status. Needs
+    `pip install 'parsync-redis[asyncio]'`.
     """
 
     def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:

@@ -1,28 +1,26 @@
 """The pytest plug-in, in runs of pytest of a project that uses it."""
 
+import re
+
 import pytest
+
+from parsync_redis.testing.nodes import NODE_KEYS, worker_options
+from tests.documents import Document, tables
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.serial
 
-PROJ = """
+README, PAGE = Document("README.md"), Document("docs/testing.md")
+(INI,) = (block.text for block in PAGE.blocks("ini"))
+FILES = {re.findall(r"# (\w+)\.py", block.text)[0]: block.text for block in PAGE.blocks("python")}
+"""The files that the page shows."""
+
+PROJ = (
+    README.blocks("python")[0].text
+    + """
 import threading
-from celery import Celery
-from parsync_redis import Parsync
 
-app = Celery("proj", broker="amqp://nowhere", backend="redis://127.0.0.1:1/0")
-Parsync(app, url="redis://127.0.0.1:1/0", cluster="real")
 begun = threading.Event()
-
-
-@app.task(parsync={"slots": 2})
-def render(tile):
-    return f"tile {tile}"
-
-
-@app.task
-def ping():
-    return "pong"
 
 
 @app.task(parsync={})
@@ -35,19 +33,16 @@ def long():
     begun.set()
     threading.Event().wait(1)
 """
+)
 
-CONFTEST = """
+CONFTEST = (
+    FILES.pop("conftest")
+    + """
 import os, threading
-import proj, pytest
+import proj
 from celery import Task
 
-NODE = {"slots": 4, "score": 2, "resources": {"mem": "4GiB"}, "labels": {"zone": ["a", "b"]}, "taints": ["spot"]}
 plain = Task.apply
-
-
-@pytest.fixture(scope="session")
-def parsync_node():
-    return NODE
 
 
 def pytest_unconfigure():
@@ -55,22 +50,22 @@ def pytest_unconfigure():
     settings = proj.app.parsync.settings()
     print("left:", settings.url, settings.cluster, os.environ.get("PARSYNC_URL"), left, Task.apply is plain)
 """
+)
 
 TESTS = """
 import os
 import proj, pytest
 from celery import chain, chord, group
 from celery.result import AsyncResult
-from conftest import NODE
 from parsync_redis import Infeasible, ParsyncError
 from parsync_redis.testing import Eager, cluster as module
 
-HERE = {"parsync": {"tolerate": ["spot"]}}
+NODE = {"slots": 4, "resources": {"mem": "4GiB"}, "labels": {"zone": ["a", "b"]}}
 
 
 def test_a_task_is_placed_on_the_node(parsync_cluster):
-    result = proj.render.apply_async((7,), **HERE)
-    assert result.get(timeout=120) == "tile 7"
+    result = proj.render.delay(7)
+    assert result.get(timeout=120) == "tile 7 is drawn"
     assert parsync_cluster.client.status(result.id).node == "n1"
     (node,) = parsync_cluster.client.nodes()
     assert (node.slots, node.score, node.labels) == (4, 2.0, {"zone": "a,b"})
@@ -78,8 +73,7 @@ def test_a_task_is_placed_on_the_node(parsync_cluster):
 
 def test_plain_tasks_and_canvases_run_too(parsync_cluster):
     assert proj.ping.delay().get(timeout=120) == "pong"
-    tiles = [proj.render.s(n).set(**HERE) for n in range(3)]
-    assert chord(tiles)(proj.total.s().set(**HERE)).get(timeout=120) == 3
+    assert chord(proj.render.s(n) for n in range(3))(proj.total.s()).get(timeout=120) == 3
 
 
 def test_programs_find_the_cluster_in_the_environment(parsync_cluster):
@@ -87,8 +81,8 @@ def test_programs_find_the_cluster_in_the_environment(parsync_cluster):
 
 
 def test_leaves_tasks_behind(parsync_cluster):
-    proj.render.apply_async((1,), task_id="waits", countdown=3600, **HERE)
-    assert proj.render.apply_async((1,), task_id="ran", **HERE).get(timeout=120)
+    proj.render.apply_async((1,), task_id="waits", countdown=3600)
+    assert proj.render.apply_async((1,), task_id="ran").get(timeout=120)
     assert parsync_cluster.client.status("waits").phase == "waiting"
 
 
@@ -100,15 +94,14 @@ def test_finds_none(parsync_cluster):
 BAD = [
     {"parsync": {"slots": -1}},
     {"parsync": {"slot": 1}},
-    {"parsync": {"slots": 5, "tolerate": ["spot"]}},
-    {"parsync": {"resources": {"mem": "8GiB"}, "tolerate": ["spot"]}},
+    {"parsync": {"slots": 5}},
+    {"parsync": {"resources": {"mem": "8GiB"}}},
     {"parsync": {"resources": {"gpu": 1}}},
     {"parsync": {"require": {"zone": "c"}}},
     {"parsync": {"require": {"zone": {">=": "x"}}}},
     {"parsync": {"priority": 10}},
     {"parsync": 7},
     {"parsync": {"slots": 1}, "priority": "high"},
-    {},  # it does not tolerate the taint
     {"headers": {"parsync": {"options": {"slots": 9}}}},
 ]
 
@@ -125,17 +118,21 @@ def test_an_eager_call_is_refused_as_a_submit_is(parsync_cluster, options):
 
 
 def test_an_eager_call_runs_here(parsync_eager):
-    assert proj.render.delay(3).get() == "tile 3"
-    assert chain(proj.render.s(1), proj.total.s())().get() == 6
-    assert group(proj.ping.s(), proj.render.s(1))().get() == ["pong", "tile 1"]
-    assert proj.render.apply_async((1,), countdown=60, expires=90, parsync={"slots": 100}).get() == "tile 1"
+    assert proj.render.delay(3).get() == "tile 3 is drawn"
+    assert chain(proj.render.s(1), proj.total.s())().get() == len('tile 1 is drawn')
+    assert group(proj.ping.s(), proj.render.s(1))().get() == ["pong", "tile 1 is drawn"]
+    assert proj.render.apply_async((1,), countdown=60, expires=90, parsync={"slots": 100}).get() == "tile 1 is drawn"
 
 
 def test_nodes_may_be_declared(parsync_eager):
+    parsync_eager(nodes=[{"slots": 9, "taints": ["spot"]}])
+    assert proj.render.apply_async((1,), parsync={"tolerate": ["spot"]}).get()
+    with pytest.raises(Infeasible, match="spot"):
+        proj.render.delay(3)
     parsync_eager(nodes=[{"slots": 1}, {"slots": 2, "labels": {"zone": "a"}}])
-    assert proj.render.delay(3).get() == "tile 3"
-    assert proj.render.apply_async((1,), parsync={"slots": 3, "wait_for_capacity": True}).get() == "tile 1"
-    assert proj.render.apply_async((1,), parsync=False).get() == "tile 1"
+    assert proj.render.delay(3).get() == "tile 3 is drawn"
+    assert proj.render.apply_async((1,), parsync={"slots": 3, "wait_for_capacity": True}).get() == "tile 1 is drawn"
+    assert proj.render.apply_async((1,), parsync=False).get() == "tile 1 is drawn"
     with pytest.raises(Infeasible, match="the largest node has 2"):
         proj.render.apply_async((1,), parsync={"slots": 3})
     with pytest.raises(Infeasible):
@@ -150,24 +147,24 @@ def test_eager_ends_with_the_test():
 
 def test_leaves_a_task_that_runs(monkeypatch, parsync_cluster):
     monkeypatch.setattr(module, "ENDS_S", 0.0)
-    proj.long.apply_async(**HERE)
+    proj.long.apply_async()
     assert proj.begun.wait(120)
 """
 
 
-def project(pytester, ini="parsync_app = proj:app", conftest=CONFTEST, tests=TESTS):
-    pytester.makeini(f"[pytest]\npythonpath = .\n{ini}\n")
-    pytester.makepyfile(proj=PROJ, conftest=conftest, test_it=tests)
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist", "--durations=8")
+def project(pytester, ini=INI, conftest=CONFTEST, **tests):
+    pytester.makeini(ini)
+    pytester.makepyfile(proj=PROJ, conftest=conftest, **tests)
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist")
 
 
 def test_a_project_tests_its_tasks_on_a_cluster_and_eagerly(pytester):
-    done = project(pytester)
-    done.assert_outcomes(passed=21, errors=1)
+    done = project(pytester, **FILES, test_the_rest=TESTS)
+    done.assert_outcomes(passed=26, errors=1)
     done.stdout.fnmatch_lines(
         [
             "*AssertionError: after the test tasks still run, and nobody can end them: 1 of 1 tasks are not final*",
-            "left: redis://127.0.0.1:1/0 real None [[][]] True",
+            "left: redis://127.0.0.1:6379/0 parsync None [[][]] True",
         ]
     )
 
@@ -179,7 +176,7 @@ def test_eager(parsync_eager): ...
 
 
 def test_who_names_no_app_is_told_how(pytester):
-    done = project(pytester, "", "", NO_APP)
+    done = project(pytester, "[pytest]\n", "", test_it=NO_APP)
     done.assert_outcomes(errors=2)
     done.stdout.fnmatch_lines(["*set the ini option parsync_app = proj.celery:app, or override the fixture*"])
 
@@ -191,8 +188,33 @@ def test_a_node_that_is_none_and_an_app_without_parsync_are_refused(pytester):
         "@pytest.fixture(scope='module')\ndef plain(): return Celery('plain')\n"
     )
     tests = NO_APP + "from parsync_redis.testing import Eager\ndef test_plain(plain): Eager(plain)\n"
-    done = project(pytester, "parsync_app = proj", conftest, tests)
+    done = project(pytester, conftest=conftest, test_it=tests)
     done.assert_outcomes(errors=1, passed=1, failed=1)
     done.stdout.fnmatch_lines(
         ["*parsync_cluster: slots=0 is not valid*", "*the app plain has no Parsync: call Parsync(app)*"]
     )
+
+
+def test_a_node_has_the_flags_of_a_worker():
+    node = {
+        "slots": 2,
+        "score": 3,
+        "labels": {"zone": ["a", "b"], "disk": "ssd"},
+        "resources": {"mem": "4GiB"},
+        "taints": ["spot"],
+        "queues": ["gpu"],
+    }
+    assert worker_options(node) == {
+        "parsync_slots": 2,
+        "parsync_score": 3,
+        "parsync_label": ("zone=a", "zone=b", "disk=ssd"),
+        "parsync_resource": ("mem=4GiB",),
+        "parsync_taint": ("spot",),
+        "queues": ["gpu"],
+    }
+    assert worker_options({}) == {"parsync_slots": 8}
+
+
+def test_the_page_names_each_fixture_and_each_word_of_a_node():
+    rows = {row[0].strip("`") for row in tables(PAGE.text)}
+    assert rows >= {*NODE_KEYS, "parsync_eager", "parsync_cluster"}
