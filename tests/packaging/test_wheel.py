@@ -86,6 +86,14 @@ def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> Non
     assert ROOT not in Path(module).parents
 
 
+def test_who_lacks_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -> None:
+    lines = (
+        "import parsync_redis as p\ntry:\n    p.AsyncParsyncClient\nexcept p.InvalidInput as error:\n    print(error)"
+    )
+    told = run(installed / "python", "-c", lines, folder=tmp_path)
+    assert told == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
+
+
 @pytest.mark.parametrize("words", [["demo", "--limit", "20"], ["dev", "-A", "proj"]])
 def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
