@@ -72,7 +72,7 @@ def make_submission(item: Item, declared: Declared | None = None, make_id: Calla
     if unknown:
         said = {**task_options, **({"queue": queue} if queue else {})}
         carried = {"parsync": {"options": said, "undeclared": True}}
-        celery_options["headers"] = {**_headers(celery_options.get("headers")), **carried}
+        celery_options["headers"] = {**check_headers(celery_options.get("headers")), **carried}
     if known:
         task_options = {**known, **task_options}
         queue = queue or str(task_options.pop("queue", ""))
@@ -114,7 +114,8 @@ def check_queue(queue: object) -> str:
     )
 
 
-def _headers(headers: object) -> Mapping[str, Any]:
+def check_headers(headers: object) -> Mapping[str, Any]:
+    """Return the headers of a message, {} for None; raises InvalidInput."""
     if headers is None or isinstance(headers, Mapping):
         return headers or {}
     raise InvalidInput(f"headers={shown(headers)} is not valid: it must be a mapping")

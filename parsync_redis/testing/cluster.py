@@ -59,6 +59,8 @@ class TestCluster:
             self.url = held.enter_context(EmbeddedServer()).url
             held.enter_context(_used_by(self.app, self.url))
             shared = Settings.load(url=self.url, cluster=CLUSTER)
+            if shared.password_file is not None:
+                raise InvalidInput("a password_file is set, but the server of tests has no password: test without it")
             given: dict[str, Any] = {name: getattr(shared, name) or value for name, value in SHARED.items()}
             settings = Settings.load(url=self.url, cluster=CLUSTER, **given)
             held.enter_context(_scheduler(settings))
@@ -102,7 +104,7 @@ class TestCluster:
         until_s = time.monotonic() + READY_S
         while not any(node.state == "up" for node in self.client.nodes()):
             if time.monotonic() >= until_s:
-                raise InvalidInput(f"its node has not joined within {READY_S:g} s: the log of this test says why")
+                raise ParsyncError(f"its node has not joined within {READY_S:g} s: the log of this test says why")
             time.sleep(0.005)
 
 

@@ -16,7 +16,7 @@ from ..model.ids import encode_id
 from ..model.needs import QUEUE_LABEL, Resources, without
 from ..model.options import TaskOptions
 from ..placement.fits import fits
-from ..submission import infeasible
+from ..submission import check_headers, infeasible
 from .nodes import offer_of
 
 _MESSAGE: Final = ("countdown", "eta", "expires", "time_limit", "soft_time_limit", "headers")
@@ -56,7 +56,7 @@ class Eager:
     def check(self, task: Task, args: Any, kwargs: Any, id: str, options: Mapping[str, Any]) -> None:
         """Make the message of a call as a submit does, and judge it; raises what a submit raises."""
         parsync: ParsyncPort = self.app.parsync
-        carried = (options.get("headers") or {}).get("parsync")
+        carried = check_headers(options.get("headers")).get("parsync")
         wanted = parsync.options_of(task.name, carried, options.get("parsync"))
         if wanted is None:
             return
