@@ -48,6 +48,8 @@ class TestCluster:
     def __init__(self, app: Celery, node: Mapping[str, Any] | None = None) -> None:
         if getattr(app, "parsync", None) is None:
             raise InvalidInput(f"the app {app.main} has no Parsync: call Parsync(app) where the app is made")
+        if Settings.load().password_file is not None:
+            raise InvalidInput("a password_file is set, but the server of tests has no password: test without it")
         self.app, self._options = app, worker_options(node or {})
         self.url = ""
         self.client: ParsyncClient
@@ -59,8 +61,6 @@ class TestCluster:
             self.url = held.enter_context(EmbeddedServer()).url
             held.enter_context(_used_by(self.app, self.url))
             shared = Settings.load(url=self.url, cluster=CLUSTER)
-            if shared.password_file is not None:
-                raise InvalidInput("a password_file is set, but the server of tests has no password: test without it")
             given: dict[str, Any] = {name: getattr(shared, name) or value for name, value in SHARED.items()}
             settings = Settings.load(url=self.url, cluster=CLUSTER, **given)
             held.enter_context(_scheduler(settings))

@@ -3,7 +3,10 @@
 import re
 
 import pytest
+from celery import Celery
 
+from parsync_redis import InvalidInput, Parsync
+from parsync_redis.testing import TestCluster
 from parsync_redis.testing.nodes import NODE_KEYS, worker_options
 from tests.documents import Document, tables
 
@@ -215,6 +218,15 @@ def test_a_node_has_the_flags_of_a_worker():
         "queues": ["gpu"],
     }
     assert worker_options({}) == {"parsync_slots": 8}
+
+
+def test_a_password_file_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "password").write_text("secret")
+    monkeypatch.setenv("PARSYNC_PASSWORD_FILE", str(tmp_path / "password"))
+    app = Celery("proj", set_as_current=False)
+    Parsync(app)
+    with pytest.raises(InvalidInput, match="a password_file is set"):
+        TestCluster(app)
 
 
 def test_the_page_names_each_fixture_and_each_word_of_a_node():
