@@ -14,6 +14,7 @@ from .model.printable import guard_logs
 
 if TYPE_CHECKING:
     from .client import ParsyncClient
+    from .client.async_client import AsyncParsyncClient
     from .errors import (
         AccessDenied,
         BrokenContract,
@@ -38,6 +39,7 @@ guard_logs()
 
 __all__ = [
     "AccessDenied",
+    "AsyncParsyncClient",
     "BrokenContract",
     "ClusterMismatch",
     "DamagedState",
@@ -62,6 +64,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncParsyncClient": "client.async_client",
     "KindView": "model.views",
     "NameView": "model.views",
     "NodeView": "model.views",

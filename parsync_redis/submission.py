@@ -72,7 +72,7 @@ def make_submission(item: Item, declared: Declared | None = None, make_id: Calla
     if unknown:
         said = {**task_options, **({"queue": queue} if queue else {})}
         carried = {"parsync": {"options": said, "undeclared": True}}
-        celery_options["headers"] = {**_headers(celery_options.get("headers")), **carried}
+        celery_options["headers"] = {**check_headers(celery_options.get("headers")), **carried}
     if known:
         task_options = {**known, **task_options}
         queue = queue or str(task_options.pop("queue", ""))
@@ -114,7 +114,8 @@ def check_queue(queue: object) -> str:
     )
 
 
-def _headers(headers: object) -> Mapping[str, Any]:
+def check_headers(headers: object) -> Mapping[str, Any]:
+    """Return the headers of a message, {} for None; raises InvalidInput."""
     if headers is None or isinstance(headers, Mapping):
         return headers or {}
     raise InvalidInput(f"headers={shown(headers)} is not valid: it must be a mapping")
@@ -174,9 +175,13 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
     if word == "unknown":
         return UnknownTask(explain_unknown(task.name, read_names(store)))
     if word == "infeasible":
-        why = explain_infeasible(*_judged(store, task))
-        return Infeasible(f"{why} (task {task.name}; wait_for_capacity=True would let it wait)")
+        return infeasible(task.name, *_judged(store, task))
     return BrokenContract(f"submit: answered {shown(word)} for task {task.id}")
+
+
+def infeasible(name: str, needs: Resources, offers: Mapping[str, Resources]) -> Infeasible:
+    """Return the error for a task that none of these nodes could ever hold."""
+    return Infeasible(f"{explain_infeasible(needs, offers)} (task {name}; wait_for_capacity=True would let it wait)")
 
 
 def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Resources]]:

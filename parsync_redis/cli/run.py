@@ -21,6 +21,8 @@ from ..settings import Settings
 from .common import Cluster, Config, Url, parse_pairs
 from .stack import LocalStack
 
+USUAL_PORT = 6379
+
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
 
 
@@ -123,7 +125,8 @@ def dev(
 ) -> None:
     """Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.
 
-    With --url (or PARSYNC_URL, or in the settings file) that server is used and none is started.
+    With --url (or PARSYNC_URL, or in the settings file) that server is used and none is started. Else the server has
+    Redis's usual port, 6379, if nobody else has it, so that an app with that address finds it.
     """
     labels, resources = parse_pairs("--label", label), parse_pairs("--resource", resource)
     if pool not in ("prefork", "threads", "solo"):
@@ -134,12 +137,12 @@ def dev(
     env = {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
     with stop_by_signal() as (stop, came), LocalStack(settings.cluster, given, say, env=env) as stack:
         if not given:
-            address = stack.server()
+            address = stack.server(port=USUAL_PORT)
             say("parsync", f"server {stack.embedded.program if stack.embedded else ''} at {address}")
             say(
                 "parsync",
-                f"in another terminal: export PARSYNC_URL={address} PARSYNC_CLUSTER={settings.cluster} "
-                f"CELERY_BROKER_URL={address} CELERY_RESULT_BACKEND={address}",
+                f"in another terminal, unless the app names this address: export PARSYNC_URL={address} "
+                f"PARSYNC_CLUSTER={settings.cluster} CELERY_BROKER_URL={address} CELERY_RESULT_BACKEND={address}",
             )
         stack.scheduler(schedulers)
         for number in range(1, workers + 1):

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from ..store.embedded import EmbeddedServer
+from ..store.embedded import EmbeddedServer, PortTaken
 
 Sink = Callable[[str, str], None]
 """Takes the name of a process and a line that it printed; called from a thread of each process."""
@@ -122,9 +122,15 @@ class LocalStack:
         if logs:
             logs.mkdir(parents=True, exist_ok=True)
 
-    def server(self, program: str | None = None, aof: bool = False) -> str:
-        """Start a server and return its URL; workers use it as broker and result backend too."""
-        self.embedded = EmbeddedServer(program, aof=aof)
+    def server(self, program: str | None = None, aof: bool = False, port: int | None = None) -> str:
+        """Start a server and return its URL; workers use it as broker and result backend too.
+
+        port: if another process has it, the server takes any other.
+        """
+        try:
+            self.embedded = EmbeddedServer(program, port, aof=aof)
+        except PortTaken:
+            self.embedded = EmbeddedServer(program, aof=aof)
         self.url = self.embedded.url
         self._env |= dict.fromkeys(("PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"), self.url)
         return self.url

@@ -14,6 +14,7 @@ from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView,
 from ..settings import Settings
 from ..store.booked import read_node_views
 from ..store.cancel import Selection, find_selected
+from ..store.connection import BLOCKING
 from ..store.demand import read_demand
 from ..store.tasks import list_tasks
 from ..store.times import read_names
@@ -34,8 +35,10 @@ class ParsyncClient(Asking):
     cluster's; InvalidInput, for a wrong argument.
     """
 
+    _kit = BLOCKING
+
     def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:
-        self.requests = Requests(settings or Settings.load(), retry_for_s)
+        self.requests = Requests(settings or Settings.load(), retry_for_s, self._kit)
         self.settings, self.store = self.requests.settings, self.requests.store
         self._submitter = Submitter(self.requests)
 

@@ -14,6 +14,7 @@ from ..near import resolve_near
 from ..settings import Settings
 from ..store.cancel import PIPELINED, cancel_tasks, cancel_words
 from ..store.cluster import join_cluster
+from ..store.connection import BLOCKING, Kit
 from ..store.store import Store
 from ..submission import split_by_size
 
@@ -32,9 +33,9 @@ class Requests:
     The first request checks the server and the cluster's settings; so do the next, until the cluster has settings.
     """
 
-    def __init__(self, settings: Settings, retry_for_s: float) -> None:
-        self.settings, self.retry_for_s = settings, retry_for_s
-        self.store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
+    def __init__(self, settings: Settings, retry_for_s: float, kit: Kit = BLOCKING) -> None:
+        self.settings, self.retry_for_s, self.sleep = settings, retry_for_s, kit.sleep
+        self.store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts, kit)
         self._joined = self.warned = False
 
     def do(self, request: Callable[[], T], pauses: Iterator[float] | None = None) -> T:
@@ -48,7 +49,7 @@ class Requests:
             except (ServerUnreachable, ServerReadOnly):  # a failover, perhaps: a replica becomes primary
                 if (pause_s := next(pauses, None)) is None:
                     raise
-            time.sleep(pause_s)
+            self.sleep(pause_s)
 
     def make_ids(self) -> Callable[[], str]:
         """Return what makes the ids of a batch: all of one shard, for one call, and of none that is away."""

@@ -32,7 +32,7 @@ def wait_until_final(requests: Requests, ids: list[str], timeout: float | None) 
                 shown = ", ".join(map(decode_id, late[:_SHOWN])) + (", ..." if len(late) > _SHOWN else "")
                 raise TimeoutError(f"{len(late)} of {len(ids)} tasks are not final after {timeout:g} s: {shown}")
             break
-        time.sleep(pause_s)
+        requests.sleep(pause_s)
         pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
 
 

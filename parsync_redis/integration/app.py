@@ -95,6 +95,15 @@ class Parsync:
                 self._client = ParsyncClient(self.settings())
             return self._client
 
+    def move_to(self, url: str | None, cluster: str | None) -> tuple[str | None, str | None]:
+        """Submit to another cluster from now on, for tests; return the url and cluster that were given before."""
+        with self._lock:
+            before, client = (self._url, self._cluster), self._client
+            self._url, self._cluster, self._client = url, cluster, None
+        if client is not None:
+            client.close()
+        return before
+
     def check_tasks(self) -> None:
         """Check the options that each task of the app declares; raises InvalidInput that names the task."""
         self.options.check()

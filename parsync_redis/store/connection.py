@@ -4,14 +4,16 @@ redis-py retries by itself; here it must not. If a reply is lost, the caller fin
 executed: every script answers "yours" if it is repeated (docs/journey-of-a-task.md).
 """
 
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import redis
 from redis.backoff import NoBackoff
 from redis.connection import parse_url
 from redis.retry import Retry
-from redis.sentinel import SentinelConnectionPool
+from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from ..errors import InvalidInput
 from ..model.address import SCHEME, Seeds, as_redis, check_address, is_cluster, parse_cluster, parse_service, safe_url
@@ -21,7 +23,25 @@ from .redis_cluster import ClusterClient
 from .sentinel import connect_service, copy_pool
 
 
-def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
+class Kit(NamedTuple):
+    """What opens connections and waits: redis-py's blocking classes, or those of store/loop_client.py.
+
+    by_url, by_service: return a client, by an address or by Sentinels and a service's name, and options of redis-py's.
+    """
+
+    by_url: Callable[..., "redis.Redis"]
+    sentinel: Any
+    by_service: Callable[..., "redis.Redis"]
+    primaries: type[Primaries]
+    retry: Any
+    sleep: Callable[[float], None]
+
+
+BLOCKING: Final = Kit(redis.Redis.from_url, Sentinel, Sentinel.master_for, Primaries, Retry, time.sleep)
+"""Connections for threads."""
+
+
+def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Redis":
     """Return a client for the server or cluster at `url`, with time-outs and without retries.
 
     It connects when it is first used. Raises InvalidInput for a bad URL.
@@ -30,18 +50,18 @@ def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "socket_keepalive": True,
-        "retry": Retry(NoBackoff(), 0),
+        "retry": kit.retry(NoBackoff(), 0),
         "health_check_interval": 0,
     }
     try:
         check_address(url)
         if url.startswith(SCHEME):
-            return connect_service(parse_service(url), **options)
+            return connect_service(parse_service(url), kit.sentinel, kit.by_service, **options)
         if is_cluster(url):
-            return connect_cluster(parse_cluster(url), **options)
+            return connect_cluster(parse_cluster(url), kit.primaries, **options)
         if url.startswith("unix://"):
             del options["socket_keepalive"]  # of TCP
-        return redis.Redis.from_url(as_redis(url), **options)
+        return kit.by_url(as_redis(url), **options)
     except BadAddress as error:
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {error}") from None
     except ValueError as error:
@@ -49,12 +69,12 @@ def connect(url: str, timeout_s: float = 5.0) -> "redis.Redis":
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {why}") from None
 
 
-def connect_cluster(seeds: Seeds, **options: Any) -> ClusterClient:
+def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) -> ClusterClient:
     """Return a client of a Redis Cluster. Raises ValueError if an option has a value that redis-py does not read."""
     chosen: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(seeds.options)}"))
     del chosen["host"]
     secured = {"ssl": True} if seeds.secured else {}
-    return ClusterClient(Primaries(seeds.servers, {**options, **chosen, **secured, **seeds.login}))
+    return ClusterClient(primaries(seeds.servers, {**options, **chosen, **secured, **seeds.login}))
 
 
 def copy_client(client: "redis.Redis") -> "redis.Redis":
@@ -74,8 +94,8 @@ def address_of(client: "redis.Redis") -> str:
     if isinstance(client, ClusterClient):
         return client.address
     pool = client.connection_pool
-    if isinstance(pool, SentinelConnectionPool):
-        return str(pool.service_name)
+    if service := getattr(pool, "service_name", ""):
+        return str(service)
     kwargs = pool.connection_kwargs
     return str(kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}")
 

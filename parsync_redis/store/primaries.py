@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import redis
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
@@ -18,13 +18,15 @@ from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ..errors import ParsyncError, ServerUnfit, ServerUnreachable
+from .pauses import growing
 from .server_errors import translate
 from .slot_map import SlotMap
 
 _ASKED: Final = 2
 """The number of servers that are asked for the map; the newest map counts."""
 
-_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+LOOKS: Final = (0.02, 0.5)
+"""The first and the longest pause between looks at primaries that are away, in seconds."""
 
 PIECE: Final = 1 << 16
 """Bytes that are sent at a time: the connection's time-out holds for each piece."""
@@ -45,6 +47,8 @@ class NotSent(ServerUnreachable):
 class Primaries:
     """The primaries of one cluster, as a process sees them. seeds: addresses to begin with; options: of redis.Redis."""
 
+    sleep: "ClassVar[staticmethod[[float], None]]" = staticmethod(time.sleep)
+
     def __init__(self, seeds: Sequence[str], options: Mapping[str, Any], slots: SlotMap | None = None) -> None:
         self.seeds, self.options, self.slots = tuple(seeds), dict(options), slots or SlotMap()
         self.timeout_s = float(options.get("socket_timeout") or 5.0)
@@ -54,8 +58,7 @@ class Primaries:
 
     def client(self, address: str) -> "redis.Redis":
         """Return the client of one server, whose pool is used for all requests to it."""
-        found = self._clients.get(address)
-        return found or self._clients.setdefault(address, self._new_client(address))
+        return self._clients.get(address) or self._clients.setdefault(address, self._new_client(address))
 
     def _new_client(self, address: str, **other: Any) -> "redis.Redis":
         host, _, port = address.rpartition(":")
@@ -169,7 +172,7 @@ class Primaries:
 
     def _read(self, address: str, connection: Any, group: Group, found: list[Any], until_s: float | None) -> bool:
         """Read the replies of one primary; False if its connection is of no use any more."""
-        if until_s is not None and not _set_timeout(connection, max(0.01, until_s - time.monotonic())):
+        if until_s is not None and not self._limit(connection, max(0.01, until_s - time.monotonic())):
             _fill(found, group, self._failed(address, LostConnection("another thread closed the connection")))
             return False
         for at, (number, _) in enumerate(group):
@@ -182,7 +185,15 @@ class Primaries:
                 return False
             if number >= 0:
                 found[number] = reply
-        return until_s is None or _set_timeout(connection, connection.socket_timeout)
+        return until_s is None or self._limit(connection, None)
+
+    def _limit(self, connection: Any, timeout_s: float | None) -> bool:
+        """Set the time-out of a connection, None for its own; False if another thread has closed it."""
+        try:
+            connection._sock.settimeout(connection.socket_timeout if timeout_s is None else timeout_s)
+        except (AttributeError, OSError):
+            return False
+        return True
 
     def _failed(self, address: str, error: Exception, sent: bool = True) -> Exception:
         """Return the error of requests that a primary has not answered; note that it is away."""
@@ -225,26 +236,15 @@ class Primaries:
 
 def _watch(of: "weakref.ref[Primaries]") -> None:
     """Look until no primary is away, or nobody uses the cluster any more."""
-    pause_s = _PAUSE_S
-    while True:
+    for pause_s in growing(*LOOKS):
         primaries = of()
         if primaries is None or not primaries.look():
             return
         del primaries
-        time.sleep(random.uniform(0.5, 1.0) * pause_s)
-        pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+        time.sleep(pause_s)
 
 
 def _fill(found: list[Any], group: Group, error: Exception) -> None:
     for number, _ in group:
         if number >= 0:
             found[number] = error
-
-
-def _set_timeout(connection: Any, timeout_s: float | None) -> bool:
-    """Set the time-out of a connection for now; False if another thread has closed it."""
-    try:
-        connection._sock.settimeout(timeout_s)
-    except (AttributeError, OSError):
-        return False
-    return True

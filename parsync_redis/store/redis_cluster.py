@@ -54,7 +54,7 @@ class ClusterClient(redis.Redis):
     def again(self) -> "ClusterClient":
         """Return a client of the same cluster with connections of its own."""
         mine = self.servers
-        return ClusterClient(Primaries(mine.seeds, mine.options, mine.slots))
+        return ClusterClient(type(mine)(mine.seeds, mine.options, mine.slots))
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class ClusterClient(redis.Redis):
                     refusal(self.address, reply) or reply if isinstance(reply, _NOT_NOW) else reply for reply in found
                 ]
             if pause_s or any(isinstance(found[i], TryAgainError) for i in again):
-                time.sleep(random.uniform(0.5, 1.0) * pause_s)
+                self.servers.sleep(random.uniform(0.5, 1.0) * pause_s)
                 pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
             pause_s = pause_s or _PAUSE_S
             todo = sorted(again)

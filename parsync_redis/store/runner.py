@@ -10,7 +10,7 @@ from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseE
 from ..errors import AccessDenied, BrokenContract, ParsyncError, ServerUnreachable
 from ..wire.keys import DEFAULT_SHARDS, DEFAULT_SHARDS_OF_SEVERAL, Keys, gate_of
 from .calls import ALL, Call, Commands, join_parts, parts_of
-from .connection import connect, copy_client, database_of
+from .connection import BLOCKING, Kit, connect, copy_client, database_of
 from .primaries import PIECE
 from .reader import Reader
 from .redis_cluster import ClusterClient
@@ -40,9 +40,11 @@ class Runner(Reader):
         self.before: Callable[[], object] = lambda: None  # called before calls are sent; may raise to keep them back
 
     @classmethod
-    def from_url(cls, url: str, cluster: str, retention_s: int = 86_400, max_starts: int = 3) -> Self:
+    def from_url(
+        cls, url: str, cluster: str, retention_s: int = 86_400, max_starts: int = 3, kit: Kit = BLOCKING
+    ) -> Self:
         """Return one for the server at `url`; it connects when it is first used. Raises InvalidInput for a bad URL."""
-        client = connect(url)
+        client = connect(url, kit=kit)
         shards = DEFAULT_SHARDS_OF_SEVERAL if isinstance(client, ClusterClient) else DEFAULT_SHARDS
         return cls(client, cluster, retention_s, max_starts, database_of(client), shards)
 

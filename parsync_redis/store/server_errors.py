@@ -8,6 +8,7 @@ import ssl
 import time
 from typing import Final
 
+from redis.asyncio.sentinel import MasterNotFoundError as LoopMasterNotFoundError
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -53,7 +54,7 @@ def translate(address: str, error: Exception) -> Exception:
     """Return the error to raise `from None` for one of redis-py or the system; other errors are returned unchanged."""
     if isinstance(error, AuthenticationError | AuthorizationError):
         return AccessDenied(f"the server at {address} refuses the login: {error}")
-    if isinstance(error, MasterNotFoundError):
+    if isinstance(error, MasterNotFoundError | LoopMasterNotFoundError):
         return _no_primary(address, str(error))
     if is_denied(error):
         return denied(address, "", error)

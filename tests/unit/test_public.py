@@ -21,7 +21,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize(
     ("module", "heavy"),
-    [("parsync_redis.scheduler", ["celery", "kombu"]), ("parsync_redis.cli", ["celery", "kombu", "numpy"])],
+    [
+        ("parsync_redis.scheduler", ["celery", "kombu"]),
+        ("parsync_redis.cli", ["celery", "kombu", "numpy"]),
+        ("parsync_redis.testing.plugin", ["celery", "kombu", "numpy", "redis", "pydantic"]),
+    ],
 )
 def test_a_scheduler_starts_without_celery_and_a_command_that_looks_without_numpy_too(
     module: str, heavy: list[str]

@@ -1,0 +1,23 @@
+"""Tests of apps that use parsync: a cluster in the test's process, and an eager mode that checks options.
+
+plugin.py is the pytest plug-in. Without pytest: `with TestCluster(app) as cluster`, `with Eager(app) as eager`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .cluster import TestCluster
+    from .eager import Eager
+
+__all__ = ["Eager", "TestCluster"]
+
+_HOMES = {"Eager": "eager", "TestCluster": "cluster"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used: pytest imports this package in each of its runs."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    return value

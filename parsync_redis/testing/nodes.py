@@ -1,0 +1,51 @@
+"""A node as tests declare it: a mapping of what it offers."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..errors import InvalidInput
+from ..model.ids import shown
+from ..model.needs import Resources
+from ..model.taints import offered_taints
+
+NODE_KEYS: Final = ("slots", "score", "labels", "resources", "taints", "queues")
+DEFAULT_SLOTS: Final = 8
+
+
+def check_node(node: object) -> dict[str, Any]:
+    """Return what a declared node says; raises InvalidInput for what is no node."""
+    if not isinstance(node, Mapping):
+        raise InvalidInput(f"{shown(node)} is not a node: it must be a mapping, {{'slots': 2}}")
+    for name in node:
+        if name not in NODE_KEYS:
+            raise InvalidInput(f"unknown word {shown(name)} of a node: known are {', '.join(NODE_KEYS)}")
+    return {"slots": DEFAULT_SLOTS, **node}
+
+
+def offer_of(node: object) -> Resources:
+    """Return what a declared node offers to a task; raises InvalidInput."""
+    said = check_node(node)
+    taints = offered_taints(said.get("taints") or ())
+    return Resources.of(said["slots"], said.get("resources"), said.get("labels"), taints)
+
+
+def worker_options(node: object) -> dict[str, Any]:
+    """Return the options of the worker that is this node, as its flags have them; raises InvalidInput."""
+    said = check_node(node)
+    offer_of(node)
+    found: dict[str, Any] = {"parsync_slots": said["slots"]}
+    if "score" in said:
+        found["parsync_score"] = said["score"]
+    if labels := said.get("labels"):
+        found["parsync_label"] = tuple(
+            f"{name}={value}"
+            for name, values in labels.items()
+            for value in (values if isinstance(values, (list, tuple)) else [values])
+        )
+    if resources := said.get("resources"):
+        found["parsync_resource"] = tuple(f"{name}={amount}" for name, amount in resources.items())
+    if taints := said.get("taints"):
+        found["parsync_taint"] = tuple(taints)
+    if queues := said.get("queues"):
+        found["queues"] = list(queues)
+    return found
