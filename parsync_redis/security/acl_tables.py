@@ -12,6 +12,7 @@ class Role(StrEnum):
     SCHEDULER = "scheduler"
     WORKER = "worker"
     VIEWER = "viewer"
+    SERVE = "serve"
 
 
 Kinds = Mapping[str, str]
@@ -116,6 +117,29 @@ CLIENT: Final[Kinds] = {
     "q:tasks": "hdel hset",
 }
 
+OPERATOR: Final[Kinds] = {
+    "p:free": "setbit",
+    "p:left": "hdel hset",
+    "p:meta": "hdel hincrby hset",
+    "p:nodes": "hget hkeys hset",
+    "p:notes": "hdel hget hset",
+    "q:changed": "zadd",
+    "q:dead": "zrem",
+    "q:ended": "hset",
+    "q:expires": "zadd",
+    "q:extra": "del expire hdel hset",
+    "q:kinds": "hdel hexists hset",
+    "q:later": "zrem",
+    "q:messages": "hdel hget",
+    "q:meta": "hincrby hmget",
+    "q:outbox": "lpush ltrim",
+    "q:pending": "zadd zcard zcount zrem",
+    "q:running": "hdel",
+    "q:taken": "hdel",
+    "q:tasks": "hdel hset",
+}
+"""What `parsync serve` does for operators, besides VIEW: it drains nodes, and cancels and requeues tasks."""
+
 WORKER: Final[Kinds] = {
     ":dealt": "hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
     ":quarantine": "del zadd zcard zremrangebyrank",
@@ -191,8 +215,9 @@ KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
     Role.CLIENT: (VIEW, CLIENT),
     Role.WORKER: (VIEW, CLIENT, WORKER),
     Role.SCHEDULER: (VIEW, SCHEDULER),
+    Role.SERVE: (VIEW, VIEWER),
 }
-"""The commands of each role, by kind of key."""
+"""The commands of each role, by kind of key; of serve those without --submitters and --operators."""
 
 SCRIPTS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read_tasks",
@@ -203,6 +228,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
     "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler requeue "
     "revive rotate set_node confirm take give_back",
+    Role.SERVE: "cancel read_tasks revive set_node submit",
 }
 """The scripts that each role runs."""
 
@@ -211,18 +237,21 @@ KEYLESS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "time",
     Role.WORKER: "script|load time",
     Role.SCHEDULER: "script|load time",
+    Role.SERVE: "exec multi pubsub|shardnumsub script|exists time",
 }
 SCRIPT_KEYS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "q:*",
     Role.CLIENT: "q:*",
     Role.WORKER: "q:* p:* :dealt :quarantine :streaks :times :gate",
     Role.SCHEDULER: "q:* p:* :*",
+    Role.SERVE: "q:*",
 }
 SPEAKS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "",
     Role.CLIENT: "wake",
     Role.WORKER: "freed wake",
     Role.SCHEDULER: "freed tick wake",
+    Role.SERVE: "",
 }
 """The messages that each role may send to schedulers; a scheduler also hears all of them."""
 
