@@ -15,7 +15,8 @@ from ..errors import InvalidInput
 from ..model.ids import check_name, shown
 from ..wire.keys import Keys
 from .acl_celery import broker, publisher, results
-from .acl_tables import AUDIT, CLIENT, CONNECT, KEYLESS, KINDS, OPERATOR, READS, SCRIPT_KEYS, SPEAKS, Kinds, Role
+from .acl_operator import OPERATOR
+from .acl_tables import AUDIT, CLIENT, CONNECT, KEYLESS, KINDS, READS, SCRIPT_KEYS, SPEAKS, Kinds, Role
 
 
 @dataclass(frozen=True, slots=True)

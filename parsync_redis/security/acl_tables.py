@@ -117,29 +117,6 @@ CLIENT: Final[Kinds] = {
     "q:tasks": "hdel hset",
 }
 
-OPERATOR: Final[Kinds] = {
-    "p:free": "setbit",
-    "p:left": "hdel hset",
-    "p:meta": "hdel hincrby hset",
-    "p:nodes": "hget hkeys hset",
-    "p:notes": "hdel hget hset",
-    "q:changed": "zadd",
-    "q:dead": "zrem",
-    "q:ended": "hset",
-    "q:expires": "zadd",
-    "q:extra": "del expire hdel hset",
-    "q:kinds": "hdel hexists hset",
-    "q:later": "zrem",
-    "q:messages": "hdel hget",
-    "q:meta": "hincrby hmget",
-    "q:outbox": "lpush ltrim",
-    "q:pending": "zadd zcard zcount zrem",
-    "q:running": "hdel",
-    "q:taken": "hdel",
-    "q:tasks": "hdel hset",
-}
-"""What `parsync serve` does for operators, besides VIEW: it drains nodes, and cancels and requeues tasks."""
-
 WORKER: Final[Kinds] = {
     ":dealt": "hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
     ":quarantine": "del zadd zcard zremrangebyrank",

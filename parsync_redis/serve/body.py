@@ -15,7 +15,7 @@ from ..model.options import CLIENT_NAMES
 from ..model.task import Submission
 from ..submission import Item, make_submission, numbered
 from .rights import Forbidden, judge
-from .submitters import Submitter
+from .submitters import KnownSubmitter
 
 BODY_S: Final = 30.0
 """A body must come within this time."""
@@ -74,7 +74,7 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-def make_tasks(submitter: Submitter, tasks: Sequence[Any], several: bool) -> tuple[list[Item], list[Submission]]:
+def make_tasks(submitter: KnownSubmitter, tasks: Sequence[Any], several: bool) -> tuple[list[Item], list[Submission]]:
     """Check a submitter's tasks by its rights and make them; also return them with their ids.
 
     Raises InvalidInput and Forbidden, which say the number of the task if there are several.
@@ -90,7 +90,7 @@ def make_tasks(submitter: Submitter, tasks: Sequence[Any], several: bool) -> tup
     return items, made
 
 
-def _checked(submitter: Submitter, task: Any) -> tuple[Item, Submission]:
+def _checked(submitter: KnownSubmitter, task: Any) -> tuple[Item, Submission]:
     if not isinstance(task, dict):
         raise InvalidInput(
             f"{shown(task)} is not a task: it must be an object with these fields: {', '.join(OVER_HTTP)}"
@@ -102,7 +102,7 @@ def _checked(submitter: Submitter, task: Any) -> tuple[Item, Submission]:
     return item, make_submission(item)
 
 
-def _judge_near(submitter: Submitter, task: Submission) -> None:
+def _judge_near(submitter: KnownSubmitter, task: Submission) -> None:
     if task.options.near and not task.options.near.startswith(submitter.prefix):
         rule = f"you may name only your own tasks, whose ids begin with {submitter.prefix!r}"
         raise Forbidden(f"near={shown(task.options.near)}: {rule}")

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from ..client import ParsyncClient
-from ..client.submitter import Submitter as Sender
+from ..client.submitter import Submitter
 from ..errors import AccessDenied, Infeasible, InvalidInput, ParsyncError, ServerFull
 from ..model.ids import encode_id, shown
 from ..model.status import TaskStatus
@@ -27,7 +27,7 @@ from .asker import Asker
 from .body import make_tasks, parse_tasks, read_body
 from .replies import refuse, reply
 from .rights import Forbidden
-from .submitters import Submitter, Submitters
+from .submitters import KnownSubmitter, Submitters
 from .writer import Writer
 
 log = logging.getLogger("parsync.serve")
@@ -72,7 +72,7 @@ class Submit:
 
     def __init__(self, submitters: Submitters, client: ParsyncClient, asker: Asker, writer: Writer, only: bool) -> None:
         self._submitters, self._client, self._asker, self._writer = submitters, client, asker, writer
-        self._sender, self._only, self._said_s = Sender(client.requests), only, -math.inf
+        self._sender, self._only, self._said_s = Submitter(client.requests), only, -math.inf
 
     def routes(self) -> list[Route]:
         """Return the routes; they go before those for viewers."""
@@ -82,7 +82,7 @@ class Submit:
             one(f"{ROOT}/tasks/{{id:path}}", self._guarded(self.one), methods=["GET", "DELETE"]),
         ]
 
-    def _guarded(self, answer: Callable[[Request, Submitter], Any]) -> Callable[[Request], Any]:
+    def _guarded(self, answer: Callable[[Request, KnownSubmitter], Any]) -> Callable[[Request], Any]:
         """Return an answer that finds out who asks, and makes replies of errors that tell nothing of the cluster."""
 
         async def guarded(request: Request) -> Response:
@@ -119,7 +119,7 @@ class Submit:
 
     # -- submit ------------------------------------------------------------------------------------------------------
 
-    async def submit(self, request: Request, submitter: Submitter) -> Response:
+    async def submit(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Submit a task, or a list of tasks."""
         body = await read_body(request, submitter.rights.most_bytes)
         tasks, several = parse_tasks(body)
@@ -144,7 +144,7 @@ class Submit:
         wrong = {"error": f"task {failed[0][0]}: {failed[0][1].error}", "status": status} if failed else {}
         return reply({**wrong, "tasks": [one.told() for one in sent]}, status)
 
-    def _send(self, submitter: Submitter, items: Sequence[Item], made: Sequence[Submission]) -> list[Sent]:
+    def _send(self, submitter: KnownSubmitter, items: Sequence[Item], made: Sequence[Submission]) -> list[Sent]:
         """Submit tasks; return what became of each."""
         words = self._sender.submit(items, made)
         ids = [str(item["id"]) for item in items]
@@ -169,7 +169,7 @@ class Submit:
 
     # -- one task ----------------------------------------------------------------------------------------------------
 
-    async def one(self, request: Request, submitter: Submitter) -> Response:
+    async def one(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Show or cancel a task of this submitter; another's is not there."""
         id = str(request.path_params["id"])
         if not id.startswith(submitter.prefix):
@@ -209,14 +209,14 @@ def _none(id: str) -> Response:
     return refuse(404, f"you have no task {shown(id)}")
 
 
-def _too_fast(submitter: Submitter, wait_s: float) -> Response:
+def _too_fast(submitter: KnownSubmitter, wait_s: float) -> Response:
     rights = submitter.rights
     said = refuse(429, f"too fast: you may submit {rights.rate:g} tasks a second, and {rights.burst} at once")
     said.headers["Retry-After"] = str(math.ceil(wait_s))
     return said
 
 
-def _unknown(submitter: Submitter, task: Submission, known: Sequence[str]) -> str:
+def _unknown(submitter: KnownSubmitter, task: Submission, known: Sequence[str]) -> str:
     """Return why a task of an unknown name was refused; it names only tasks that this submitter may submit."""
     if yours := [name for name in known if submitter.rights.may_name(name)]:
         return explain_unknown(task.name, yours)

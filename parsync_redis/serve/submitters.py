@@ -20,7 +20,7 @@ MOST_FILE: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Submitter:
+class KnownSubmitter:
     """A program that submits tasks. bucket: what is left of its rate."""
 
     name: str
@@ -44,9 +44,9 @@ class Submitters:
     """All submitters of a file, found by their tokens."""
 
     def __init__(self, rights: Mapping[str, Rights]) -> None:
-        self._found = [Submitter(name, one, Bucket(one.rate, one.burst)) for name, one in rights.items()]
+        self._found = [KnownSubmitter(name, one, Bucket(one.rate, one.burst)) for name, one in rights.items()]
 
-    def find(self, token: str) -> Submitter | None:
+    def find(self, token: str) -> KnownSubmitter | None:
         """Return the submitter with this token. It takes equally long for each token of one length."""
         given, found = hash_token(token).encode(), None
         for one in self._found:

@@ -19,7 +19,7 @@ from parsync_redis.serve.rate import MOST_ADDRESSES, Attempts, Bucket
 from parsync_redis.serve.rights import FREE, RULES, Forbidden, Rights
 from parsync_redis.serve.sessions import KEPT_S, MOST_SESSIONS, Sessions
 from parsync_redis.serve.submit import told
-from parsync_redis.serve.submitters import Submitter, Submitters, hash_token, load_submitters
+from parsync_redis.serve.submitters import KnownSubmitter, Submitters, hash_token, load_submitters
 from parsync_redis.submission import ITEM_KEYS
 
 HASH = "0" * 64
@@ -39,7 +39,7 @@ WIDE = {
 
 def submitter(**fields):
     rights = Rights(**fields)
-    return Submitter("shop", rights, Bucket(rights.rate, rights.burst))
+    return KnownSubmitter("shop", rights, Bucket(rights.rate, rights.burst))
 
 
 def made(fields, **task):
