@@ -16,7 +16,7 @@ from .metrics import state_of
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Question:
     """What the confirmation says: how it is now, and what will happen, '' if nothing can. state: the task's."""
 
     now: str
@@ -29,7 +29,7 @@ class Action:
     """An action. of: what it is done to, `node` or `id`. do: with the fields of the form, and who does it."""
 
     of: str
-    plan: Callable[[ParsyncClient, str], Plan]
+    plan: Callable[[ParsyncClient, str], Question]
     do: Callable[[ParsyncClient, str, Mapping[str, str], str], str]
 
 
@@ -46,10 +46,10 @@ def _sentence(node: NodeView) -> str:
     return f"{node.name} is {state_of(node)}{note}: {node.held} of {node.slots} slots are held"
 
 
-def _plan_drain(client: ParsyncClient, name: str) -> Plan:
+def _plan_drain(client: ParsyncClient, name: str) -> Question:
     _, now = _node(client, name)
     will = f"{name} gets no new tasks, also after it restarts. Its runs go on, unless you give a time for them."
-    return Plan(now, will)
+    return Question(now, will)
 
 
 def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -> str:
@@ -58,10 +58,10 @@ def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -
     return _sentence(client.drain(name, after_s, f"{reason} (by {by})" if reason else f"by {by}"))
 
 
-def _plan_undrain(client: ParsyncClient, name: str) -> Plan:
+def _plan_undrain(client: ParsyncClient, name: str) -> Question:
     node, now = _node(client, name)
     open_again = node.draining or node.state == "suspect"
-    return Plan(now, f"{name} gets tasks again." if open_again else "")
+    return Question(now, f"{name} gets tasks again." if open_again else "")
 
 
 def _undrain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -> str:
@@ -73,14 +73,14 @@ def _now(task: TaskStatus) -> str:
     return f"task {task.id} ({task.name}) is {task.phase}{on}"
 
 
-def _plan_cancel(client: ParsyncClient, id: str) -> Plan:
+def _plan_cancel(client: ParsyncClient, id: str) -> Question:
     task = client.status(id)
     will = {
         WAITING: "It is cancelled, and never starts.",
         TaskState.PLACED.value: "It is cancelled, if it has not started by then.",
         TaskState.RUNNING.value: f"Its node {task.node} ends its process by SIGTERM, and it is cancelled.",
     }
-    return Plan(_now(task), will.get(task.phase, ""), task.phase)
+    return Question(_now(task), will.get(task.phase, ""), task.phase)
 
 
 def _cancel(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) -> str:
@@ -93,10 +93,10 @@ def _cancel(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) ->
     return f"nothing was done: task {id} was {chosen.state}, and is {word} now"
 
 
-def _plan_requeue(client: ParsyncClient, id: str) -> Plan:
+def _plan_requeue(client: ParsyncClient, id: str) -> Question:
     task = client.status(id)
     dead = task.state is TaskState.DEAD
-    return Plan(_now(task), "It waits again, and its starts are counted from 0." if dead else "")
+    return Question(_now(task), "It waits again, and its starts are counted from 0." if dead else "")
 
 
 def _requeue(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) -> str:

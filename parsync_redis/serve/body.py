@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ..errors import InvalidInput
-from ..model.ids import new_id, shown
+from ..model.ids import shown
 from ..model.options import CLIENT_NAMES
 from ..model.task import Submission
 from ..submission import Item, make_submission, numbered
@@ -74,12 +74,19 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-def make_tasks(submitter: KnownSubmitter, tasks: Sequence[Any], several: bool) -> tuple[list[Item], list[Submission]]:
+def make_tasks(
+    submitter: KnownSubmitter, tasks: Sequence[Any], several: bool, make_id: Callable[[], str]
+) -> tuple[list[Item], list[Submission]]:
     """Check a submitter's tasks by its rights and make them; also return them with their ids.
 
-    Raises InvalidInput and Forbidden, which say the number of the task if there are several.
+    make_id: makes an id for a task that has none. Raises InvalidInput and Forbidden, which say the number of the task if
+    there are several.
     """
-    checked = numbered(lambda task: _checked(submitter, task), tasks, 0) if several else [_checked(submitter, tasks[0])]
+
+    def check(task: Any) -> tuple[Item, Submission]:
+        return _checked(submitter, task, make_id)
+
+    checked = numbered(check, tasks, 0) if several else [check(tasks[0])]
     items, made = [item for item, _ in checked], [task for _, task in checked]
     for i, task in enumerate(made):
         try:
@@ -90,7 +97,7 @@ def make_tasks(submitter: KnownSubmitter, tasks: Sequence[Any], several: bool) -
     return items, made
 
 
-def _checked(submitter: KnownSubmitter, task: Any) -> tuple[Item, Submission]:
+def _checked(submitter: KnownSubmitter, task: Any, make_id: Callable[[], str]) -> tuple[Item, Submission]:
     if not isinstance(task, dict):
         raise InvalidInput(
             f"{shown(task)} is not a task: it must be an object with these fields: {', '.join(OVER_HTTP)}"
@@ -98,7 +105,7 @@ def _checked(submitter: KnownSubmitter, task: Any) -> tuple[Item, Submission]:
     if unknown := [key for key in task if key not in OVER_HTTP]:
         raise InvalidInput(f"unknown option {shown(unknown[0])}: known are {', '.join(OVER_HTTP)}")
     given = task.get("id")
-    item = {**task, "id": f"{submitter.prefix}{new_id()}" if given is None else submitter.check_id(given)}
+    item = {**task, "id": make_id() if given is None else submitter.check_id(given)}
     return item, make_submission(item)
 
 

@@ -18,6 +18,7 @@ from .actions import ACTIONS, Action
 from .body import read_form
 from .gate import Gate, Operator
 from .pages import Pages
+from .passwords import USER_RULE
 from .query import MOST_TEXT, Query
 from .writer import Writer
 
@@ -58,7 +59,8 @@ class Operate:
     def _ask(self, request: Request, wrong: str = "", status: int = 200, after: str = "") -> Response:
         """Return the form to log in, or say why there is none."""
         if not self._gate.by_password:
-            text = f"Only operators may do this: whom a trusted proxy names in the header {self._gate.header}."
+            named = f"a trusted proxy names in the header {self._gate.header}, with {USER_RULE}"
+            text = f"Only operators may do this: whom {named}."
             return self._say(text, 403)
         token = self._gate.token(request)
         fresh = Response()

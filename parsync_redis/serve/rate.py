@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Final
 
 
-class Bucket:
+class RateBucket:
     """A rate with a burst: it holds `burst` at most, and `rate` a second flow in. It begins full."""
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -32,12 +32,12 @@ class Attempts:
     """Bounds the attempts to log in: of each address, and of all together. A minute gives back what it allows."""
 
     def __init__(self, each: int, all: int) -> None:
-        self._each, self._all = each, Bucket(all / 60, all)
-        self._of: OrderedDict[str, Bucket] = OrderedDict()
+        self._each, self._all = each, RateBucket(all / 60, all)
+        self._of: OrderedDict[str, RateBucket] = OrderedDict()
 
     def take(self, address: str, now_s: float) -> float:
         """Count an attempt and return 0.0; or return after how many seconds the next one is allowed."""
-        bucket = self._of.pop(address, None) or Bucket(self._each / 60, self._each)
+        bucket = self._of.pop(address, None) or RateBucket(self._each / 60, self._each)
         self._of[address] = bucket
         while len(self._of) > MOST_ADDRESSES:
             self._of.popitem(last=False)

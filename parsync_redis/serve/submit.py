@@ -40,14 +40,15 @@ class _Tokened(Route):
     """A route for requests that have a token; others are left to the routes for viewers."""
 
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
-        has_token = any(name == b"authorization" for name, _ in scope.get("headers", ()))
+        headers = scope.get("headers", ())  # of a proxy that asks viewers for a password they have `Basic`
+        has_token = any(name == b"authorization" and value[:7].lower() == b"bearer " for name, value in headers)
         if scope.get("method") in ("GET", "HEAD") and not has_token:
             return Match.NONE, {}
         return super().matches(scope)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentTask:
     """What became of a task: submit's word, and the error if it was not accepted, with its status."""
 
     id: str
@@ -126,7 +127,8 @@ class Submit:
         most = submitter.rights.most_tasks
         if not 1 <= len(tasks) <= most:
             return refuse(413 if tasks else 400, f"the list has {len(tasks)} tasks: it must have 1 to {most}")
-        items, made = await run_in_threadpool(make_tasks, submitter, tasks, several)
+        make_id = await self._writer.do(lambda: self._client.requests.make_ids(submitter.prefix))
+        items, made = await run_in_threadpool(make_tasks, submitter, tasks, several, make_id)
         if wait_s := submitter.bucket.take(len(made), time.monotonic()):
             return _too_fast(submitter, wait_s)
         try:
@@ -144,7 +146,7 @@ class Submit:
         wrong = {"error": f"task {failed[0][0]}: {failed[0][1].error}", "status": status} if failed else {}
         return reply({**wrong, "tasks": [one.told() for one in sent]}, status)
 
-    def _send(self, submitter: KnownSubmitter, items: Sequence[Item], made: Sequence[Submission]) -> list[Sent]:
+    def _send(self, submitter: KnownSubmitter, items: Sequence[Item], made: Sequence[Submission]) -> list[SentTask]:
         """Submit tasks; return what became of each."""
         words = self._sender.submit(items, made)
         ids = [str(item["id"]) for item in items]
@@ -152,19 +154,19 @@ class Submit:
         names = [status.name for status in self._client.statuses([ids[i] for i in before])] if before else []
         other = {i: name for i, name in zip(before, names, strict=True) if name not in ("", made[i].name)}
         known: list[str] | None = None
-        found: list[Sent] = []
+        found: list[SentTask] = []
         for i, (task, word) in enumerate(words):
             if i in other:
                 error = f"task {shown(ids[i])} exists, and is another: its name is {other[i]}; give this one another id"
-                found.append(Sent(ids[i], word, error, 409))
+                found.append(SentTask(ids[i], word, error, 409))
             elif word in ACCEPTED:
-                found.append(Sent(ids[i], word))
+                found.append(SentTask(ids[i], word))
             elif word == "unknown":
                 if known is None:
                     known = self._client.requests.do(lambda: read_names(self._client.store))
-                found.append(Sent(ids[i], word, _unknown(submitter, task, known), 422))
+                found.append(SentTask(ids[i], word, _unknown(submitter, task, known), 422))
             else:
-                found.append(Sent(ids[i], word, _misfit(task), 422))
+                found.append(SentTask(ids[i], word, _misfit(task), 422))
         return found
 
     # -- one task ----------------------------------------------------------------------------------------------------

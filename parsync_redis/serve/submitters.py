@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ..errors import InvalidInput
 from ..model.ids import MAX_ID, shown
-from .rate import Bucket
+from .rate import RateBucket
 from .rights import NAME, RULES, Rights
 
 MOST_FILE: Final = 2**20
@@ -25,7 +25,7 @@ class KnownSubmitter:
 
     name: str
     rights: Rights
-    bucket: Bucket = field(compare=False)
+    bucket: RateBucket = field(compare=False)
 
     @property
     def prefix(self) -> str:
@@ -44,7 +44,7 @@ class Submitters:
     """All submitters of a file, found by their tokens."""
 
     def __init__(self, rights: Mapping[str, Rights]) -> None:
-        self._found = [KnownSubmitter(name, one, Bucket(one.rate, one.burst)) for name, one in rights.items()]
+        self._found = [KnownSubmitter(name, one, RateBucket(one.rate, one.burst)) for name, one in rights.items()]
 
     def find(self, token: str) -> KnownSubmitter | None:
         """Return the submitter with this token. It takes equally long for each token of one length."""

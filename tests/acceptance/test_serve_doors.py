@@ -200,6 +200,8 @@ def test_without_a_token_nobody_submits_and_viewers_only_look(site):
             assert answer["error"] == "a known token is needed, in a header: Authorization: Bearer TOKEN"
     assert ask(site, "GET", f"{TASKS}/x", token="shop")[0] == 401
     assert ask(site, "GET", f"{TASKS}/x", token="")[1]["task"]["state"] == "gone"
+    basic = site.serve.ask("GET", f"{TASKS}/x", None, {"Authorization": "Basic YTpi"})
+    assert json.loads(basic[1])["task"]["state"] == "gone", "that is for the proxy in front"
     assert ask(site, "PUT", body={})[1]["error"] == "PUT is not allowed: only POST is"
 
 

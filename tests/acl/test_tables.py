@@ -104,6 +104,14 @@ def test_serve_may_do_only_what_its_flags_open():
     assert ("hset", "parsync:{c:q*}:messages") in submits - operates
     assert ("hset", "parsync:{c:p*}:nodes") in operates - submits
     assert both == submits | operates
+    others = {
+        (word, key)
+        for role in (Role.VIEWER, Role.CLIENT, Role.SCHEDULER)
+        for grant in grants(role, "c")
+        for word in grant.commands
+        for key in (*grant.keys, *grant.channels)
+    }
+    assert both <= others
 
 
 def test_every_script_is_some_roles():

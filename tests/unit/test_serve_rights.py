@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -15,12 +16,13 @@ from parsync_redis.serve.body import OVER_HTTP, make_tasks, parse_tasks
 from parsync_redis.serve.doors import Flags
 from parsync_redis.serve.gate import read_proxies
 from parsync_redis.serve.passwords import load_operators
-from parsync_redis.serve.rate import MOST_ADDRESSES, Attempts, Bucket
+from parsync_redis.serve.rate import MOST_ADDRESSES, Attempts, RateBucket
 from parsync_redis.serve.rights import FREE, RULES, Forbidden, Rights
 from parsync_redis.serve.sessions import KEPT_S, MOST_SESSIONS, Sessions
 from parsync_redis.serve.submit import told
 from parsync_redis.serve.submitters import KnownSubmitter, Submitters, hash_token, load_submitters
 from parsync_redis.submission import ITEM_KEYS
+from tests.documents import Document, tables
 
 HASH = "0" * 64
 LEAST = {"token_sha256": [HASH], "names": ["shop.*"]}
@@ -39,11 +41,11 @@ WIDE = {
 
 def submitter(**fields):
     rights = Rights(**fields)
-    return KnownSubmitter("shop", rights, Bucket(rights.rate, rights.burst))
+    return KnownSubmitter("shop", rights, RateBucket(rights.rate, rights.burst))
 
 
 def made(fields, **task):
-    return make_tasks(submitter(**fields), [{"name": "shop.mail", **task}], False)[1][0]
+    return make_tasks(submitter(**fields), [{"name": "shop.mail", **task}], False, lambda: "shop:new")[1][0]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +117,9 @@ def test_an_id_begins_with_the_name_of_its_submitter(id):
 def test_of_several_tasks_the_wrong_one_is_numbered():
     tasks = [{"name": "shop.a"}, {"name": "x"}, {"name": "shop.b", "slots": 0}]
     with pytest.raises(InvalidInput, match="task 2: slots=0 is not valid"):
-        make_tasks(submitter(**LEAST), tasks, True)
+        make_tasks(submitter(**LEAST), tasks, True, lambda: "shop:new")
     with pytest.raises(Forbidden, match="task 1: you may not submit 'x'"):
-        make_tasks(submitter(**LEAST), tasks[:2], True)
+        make_tasks(submitter(**LEAST), tasks[:2], True, lambda: "shop:new")
 
 
 @pytest.mark.parametrize(
@@ -136,11 +138,21 @@ def test_a_submitter_is_told_nothing_of_other_tasks_and_nodes():
     assert told(TaskStatus("shop:1", TaskState.FAILED, why="ValueError"))["outcome"] == "ValueError"
 
 
+def test_the_page_has_every_field_of_a_submitter_and_every_option_and_its_example_loads(tmp_path):
+    page = Document("docs/serve.md")
+    rows = [re.findall(r"`(\w+) = ", row[0]) for row in tables(page.text)]
+    assert [field for fields in rows for field in fields] == list(RULES)
+    for option in OVER_HTTP:
+        assert f"`{option}`" in page.text, option
+    (block,) = page.blocks("toml")
+    load_submitters(write(tmp_path, block.text))
+
+
 # -- rates ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_bucket_lets_the_burst_through_and_then_the_rate():
-    bucket = Bucket(2.0, 3)
+    bucket = RateBucket(2.0, 3)
     assert bucket.take(3, 100.0) == 0
     assert bucket.take(1, 100.0) == 0.5
     assert bucket.take(1, 100.4) == pytest.approx(0.1)
