@@ -79,8 +79,8 @@ def make_tasks(
 ) -> tuple[list[Item], list[Submission]]:
     """Check a submitter's tasks by its rights and make them; also return them with their ids.
 
-    make_id: makes an id for a task that has none. Raises InvalidInput and Forbidden, which say the number of the task if
-    there are several.
+    make_id: makes an id for a task that has none. Raises InvalidInput and Forbidden, which say the number of the task
+    if there are several.
     """
 
     def check(task: Any) -> tuple[Item, Submission]:
