@@ -3,10 +3,10 @@
 One server and one service for all tests; each test has tasks and nodes of its own.
 """
 
+import hashlib
 import json
 import re
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from parsync_redis import ParsyncClient
 from parsync_redis.cli import app
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.ids import encode_id
 from parsync_redis.model.task import TaskState
 from parsync_redis.serve.gate import EACH
@@ -389,7 +390,9 @@ def test_a_wrong_field_of_a_drain_is_said(operator, site):
 
 
 def test_attempts_to_log_in_are_bounded_and_lead_nowhere_else(site):
-    with serving(site.server.url, "demo", "--operators", str(site.folder / "operators")) as serve:
+    hash = hashlib.scrypt(PASSWORD.encode(), salt=bytes(16), n=2, r=1, p=1, dklen=32).hex()
+    (site.folder / "quick").write_text(f"alice:scrypt:2:1:1:{bytes(16).hex()}:{hash}\n")
+    with serving(site.server.url, "demo", "--operators", str(site.folder / "quick")) as serve:
         visitor = Visitor(serve)
         for after, leads in (("//evil.example", "/operator"), ("/operator/drain?node=n1", "/operator/drain?node=n1")):
             status, _, headers = visitor.log_in(after=after)
@@ -405,8 +408,8 @@ def test_attempts_to_log_in_are_bounded_and_lead_nowhere_else(site):
 
 
 def test_a_proxy_names_the_operator_and_nobody_else_can(site):
-    flags = ("--operator-header", "X-Forwarded-User", "--trusted-proxy")
-    with serving(site.server.url, "demo", *flags, "127.0.0.1") as serve:
+    flags = ("--operator-header", "X-Forwarded-User", "--trusted-proxy", "127.0.0.1")
+    with serving(site.server.url, "demo", *flags) as serve:
         bob, nobody = Visitor(serve, **{"X-Forwarded-User": "bob", "X-Forwarded-For": "10.9.9.9"}), Visitor(serve)
         assert "Operator bob" in bob.ask("GET", "/operator")[1]
         assert nobody.ask("GET", "/operator")[0] == nobody.ask("GET", "/operator/drain?node=n2")[0] == 403
@@ -420,8 +423,6 @@ def test_a_proxy_names_the_operator_and_nobody_else_can(site):
         until(lambda: any("operator bob from '10.9.9.9': drain" in line for line in serve.process.lines))
         assert "n2 is up" in bob.ask("POST", "/operator/undrain", node="n2", mark=mark)[1]
         assert nobody.ask("POST", "/operator/login", name="bob")[0] == 404
-    with serving(site.server.url, "demo", *flags, "10.0.0.0/8") as serve:
-        assert Visitor(serve, **{"X-Forwarded-User": "bob"}).ask("GET", "/operator")[0] == 403
 
 
 def test_a_cookie_is_for_https_only_if_the_page_came_over_https(site):
@@ -431,20 +432,5 @@ def test_a_cookie_is_for_https_only_if_the_page_came_over_https(site):
         assert ("; secure" in line, "; httponly" in line, "samesite=strict" in line) == (secure, True, True)
 
 
-def test_without_the_flags_there_is_no_form_and_no_way_in(site):
-    with serving(site.server.url, "demo") as serve:
-        serve.until_json("/healthz", lambda found: found["ok"])
-        for path in ("/", "/view/nodes", "/view/tasks?id=dead", "/view/schedulers"):
-            body = serve.get_exactly(path)[1]
-            assert ('method="post"' in body, "/operator" in body) == (False, False)
-        for method, path in (("GET", "/operator"), ("POST", "/operator/drain"), ("POST", "/operator/login")):
-            assert serve.ask(method, path, Form(node="n1"))[0] == 404
-        assert serve.ask("DELETE", f"{TASKS}/stays", None, {"Authorization": "Bearer shop-token"})[0] == 405
-
-
 def test_the_state_is_sound_after_all_this(site):
-    from parsync_redis.inspect.audit import audit
-
-    began_s = time.monotonic()
     assert audit(site.driver.store) == []
-    print(f"the audit took {time.monotonic() - began_s:.1f} s")

@@ -140,7 +140,7 @@ def may(guarded, role, command):
 
 def rows(guarded, names):
     for name in names:
-        cells = {role: may(guarded, role, name) for role in Role if role is not Role.SERVE}
+        cells: dict[Role, str] = {role: may(guarded, role, name) for role in Role if role is not Role.SERVE}
         nobody = set(cells.values()) == {"-"}
         cells[Role.SERVE] = (
             "-" if nobody else may(guarded, Role.SERVE, name)

@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from starlette.requests import Request
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
@@ -14,7 +15,7 @@ from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.serve.body import OVER_HTTP, make_tasks, parse_tasks
 from parsync_redis.serve.doors import Flags
-from parsync_redis.serve.gate import read_proxies
+from parsync_redis.serve.gate import Gate, read_proxies
 from parsync_redis.serve.passwords import load_operators
 from parsync_redis.serve.rate import MOST_ADDRESSES, Attempts, RateBucket
 from parsync_redis.serve.rights import FREE, RULES, Forbidden, Rights
@@ -278,6 +279,29 @@ def test_a_session_ends_and_a_mark_is_for_one_key():
     assert (sessions.is_mark(token, mark), sessions.is_mark(first, mark)) == (True, False)
     assert not sessions.is_mark(token, "\ud800")
     assert not Sessions().is_mark(token, mark), "another process has another key"
+
+
+@pytest.mark.parametrize(
+    ("peer", "names", "operator"),
+    [
+        ("10.1.2.3", ["bob"], "bob"),
+        ("::ffff:10.1.2.3", ["bob@example.com"], "bob@example.com"),
+        ("fd00::1", ["bob"], "bob"),
+        ("10.2.0.1", ["bob"], None),
+        ("fd00::2", ["bob"], None),
+        ("", ["bob"], None),
+        ("10.1.2.3", [], None),
+        ("10.1.2.3", ["eve", "bob"], None),
+        ("10.1.2.3", ["b<b>"], None),
+    ],
+)
+def test_only_a_trusted_proxy_names_an_operator(peer, names, operator):
+    gate = Gate("demo", {}, "X-User", read_proxies(["10.1.0.0/16", "fd00::1"]))
+    headers = [*[(b"x-user", name.encode()) for name in names], (b"x-forwarded-for", b"1.1.1.1, 2.2.2.2")]
+    request = Request({"type": "http", "client": (peer, 1) if peer else None, "headers": headers})
+    found = gate.operator(request)
+    assert (found and found.name) == operator
+    assert gate.address(request) == ("2.2.2.2" if operator or peer == "10.1.2.3" else peer)
 
 
 @pytest.mark.parametrize(
