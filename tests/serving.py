@@ -10,6 +10,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from email.message import Message
+from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -18,6 +20,10 @@ from tests.waiting import until
 
 ASK_S = 30.0
 """An answer may take so long on a busy machine."""
+
+
+class Form(dict[str, str]):
+    """The fields of a form."""
 
 
 class Serving:
@@ -42,6 +48,20 @@ class Serving:
                 return answer.status, answer.read().decode(), dict(answer.headers)
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(), dict(error.headers)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, str, Message]:
+        """Ask for a path that is encoded already, and follow no redirection. body: bytes, fields of a form, or JSON."""
+        if not isinstance(body, bytes | None):
+            body = urlencode(body).encode() if isinstance(body, Form) else json.dumps(body).encode()
+        connection = HTTPConnection(self.url.removeprefix("http://"), timeout=ASK_S)
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), answer.headers
+        finally:
+            connection.close()
 
     def json(self, path: str, method: str = "GET", **query: Any) -> tuple[int, Any]:
         """Return the status and the JSON of an answer."""

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def acl(
     role: Annotated[
-        list[Role] | None, typer.Option(help="Only this role: client, scheduler, worker or viewer (repeat; all).")
+        list[Role] | None, typer.Option(help="Only this role: client, scheduler, worker, viewer or serve (repeat).")
     ] = None,
     form: Annotated[str, typer.Option(help="file: lines of users.acl. setuser: lines for redis-cli.")] = "file",
     password_file: Annotated[
@@ -41,18 +41,23 @@ def acl(
         bool, typer.Option(help="The viewer may SCAN, for `doctor --audit`; shows all key names of the server.")
     ] = False,
     db: Annotated[int, typer.Option(min=0, max=65_535, help="The database: it is part of Celery's channels.")] = 0,
+    submitters: Annotated[bool, typer.Option("--submitters", help="Serve may submit: serve --submitters.")] = False,
+    operators: Annotated[
+        bool, typer.Option("--operators", help="Serve may drain, cancel and requeue: serve --operators.")
+    ] = False,
     close_default: Annotated[bool, typer.Option(help="Also print the line that turns the default user off.")] = False,
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
     """Print Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs.
 
-    The logins are called CLUSTER-ROLE. A login without a password is printed as off: nobody can use it.
+    The logins are called CLUSTER-ROLE. A login without a password is printed as off: nobody can use it. Serve's is
+    printed only if it may do more than the viewer's.
     """
     if form not in ("file", "setuser"):
         raise InvalidInput(f"--form {form!r} is not known: known are file, setuser")
-    roles = list(dict.fromkeys(role or Role))
-    options = Options(tuple(queue) if queue else None, results, control, scan, db)
+    roles = list(dict.fromkeys(role or [one for one in Role if one is not Role.SERVE or submitters or operators]))
+    options = Options(tuple(queue) if queue else None, results, control, scan, db, submitters, operators)
     name = Settings.load(config, cluster=cluster).cluster
     hashes = _hashes(roles, password_file, hash)
     for one in roles:

@@ -43,6 +43,10 @@ COMMANDS: Final = {
     },
     "cli.doctor": {"doctor": "Check server, scripts, schedulers, ticks and nodes; each line has its fix."},
     "serve.command": {"serve": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API."},
+    "serve.logins": {
+        "serve-token": "Make a token for a submitter, and its hash for the file of submitters.",
+        "serve-password": "Make an operator's line for the file of operators.",
+    },
     "cli.quarantine": {"quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."},
     "cli.repair": {"repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."},
     "cli.acl": {

@@ -173,10 +173,8 @@ class ParsyncClient(Asking):
 
         Its starts are counted from 0 again; its attempts go on. An AsyncResult that got the death gets RETRY.
         """
-        names, commands = list(dict.fromkeys(encode_id(id) for id in ids)), self.store.commands
-        why = "was dead, and is requeued by an operator"
-        words = self.requests.in_batches(names, lambda some: self.store.run(commands.revive(some, why)))
-        return dict(zip(map(decode_id, names), words, strict=True))
+        names = list(dict.fromkeys(encode_id(id) for id in ids))
+        return dict(zip(map(decode_id, names), self.requests.revive(names), strict=True))
 
     def purge(self, state: str = "waiting", name: str = "*", older_than_s: float = 0.0) -> int:
         """Cancel tasks that wait, or delete the records of tasks that have ended; return how many.

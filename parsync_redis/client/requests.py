@@ -51,13 +51,16 @@ class Requests:
                     raise
             self.sleep(pause_s)
 
-    def make_ids(self) -> Callable[[], str]:
-        """Return what makes the ids of a batch: all of one shard, for one call, and of none that is away."""
+    def make_ids(self, prefix: str = "") -> Callable[[], str]:
+        """Return what makes the ids of a batch: all of one shard, for one call, and of none that is away.
+
+        prefix: plain text that begins each.
+        """
         shards = self.do(lambda: self.store.keys.shards)
         if shards == 1:
-            return new_id
+            return (lambda: prefix + new_id()) if prefix else new_id
         live = [q for q, key in enumerate(self.store.keys.queues("meta")) if not self.store.is_away(key)]
-        return partial(id_in_shard, random.choice(live or range(shards)), shards)
+        return partial(id_in_shard, random.choice(live or range(shards)), shards, prefix)
 
     def is_away(self, id: str) -> bool:
         """Return True if the server that has a task, by its encoded id, is known to be away."""
@@ -101,13 +104,21 @@ class Requests:
             )
         return words
 
-    def cancel(self, ids: Sequence[str], how: str = "SIGTERM") -> list[str]:
-        """Cancel tasks by their encoded ids; return of each a word, see `cancel_words`. Safe to repeat."""
+    def cancel(self, ids: Sequence[str], how: str = "SIGTERM", why: str = "cancelled") -> list[str]:
+        """Cancel tasks by their encoded ids; return of each a word, see `cancel_words`. Safe to repeat.
+
+        why: for the record of a task that does not run.
+        """
 
         def some(batch: Sequence[str]) -> list[str]:
-            return cancel_words(cancel_tasks(self.store, batch, how=how))
+            return cancel_words(cancel_tasks(self.store, batch, why, how))
 
         return self.in_batches(ids, some, PIPELINED * MAX_BATCH)
+
+    def revive(self, ids: Sequence[str], who: str = "an operator") -> list[str]:
+        """Let dead tasks run again, by their encoded ids; return of each `revived`, or its state. Safe to repeat."""
+        commands, why = self.store.commands, f"was dead, and is requeued by {who}"
+        return self.in_batches(ids, lambda some: self.store.run(commands.revive(some, why)))
 
 
 def retry_pauses(deadline_s: float) -> Iterator[float]:

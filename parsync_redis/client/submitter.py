@@ -43,7 +43,7 @@ class Submitter:
         made = make_submission(item)
         if item.get("id") is None and self._requests.is_away(made.id):
             made = make_submission(item, make_id=self._requests.make_ids())
-        ((task, word),) = self._submit([item], [made])
+        ((task, word),) = self.submit([item], [made])
         if refusal := explain_refusal(self._requests.store, task, word):
             raise refusal
         return decode_id(task.id)
@@ -55,13 +55,13 @@ class Submitter:
         while batch := list(islice(rest, MAX_BATCH)):
             items = numbered(parse_item, batch, len(ids))
             made = numbered(partial(make_submission, make_id=self._requests.make_ids()), items, len(ids))
-            for i, (task, word) in enumerate(self._submit(items, made)):
+            for i, (task, word) in enumerate(self.submit(items, made)):
                 if word not in ACCEPTED and (refusal := explain_refusal(self._requests.store, task, word)):
                     raise type(refusal)(f"task {len(ids) + i}: {refusal}")
             ids += [decode_id(task.id) for task in made]
         return ids
 
-    def _submit(self, items: Sequence[Item], made: Sequence[Submission]) -> list[tuple[Submission, str]]:
+    def submit(self, items: Sequence[Item], made: Sequence[Submission]) -> list[tuple[Submission, str]]:
         """Submit tasks with what their apps declare; return each as it was submitted, and submit's word.
 
         The apps are read once. If they have changed since, submit says so, and they are read again.

@@ -85,6 +85,12 @@ def bound_of(condition: str) -> tuple[str, float] | None:
     return (sign, float("".join(wanted))) if sign in COMPARISONS else None
 
 
+def wanted_of(condition: str) -> frozenset[str] | None:
+    """Return the values of which a node must have one; None for any other condition."""
+    sign, wanted = _parse(condition)
+    return wanted if sign == "in" else None
+
+
 def conditions_of(name: str, required: object) -> list[str]:
     """Return the conditions of what a task requires of a label, sorted; raises InvalidInput.
 

@@ -93,10 +93,10 @@ def new_id() -> str:
 _ENDS: Final = [f"{number:03x}".encode() for number in range(4096)]
 
 
-def id_in_shard(shard: int, shards: int) -> str:
-    """Return a new task id of this shard, random but for what that needs."""
+def id_in_shard(shard: int, shards: int, prefix: str = "") -> str:
+    """Return a new task id of this shard, random but for what that needs. prefix: plain text that begins it."""
     while True:
-        id = new_id()
+        id = prefix + new_id()
         before, first = crc_hqx(id[:-3].encode(), 0), int(id[-3:], 16)
         for number in range(first, first + 4096):
             if crc_hqx(_ENDS[number & 4095], before) % shards == shard:

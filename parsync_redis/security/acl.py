@@ -15,7 +15,8 @@ from ..errors import InvalidInput
 from ..model.ids import check_name, shown
 from ..wire.keys import Keys
 from .acl_celery import broker, publisher, results
-from .acl_tables import AUDIT, CONNECT, KEYLESS, KINDS, READS, SCRIPT_KEYS, SPEAKS, Kinds, Role
+from .acl_operator import OPERATOR
+from .acl_tables import AUDIT, CLIENT, CONNECT, KEYLESS, KINDS, READS, SCRIPT_KEYS, SPEAKS, Kinds, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Options:
     queues: plain Celery queues of the app, to which clients may send what they like; None for the worker's `celery`,
     and no queue for clients: parsync's tasks need none. results: its result backend is this server. control: a client
     may broadcast remote control (revoke). scan: the viewer may SCAN, which an audit needs and which shows the names of
-    all keys of the server. db: its database.
+    all keys of the server. db: its database. submitters, operators: `parsync serve` lets them in, and may do what they
+    ask for.
     """
 
     queues: Sequence[str] | None = None
@@ -33,6 +35,8 @@ class Options:
     control: bool = False
     scan: bool = False
     db: int = 0
+    submitters: bool = False
+    operators: bool = False
 
 
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9_.:@/{}-]{1,128}")  # no glob of an ACL, no space
@@ -60,10 +64,14 @@ def grants(role: Role, cluster: str, options: Options | None = None) -> list[Gra
     scan = role is Role.VIEWER and options.scan
     keyless = [*CONNECT.split(), *KEYLESS[role].split(), *(["scan"] if scan else [])]
     tables = [*KINDS[role], *([AUDIT] if scan else [])]
+    scripts, spoken = SCRIPT_KEYS[role], SPEAKS[role]
+    if role is Role.SERVE:
+        tables += [*([CLIENT] if options.submitters else []), *([OPERATOR] if options.operators else [])]
+        scripts += " p:*" if options.operators else ""
+        spoken = SPEAKS[Role.CLIENT] if options.submitters or options.operators else ""
     found = list(_by_commands({keys.pattern(kind): words for kind, words in _merge(tables).items()}))
-    if role in SCRIPT_KEYS:
-        found.append(Grant(("evalsha", "type"), tuple(keys.pattern(kind) for kind in SCRIPT_KEYS[role].split())))
-    if heard := [keys.hearing(word) for word in SPEAKS[role].split()]:
+    found.append(Grant(("evalsha", "type"), tuple(keys.pattern(kind) for kind in scripts.split())))
+    if heard := [keys.hearing(word) for word in spoken.split()]:
         more = ("ssubscribe",) if role is Role.SCHEDULER else ()
         found.append(Grant(("spublish", *more), (), tuple(heard)))
     if role in (Role.CLIENT, Role.WORKER):

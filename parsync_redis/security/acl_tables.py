@@ -12,6 +12,7 @@ class Role(StrEnum):
     SCHEDULER = "scheduler"
     WORKER = "worker"
     VIEWER = "viewer"
+    SERVE = "serve"
 
 
 Kinds = Mapping[str, str]
@@ -191,8 +192,9 @@ KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
     Role.CLIENT: (VIEW, CLIENT),
     Role.WORKER: (VIEW, CLIENT, WORKER),
     Role.SCHEDULER: (VIEW, SCHEDULER),
+    Role.SERVE: (VIEW, VIEWER),
 }
-"""The commands of each role, by kind of key."""
+"""The commands of each role, by kind of key; of serve those without --submitters and --operators."""
 
 SCRIPTS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read_tasks",
@@ -203,6 +205,7 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
     "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler requeue "
     "revive rotate set_node confirm take give_back",
+    Role.SERVE: "cancel read_tasks revive set_node submit",
 }
 """The scripts that each role runs."""
 
@@ -211,18 +214,21 @@ KEYLESS: Final[Mapping[Role, str]] = {
     Role.CLIENT: "time",
     Role.WORKER: "script|load time",
     Role.SCHEDULER: "script|load time",
+    Role.SERVE: "exec multi pubsub|shardnumsub script|exists time",
 }
 SCRIPT_KEYS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "q:*",
     Role.CLIENT: "q:*",
     Role.WORKER: "q:* p:* :dealt :quarantine :streaks :times :gate",
     Role.SCHEDULER: "q:* p:* :*",
+    Role.SERVE: "q:*",
 }
 SPEAKS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "",
     Role.CLIENT: "wake",
     Role.WORKER: "freed wake",
     Role.SCHEDULER: "freed tick wake",
+    Role.SERVE: "",
 }
 """The messages that each role may send to schedulers; a scheduler also hears all of them."""
 

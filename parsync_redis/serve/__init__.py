@@ -1,1 +1,1 @@
-"""`parsync serve`: one process beside the schedulers that shows the cluster over HTTP. It only reads."""
+"""`parsync serve`: a process beside the schedulers that shows the cluster over HTTP. doors.py lets some change it."""

@@ -15,6 +15,7 @@ from .. import __version__
 from ..errors import ParsyncError
 from .api import ROOT, Api
 from .asker import Asker
+from .doors import Doors
 from .health import judge_health, judge_readiness
 from .metrics import CONTENT_TYPE, render_metrics
 from .pages import Pages
@@ -22,8 +23,13 @@ from .replies import on_bug, on_http_error, on_parsync_error, reply
 from .surveyor import Latest, Surveyor
 
 
-def make_app(surveyor: Surveyor, asker: Asker, cluster: str, hosts: Sequence[str]) -> Starlette:
-    """Make the application that shows what a surveyor has read, and asks for the rest. hosts: its own names."""
+def make_app(
+    surveyor: Surveyor, asker: Asker, cluster: str, hosts: Sequence[str], doors: Doors | None = None
+) -> Starlette:
+    """Make the application that shows what a surveyor has read, and asks for the rest.
+
+    hosts: its own names. doors: what may change the cluster.
+    """
 
     def judged(judge: Callable[[Latest], tuple[bool, dict[str, Any]]]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -39,16 +45,18 @@ def make_app(surveyor: Surveyor, asker: Asker, cluster: str, hosts: Sequence[str
             latest.pages[key] = render_metrics(latest)
         return Response(latest.pages[key], media_type=CONTENT_TYPE)
 
-    routes = [
-        Route("/healthz", judged(judge_health)),
+    doors = doors or Doors()
+    pages = Pages(surveyor, asker, cluster, operators=doors.gate is not None)
+    views = [
         Route("/readyz", judged(judge_readiness)),
         Route("/metrics", metrics),
         *Api(surveyor, asker).routes(),
-        *Pages(surveyor, asker, cluster).routes(),
+        *pages.routes(),
     ]
+    routes = [Route("/healthz", judged(judge_health)), *doors.routes(pages), *([] if doors.submit_only else views)]
 
     async def index(request: Request) -> Response:
-        return reply({"parsync": __version__, "paths": [route.path for route in routes]})
+        return reply({"parsync": __version__, "paths": list(dict.fromkeys(route.path for route in routes))})
 
     routes.append(Route(ROOT, index))
     handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}

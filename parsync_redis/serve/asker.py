@@ -50,6 +50,11 @@ class Asker:
             self._kept[key] = one
         return await asyncio.shield(self._kept[key].answer)
 
+    def forget(self, *keys: Any) -> None:
+        """Keep these answers no longer: what they tell has changed."""
+        for key in keys:
+            self._kept.pop(key, None)
+
     def close(self) -> None:
         """End the thread; waiting questions are not asked."""
         self._thread.shutdown(wait=False, cancel_futures=True)

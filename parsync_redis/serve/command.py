@@ -3,7 +3,9 @@
 import logging
 import signal
 import sys
+from contextlib import closing
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,14 +23,29 @@ def register(app: typer.Typer) -> None:
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 or :: is all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8787,
+    submitters: Annotated[
+        Path | None, typer.Option(help="Let programs submit tasks with the tokens of this TOML file.", metavar="FILE")
+    ] = None,
+    submit_only: Annotated[bool, typer.Option("--submit-only", help="Serve submitters, and show nothing.")] = False,
+    operators: Annotated[
+        Path | None,
+        typer.Option(help="Let operators drain, cancel and requeue, with the passwords of this file.", metavar="FILE"),
+    ] = None,
+    operator_header: Annotated[
+        str, typer.Option(help="Let those operate whom a proxy names in this header.", metavar="NAME")
+    ] = "",
+    trusted_proxy: Annotated[
+        list[str] | None, typer.Option(help="The address of a proxy whose headers are believed (repeat).")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API. It only reads, once a second.
+    """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API. It reads once a second.
 
-    It has no login: keep it on a private network, or behind a proxy that asks for one.
+    Whoever reaches its port sees all: keep it on a private network, or behind a proxy that asks for a login. It changes
+    nothing, unless --submitters, --operators or --operator-header lets somebody do so.
     """
     if missing := [name for name in ("starlette", "uvicorn", "prometheus_client", "jinja2") if find_spec(name) is None]:
         raise InvalidInput(f"parsync serve needs {', '.join(missing)}: pip install 'parsync-redis[serve]'")
@@ -36,13 +53,16 @@ def serve(
         raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
     from .app import make_app
     from .asker import Asker
+    from .doors import Doors, Flags
     from .server import hosts_of, listen, run, url_of
     from .surveyor import Surveyor
 
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    flags = Flags(submitters, submit_only, operators, operator_header, trusted_proxy or ())
     with (
         stop_by_signal() as (_, came),  # uvicorn sees a signal first, and raises it again when it has stopped
         make_client(url, cluster, config, retry_for_s=0) as client,
+        closing(Doors.read(flags, client)) as doors,
         listen(host, port) as listening,
     ):
         surveyor, asker = Surveyor(client), Asker(client)
@@ -51,7 +71,7 @@ def serve(
             "cluster %s on %s is shown at %s", client.settings.cluster, client.store.address, url_of(listening)
         )
         try:
-            run(make_app(surveyor, asker, client.settings.cluster, hosts_of(listening)), listening)
+            run(make_app(surveyor, asker, client.settings.cluster, hosts_of(listening), doors), listening)
         finally:
             asker.close()
             surveyor.stop()

@@ -43,11 +43,13 @@ MOST_TASKS, MOST_PAGES = 100, 200
 
 
 class Pages:
-    """The pages of one cluster."""
+    """The pages of one cluster. operators: some people may do something, and the pages show what."""
 
-    def __init__(self, surveyor: Surveyor, asker: Asker, cluster: str) -> None:
+    def __init__(self, surveyor: Surveyor, asker: Asker, cluster: str, operators: bool = False) -> None:
         self._surveyor, self._asker, self._cluster = surveyor, asker, cluster
+        self._links = (*LINKS, ("/operator", "operator")) if operators else LINKS
         self._templates = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
+        self._templates.globals["operators"] = operators
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -60,9 +62,13 @@ class Pages:
 
     def _show(self, latest: Latest, here: str, template: str, **values: Any) -> bytes:
         about = {"stale": latest.stale, "age_s": latest.age_s, "error": latest.error or "reading takes long"}
-        title = dict(LINKS)[here]
+        title = dict(self._links)[here]
         page = self._templates.get_template(template)
-        return page.render(cluster=self._cluster, links=LINKS, here=here, title=title, **about, **values).encode()
+        return page.render(cluster=self._cluster, links=self._links, here=here, title=title, **about, **values).encode()
+
+    def page(self, here: str, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page for one reader."""
+        return _page(self._show(self._surveyor.latest, here, template, **values), status)
 
     def _of_survey(self, request: Request, template: str, fill: Callable[[Survey | None], dict[str, Any]]) -> Response:
         """Return a page that is rendered once for all who look at this survey."""

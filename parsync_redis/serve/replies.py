@@ -32,14 +32,18 @@ def refuse(status: int, error: str) -> Response:
 async def on_http_error(request: Request, error: Exception) -> Response:
     """Reply to a path or method that there is not."""
     assert isinstance(error, HTTPException)
-    what = {"Not Found": f"there is no {request.url.path}: see /api/v1", "Method Not Allowed": _only_get(request)}
+    what = {
+        "Not Found": f"there is no {request.url.path}: see /api/v1",
+        "Method Not Allowed": _not_allowed(request, error),
+    }
     answer = refuse(error.status_code, what.get(error.detail, error.detail))
     answer.headers.update(error.headers or {})
     return answer
 
 
-def _only_get(request: Request) -> str:
-    return f"{request.method} is not allowed: only GET is"
+def _not_allowed(request: Request, error: HTTPException) -> str:
+    allowed = sorted({*(error.headers or {}).get("Allow", "").split(", ")} - {"HEAD"})
+    return f"{request.method} is not allowed: only {' and '.join(allowed)} {'are' if len(allowed) > 1 else 'is'}"
 
 
 async def on_parsync_error(request: Request, error: Exception) -> Response:

@@ -55,6 +55,7 @@ def run(app: Starlette, listening: socket.socket) -> None:
         app,
         access_log=False,
         log_config=None,
+        proxy_headers=False,  # else anybody on this machine could say from which address they come
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,

@@ -13,7 +13,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.acceptance.test_serve import PROGRAM, set_up
 from tests.conftest import PRIMARIES
-from tests.serving import serving, url_of
+from tests.serving import Form, serving, url_of
 from tests.waiting import until
 
 pytestmark = [
@@ -185,6 +185,7 @@ def test_pages_work_without_javascript_and_forbid_what_they_do_not_need(driver):
             assert (status, text in body) == (200, True), path
             assert "'unsafe-inline'" not in headers["content-security-policy"]
             assert "style=" not in body
+            assert ('method="post"' in body, "/operator" in body) == (False, False), "there are no operators"
         assert serve.get_exactly("/view/tasks?id=none")[0] == 200
         status, body, _ = serve.get_exactly("/view/tasks?id=" + "x" * 300)
         assert (status, "parameter id has 300 characters: there may be 255" in body, "<main>" in body) == (
@@ -193,3 +194,6 @@ def test_pages_work_without_javascript_and_forbid_what_they_do_not_need(driver):
             True,
         )
         assert serve.get_exactly("/static/../app.py")[0] == 404
+        for method, path in (("GET", "/operator"), ("POST", "/operator/drain"), ("POST", "/operator/login")):
+            assert serve.ask(method, path, Form(node="n1"))[0] == 404
+        assert serve.ask("DELETE", "/api/v1/tasks/held")[0] == serve.ask("POST", "/api/v1/tasks", {})[0] == 405

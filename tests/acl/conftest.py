@@ -78,6 +78,6 @@ def _rules(line: str) -> list[str]:
 @pytest.fixture(scope="module", params=list(server_programs()))
 def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
     """A guarded server, once for each program."""
-    guarded = Guarded(server_programs()[request.param])
+    guarded = Guarded(server_programs()[request.param], Options(submitters=True, operators=True))
     yield guarded
     guarded.stop()

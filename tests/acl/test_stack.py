@@ -6,6 +6,7 @@ Addresses name users; passwords are in files. Real schedulers, a real Celery wor
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -21,9 +22,10 @@ from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.ids import readable
 from parsync_redis.security.acl import Options
 from parsync_redis.security.acl_tables import Role
+from parsync_redis.serve.submitters import hash_token
 from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
-from tests.serving import serving
+from tests.serving import Form, serving
 from tests.waiting import run
 
 from .conftest import CLUSTER, Guarded
@@ -95,7 +97,10 @@ class Site:
 
 @pytest.fixture(scope="module", params=list(server_programs())[-1:])  # the matrix is tested on each
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(Guarded(server_programs()[request.param], Options(("celery",))), tmp_path_factory.mktemp("site"))
+    site = Site(
+        Guarded(server_programs()[request.param], Options(("celery",), submitters=True, operators=True)),
+        tmp_path_factory.mktemp("site"),
+    )
     try:
         site.start()
         yield site
@@ -192,6 +197,57 @@ def test_a_viewers_login_is_enough_to_serve(site: Site):
         finally:
             client.cancel_many([late, waits])
         site.outputs += serve.process.lines
+
+
+def test_serve_submits_and_operates_with_its_own_login(site: Site, tmp_path: Path):
+    table = f'token_sha256 = ["{hash_token("shop")}"]\nnames = ["tiles.*"]\nresources = {{mem = 1}}\n'
+    (tmp_path / "submitters").write_text(f"[shop]\n{table}")
+    env, flags = site.env(Role.SERVE), ("--submitters", str(tmp_path / "submitters"))
+    proxy = ("--operator-header", "X-User", "--trusted-proxy", "127.0.0.1")
+    with site.client() as client, serving(env["PARSYNC_URL"], CLUSTER, *flags, *proxy, **env) as serve:
+
+        def ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
+            status, text, _ = serve.ask(method, f"/api/v1/tasks{path}", body, {"Authorization": "Bearer shop"})
+            return status, json.loads(text)
+
+        def operate(action: str, of: str, target: str, **more: str) -> str:
+            page = serve.ask("GET", f"/operator/{action}?{of}={target}", None, {"X-User": "al"})[1]
+            mark = re.findall(r'name="mark" value="(\w+)"', page)[0]
+            form = Form({of: target, "mark": mark, **more})
+            return serve.ask("POST", f"/operator/{action}", form, {"X-User": "al"})[1]
+
+        status, made = ask("POST", "", {"name": "tiles.render", "args": [3]})
+        assert status == 201, made
+        assert client.wait([made["id"]], PATIENCE_S)[made["id"]].state == "succeeded"
+        assert ask("GET", f"/{made['id']}")[1]["task"]["state"] == "succeeded"
+        refused = [
+            ({"name": "tiles.no"}, "known are tiles."),
+            ({"name": "tiles.ping", "resources": {"mem": 1}}, "mem=1;"),
+        ]
+        for task, error in refused:
+            status, found = ask("POST", "", task)
+            assert (status, error in found["error"], "n1" in found["error"]) == (422, True, False), found
+        ask("POST", "", [{"name": "tiles.render", "args": [1], "countdown": 3600, "id": f"shop:{at}"} for at in (1, 2)])
+        assert ask("DELETE", "/shop:1") == (200, {"id": "shop:1", "state": "cancelled"})
+        assert "task shop:2 is cancelled" in operate("cancel", "id", "shop:2", state="waiting")
+        assert "n1 is draining" in operate("drain", "node", "n1")
+        assert client.nodes()[0].note == "no deadline: by al over HTTP"
+        assert "n1 is up" in operate("undrain", "node", "n1")
+        with site.client(Role.SERVE) as own:
+            assert own.requests.revive(["none"], "al") == ["gone"]
+        assert site.guarded.denials() == []
+        site.outputs += serve.process.lines
+
+
+def test_a_viewers_login_lets_nobody_submit_or_drain(site: Site, tmp_path: Path):
+    table = f'token_sha256 = ["{hash_token("shop")}"]\nnames = ["*"]\n'
+    (tmp_path / "submitters").write_text(f"[shop]\n{table}")
+    env, flags = site.env(Role.VIEWER), ("--submitters", str(tmp_path / "submitters"), "--submit-only")
+    with serving(env["PARSYNC_URL"], CLUSTER, *flags, **env) as serve:
+        status, text, _ = serve.ask("POST", "/api/v1/tasks", {"name": "tiles.ping"}, {"Authorization": "Bearer shop"})
+        assert (status, "has no rights to do this on its Redis server" in text) == (503, True)
+        assert any("a request of a submitter failed" in line for line in serve.process.lines)
+    site.guarded.admin.execute_command("ACL LOG RESET")
 
 
 def test_a_viewer_lists_tasks_that_have_ended_and_audits_if_it_may_scan(site: Site):

@@ -6,7 +6,18 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.security.acl import Options, grants, user_line
-from parsync_redis.security.acl_tables import AUDIT, CLIENT, KINDS, SCHEDULER, SCRIPTS, VIEW, VIEWER, WORKER, Role
+from parsync_redis.security.acl_operator import OPERATOR
+from parsync_redis.security.acl_tables import (
+    AUDIT,
+    CLIENT,
+    KINDS,
+    SCHEDULER,
+    SCRIPTS,
+    VIEW,
+    VIEWER,
+    WORKER,
+    Role,
+)
 
 from . import needs
 
@@ -72,6 +83,35 @@ def test_a_role_may_do_to_each_kind_of_key_what_its_scripts_and_python_do_and_no
     allowed = pairs(*LISTED[role])
     assert not sorted(own - allowed), "add to security/acl_tables.py what a script needs now"
     assert not sorted(allowed - own), "take out of security/acl_tables.py what nothing needs"
+
+
+def test_serve_may_do_for_operators_what_their_scripts_do_and_no_more():
+    verbs = "cancel read_tasks revive set_node"
+    own = {use for verb in verbs.split() for use in needs.uses(needs.SCRIPTS[verb]) if ":" in use[1]} | pairs(VIEW)
+    own |= {("hexists", "p:nodes")}  # Python looks for the node
+    assert own == pairs(VIEW, OPERATOR)
+    assert {*SCRIPTS[Role.SERVE].split()} == {*verbs.split(), *SCRIPTS[Role.CLIENT].split()}
+
+
+def test_serve_may_do_only_what_its_flags_open():
+    def rights(**flags):
+        found = grants(Role.SERVE, "c", Options(**flags))
+        return {(word, key) for grant in found for word in grant.commands for key in (*grant.keys, *grant.channels)}
+
+    viewer = {(word, key) for grant in grants(Role.VIEWER, "c") for word in grant.commands for key in grant.keys}
+    submits, operates, both = rights(submitters=True), rights(operators=True), rights(submitters=True, operators=True)
+    assert rights() == viewer
+    assert ("hset", "parsync:{c:q*}:messages") in submits - operates
+    assert ("hset", "parsync:{c:p*}:nodes") in operates - submits
+    assert both == submits | operates
+    others = {
+        (word, key)
+        for role in (Role.VIEWER, Role.CLIENT, Role.SCHEDULER)
+        for grant in grants(role, "c")
+        for word in grant.commands
+        for key in (*grant.keys, *grant.channels)
+    }
+    assert both <= others
 
 
 def test_every_script_is_some_roles():

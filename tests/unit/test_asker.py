@@ -25,6 +25,8 @@ def test_an_answer_is_kept_from_when_it_came(monkeypatch):
         now_s[0] += KEPT_S
         assert await asker.ask("a", question) == 2
         assert await asker.ask("b", question) == 3
+        asker.forget("b", "c")
+        assert await asker.ask("b", question) == 4, "what it told has changed"
 
     asyncio.run(ask())
     asker.close()

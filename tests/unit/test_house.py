@@ -33,7 +33,7 @@ LAYERS = {
     "demo": "model store client integration",
     "testing": "errors model placement store settings submission client scheduler integration",
     "cli": "errors model security store settings inspect client scheduler demo",
-    "serve": "errors model placement store settings inspect client cli",
+    "serve": "errors model placement store settings submission inspect client cli",
     "lab": "errors model wire placement store settings inspect client scheduler integration demo cli",
     "__init__": "errors model settings client integration",
 }

@@ -1,0 +1,28 @@
+"""The table of rights that `parsync serve` needs for operators. A test holds it to the text of the scripts."""
+
+from typing import Final
+
+from .acl_tables import Kinds
+
+OPERATOR: Final[Kinds] = {
+    "p:free": "setbit",
+    "p:left": "hdel hset",
+    "p:meta": "hdel hincrby hset",
+    "p:nodes": "hexists hget hkeys hset",
+    "p:notes": "hdel hget hset",
+    "q:changed": "zadd",
+    "q:dead": "zrem",
+    "q:ended": "hset",
+    "q:expires": "zadd",
+    "q:extra": "del expire hdel hset",
+    "q:kinds": "hdel hexists hset",
+    "q:later": "zrem",
+    "q:messages": "hdel hget",
+    "q:meta": "hincrby hmget",
+    "q:outbox": "lpush ltrim",
+    "q:pending": "zadd zcard zcount zrem",
+    "q:running": "hdel",
+    "q:taken": "hdel",
+    "q:tasks": "hdel hset",
+}
+"""What `parsync serve` does for operators, besides VIEW: it drains nodes, and cancels and requeues tasks."""

@@ -1,0 +1,114 @@
+"""What operators can do on the pages: the same functions as the commands drain, undrain, cancel and dead requeue."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ..cli.common import parse_seconds
+from ..client import ParsyncClient
+from ..errors import InvalidInput
+from ..model.ids import encode_id, shown
+from ..model.status import TaskStatus
+from ..model.task import WAITING, TaskState
+from ..model.views import NodeView
+from ..store.cancel import Selection
+from .metrics import state_of
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the confirmation says: how it is now, and what will happen, '' if nothing can. state: the task's."""
+
+    now: str
+    will: str
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action. of: what it is done to, `node` or `id`. do: with the fields of the form, and who does it."""
+
+    of: str
+    plan: Callable[[ParsyncClient, str], Question]
+    do: Callable[[ParsyncClient, str, Mapping[str, str], str], str]
+
+
+def _node(client: ParsyncClient, name: str) -> tuple[NodeView, str]:
+    """Return a node, and how it is."""
+    found = next((node for node in client.nodes() if node.name == name), None)
+    if found is None:
+        raise InvalidInput(f"no node {shown(name)}")
+    return found, _sentence(found)
+
+
+def _sentence(node: NodeView) -> str:
+    note = f" ({node.note})" if node.note else ""
+    return f"{node.name} is {state_of(node)}{note}: {node.held} of {node.slots} slots are held"
+
+
+def _plan_drain(client: ParsyncClient, name: str) -> Question:
+    _, now = _node(client, name)
+    will = f"{name} gets no new tasks, also after it restarts. Its runs go on, unless you give a time for them."
+    return Question(now, will)
+
+
+def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -> str:
+    deadline, reason = form.get("deadline", "").strip(), form.get("reason", "").strip()
+    after_s = parse_seconds("the time", deadline) if deadline else None
+    return _sentence(client.drain(name, after_s, f"{reason} (by {by})" if reason else f"by {by}"))
+
+
+def _plan_undrain(client: ParsyncClient, name: str) -> Question:
+    node, now = _node(client, name)
+    open_again = node.draining or node.state == "suspect"
+    return Question(now, f"{name} gets tasks again." if open_again else "")
+
+
+def _undrain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -> str:
+    return _sentence(client.undrain(name))
+
+
+def _now(task: TaskStatus) -> str:
+    on = f" on {task.node}" if task.node and not task.state.final else ""
+    return f"task {task.id} ({task.name}) is {task.phase}{on}"
+
+
+def _plan_cancel(client: ParsyncClient, id: str) -> Question:
+    task = client.status(id)
+    will = {
+        WAITING: "It is cancelled, and never starts.",
+        TaskState.PLACED.value: "It is cancelled, if it has not started by then.",
+        TaskState.RUNNING.value: f"Its node {task.node} ends its process by SIGTERM, and it is cancelled.",
+    }
+    return Question(_now(task), will.get(task.phase, ""), task.phase)
+
+
+def _cancel(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) -> str:
+    chosen = Selection(form.get("state", WAITING))
+    (word,) = client.requests.cancel([encode_id(id)], chosen.how, f"cancelled by {by}")
+    if word == "cancelled":
+        return f"task {id} is cancelled"
+    if word == "asked":
+        return f"the node of task {id} is asked to end it"
+    return f"nothing was done: task {id} was {chosen.state}, and is {word} now"
+
+
+def _plan_requeue(client: ParsyncClient, id: str) -> Question:
+    task = client.status(id)
+    dead = task.state is TaskState.DEAD
+    return Question(_now(task), "It waits again, and its starts are counted from 0." if dead else "")
+
+
+def _requeue(client: ParsyncClient, id: str, form: Mapping[str, str], by: str) -> str:
+    (word,) = client.requests.revive([encode_id(id)], by)
+    if word == "revived":
+        return f"task {id} waits again"
+    return f"nothing was done: task {id} is {word}, not dead"
+
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    "drain": Action("node", _plan_drain, _drain),
+    "undrain": Action("node", _plan_undrain, _undrain),
+    "cancel": Action("id", _plan_cancel, _cancel),
+    "requeue": Action("id", _plan_requeue, _requeue),
+}

@@ -1,0 +1,115 @@
+"""Read the body of a request, up to a limit; and the tasks of a submitter in it."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from ..errors import InvalidInput
+from ..model.ids import shown
+from ..model.options import CLIENT_NAMES
+from ..model.task import Submission
+from ..submission import Item, make_submission, numbered
+from .rights import Forbidden, judge
+from .submitters import KnownSubmitter
+
+BODY_S: Final = 30.0
+"""A body must come within this time."""
+
+OVER_HTTP: Final = (
+    *("name", "args", "kwargs", "id", "countdown", "queue"),
+    *CLIENT_NAMES,
+    *("expires", "time_limit", "soft_time_limit", "ignore_result"),
+)
+"""What a task may have over HTTP: what `ParsyncClient.submit` takes, but nothing by which it could run another task.
+
+A link, a header or a reply_to can name any task or queue.
+"""
+
+MOST_FORM: Final = 16 * 2**10
+"""Bytes of a form."""
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Return the body; an error if it has more bytes than `most`, or does not come."""
+    found = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.stream():
+                found += chunk
+                if len(found) > most:
+                    raise HTTPException(413, f"the body is too large: it may have {most:,} bytes")
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not come within {BODY_S:.0f} s") from None
+    return bytes(found)
+
+
+async def read_form(request: Request) -> Mapping[str, str]:
+    """Return the fields of a form as browsers send it; an error for any other body."""
+    body = await read_body(request, MOST_FORM)
+    try:
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict"))
+    except ValueError:
+        raise HTTPException(400, "this is no form: it must be application/x-www-form-urlencoded") from None
+
+
+def parse_tasks(body: bytes) -> tuple[Sequence[Any], bool]:
+    """Return the tasks of a body, unchecked, and whether it is a list. Raises InvalidInput."""
+    try:
+        found = json.loads(body, parse_constant=_no_number)
+    except ValueError as error:
+        raise InvalidInput(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidInput("the body is nested too deep") from None
+    if isinstance(found, list):
+        return found, True
+    return [found], False
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+def make_tasks(
+    submitter: KnownSubmitter, tasks: Sequence[Any], several: bool, make_id: Callable[[], str]
+) -> tuple[list[Item], list[Submission]]:
+    """Check a submitter's tasks by its rights and make them; also return them with their ids.
+
+    make_id: makes an id for a task that has none. Raises InvalidInput and Forbidden, which say the number of the task
+    if there are several.
+    """
+
+    def check(task: Any) -> tuple[Item, Submission]:
+        return _checked(submitter, task, make_id)
+
+    checked = numbered(check, tasks, 0) if several else [check(tasks[0])]
+    items, made = [item for item, _ in checked], [task for _, task in checked]
+    for i, task in enumerate(made):
+        try:
+            judge(submitter.rights, task)
+            _judge_near(submitter, task)
+        except Forbidden as error:
+            raise Forbidden(f"task {i}: {error}" if several else str(error)) from None
+    return items, made
+
+
+def _checked(submitter: KnownSubmitter, task: Any, make_id: Callable[[], str]) -> tuple[Item, Submission]:
+    if not isinstance(task, dict):
+        raise InvalidInput(
+            f"{shown(task)} is not a task: it must be an object with these fields: {', '.join(OVER_HTTP)}"
+        )
+    if unknown := [key for key in task if key not in OVER_HTTP]:
+        raise InvalidInput(f"unknown option {shown(unknown[0])}: known are {', '.join(OVER_HTTP)}")
+    given = task.get("id")
+    item = {**task, "id": make_id() if given is None else submitter.check_id(given)}
+    return item, make_submission(item)
+
+
+def _judge_near(submitter: KnownSubmitter, task: Submission) -> None:
+    if task.options.near and not task.options.near.startswith(submitter.prefix):
+        rule = f"you may name only your own tasks, whose ids begin with {submitter.prefix!r}"
+        raise Forbidden(f"near={shown(task.options.near)}: {rule}")

@@ -1,0 +1,85 @@
+"""The ways in that change something: for submitters and for operators. Without its flag there is none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from starlette.routing import Route
+
+from ..client import ParsyncClient
+from ..errors import InvalidInput
+from .asker import Asker
+from .gate import Gate, check_header, read_proxies
+from .operate import Operate
+from .pages import Pages
+from .passwords import load_operators
+from .submit import Submit
+from .submitters import Submitters, load_submitters
+from .writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The flags of `parsync serve` about these ways in."""
+
+    submitters: Path | None = None
+    submit_only: bool = False
+    operators: Path | None = None
+    operator_header: str = ""
+    trusted_proxy: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Raise InvalidInput for flags that do not go together."""
+        if self.submit_only and not self.submitters:
+            raise InvalidInput("--submit-only leaves nothing but what --submitters opens: name the file of submitters")
+        if self.submit_only and (self.operators or self.operator_header):
+            raise InvalidInput("--submit-only shows no pages, so there is nothing for operators: leave one of them out")
+        if self.operators and self.operator_header:
+            raise InvalidInput("--operators and --operator-header are two ways to tell operators: give one")
+        if self.operator_header and not self.trusted_proxy:
+            raise InvalidInput(
+                "--operator-header needs --trusted-proxy, the address of the proxy: anybody else could set that header"
+            )
+        if self.trusted_proxy and not (self.operators or self.operator_header):
+            raise InvalidInput("--trusted-proxy is for operators: give --operators or --operator-header as well")
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What may change the cluster. Read it before anything is served; `Doors()` is closed."""
+
+    submitters: Submitters | None = None
+    submit_only: bool = False
+    gate: Gate | None = None
+    client: ParsyncClient | None = None
+    opened: list[Asker | Writer] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, flags: Flags, client: ParsyncClient) -> "Doors":
+        """Read the files that the flags name; raises InvalidInput."""
+        flags.check()
+        submitters = load_submitters(flags.submitters) if flags.submitters else None
+        gate, cluster, proxies = None, client.settings.cluster, read_proxies(flags.trusted_proxy)
+        if flags.operators:
+            gate = Gate(cluster, load_operators(flags.operators), proxies=proxies)
+        elif flags.operator_header:
+            gate = Gate(cluster, {}, check_header(flags.operator_header), proxies)
+        return cls(submitters, flags.submit_only, gate, client)
+
+    def routes(self, pages: Pages) -> list[Route]:
+        """Return the routes; they go before those for viewers. Afterwards close this."""
+        if self.client is None or not (self.submitters or self.gate):
+            return []
+        asker, writer = Asker(self.client), Writer()  # an asker of their own: viewers cannot keep them waiting
+        self.opened.extend((asker, writer))
+        found: list[Route] = []
+        if self.submitters:
+            found += Submit(self.submitters, self.client, asker, writer, self.submit_only).routes()
+        if self.gate:
+            found += Operate(self.gate, pages, self.client, writer).routes()
+        return found
+
+    def close(self) -> None:
+        """End the threads, after what they have begun."""
+        for one in self.opened:
+            one.close()

@@ -1,0 +1,136 @@
+"""Who is an operator: whoever logs in with a password, or whom a reverse proxy names in a header."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..errors import InvalidInput
+from ..model.ids import shown
+from .passwords import MOST_PASSWORD, NOBODY, USER, Hash
+from .rate import Attempts
+from .sessions import Sessions
+
+EACH, ALL = 5, 30
+"""Attempts to log in a minute: from one address, and from all."""
+
+Networks = Sequence[IPv4Network | IPv6Network]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator who asks. key: what the marks of his forms are for: his session's token, or his name."""
+
+    name: str
+    key: str
+
+
+def read_proxies(addresses: Sequence[str]) -> Networks:
+    """Return the networks of proxies; raises InvalidInput."""
+    try:
+        return [ip_network(address, strict=False) for address in addresses]
+    except ValueError as error:
+        rule = "it must be an IP address or a network, 10.0.0.5 or 10.0.0.0/24"
+        raise InvalidInput(f"--trusted-proxy is not valid: {error}: {rule}") from None
+
+
+class Gate:
+    """Tells operators from others. hashes: of passwords, by name. header: of the proxies that are trusted."""
+
+    def __init__(self, cluster: str, hashes: Mapping[str, Hash], header: str = "", proxies: Networks = ()) -> None:
+        self.by_password, self.header = not header, header
+        self._hashes, self._proxies = hashes, proxies
+        self._cookie: Final = f"parsync_{cluster}"  # browsers keep one jar for all ports of a host
+        self._sessions, self._attempts = Sessions(), Attempts(EACH, ALL)
+        self._one_at_a_time = asyncio.Lock()
+
+    # -- who asks ----------------------------------------------------------------------------------------------------
+
+    def operator(self, request: Request) -> Operator | None:
+        """Return the operator who asks, None if it is nobody who is known."""
+        if self.header:
+            names = request.headers.getlist(self.header)
+            known = self._is_proxy(_peer(request)) and len(names) == 1 and USER.fullmatch(names[0])
+            return Operator(names[0], f"header {names[0]}") if known else None
+        token = self.token(request)
+        name = self._sessions.user(token, time.monotonic())
+        return Operator(name, token) if name else None
+
+    def address(self, request: Request) -> str:
+        """Return the address of whoever asks; of a trusted proxy that of its client."""
+        peer = _peer(request)
+        if self._is_proxy(peer) and (told := request.headers.get("x-forwarded-for")):
+            return told.rpartition(",")[2].strip()[:64]
+        return peer
+
+    def _is_proxy(self, peer: str) -> bool:
+        try:
+            address = ip_address(peer)
+        except ValueError:
+            return False
+        if isinstance(address, IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        return any(address in network for network in self._proxies)
+
+    # -- forms -------------------------------------------------------------------------------------------------------
+
+    def token(self, request: Request) -> str:
+        """Return the token of the browser, '' if it has none."""
+        return request.cookies.get(self._cookie, "")
+
+    def mark(self, key: str) -> str:
+        """Return the mark of a form for an operator's key, or for a browser's token."""
+        return self._sessions.mark(key)
+
+    def is_mark(self, key: str, given: str) -> bool:
+        """Return whether a form has come from a page that was made for this key."""
+        return bool(key) and self._sessions.is_mark(key, given)
+
+    # -- log in and out ----------------------------------------------------------------------------------------------
+
+    def wait_s(self, request: Request) -> float:
+        """Count an attempt and return 0.0; or return for how many seconds none is allowed."""
+        return self._attempts.take(self.address(request), time.monotonic())
+
+    async def knows(self, name: str, password: str) -> bool:
+        """Return whether an operator has this password; one check at a time, because each takes much memory."""
+        hash = self._hashes.get(name, NOBODY)
+        async with self._one_at_a_time:
+            fits = await run_in_threadpool(hash.fits, password[: MOST_PASSWORD + 1])
+        return fits and name in self._hashes
+
+    def open(self, request: Request, answer: Response, name: str) -> None:
+        """Begin the session of an operator."""
+        self._sessions.close(self.token(request))
+        self.give(request, answer, self._sessions.open(name, time.monotonic()))
+
+    def close(self, request: Request, answer: Response) -> None:
+        """End the session."""
+        self._sessions.close(self.token(request))
+        answer.delete_cookie(self._cookie, samesite="strict", httponly=True)
+
+    def give(self, request: Request, answer: Response, token: str = "") -> str:
+        """Give the browser a token, and return it."""
+        token = token or self._sessions.new_token()
+        https = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
+        answer.set_cookie(self._cookie, token, httponly=True, samesite="strict", secure=https)
+        return token
+
+
+def _peer(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def check_header(name: str) -> str:
+    """Return the name of a header; raises InvalidInput."""
+    if not name.isascii() or not name.replace("-", "").isalnum() or len(name) > 64:
+        raise InvalidInput(
+            f"--operator-header {shown(name)} is not valid: it must be the name of a header, X-Forwarded-User"
+        )
+    return name

@@ -1,0 +1,89 @@
+"""The file of operators: a line for each, with the scrypt hash of the password."""
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..errors import InvalidInput
+from ..model.ids import shown
+
+USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
+USER_RULE: Final = "1 to 64 letters, digits or _.@+-, a letter or digit first"
+
+LEAST_PASSWORD, MOST_PASSWORD = 8, 1000
+"""Characters of a password."""
+
+_N, _R, _P, _SALT, _BYTES = 2**15, 8, 3, 16, 32
+"""The work of scrypt that OWASP advises: 32 MiB and about 0.3 s."""
+
+_MOST_WORK: Final = 2**22
+"""The largest product of N, R and P that a line may ask for."""
+
+_LINE: Final = re.compile(r"([^:\s]+):scrypt:(\d{1,7}):(\d{1,3}):(\d{1,3}):([0-9a-f]{16,128}):([0-9a-f]{32,128})")
+_RIGHT: Final = "it must be a line that `parsync serve-password` prints: NAME:scrypt:N:R:P:SALT:HASH"
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """A password's hash, and how it is made."""
+
+    n: int
+    r: int
+    p: int
+    salt: bytes
+    hash: bytes
+
+    def fits(self, password: str) -> bool:
+        """Return whether it is of this password. It takes long, on purpose."""
+        return hmac.compare_digest(_scrypt(password, self.salt, self.n, self.r, self.p, len(self.hash)), self.hash)
+
+
+def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, size: int) -> bytes:
+    given = password.encode(errors="surrogatepass")
+    return hashlib.scrypt(given, salt=salt, n=n, r=r, p=p, maxmem=2 * 128 * r * (n + p), dklen=size)
+
+
+NOBODY: Final = Hash(_N, _R, _P, bytes(_SALT), bytes(_BYTES))
+"""No password has this hash. A name that is unknown is checked by it, so that it takes as long as one that is known."""
+
+
+def line_of(user: str, password: str) -> str:
+    """Return the line of an operator; raises InvalidInput."""
+    if not USER.fullmatch(user):
+        raise InvalidInput(f"operator name {shown(user)} is not valid: it must be {USER_RULE}")
+    if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
+        raise InvalidInput(
+            f"the password has {len(password)} characters: it must have {LEAST_PASSWORD} to {MOST_PASSWORD}"
+        )
+    salt = os.urandom(_SALT)
+    return f"{user}:scrypt:{_N}:{_R}:{_P}:{salt.hex()}:{_scrypt(password, salt, _N, _R, _P, _BYTES).hex()}"
+
+
+def load_operators(path: Path) -> Mapping[str, Hash]:
+    """Return the hash of each operator's password; raises InvalidInput that names the line, and shows none."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidInput(f"operators file {path} cannot be read: {why}") from None
+    found: dict[str, Hash] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"line {number} of operators file {path}"
+        if not (match := _LINE.fullmatch(line.strip())) or not USER.fullmatch(match[1]):
+            raise InvalidInput(f"{where} is not valid: {_RIGHT}")
+        n, r, p = int(match[2]), int(match[3]), int(match[4])
+        if n < 2 or n & (n - 1) or not r or not p or n * r * p > _MOST_WORK or len(match[5]) % 2 or len(match[6]) % 2:
+            raise InvalidInput(f"{where} is not valid: {_RIGHT}")
+        if match[1] in found:
+            raise InvalidInput(f"{where} has operator {match[1]} a second time: one line is for one operator")
+        found[match[1]] = Hash(n, r, p, bytes.fromhex(match[5]), bytes.fromhex(match[6]))
+    if not found:
+        raise InvalidInput(f"operators file {path} names nobody: {_RIGHT}")
+    return found
