@@ -2,15 +2,15 @@
 
 import logging
 import signal
-import sys
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
-from ..cli.common import Cluster, Config, Url, make_client
+from ..cli.common import Cluster, Config, LogFormat, Url, make_client
 from ..cli.run import stop_by_signal
 from ..errors import InvalidInput
+from ..logs import check_level, log_to_stderr
 
 
 def register(app: typer.Typer) -> None:
@@ -22,6 +22,7 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 or :: is all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8787,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: LogFormat = None,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
@@ -32,19 +33,18 @@ def serve(
     """
     if missing := [name for name in ("starlette", "uvicorn", "prometheus_client", "jinja2") if find_spec(name) is None]:
         raise InvalidInput(f"parsync serve needs {', '.join(missing)}: pip install 'parsync-redis[serve]'")
-    if log_level not in ("debug", "info", "warning", "error"):
-        raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
+    check_level(log_level)
     from .app import make_app
     from .asker import Asker
     from .server import hosts_of, listen, run, url_of
     from .surveyor import Surveyor
 
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     with (
         stop_by_signal() as (_, came),  # uvicorn sees a signal first, and raises it again when it has stopped
-        make_client(url, cluster, config, retry_for_s=0) as client,
+        make_client(url, cluster, config, retry_for_s=0, log_format=log_format) as client,
         listen(host, port) as listening,
     ):
+        log_to_stderr(log_level, client.settings.log_format)
         surveyor, asker = Surveyor(client), Asker(client)
         surveyor.start()
         logging.getLogger("parsync.serve").info(
