@@ -16,10 +16,9 @@ log = logging.getLogger("parsync")
 
 
 class HealthFile:
-    """The file, or nothing if a process has none. It should be on this machine's own disk or in its memory."""
+    """The file, or nothing if a process has none. Raises InvalidInput for a file that cannot be written."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Raises InvalidInput if it cannot be written."""
         self._path, self._renewed_s, self._complained = path, float("-inf"), False
         if path is None:
             return

@@ -136,7 +136,9 @@ def dev(
     settings = Settings.load(config, url=url, cluster=cluster, log_format=log_format)
     given = settings.url if "url" in settings.model_fields_set else None
     say = JsonPrinter() if settings.log_format == JSON else Printer()
-    env = {"PARSYNC_LOG_FORMAT": settings.log_format} | ({"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {})
+    env = {"PARSYNC_LOG_FORMAT": settings.log_format} | (
+        {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
+    )
     with stop_by_signal() as (stop, came), LocalStack(settings.cluster, given, say, env=env) as stack:
         if not given:
             address = stack.server()

@@ -57,8 +57,8 @@ class NamedTimes:
     def choose(self) -> None:
         """Let the names that were used most lately have histograms. Call it every CHOOSE_S."""
         best = sorted(self._uses, key=lambda name: (-self._uses[name], name not in self._rows, name))[: self._most]
-        if len(self._uses) > self._most:
-            self._rows = {name: self._rows.get(name) or TimeHistogram() for name in best}
+        kept = [name for name in self._rows if name not in best][: self._most - len(best)]
+        self._rows = {name: self._rows.get(name) or TimeHistogram() for name in (*best, *kept)}
         self._uses = Counter({name: uses // 2 for name, uses in self._uses.items() if uses > 1})
 
     def by_name(self) -> dict[str, TimeHistogram]:

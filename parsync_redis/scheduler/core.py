@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from ..model.claim import Claim, ClaimOutcome
-from ..model.node import Node
 from ..model.named_times import NamedTimes
+from ..model.node import Node
 from ..model.options import Strategy
 from ..model.replies import Judged, Snapshot, Took
 from ..placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 from ..model.octaves import TimeHistogram
@@ -72,11 +73,9 @@ def charts_of(moments: Sequence[Moment]) -> list[Chart]:
     return [_chart(name, unit, moments, of) for name, unit, of in asked]
 
 
-def _chart(
-    name: str, unit: str, moments: Sequence[Moment], of: Callable[[Moment, Moment], float | None]
-) -> Chart:
+def _chart(name: str, unit: str, moments: Sequence[Moment], of: Callable[[Moment, Moment], float | None]) -> Chart:
     """Return the chart of a figure between two moments; where it is None the line has a gap."""
-    pairs = zip(moments, moments[1:], strict=False)
+    pairs = pairwise(moments)
     values = [(now.at_s - moments[-1].at_s, of(before, now)) for before, now in pairs]
     known = [value for _, value in values if value is not None]
     most = max(known, default=0.0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ..model.named_times import TOP_NAMES
 from ..model.octaves import TimeHistogram
+from ..model.times import LearntTimes
 from ..model.views import KindView, NameView, NodeView, PartitionView
 from ..store.booked import read_all_views
 from ..store.demand import Counts, count_tasks, demand_of, read_lines
@@ -22,8 +23,8 @@ class Survey:
     """The cluster as it was read. Times are the server's, in ms.
 
     kinds: of waiting tasks, in the order in which schedulers take them. oldest_ms: by name, or `other`, since when the
-    task that was submitted first can be taken. no_scheduler: why no scheduler places tasks, '' if one is alive. runs: how
-    long all runs took, by name.
+    task that was submitted first can be taken. no_scheduler: why no scheduler places tasks, '' if one is alive. runs:
+    how long they took, by name.
     """
 
     now_ms: int
@@ -53,20 +54,16 @@ def read_survey(store: Store, before: Survey | None = None) -> Survey:
     schedulers = read_schedulers(store)
     lines = list(read_lines(store, damaged))
     kinds = demand_of(lines, damaged)
-    if before is None:
-        learnt = read_times(store)
-        names, runs = names_of(learnt), runs_of(learnt)
-    else:
-        names, runs = before.names, before.runs
+    learnt = LearntTimes() if before else read_times(store)
     return Survey(
         server_ms(store),
         partitions,
         nodes,
         schedulers,
         kinds,
-        names,
+        before.names if before else names_of(learnt),
         read_oldest(store, lines, group_names(kinds)),
         count_tasks(store),
         explain_no_scheduler(store, schedulers),
-        runs,
+        before.runs if before else runs_of(learnt),
     )

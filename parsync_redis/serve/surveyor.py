@@ -30,7 +30,7 @@ SAY_S: Final = 10.0
 class Latest:
     """The newest survey, None before the first, and when its reading began (monotonic seconds).
 
-    took_s: how long that took. error: why the last reading failed, '' if it did not. counted: since the service started.
+    took_s: how long that took. error: why the last reading failed, '' if it did not. counted: since this service began.
     pages: those rendered of this survey, for the next viewer.
     """
 

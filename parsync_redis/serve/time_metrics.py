@@ -5,7 +5,6 @@ from itertools import accumulate
 from typing import Final
 
 from prometheus_client.metrics_core import GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.utils import floatToGoString
 
 from ..model.octaves import BOUNDS_S, TimeHistogram
 from ..model.views import DELAYS, VIEW_AGES
@@ -15,7 +14,7 @@ from .counting import Counted
 MOST_CELLS: Final = 2048
 """Copies of partitions with an age of their own: of the first schedulers for which there is room."""
 
-BOUNDS: Final = (*(floatToGoString(bound) for bound in BOUNDS_S), "+Inf")
+BOUNDS: Final = (*map(str, BOUNDS_S), "+Inf")
 
 
 def time_metrics(counted: Counted, schedulers: Sequence[SchedulerView]) -> Iterator[Metric]:

@@ -135,7 +135,9 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
     folder = locks_folder(settings.lock_dir)
     kept = settings.url, settings.cluster, settings.retention_s, settings.max_starts, settings.standstill_s
     file_of = partial(lock_file, folder, cluster=settings.cluster, node=node)
-    return MachineIsolation(file_of, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept, log_format=settings.log_format))
+    return MachineIsolation(
+        file_of, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept, log_format=settings.log_format)
+    )
 
 
 def call_when_stopped(blueprint: Blueprint, stop: Callable[[], None]) -> None:

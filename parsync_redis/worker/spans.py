@@ -143,7 +143,7 @@ def make_span(begun: Begun, choice: Choice | None) -> None:
     times = task.times if task else {}
     placed_ms = place.since_ms
     ready_ms, started_ms = times.get("ready") or placed_ms, times.get("started") or placed_ms
-    facts = {
+    facts: dict[str, str | int | float | list[int]] = {
         "celery.task_name": begun.name,
         "messaging.message.id": decode_id(place.task),
         "parsync.node": place.node,
