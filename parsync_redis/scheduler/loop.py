@@ -234,7 +234,6 @@ class Scheduler:
 
     def _close(self) -> None:
         """Close the connections that are this scheduler's own: another may follow it in this process."""
-        self._health.remove()
         self.listener.close()
         self.membership.store.disconnect()
 

@@ -42,10 +42,13 @@ def run(settings: Settings, name: str | None = None, stop: threading.Event | Non
         return
     gc.freeze()  # what was imported stays: the collector, which stops all threads, need not look through it
     name = check_name("scheduler name", name or own_name())
-    while not stop.is_set():
-        if at_most and not Standby(store, config, name, at_most, health).wait(stop):
-            break
-        Scheduler(store, config, settings, name, at_most, health=health).run(stop)
+    try:
+        while not stop.is_set():
+            if at_most and not Standby(store, config, name, at_most, health).wait(stop):
+                break
+            Scheduler(store, config, settings, name, at_most, health=health).run(stop)
+    finally:
+        health.remove()
 
 
 def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> ClusterConfig | None:
