@@ -52,7 +52,7 @@ def named_in(record: logging.LogRecord) -> dict[str, object]:
         return {field: args[key] for field, key in (("task", "id"), ("name", "name")) if key in args}
     if not isinstance(record.msg, str) or not args:
         return {}
-    return {field: args[at] for field, at in _fields_of(record.msg) if at < len(args)}
+    return {field: args[at] for field, at in _fields_of(record.msg)}
 
 
 @lru_cache(maxsize=1024)
