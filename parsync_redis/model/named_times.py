@@ -1,6 +1,6 @@
 """Histograms of durations by the name of a task: a few names have their own, and the others one together."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +13,9 @@ TOP_NAMES: Final = 20
 COUNTED: Final = 1000
 """Names whose durations are counted at a time, to find those."""
 
+
+AT_ONCE: Final = 1000
+"""Durations of a name that are kept until they are counted, all together: most are equal to others, in whole ms."""
 
 CHOOSE_S: Final = 60.0
 """How often they are chosen anew."""
@@ -28,16 +31,28 @@ class NamedTimes:
         self._most = most
         self._rows: dict[str, TimeHistogram] = {}
         self._uses = Counter[str]()
-        self.all, self.other = TimeHistogram(), TimeHistogram()
+        self._all, self._other = TimeHistogram(), TimeHistogram()
+        self._news: defaultdict[str, list[float]] = defaultdict(list)
 
     def add(self, name: str, ms: float) -> None:
         """Add a duration of a name."""
-        self.all.add(ms)
-        self._row(name, 1).add(ms)
+        many = self._news[name]
+        many.append(ms)
+        if len(many) >= AT_ONCE:
+            self._count()
+
+    def _count(self) -> None:
+        """Count what was added."""
+        news, self._news = self._news, defaultdict(list)
+        for name, many in news.items():
+            came = TimeHistogram()
+            for ms, times in Counter(many).items():
+                came.add(ms, times)
+            self.add_all(name, came)
 
     def add_all(self, name: str, came: TimeHistogram) -> None:
         """Add durations of a name."""
-        self.all = self.all.plus(came)
+        self._all = self._all.plus(came)
         row = self._row(name, came.count)
         both = row.plus(came)
         row.total_ms, row.octaves = both.total_ms, both.octaves
@@ -45,25 +60,33 @@ class NamedTimes:
     def _row(self, name: str, uses: int) -> TimeHistogram:
         """Return the histogram in which a name counts."""
         if name == OTHER:
-            return self.other
+            return self._other
         if name in self._uses or len(self._uses) < COUNTED:
             self._uses[name] += uses
         if name not in self._rows:
             if len(self._rows) >= self._most:
-                return self.other
+                return self._other
             self._rows[name] = TimeHistogram()
         return self._rows[name]
 
     def choose(self) -> None:
         """Let the names that were used most lately have histograms. Call it every CHOOSE_S."""
+        self._count()
         best = sorted(self._uses, key=lambda name: (-self._uses[name], name not in self._rows, name))[: self._most]
         kept = [name for name in self._rows if name not in best][: self._most - len(best)]
         self._rows = {name: self._rows.get(name) or TimeHistogram() for name in (*best, *kept)}
         self._uses = Counter({name: uses // 2 for name, uses in self._uses.items() if uses > 1})
 
+    @property
+    def all(self) -> TimeHistogram:
+        """The histogram of all names together."""
+        self._count()
+        return self._all
+
     def by_name(self) -> dict[str, TimeHistogram]:
         """Return copies of the histograms, `other` only if it has something."""
-        every = {**self._rows, OTHER: self.other} if self.other.count else self._rows
+        self._count()
+        every = {**self._rows, OTHER: self._other} if self._other.count else self._rows
         return {name: row.plus(TimeHistogram()) for name, row in every.items()}
 
     @property

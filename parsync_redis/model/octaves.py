@@ -55,10 +55,10 @@ class TimeHistogram:
         """The number of durations."""
         return sum(self.octaves)
 
-    def add(self, ms: float) -> None:
-        """Add a duration."""
-        self.total_ms += ms
-        self.octaves[octave_of(ms)] += 1
+    def add(self, ms: float, times: int = 1) -> None:
+        """Add a duration, that often."""
+        self.total_ms += ms * times
+        self.octaves[octave_of(ms)] += times
 
     def plus(self, other: "TimeHistogram") -> "TimeHistogram":
         """Return the sum of both."""
