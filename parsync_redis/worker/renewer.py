@@ -151,7 +151,7 @@ class Renewer:
                 self.register(store, config)
             return False
         node.drained = report.drain != "0"
-        if report.state == "up" and not node.stalled:
+        if report.state == "up":
             self._health.renew(time.monotonic(), f"node {node.name} is {'drained' if node.drained else 'up'}")
         if node.leaving and report.state == "up":  # the server has lost it
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
