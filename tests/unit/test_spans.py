@@ -37,7 +37,9 @@ def headers(flags="01"):
 def made(exporter, task=TASK, choice=None):
     """Return the span of a run."""
     exporter.clear()
-    make_span(Begun(PLACE, "proj.a", 1, sampled(headers()), 0.0, task), choice)
+    context = sampled(headers())
+    assert context is not None
+    make_span(Begun(PLACE, "proj.a", 1, context, 0.0, task), choice)
     (span,) = exporter.get_finished_spans()
     return span
 
