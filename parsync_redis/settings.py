@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
@@ -42,6 +42,8 @@ _RIGHT: Final = {
     "retention_s": "a whole number of seconds from 1 to 31536000",
     "max_starts": "a whole number from 1 to 1000",
     "password_file": "a readable file whose first line is the password",
+    "health_file": "an absolute path of a file on this machine",
+    "log_format": "text or json",
     "standstill_s": "a number of seconds from 1 to 31536000",
     "lock_dir": "an absolute path of a folder on this machine's own disk",
 }
@@ -94,6 +96,8 @@ class Settings(BaseSettings):
     retention_s: int = Field(86_400, ge=1, le=31_536_000)
     max_starts: int = Field(3, ge=1, le=1000)
     password_file: Annotated[Path | None, AfterValidator(_check_file)] = None
+    health_file: Annotated[Path | None, AfterValidator(_check_folder)] = None
+    log_format: Literal["text", "json"] = "text"
     standstill_s: float = Field(600.0, ge=1, le=31_536_000, allow_inf_nan=False)
     lock_dir: Annotated[Path | None, AfterValidator(_check_folder)] = None
 

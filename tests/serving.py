@@ -31,7 +31,7 @@ class Serving:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        pattern = re.compile(r"is shown at (http://\S+)")
+        pattern = re.compile(r'is shown at (http://[^\s"]+)')
         found = until(lambda: [m[1] for line in list(process.lines) if (m := pattern.search(line))], "it listens")
         self.url = found[0]
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ..model.views import VIEW_AGES, NodeView, measure_evenness
+from ..model.views import LONG_FIGURES, NodeView, measure_evenness
 from ..store.members import read_schedulers
 from .common import (
     Cluster,
@@ -113,7 +113,7 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
     with make_client(url, cluster, config) as client:
         client.check()
         found = read_schedulers(client.store)
-    known = sorted({name for s in found for name in s.stats} - {VIEW_AGES})  # which is long: --json has it
+    known = sorted({name for s in found for name in s.stats} - LONG_FIGURES)  # --json has them
     print_found(
         found,
         as_json,

@@ -28,6 +28,10 @@ Cluster = Annotated[
 Config = Annotated[
     Path | None, typer.Option("--config", help="A TOML file of settings.", show_default=False, metavar="FILE")
 ]
+LogFormat = Annotated[
+    str | None,
+    typer.Option("--log-format", help="text, or json for programs (text).", show_default=False, metavar="FORMAT"),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 T = TypeVar("T")
@@ -36,12 +40,10 @@ RETRY_FOR_S = 1.0
 
 
 def make_client(
-    url: str | None, cluster: str | None, config: Path | None, retry_for_s: float | None = None
+    url: str | None, cluster: str | None, config: Path | None, retry_for_s: float = RETRY_FOR_S, **flags: Any
 ) -> ParsyncClient:
-    """Return a client for the common flags."""
-    return ParsyncClient(
-        Settings.load(config, url=url, cluster=cluster), RETRY_FOR_S if retry_for_s is None else retry_for_s
-    )
+    """Return a client for the common flags, and others that are settings."""
+    return ParsyncClient(Settings.load(config, url=url, cluster=cluster, **flags), retry_for_s)
 
 
 def print_json(value: Any) -> None:

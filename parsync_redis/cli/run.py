@@ -1,9 +1,7 @@
 """Commands that run: scheduler, dev."""
 
-import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,18 +10,16 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from ..errors import InvalidInput
+from ..logs import JSON, check_level, log_to_stderr
 from ..model.ids import check_name
 from ..settings import Settings
-from .common import Cluster, Config, Url, parse_pairs
+from .common import Cluster, Config, LogFormat, Url, parse_pairs
+from .printer import JsonPrinter, Printer
 from .stack import LocalStack
 
 USUAL_PORT = 6379
-
-_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
 
 
 def register(app: typer.Typer) -> None:
@@ -64,7 +60,11 @@ def scheduler(
     retention_s: Annotated[int | None, typer.Option(help="How long final tasks are kept (86400).")] = None,
     max_starts: Annotated[int | None, typer.Option(help="Lost starts after which a task is dead (3).")] = None,
     password_file: Annotated[Path | None, typer.Option(help="A file with the password of the address.")] = None,
+    health_file: Annotated[
+        Path | None, typer.Option(help="A file to renew with each renewal of its lease, for probes.")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: LogFormat = None,
     at_most: Annotated[
         int, typer.Option(min=0, max=1000, help="Stand by while the cluster has so many schedulers (0: never).")
     ] = 0,
@@ -76,8 +76,7 @@ def scheduler(
     """Run a scheduler until SIGTERM or Ctrl-C. The first one of a cluster sets it up. Wait while the server is away."""
     if name is not None:
         check_name("scheduler name", name)
-    if log_level not in ("debug", "info", "warning", "error"):
-        raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
+    check_level(log_level)
     settings = Settings.load(
         config,
         url=url,
@@ -91,10 +90,15 @@ def scheduler(
         retention_s=retention_s,
         max_starts=max_starts,
         password_file=password_file,
+        health_file=health_file,
+        log_format=log_format,
     )
-    from ..scheduler.start import run  # numpy and the scheduler's modules are for this command only
+    if parent:
+        settings = settings.model_copy(update={"health_file": None})  # that is the worker's, beside which this one runs
+    from ..scheduler.start import own_name, run  # numpy and the scheduler's modules are for this command only
 
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    name = name or own_name()
+    log_to_stderr(log_level, settings.log_format, scheduler=name)
     with stop_by_signal() as (stop, came):
         if parent:
             threading.Thread(target=_stop_with, args=(parent, stop), name="parent", daemon=True).start()
@@ -119,6 +123,7 @@ def dev(
     label: Annotated[list[str] | None, typer.Option(help="A label of every worker: zone=a (repeat).")] = None,
     resource: Annotated[list[str] | None, typer.Option(help="An amount of every worker: mem=8GiB (repeat).")] = None,
     pool: Annotated[str, typer.Option(help="prefork, threads or solo.")] = "prefork",
+    log_format: LogFormat = None,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
@@ -131,10 +136,12 @@ def dev(
     labels, resources = parse_pairs("--label", label), parse_pairs("--resource", resource)
     if pool not in ("prefork", "threads", "solo"):
         raise InvalidInput(f"--pool {pool!r} is not known: known are prefork, threads, solo")
-    settings = Settings.load(config, url=url, cluster=cluster)
+    settings = Settings.load(config, url=url, cluster=cluster, log_format=log_format)
     given = settings.url if "url" in settings.model_fields_set else None
-    say = Printer()
-    env = {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
+    say = JsonPrinter() if settings.log_format == JSON else Printer()
+    env = {"PARSYNC_LOG_FORMAT": settings.log_format} | (
+        {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
+    )
     with stop_by_signal() as (stop, came), LocalStack(settings.cluster, given, say, env=env) as stack:
         if not given:
             address = stack.server(port=USUAL_PORT)
@@ -158,19 +165,3 @@ def dev(
     if not came:
         raise typer.Exit(1)
     raise typer.Exit(130 if signal.SIGINT in came else 0)
-
-
-class Printer:
-    """Prints lines of several processes, each with its name in front in a color of its own."""
-
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
-        self._lock = threading.Lock()
-        self._colors: dict[str, str] = {"parsync": "bold"}
-
-    def __call__(self, name: str, line: str) -> None:
-        """Print one line."""
-        with self._lock:
-            color = self._colors.setdefault(name, _COLORS[len(self._colors) % len(_COLORS)])
-            # Keep the programs' colors; their brackets are not markup.
-            self._console.print(Text.assemble((f"{name:<12} ", color)) + Text.from_ansi(line))

@@ -37,7 +37,7 @@ def explain_task(store: Store, id: str) -> Explanation:
         why = task.why or "it was never submitted, or its record has expired"
         return Explanation(task.id, "", "", Outlook.GONE, why)
     if task.phase != WAITING:
-        return _explain_placed(task, _choice_of(store, id))
+        return _explain_placed(task, choices_of(store, [id])[0])
     order = record.line.order if record.line else 0
     return _Explainer(store).explain(task, order)
 
@@ -49,11 +49,12 @@ def explain_plan(store: Store, name: str, needs: Resources, priority: int, strat
     return _Explainer(store).explain(task, (9 - priority) * 10**12 + LAST)
 
 
-def _choice_of(store: Store, id: str) -> Choice | None:
-    """Return why a task has its place, if a scheduler noted it."""
-    keys = [store.keys.queue(kind, store.keys.shard_of(id)) for kind in ("choices", "choices_1")]
-    texts = store.pipe([("hget", key, id) for key in keys])
-    return next((choice for text in texts if text and (choice := Choice.of(readable(text)))), None)
+def choices_of(store: Store, ids: Sequence[str]) -> list[Choice | None]:
+    """Return why each task has its place, if a scheduler noted it; one round trip, none without ids."""
+    asked = [(store.keys.queue(kind, store.keys.shard_of(id)), id) for id in ids for kind in ("choices", "choices_1")]
+    texts = store.pipe([("hget", key, id) for key, id in asked]) if asked else []
+    found = [Choice.of(readable(text)) if text else None for text in texts]
+    return [newer or older for newer, older in zip(found[::2], found[1::2], strict=True)]
 
 
 def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:

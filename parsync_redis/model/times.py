@@ -7,11 +7,12 @@ from math import log2
 from typing import Final
 
 from .needs import Resources, amounts_text, labels_of
+from .octaves import LIST, no_octaves, octave_of, octaves_text, read_octaves
 
 _PER_OCTAVE: Final = 4
 _LEAST_MS: Final = 0.125
 _BIN: Final = r"[0-9]{1,3}:[0-9]{1,15}"
-_TEXT: Final = re.compile(rf"([0-9]{{1,15}}) ([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({_BIN}(?:,{_BIN})*)")
+_TEXT: Final = re.compile(rf"([0-9]{{1,15}}) ([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({_BIN}(?:,{_BIN})*)(?: ({LIST}))?")
 KEPT: Final = 1000
 """With more runs than this in its quarter octaves, a name forgets half of them, so that recent runs count."""
 P95: Final = 0.95
@@ -29,17 +30,22 @@ def end_of(number: int) -> float:
 
 @dataclass(slots=True)
 class RunTimes:
-    """The run times of one name. count and total_ms: of all runs; bins: of the latest, quarter octave -> runs."""
+    """The run times of one name. count and total_ms: of all runs; bins: of the latest, quarter octave -> runs.
+
+    octaves: of all runs, by octave; for metrics, and not of single node classes.
+    """
 
     count: int = 0
     total_ms: float = 0.0
     bins: Counter[int] = field(default_factory=Counter)
+    octaves: list[int] = field(default_factory=no_octaves)
 
     def add(self, ms: float) -> None:
         """Learn a run."""
         self.count += 1
         self.total_ms += ms
         self.bins[bin_of(ms)] += 1
+        self.octaves[octave_of(ms)] += 1
         if self.bins.total() > KEPT:
             self.bins = Counter({number: runs // 2 for number, runs in self.bins.items() if runs > 1})
 
@@ -73,9 +79,9 @@ class RunTimes:
 
     @property
     def text(self) -> str:
-        """The field of `times`: COUNT TOTAL_MS BIN:RUNS,BIN:RUNS, the time with three decimals."""
+        """The field of `times`: COUNT TOTAL_MS BINS, and OCTAVES if there are any; the time with three decimals."""
         bins = ",".join(f"{number}:{runs}" for number, runs in sorted(self.bins.items()))
-        return f"{self.count} {self.total_ms:.3f} {bins}"
+        return f"{self.count} {self.total_ms:.3f} {bins} {octaves_text(self.octaves)}".rstrip()
 
     @classmethod
     def of(cls, text: str) -> "RunTimes":
@@ -83,7 +89,8 @@ class RunTimes:
         if (match := _TEXT.fullmatch(text)) is None:
             raise ValueError(f"not the times of a name: {text!r:.200}")
         pairs = [pair.split(":") for pair in match[3].split(",")]
-        return cls(int(match[1]), float(match[2]), Counter({int(number): int(runs) for number, runs in pairs}))
+        bins = Counter({int(number): int(runs) for number, runs in pairs})
+        return cls(int(match[1]), float(match[2]), bins, read_octaves(match[4]) if match[4] else no_octaves())
 
 
 CLASS: Final = 128

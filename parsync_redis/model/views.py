@@ -10,6 +10,15 @@ VIEW_AGES: Final = "view_ages_ms"
 AGES_TOLD: Final = 256
 """Partitions whose age a scheduler tells."""
 
+DELAYS: Final = "delays"
+"""The figure of a scheduler that has its scheduling delays, as a `TimeHistogram`."""
+
+WAITS: Final = "waits"
+"""The figure of a scheduler that has the same by the names of the tasks, as `NamedTimes`."""
+
+LONG_FIGURES: Final = frozenset((VIEW_AGES, DELAYS, WAITS))
+"""Figures of a scheduler that no table shows: JSON has them."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeView:

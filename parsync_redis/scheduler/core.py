@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from ..model.claim import Claim, ClaimOutcome
+from ..model.named_times import NamedTimes
 from ..model.node import Node
 from ..model.options import Strategy
 from ..model.replies import Judged, Snapshot, Took
@@ -63,7 +64,7 @@ class Core:
         self._looks = Looks(self.queue)
         self._freshness = Freshness(self.view.partitions, self.counters, turns, asks)
         self._placer = Placer(name, self.view, self.queue, self._freshness, self.selector, orders, rng)
-        self.won, self._merges = WonClaims(), Merges()
+        self.won, self.waits, self._merges = WonClaims(), NamedTimes(), Merges()
         self._refusals, self._refusing = Refusals(), list[Refusing]()
         self._call_size, self._explainer = CallSize(), Explainer(self.view, self.queue)
 
@@ -149,7 +150,9 @@ class Core:
             if won:
                 self.won.unconfirmed.append(claim.won(since_ms, held))
                 if task is not None:
-                    delays_s.append(max(0, since_ms - task.ready_ms) / 1000)
+                    waited_ms = max(0, since_ms - task.ready_ms)
+                    delays_s.append(waited_ms / 1000)
+                    self.waits.add(task.kind.name, waited_ms)
                 continue
             lost += 1
             if verdict.word is ClaimOutcome.CHANGED:

@@ -1,17 +1,17 @@
 """The loop of a scheduler process: it hears ticks and wake-ups, asks the core for a plan, and carries that out."""
 
 import logging
-import os
 import threading
 import time
-from dataclasses import asdict
 from typing import Final
 
 import numpy as np
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
+from ..health_file import HealthFile
 from ..model.ids import check_name
+from ..model.named_times import CHOOSE_S
 from ..model.options import Strategy
 from ..settings import Settings
 from ..store.cluster import ClusterConfig
@@ -20,8 +20,9 @@ from ..store.store import Store
 from .backfill import Backfill
 from .core import Core
 from .every import Every
+from .figures import figures_of, first_figures
 from .listener import CUT, Listener
-from .membership import Membership, Rank
+from .membership import BEATS, Membership, Rank
 from .plan_runner import PlanRunner
 from .taken import TakenTasks
 from .tick_clock import TickClock
@@ -62,13 +63,14 @@ class Scheduler:
         at_most: int = 0,
         rng: np.random.Generator | None = None,
         core: Core | None = None,
+        health: HealthFile | None = None,
     ) -> None:
         self.store, self.config, self.name = store, config, check_name("scheduler name", name)
         strategy, dice = Strategy(settings.strategy), rng or np.random.default_rng()
         self.core = core or Core(name, config.partitions, strategy, settings.tau_s, dice, shards=config.shards)
         self._backfill = Backfill(store, self.core, config.gap_s, config.lease_s)
         self.listener = Listener(store, name, config.partitions)
-        self._stats: dict[str, str | int | float] = {"pid": os.getpid()}  # its age tells when it renewed
+        self._stats, self._health = first_figures(), health or HealthFile()
         self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most, self._backfill.large)
         self._rank = self.membership.rank
         self._plans, self._taken = PlanRunner(store, self.core), TakenTasks(store, self.core)
@@ -78,6 +80,8 @@ class Scheduler:
             Every(config.lease_s, lambda _: self._taken.give_back_strays()),
             Every(OBSERVE_S, self._observe),
             Every(config.gap_s, self._backfill.work),
+            Every(CHOOSE_S, lambda _: self.core.waits.choose()),
+            Every(config.lease_s / BEATS, lambda _: self._say_well()),
         ]
         self._only_read, self._run_id = False, ""
         self._backoff = Backoff(log, f"scheduler {self.name}")
@@ -236,14 +240,9 @@ class Scheduler:
     def _observe(self, now_s: float) -> None:
         """Update the figures that membership writes with each renewal."""
         self._plans.read_names()
-        core = self.core
-        self._stats = {
-            "strategy": core.selector.strategy,
-            "selector": core.selector.resolve(""),
-            "delay_ms": round(core.selector.delay_s * 1e3, 1),
-            "in_flight": core.in_flight,
-            "free": core.view.free_count,
-            **core.view.age_figures(now_s),
-            "pid": os.getpid(),
-            **asdict(core.counters),
-        }
+        self._stats = figures_of(self.core, now_s)
+
+    def _say_well(self) -> None:
+        """Renew the health file, by the last renewal: so both this loop and membership are well."""
+        leads = ", the leader" if self.membership.leads else ""
+        self._health.renew(self.membership.renewed_s, f"scheduler {self.name} is one of {self._rank.members}{leads}")

@@ -57,7 +57,8 @@ class Rank:
 class Membership(threading.Thread):
     """Renews until stopped. rank: replaced whole, so that the loop may read it at any time.
 
-    out: the cluster has put this scheduler out, and others have its place: it may not come back.
+    renewed_s: when it last did (monotonic). out: the cluster has put this scheduler out, and others have its place: it
+    may not come back.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Membership(threading.Thread):
         self.rank = Rank(0, 1, 0, 0)
         self._leadership = Leadership(name, config.lease_s)
         self._work = LeaderWork(store, config.partitions, config.lease_s, lambda: self.leads, large)
-        self._counters, self._seen_s = dict[str, int](), 0.0
+        self._counters, self.renewed_s = dict[str, int](), 0.0
         self._marks, self._orders = HighWaterMarks(), OrderDuty(store)
         self._runs, self._restarted, self._unkept = dict[str, ServerRun](), False, False
         self._losses: list[str] = []  # not written down yet
@@ -119,7 +120,7 @@ class Membership(threading.Thread):
         names = sorted(members.counters)
         before, now = self._counters.get(self.me, 0), members.counters[self.me]
         came_back = bool(before) and (now <= before or now // LIFE != before // LIFE)
-        self._counters, self._seen_s = dict(members.counters), time.monotonic()
+        self._counters, self.renewed_s = dict(members.counters), time.monotonic()
         joined = self.rank.joined + came_back
         runs = {name: run.id for name, run in self._runs.items()}
         self.rank = Rank(names.index(self.me), len(names), members.epoch, joined, runs.get("", ""), runs)
@@ -173,7 +174,7 @@ class Membership(threading.Thread):
                 keep_config(self.store, self.config)
                 self._unkept = False
         if self.leads:
-            self._work.see(self._counters, self._seen_s)
+            self._work.see(self._counters, self.renewed_s)
 
     def doubt(self) -> None:
         """Watch everybody anew: the server did not answer, so that a counter that stands still proves nothing."""

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
+from ..health_file import HealthFile
 from ..store.cluster import ClusterConfig
 from ..store.server_errors import Backoff
 from ..store.store import Store
@@ -26,8 +27,10 @@ class Standby:
     rule: it has itself watched the member's counter stand still for one lease.
     """
 
-    def __init__(self, store: Store, config: ClusterConfig, name: str, at_most: int) -> None:
-        self.store, self.me, self.at_most = store, name, at_most
+    def __init__(
+        self, store: Store, config: ClusterConfig, name: str, at_most: int, health: HealthFile | None = None
+    ) -> None:
+        self.store, self.me, self.at_most, self._health = store, name, at_most, health or HealthFile()
         self._pause_s = config.lease_s / LOOKS
         self._members = LeaseWatch(config.lease_s)
         self._run_id = ""
@@ -51,6 +54,7 @@ class Standby:
                 continue
             if self.me in members.counters:
                 return True
+            self._health.renew(time.monotonic(), f"scheduler {self.me} stands by")
             if not self._said:
                 self._said = True
                 names = ", ".join(sorted(members.counters))

@@ -10,6 +10,7 @@ import time
 from typing import Final
 
 from ..errors import ServerReadOnly, ServerUnreachable
+from ..health_file import HealthFile
 from ..model.ids import check_name
 from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
@@ -31,8 +32,9 @@ def run(settings: Settings, name: str | None = None, stop: threading.Event | Non
     """Run a scheduler in this process until `stop` is set; set the cluster up if it is the first.
 
     at_most: stand by while the cluster has so many schedulers; 0: never. While no server answers it waits and says so.
-    Raises ServerUnfit or ClusterMismatch before it starts; it survives later outages.
+    Raises ServerUnfit, ClusterMismatch or InvalidInput before it starts; it survives later outages.
     """
+    health = HealthFile(settings.health_file)
     store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
     stop = stop or threading.Event()
     config = join_when_up(store, settings, stop)
@@ -40,10 +42,13 @@ def run(settings: Settings, name: str | None = None, stop: threading.Event | Non
         return
     gc.freeze()  # what was imported stays: the collector, which stops all threads, need not look through it
     name = check_name("scheduler name", name or own_name())
-    while not stop.is_set():
-        if at_most and not Standby(store, config, name, at_most).wait(stop):
-            break
-        Scheduler(store, config, settings, name, at_most).run(stop)
+    try:
+        while not stop.is_set():
+            if at_most and not Standby(store, config, name, at_most, health).wait(stop):
+                break
+            Scheduler(store, config, settings, name, at_most, health=health).run(stop)
+    finally:
+        health.remove()
 
 
 def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> ClusterConfig | None:

@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import sys
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from ..cli.common import Cluster, Config, Url, make_client
+from ..cli.common import Cluster, Config, LogFormat, Url, make_client
 from ..cli.run import stop_by_signal
 from ..errors import InvalidInput
+from ..logs import check_level, log_to_stderr
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +38,7 @@ def serve(
         list[str] | None, typer.Option(help="The address of a proxy whose headers are believed (repeat).")
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: LogFormat = None,
     url: Url = None,
     cluster: Cluster = None,
     config: Config = None,
@@ -49,22 +50,21 @@ def serve(
     """
     if missing := [name for name in ("starlette", "uvicorn", "prometheus_client", "jinja2") if find_spec(name) is None]:
         raise InvalidInput(f"parsync serve needs {', '.join(missing)}: pip install 'parsync-redis[serve]'")
-    if log_level not in ("debug", "info", "warning", "error"):
-        raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
+    check_level(log_level)
     from .app import make_app
     from .asker import Asker
     from .doors import Doors, Flags
     from .server import hosts_of, listen, run, url_of
     from .surveyor import Surveyor
 
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     flags = Flags(submitters, submit_only, operators, operator_header, trusted_proxy or ())
     with (
         stop_by_signal() as (_, came),  # uvicorn sees a signal first, and raises it again when it has stopped
-        make_client(url, cluster, config, retry_for_s=0) as client,
+        make_client(url, cluster, config, retry_for_s=0, log_format=log_format) as client,
         closing(Doors.read(flags, client)) as doors,
         listen(host, port) as listening,
     ):
+        log_to_stderr(log_level, client.settings.log_format)
         surveyor, asker = Surveyor(client), Asker(client)
         surveyor.start()
         logging.getLogger("parsync.serve").info(

@@ -16,6 +16,7 @@ from ..placement.reasons import CLASSES, OTHER, reason_class
 from ..store.members import SchedulerView
 from .survey import Survey, group_names
 from .surveyor import Latest
+from .time_metrics import time_metrics
 from .top import top
 
 TOP_CLASSES: Final = 20
@@ -62,10 +63,12 @@ class _Once(Collector):
         yield _gauge("parsync_survey_age_seconds", "Age of the other metrics", round(latest.age_s or 0, 3))
         yield _gauge("parsync_survey_read_seconds", "Time that the last reading took", round(latest.took_s, 4))
         for name, help, figure in COUNTERS:
-            yield CounterMetricFamily(name, help, latest.totals.get(figure, 0))
+            yield CounterMetricFamily(name, help, latest.counted.totals.get(figure, 0))
         yield from _waiting(latest.survey)
         yield from _nodes(latest.survey.nodes)
         yield from _schedulers(latest.survey.schedulers)
+        alive = [one for one in latest.survey.schedulers if one.alive]
+        yield from time_metrics(latest.counted, alive[:MOST_SCHEDULERS])
 
 
 def _gauge(name: str, help: str, value: float) -> GaugeMetricFamily:
@@ -172,8 +175,8 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
 
 PER_SCHEDULER: Final = (
     (
-        "parsync_scheduling_delay_seconds",
-        "Smoothed time from when a task could be taken to its commit",
+        "parsync_smoothed_delay_seconds",
+        "Smoothed time from when a task could be taken to its commit, by which adaptive chooses",
         "delay_ms",
         1000,
     ),

@@ -11,6 +11,7 @@ from ..model.views import VIEW_AGES, NodeView
 from ..placement.reasons import reason_class
 from ..store.demand import Counts
 from ..store.members import SchedulerView
+from .history import Moment, chart_values
 from .metrics import state_of
 from .survey import Survey
 
@@ -51,12 +52,12 @@ def node_values(found: Survey | None, offset: int) -> dict[str, Any]:
     return {"total": len(every), "states": states, "nodes": some, "offset": offset, "limit": MOST_NODES}
 
 
-def scheduler_values(found: Survey | None) -> dict[str, Any]:
-    """Return the schedulers, and the ages of their copies."""
+def scheduler_values(found: Survey | None, moments: Sequence[Moment] = ()) -> dict[str, Any]:
+    """Return the schedulers, the ages of their copies, and charts of the last minutes."""
     schedulers = (found or NOTHING).schedulers
     ages = [(one.name, ages_of(one)) for one in schedulers if one.alive]
     partitions = range(max((len(some) for _, some in ages), default=0))
-    return {"schedulers": schedulers, "freshness": ages, "partitions": partitions}
+    return {"schedulers": schedulers, "freshness": ages, "partitions": partitions, **chart_values(moments)}
 
 
 def _left(node: NodeView) -> str:

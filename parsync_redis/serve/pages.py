@@ -94,7 +94,8 @@ class Pages:
     async def schedulers(self, request: Request) -> Response:
         """Show schedulers, and the age of each one's copy of each partition."""
         Query(request)
-        return self._of_survey(request, "schedulers.html", scheduler_values)
+        moments = self._surveyor.latest.counted.moments
+        return self._of_survey(request, "schedulers.html", lambda survey: scheduler_values(survey, moments))
 
     async def tasks(self, request: Request) -> Response:
         """Show tasks in a state, or one task."""

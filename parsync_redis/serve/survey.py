@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
 
+from ..model.named_times import TOP_NAMES
+from ..model.octaves import TimeHistogram
+from ..model.times import LearntTimes
 from ..model.views import KindView, NameView, NodeView, PartitionView
 from ..store.booked import read_all_views
 from ..store.demand import Counts, count_tasks, demand_of, read_lines
@@ -12,11 +14,8 @@ from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers
 from ..store.oldest import read_oldest
 from ..store.purge import server_ms
 from ..store.store import Store
-from ..store.times import read_names
+from ..store.times import names_of, read_times, runs_of
 from .top import top
-
-TOP_NAMES: Final = 20
-"""Names of tasks with figures of their own; the others count together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,8 @@ class Survey:
     """The cluster as it was read. Times are the server's, in ms.
 
     kinds: of waiting tasks, in the order in which schedulers take them. oldest_ms: by name, or `other`, since when the
-    task that was submitted first can be taken. no_scheduler: why no scheduler places tasks, '' if one is alive.
+    task that was submitted first can be taken. no_scheduler: why no scheduler places tasks, '' if one is alive. runs:
+    how long they took, by name.
     """
 
     now_ms: int
@@ -36,6 +36,7 @@ class Survey:
     oldest_ms: Mapping[str, int]
     counts: Counts
     no_scheduler: str
+    runs: Mapping[str, TimeHistogram] = field(default_factory=dict)
 
 
 def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
@@ -46,21 +47,23 @@ def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
     return top(waiting, TOP_NAMES)
 
 
-def read_survey(store: Store, names: Sequence[NameView] | None = None) -> Survey:
-    """Read the cluster as it is now. names: the run times, if they need not be read. Raises ParsyncError."""
+def read_survey(store: Store, before: Survey | None = None) -> Survey:
+    """Read the cluster as it is now. before: has the run times, if they need not be read. Raises ParsyncError."""
     damaged: list[str] = []
     partitions, nodes = read_all_views(store)
     schedulers = read_schedulers(store)
     lines = list(read_lines(store, damaged))
     kinds = demand_of(lines, damaged)
+    learnt = LearntTimes() if before else read_times(store)
     return Survey(
         server_ms(store),
         partitions,
         nodes,
         schedulers,
         kinds,
-        read_names(store) if names is None else names,
+        before.names if before else names_of(learnt),
         read_oldest(store, lines, group_names(kinds)),
         count_tasks(store),
         explain_no_scheduler(store, schedulers),
+        before.runs if before else runs_of(learnt),
     )

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,9 +10,8 @@ from redis.exceptions import RedisError
 
 from ..client import ParsyncClient
 from ..errors import ParsyncError
-from ..model.views import NameView
+from .counting import Counted, Counting
 from .survey import Survey, read_survey
-from .totals import SchedulerTotals
 
 log = logging.getLogger("parsync.serve")
 
@@ -32,7 +30,7 @@ SAY_S: Final = 10.0
 class Latest:
     """The newest survey, None before the first, and when its reading began (monotonic seconds).
 
-    took_s: how long that took. error: why the last reading failed, '' if it did not. totals: of what schedulers did.
+    took_s: how long that took. error: why the last reading failed, '' if it did not. counted: since this service began.
     pages: those rendered of this survey, for the next viewer.
     """
 
@@ -41,7 +39,7 @@ class Latest:
     took_s: float = 0.0
     error: str = "nothing was read yet"
     errors: int = 0
-    totals: Mapping[str, int] = field(default_factory=dict)
+    counted: Counted = field(default_factory=Counted)
     pages: dict[str, bytes] = field(default_factory=dict)
 
     @property
@@ -61,7 +59,7 @@ class Surveyor(threading.Thread):
     def __init__(self, client: ParsyncClient) -> None:
         super().__init__(name="surveyor", daemon=True)
         self._client = client
-        self._totals, self._turns, self._names = SchedulerTotals(), 0, list[NameView]()
+        self._counting, self._turns = Counting(), 0
         self._said_s = float("-inf")
         self._stop_asked = threading.Event()
         self.latest = Latest()
@@ -93,21 +91,17 @@ class Surveyor(threading.Thread):
         else:
             if self.latest.error and self.latest.errors:
                 log.info("the cluster is read again")
-            took_s, before = time.monotonic() - began_s, self.latest.totals
-            lost = {"lost": survey.counts.lost, "died": survey.counts.died}  # those of a shard that is away are missing
-            totals = {name: max(count, before.get(name, 0)) for name, count in lost.items()}
-            totals |= self._totals.add(survey.schedulers)
-            self.latest = Latest(survey, began_s, took_s, "", self.latest.errors, totals)
+            took_s, counted = time.monotonic() - began_s, self._counting.add(survey, began_s)
+            self.latest = Latest(survey, began_s, took_s, "", self.latest.errors, counted)
 
     def _read(self) -> Survey:
-        names: Sequence[NameView] | None = self._names if self._turns % NAMES_EVERY else None
-        found = read_survey(self._client.store, names)
-        self._turns, self._names = self._turns + 1, list(found.names)
+        found = read_survey(self._client.store, self.latest.survey if self._turns % NAMES_EVERY else None)
+        self._turns += 1
         return found
 
     def _fail(self, error: str) -> None:
         before = self.latest
-        self.latest = Latest(before.survey, before.read_s, before.took_s, error, before.errors + 1, before.totals)
+        self.latest = Latest(before.survey, before.read_s, before.took_s, error, before.errors + 1, before.counted)
         if time.monotonic() - self._said_s >= SAY_S:
             self._said_s = time.monotonic()
             log.warning("the cluster cannot be read: %s", error)

@@ -12,6 +12,7 @@ from typing import Final
 from ..errors import BrokenContract, InvalidInput
 from ..model.ids import MAX_ENCODED_ID
 from ..model.limits import MAX_BATCH, MAX_KINDS_BYTES, MAX_MESSAGE, MAX_SLOTS, MAX_WORDS
+from ..model.named_times import TOP_NAMES
 from ..model.needs import MAX_TEXT
 from ..model.times import CLASS
 
@@ -59,6 +60,7 @@ _OF_VERB: Final[Mapping[tuple[str, str], int]] = {
     ("learn_times", "text"): PROSE,
     ("look_over", "what"): MAX_MESSAGE,  # a kind as it was found
     ("note_choices", "text"): PROSE,
+    ("renew_scheduler", "value"): TOP_NAMES * (_NAME + 512),  # the longest is of waits by name
 }
 
 

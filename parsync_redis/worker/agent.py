@@ -12,12 +12,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
+from ..model.octaves import no_octaves
 from ..model.times import field_of
 from ..settings import Settings
 from ..store.calls import Call
@@ -36,6 +38,9 @@ from .results import announce
 from .seat_keeper import SeatKeeper
 from .starter import Starter
 from .state import NodeState
+
+if TYPE_CHECKING:
+    from .spans import PlaceSpans
 
 log = logging.getLogger("parsync.agent")
 
@@ -66,7 +71,7 @@ class Agent:
         self.renewer = Renewer(settings, self.node, port, self.loop)
         self.reconciler = Reconciler(self.node, port)
         self.seat_keeper = SeatKeeper(store, self.node, self.starter, self.reconciler, lambda: self.nudge())
-        self._has_learnt = False
+        self.spans, self._has_learnt = make_spans(store), False
         self.nudge: Callable[[], object] = lambda: None
         self.reporter.nudge = lambda: self.nudge()
         self.reporter.tell = self._tell
@@ -97,6 +102,8 @@ class Agent:
         self.reporter.close()
         for thread in self._threads:
             thread.join(timeout=JOIN_S)
+        if self.spans is not None:
+            self.spans.close()
         try:
             self.node.isolation.leave(JOIN_S)
             self.depart()
@@ -146,8 +153,9 @@ class Agent:
             self._has_learnt = True
         news = ahead.news()
         try:
-            by_class = {field_of(name, node.spec.offer): times for name, times in news.items()}
-            self._report(store, [store.commands.learn_times(news | by_class)] if news else [])
+            offer = node.spec.offer
+            by_class = {field_of(name, offer): replace(times, octaves=no_octaves()) for name, times in news.items()}
+            self._report(store, [store.commands.learn_times(by_class | news)] if news else [])
         except BaseException:
             ahead.forgotten(news)
             raise
@@ -172,3 +180,12 @@ class Agent:
             log.info("node %s could not report its failures: %s", self.node.name, error)
         except Exception:  # a reply that cannot be read must not end the thread that reports outcomes
             log.exception("node %s could not report its failures: unexpected", self.node.name)
+
+
+def make_spans(store: Store) -> PlaceSpans | None:
+    """Return what makes place spans, None if OpenTelemetry is not installed."""
+    try:
+        from .spans import PlaceSpans
+    except ImportError:
+        return None
+    return PlaceSpans(store)

@@ -16,6 +16,7 @@ from celery.utils.imports import symbol_by_name
 from kombu.utils.compat import detect_environment
 
 from ..errors import InvalidInput, ParsyncError, ServerUnreachable
+from ..logs import JSON
 from ..model.printable import printable
 from ..settings import Settings, node_options
 from ..store.cluster import join_cluster
@@ -27,6 +28,7 @@ from .inbox import Inbox
 from .isolation.guarding import Guarded
 from .isolation.locks import CAN_ISOLATE, lock_file, locks_folder
 from .isolation.machine import Isolation, MachineIsolation
+from .json_logs import log_as_json
 from .node import FLAGS, node_spec
 from .panel import extend_panel
 from .port import CeleryWorker
@@ -89,6 +91,8 @@ def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str], isol
     prepare_loop(worker, bool(flags.get("parsync_only")))
     settings = app.parsync.settings()
     spec = node_spec(worker, flags, said)
+    if settings.log_format == JSON:
+        log_as_json(spec.name)
     app.parsync.check_tasks()
     store = Store.from_url(settings.url, settings.cluster, settings.retention_s, settings.max_starts)
     isolation = make_isolation(worker, settings, spec.name) if isolate else Isolation()
@@ -133,7 +137,9 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
     folder = locks_folder(settings.lock_dir)
     kept = settings.url, settings.cluster, settings.retention_s, settings.max_starts, settings.standstill_s
     file_of = partial(lock_file, folder, cluster=settings.cluster, node=node)
-    return MachineIsolation(file_of, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept))
+    return MachineIsolation(
+        file_of, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept, log_format=settings.log_format)
+    )
 
 
 def call_when_stopped(blueprint: Blueprint, stop: Callable[[], None]) -> None:

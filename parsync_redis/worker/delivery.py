@@ -82,6 +82,8 @@ class Delivery:
             self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)
             return
         run.name, run.began_s = name, time.monotonic()
+        if self._agent.spans is not None:
+            self._agent.spans.begin(place, name, payload["headers"])
         with without_bucket(name, consumer):
             strategy(received, None, _nothing, _nothing, consumer.on_task_message)
 

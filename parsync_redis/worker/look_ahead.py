@@ -98,3 +98,4 @@ class LookAhead:
                 kept.count += times.count
                 kept.total_ms += times.total_ms
                 kept.bins.update(times.bins)
+                kept.octaves = [one + more for one, more in zip(kept.octaves, times.octaves, strict=True)]

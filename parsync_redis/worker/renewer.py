@@ -9,6 +9,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError, ServerUnreachable
+from ..health_file import HealthFile
 from ..model.apps import TASKS_LABEL
 from ..model.node import STANDS_STILL
 from ..settings import Settings
@@ -34,13 +35,18 @@ class Renewer:
 
     def __init__(self, settings: Settings, node: NodeState, port: WorkerPort, loop: LoopWatch) -> None:
         self._settings, self._node, self._port, self._loop = settings, node, port, loop
-        self._keeper = LeaseKeeper(node.name)
+        self._keeper, self._health = LeaseKeeper(node.name), HealthFile(settings.health_file)
         self._listens = 0  # to the inbox of this incarnation
 
     def run(self, store: Store) -> None:
         """Renew until the node stops. The store is this thread's own."""
-        if not self._wait_for_loop():
-            return
+        try:
+            if self._wait_for_loop():
+                self._renew_until_stopped(store)
+        finally:
+            self._health.remove()
+
+    def _renew_until_stopped(self, store: Store) -> None:
         node, config = self._node, None
         backoff = Backoff(log, f"node {node.name}", node.pause_s / 2, SAY_S)
         while not node.stopped:
@@ -145,6 +151,8 @@ class Renewer:
                 self.register(store, config)
             return False
         node.drained = report.drain != "0"
+        if report.state == "up":
+            self._health.renew(time.monotonic(), f"node {node.name} is {'drained' if node.drained else 'up'}")
         if node.leaving and report.state == "up":  # the server has lost it
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])

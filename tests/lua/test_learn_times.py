@@ -7,8 +7,9 @@ import pytest
 
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.needs import Resources
+from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.model.times import CLASS, KEPT, RunTimes, bin_of, class_of, end_of
-from parsync_redis.store.times import read_names, read_times, read_times_of
+from parsync_redis.store.times import read_names, read_times, read_times_of, runs_of
 
 from .driver import Driver
 
@@ -37,6 +38,16 @@ def test_a_name_forgets_half_of_what_it_knows(drive: Driver):
     drive.run(drive.commands.learn_times({"work": RunTimes(3, 5.0, Counter({3: 2, 9: 1}))}))
     found = read_times(drive.store)["work"]
     assert (found.count, dict(found.bins)) == (KEPT + 3, {3: KEPT // 2 + 1})
+
+
+def test_octaves_add_up_and_are_never_halved(drive: Driver):
+    many = RunTimes(KEPT, 5.0, Counter({3: KEPT}), times(*[1] * 900, *[3] * 100).octaves)
+    for _ in range(2):
+        drive.run(drive.commands.learn_times({"work": many, "work zone:a": times(1)}))
+    drive.run(drive.commands.learn_times({"work": RunTimes(1, 1.0, Counter({3: 1}))}))
+    found = read_times(drive.store)
+    assert (found["work"].bins[3], found["work"].octaves[:3]) == (KEPT // 2, [1800, 0, 200])
+    assert runs_of(found) == {"work": TimeHistogram(11.0, found["work"].octaves)}
 
 
 def test_a_name_is_shown_by_class_only_if_it_ran_on_several(drive: Driver):
@@ -93,7 +104,23 @@ class Text(RunTimes):
     text = ""
 
 
-@pytest.mark.parametrize("text", ["1 1 ,", "1 1 3:1,", "1 1 3:1:1", "1 1. 3:1", "1 1.0001 3:1", "1 -1 3:1", "1 1 -"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 1 ,",
+        "1 1 3:1,",
+        "1 1 3:1:1",
+        "1 1. 3:1",
+        "1 1.0001 3:1",
+        "1 -1 3:1",
+        "1 1 -",
+        "1 1 3:1 ",
+        "1 1 3:1 -",
+        "1 1 3:1 2:1,",
+        "1 1 3:1 2:1 2:1",
+        "1 1 3:1 1000:1",
+    ],
+)
 def test_the_script_and_its_readers_agree_on_what_are_no_times(drive: Driver, text: str):
     wrong = Text()
     wrong.text = text

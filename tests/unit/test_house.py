@@ -16,6 +16,8 @@ PACKAGE = ROOT / "parsync_redis"
 
 LAYERS = {
     "errors": "",
+    "logs": "errors",
+    "health_file": "errors",
     "model": "errors",
     "wire": "errors model",
     "security": "errors model wire",
@@ -26,14 +28,14 @@ LAYERS = {
     "near": "errors model placement store",
     "submission": "errors model wire placement store",
     "client": "errors model near store settings submission inspect",
-    "scheduler": "errors model placement store settings",
-    "worker": "errors model near wire store settings submission client inspect",
+    "scheduler": "errors health_file model placement store settings",
+    "worker": "errors logs health_file model near wire store settings submission client inspect",
     "integration": "errors model wire store settings submission client worker",
     "loader": "integration",
     "demo": "model store client integration",
     "testing": "errors model placement store settings submission client scheduler integration",
-    "cli": "errors model security store settings inspect client scheduler demo",
-    "serve": "errors model placement store settings submission inspect client cli",
+    "cli": "errors logs model security store settings inspect client scheduler demo",
+    "serve": "errors logs model placement store settings submission inspect client cli",
     "lab": "errors model wire placement store settings inspect client scheduler integration demo cli",
     "__init__": "errors model settings client integration",
 }

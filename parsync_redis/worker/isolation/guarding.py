@@ -26,6 +26,7 @@ from typing import Final, NoReturn
 from redis.exceptions import RedisError
 
 from ...errors import ParsyncError
+from ...logs import formatter_of
 from ...model.node import NO_SIGN
 from ...store.server_errors import Backoff
 from ...store.store import Store
@@ -49,7 +50,7 @@ class Guarded:
     """What a guard is told of its worker.
 
     standstill_s: after so long without a sign of life the guard ends. shards: of the cluster's queue. worker: the
-    worker's process. log_file: where it logs; '' is its standard error.
+    worker's process. log_file: where it logs; '' is its standard error. log_format: text or json.
     """
 
     node: str
@@ -62,6 +63,7 @@ class Guarded:
     worker: int = 0
     log_file: str = ""
     log_level: int = logging.INFO
+    log_format: str = "text"
 
 
 class Guard:
@@ -74,7 +76,7 @@ class Guard:
         self._keeper = LeaseKeeper(guarded.node, guarded.standstill_s)
         self._heard_s = self._due_s = time.monotonic()
         self._lease_s, self._trouble, self._why = 0.0, "", ""
-        self._lines = log_to(guarded.log_file, guarded.log_level)
+        self._lines = log_to(guarded)
         self._backoff = Backoff(log, f"the guard of node {guarded.node}")
         self._ties, other_end = os.pipe()
         os.close(other_end)
@@ -162,20 +164,21 @@ class Guard:
             os.write(1, json.dumps({"word": word, **more}).encode() + b"\n")
 
 
-def log_to(file: str, level: int) -> QueueListener:
+def log_to(guarded: Guarded) -> QueueListener:
     """Have the guard's lines written by a thread of its own: a log that takes no more must not hold up a renewal."""
     handler: logging.Handler = logging.StreamHandler()
-    if file:
+    if guarded.log_file:
         try:
-            handler = WatchedFileHandler(file)
+            handler = WatchedFileHandler(guarded.log_file)
         except OSError as error:  # the worker may have opened it as another user
             sys.stderr.write(f"the guard logs here, as it cannot open the log: {error}\n")
-    handler.setFormatter(logging.Formatter("[%(asctime)s: %(levelname)s/Guard] %(message)s"))
+    line = "[%(asctime)s: %(levelname)s/Guard] %(message)s"
+    handler.setFormatter(formatter_of(guarded.log_format, line, lambda: {"node": guarded.node}))
     lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
     listener = QueueListener(lines, handler)
     root = logging.getLogger("parsync")
     root.addHandler(QueueHandler(lines))
-    root.setLevel(level)
+    root.setLevel(guarded.log_level)
     listener.start()
     return listener
 

@@ -1,0 +1,85 @@
+"""Histograms of durations: how many took up to 1 ms, 2 ms, 4 ms, ... to 70 minutes, and longer. Counts only grow."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final, Self
+
+OCTAVES: Final = 23
+"""Octave n is of durations over 2^(n-1) ms and up to 2^n ms; number 0 is up to 1 ms, and number 23 is all the rest."""
+
+BOUNDS_S: Final = tuple(2**octave / 1000 for octave in range(OCTAVES))
+"""The longest duration of each octave but the last."""
+
+_PAIR: Final = r"[0-9]{1,3}:[0-9]{1,15}"
+LIST: Final = rf"{_PAIR}(?:,{_PAIR})*"
+"""The pattern of octaves as text: OCTAVE:NUMBER,OCTAVE:NUMBER."""
+
+_TEXT: Final = re.compile(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) ({LIST})")
+
+
+def octave_of(ms: float) -> int:
+    """Return the octave of a duration."""
+    return min(max(0, ceil(ms) - 1).bit_length(), OCTAVES)
+
+
+def no_octaves() -> list[int]:
+    """Return octaves with nothing in them."""
+    return [0] * (OCTAVES + 1)
+
+
+def octaves_text(octaves: Sequence[int]) -> str:
+    """Return octaves as text, without those that have nothing; '' if none has."""
+    return ",".join(f"{octave}:{number}" for octave, number in enumerate(octaves) if number)
+
+
+def read_octaves(text: str) -> list[int]:
+    """Read octaves that the pattern LIST matches; those that there are not count as the last."""
+    found = no_octaves()
+    for pair in text.split(","):
+        octave, _, number = pair.partition(":")
+        found[min(int(octave), OCTAVES)] += int(number)
+    return found
+
+
+@dataclass(slots=True)
+class TimeHistogram:
+    """Durations by octave, and their sum."""
+
+    total_ms: float = 0.0
+    octaves: list[int] = field(default_factory=no_octaves)
+
+    @property
+    def count(self) -> int:
+        """The number of durations."""
+        return sum(self.octaves)
+
+    def add(self, ms: float, times: int = 1) -> None:
+        """Add a duration, that often."""
+        self.total_ms += ms * times
+        self.octaves[octave_of(ms)] += times
+
+    def plus(self, other: "TimeHistogram") -> "TimeHistogram":
+        """Return the sum of both."""
+        octaves = [one + more for one, more in zip(self.octaves, other.octaves, strict=True)]
+        return TimeHistogram(self.total_ms + other.total_ms, octaves)
+
+    def since(self, before: "TimeHistogram") -> "TimeHistogram":
+        """Return what came after an earlier state; all, if a number fell: it has begun again since then."""
+        came = [now - was for now, was in zip(self.octaves, before.octaves, strict=True)]
+        if min(came) < 0:
+            return self
+        return TimeHistogram(max(0.0, self.total_ms - before.total_ms), came)
+
+    @property
+    def text(self) -> str:
+        """The histogram as text: 'TOTAL_MS OCTAVE:NUMBER,OCTAVE:NUMBER'; '' if it has nothing."""
+        octaves = octaves_text(self.octaves)
+        return f"{round(self.total_ms, 3):.15g} {octaves}" if octaves else ""
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read the text of a histogram; one that cannot be read has nothing."""
+        match = _TEXT.fullmatch(text)
+        return cls(float(match[1]), read_octaves(match[2])) if match else cls()

@@ -1,0 +1,101 @@
+"""What the last minutes were like: a ring of figures of the surveys, and the charts that pages draw of it. Pure."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+from ..model.octaves import TimeHistogram
+
+STEP_S: Final = 5.0
+"""Seconds between two moments that are kept."""
+
+MINUTES: Final = 10
+"""Minutes that are kept."""
+
+WIDTH, HEIGHT = 300.0, 60.0
+"""The size of a chart, in units of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was counted up to a moment: totals of schedulers, and the waits of all tasks. at_s: monotonic seconds."""
+
+    at_s: float
+    totals: Mapping[str, int]
+    waits: TimeHistogram = field(default_factory=TimeHistogram)
+
+
+class Ring:
+    """The moments of the last minutes, one in STEP_S."""
+
+    def __init__(self) -> None:
+        self._moments = deque[Moment](maxlen=round(MINUTES * 60 / STEP_S) + 1)
+
+    def add(self, moment: Moment) -> Sequence[Moment]:
+        """Take in a moment if its time has come; return those that are kept, the oldest first."""
+        if not self._moments or moment.at_s >= self._moments[-1].at_s + STEP_S:
+            self._moments.append(moment)
+        return tuple(self._moments)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A line over the last minutes. points: pieces of it, as an SVG has them; text: the same for who sees none."""
+
+    name: str
+    unit: str
+    points: Sequence[str]
+    most: str
+    last: str
+    text: str
+
+
+def charts_of(moments: Sequence[Moment]) -> list[Chart]:
+    """Return the charts of the schedulers' page."""
+
+    def rate(figure: str) -> Callable[[Moment, Moment], float | None]:
+        def of(before: Moment, now: Moment) -> float | None:
+            return max(0, now.totals.get(figure, 0) - before.totals.get(figure, 0)) / (now.at_s - before.at_s)
+
+        return of
+
+    def delay_ms(before: Moment, now: Moment) -> float | None:
+        came = now.waits.since(before.waits)
+        return came.total_ms / came.count if came.count else None
+
+    asked: list[tuple[str, str, Callable[[Moment, Moment], float | None]]] = [
+        ("tasks placed", "a second", rate("placed")),
+        ("conflicts", "a second", rate("conflicts")),
+        ("mean scheduling delay", "ms", delay_ms),
+    ]
+    return [_chart(name, unit, moments, of) for name, unit, of in asked]
+
+
+def _chart(name: str, unit: str, moments: Sequence[Moment], of: Callable[[Moment, Moment], float | None]) -> Chart:
+    """Return the chart of a figure between two moments; where it is None the line has a gap."""
+    pairs = pairwise(moments)
+    values = [(now.at_s - moments[-1].at_s, of(before, now)) for before, now in pairs]
+    known = [value for _, value in values if value is not None]
+    most = max(known, default=0.0)
+    pieces: list[list[str]] = [[]]
+    for at_s, value in values:
+        if value is None:
+            pieces.append([])
+            continue
+        x, y = WIDTH * (1 + at_s / (60 * MINUTES)), HEIGHT * (1 - value / (most or 1))
+        pieces[-1].append(f"{max(0.0, x):.1f},{y:.1f}")
+    last = values[-1][1] if values else None
+    shown = "nothing yet" if not known else f"{_number(last)} {unit} now, {_number(most)} at most"
+    points = [" ".join(piece if len(piece) > 1 else 2 * piece) for piece in pieces if piece]  # one point is a dot
+    return Chart(name, unit, points, _number(most), _number(last), shown)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def chart_values(moments: Sequence[Moment]) -> dict[str, Any]:
+    """Return what the page shows of them."""
+    return {"charts": charts_of(moments), "minutes": MINUTES, "width": WIDTH, "height": HEIGHT}
