@@ -19,7 +19,7 @@ from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.settings import CONFIG_VARIABLE, Settings
 from tests.documents import ROOT, Block, Document
 
-RUN = ("README.md", *(f"docs/{name}.md" for name in ("start", "your-own-app", "needs", "gpus", "operate")))
+RUN = ("README.md", *(f"docs/{name}.md" for name in ("start", "your-own-app", "needs", "operate", "gpus")))
 """Pages whose Python and console blocks run, in this order."""
 
 OWN_TESTS = {

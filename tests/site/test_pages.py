@@ -1,7 +1,7 @@
 """What the pages show is real: their Python and console blocks run, one after another, on one cluster of real processes.
 
-The cluster is the one that README.md starts, with `parsync dev`, and the node with devices of docs/gpus.md. A comment
-after a print is its output. What a command shows is compared in shape: numbers and ids may differ.
+The cluster is the one that README.md starts, with `parsync dev`; for docs/gpus.md its node with devices joins. A comment after
+a print is its output. What a command shows is compared in shape: numbers and ids may differ.
 """
 
 import json
@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from parsync_redis import ParsyncClient
 from parsync_redis.cli import app
 from parsync_redis.cli.stack import Process
+from parsync_redis.store.members import read_schedulers
 from tests.documents import ROOT, WRITE, Document
 from tests.site.blocks import FILE, RUN, asked, commands, files
 from tests.waiting import run, until
@@ -68,55 +69,44 @@ def cluster(tmp_path_factory):
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PARSYNC_", "CELERY_"))}
     env = {**ours, "PYTHONPATH": f"{ROOT}:{folder}", "PYTHONUNBUFFERED": "1"}
     with started("dev", line_of("README.md", "parsync", "dev"), env, folder) as dev:
-        pattern = re.compile(r"export (\w+)='?([^' ]+)")
-        exports = until(lambda: [m.groups() for line in list(dev.lines) for m in pattern.finditer(line)], "exports")
-        env |= dict(exports)
-        with started("g1", line_of("docs/gpus.md", "celery", "gpu=0,1"), env, folder):
-            with ParsyncClient.from_url(env["PARSYNC_URL"]) as client:
-                until(lambda: {"n1", "n2", "g1"} <= {node.name for node in client.nodes()}, "the nodes")
-                until(lambda: len(client.schedulers()) == 2 if hasattr(client, "schedulers") else True)
-            yield folder, env
+        line = until(lambda: [line for line in list(dev.lines) if "export PARSYNC_URL=" in line], "the exports")[0]
+        env |= dict(re.findall(r"(\w+)=(\S+)", line))
+        until_up(env, {"n1", "n2"})
+        yield folder, env
 
 
-# -- Python ----------------------------------------------------------------------------------------------------------
+def until_up(env, names):
+    """Wait until these nodes are up, and two schedulers."""
+    with ParsyncClient.from_url(env["PARSYNC_URL"]) as client:
+        until(lambda: {node.name for node in client.nodes() if node.state == "up"} == names, f"{names} are up")
+        until(lambda: len(read_schedulers(client.store)) == 2, "the schedulers")
 
 
-def expected(code):
-    """What each print of a block prints, as a pattern; None if it does not say."""
-    found = re.findall(r"^ *(print\(.*?\))(?:  # (.*))?$", code, re.MULTILINE)
-    return [re.escape(said).replace(r"\.\.\.", ".*") if said else None for _, said in found]
-
-
-def test_the_python_blocks_run_and_print_what_they_say(cluster):
+@pytest.fixture(scope="module")
+def with_devices(cluster):
+    """The cluster with the node of docs/gpus.md."""
     folder, env = cluster
-    found = [(page, block) for page in RUN for block in Document(page).blocks("python") if not FILE.match(block.text)]
-    found += [("a file", block) for block in Document("docs/coming-from-queues.md").blocks("python")]
-    codes = [block.text.replace(ADDRESS, env["PARSYNC_URL"]) for _, block in found]
-    command = [sys.executable, "-c", RUNNER]
-    done = run(command, input=json.dumps(codes), cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
-    for (page, block), code, (out, error) in zip(found, codes, json.loads(done.stdout), strict=True):
-        where = f"{page}: {block.heading}"
-        assert not error, f"{where}\n{error}"
-        lines, patterns = out.splitlines(), expected(code)
-        assert len(lines) == len(patterns), f"{where} prints\n{out}"
-        for line, pattern in zip(lines, patterns, strict=True):
-            assert pattern is None or re.fullmatch(pattern, line), f"{where} prints {line}"
+    with started("g1", line_of("docs/gpus.md", "celery", "gpu=0,1"), env, folder):
+        until_up(env, {"n1", "n2", "g1"})
+        yield cluster
 
 
 # -- console ---------------------------------------------------------------------------------------------------------
 
 
 def shape(text):
-    """Return the shape: no numbers, ids, units of time, or widths."""
+    """Return the shape: no numbers, ids, units of time, or widths; of the server's own facts only their names."""
+    text = re.sub(r"^(ok|warn) +(server|allocator|lists|persistence)\b.*", r"\2", text, flags=re.MULTILINE)
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]+)*\b|\b[0-9a-f]{16,}\b", "ID", text)
     text = re.sub(r"\d+(\.\d+)? ?(ms|us|s)\b", "N s", text)
     text = re.sub(r"\d+(\.\d+)*(e[+-]?\d+)?", "N", text)
-    return [" ".join(line.split()) for line in text.strip().splitlines()]
+    lines = (" ".join(line.split()) for line in text.strip().splitlines())
+    return [re.sub(r"^(nN up( N){5}) N/N ", r"\1 ", line) for line in lines]  # WAITING, which look-ahead fills in
 
 
 @pytest.mark.parametrize("page", [page for page in RUN if Document(page).blocks("console")])
-def test_the_console_blocks_show_what_the_commands_print(page, cluster, monkeypatch):
-    _, env = cluster
+def test_the_console_blocks_show_what_the_commands_print(page, cluster, request, monkeypatch):
+    _, env = request.getfixturevalue("with_devices") if page == "docs/gpus.md" else cluster
     for name in [name for name in os.environ if name.startswith("PARSYNC_")]:
         monkeypatch.delenv(name)
     document = Document(page)
@@ -132,3 +122,28 @@ def test_the_console_blocks_show_what_the_commands_print(page, cluster, monkeypa
         written.append((block, told))
     if WRITE:
         document.replace(written)
+
+
+# -- Python ----------------------------------------------------------------------------------------------------------
+
+
+def expected(code):
+    """What each print of a block prints, as a pattern; None if it does not say."""
+    found = re.findall(r"^ *(print\(.*?\))(?:  # (.*))?$", code, re.MULTILINE)
+    return [re.escape(said).replace(r"\.\.\.", ".*") if said else None for _, said in found]
+
+
+def test_the_python_blocks_run_and_print_what_they_say(with_devices):
+    folder, env = with_devices
+    found = [(page, block) for page in RUN for block in Document(page).blocks("python") if not FILE.match(block.text)]
+    found += [("a file", block) for block in Document("docs/coming-from-queues.md").blocks("python")]
+    codes = [block.text.replace(ADDRESS, env["PARSYNC_URL"]) for _, block in found]
+    command = [sys.executable, "-c", RUNNER]
+    done = run(command, input=json.dumps(codes), cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
+    for (page, block), code, (out, error) in zip(found, codes, json.loads(done.stdout), strict=True):
+        where = f"{page}: {block.heading}"
+        assert not error, f"{where}\n{error}"
+        lines, patterns = out.splitlines(), expected(code)
+        assert len(lines) == len(patterns), f"{where} prints\n{out}"
+        for line, pattern in zip(lines, patterns, strict=True):
+            assert pattern is None or re.fullmatch(pattern, line), f"{where} prints {line}"
