@@ -43,7 +43,7 @@ LINES = (
     "parsync submit proj.render 7 --wait",
     "parsync submit proj.render 7 --resource mem=64GiB",
     "parsync plan proj.render --slots 2 --resource mem=3GiB",
-    "parsync doctor",
+    "parsync plan proj.render --require zone=b",
 )
 TYPING_S = 0.04
 """A recorded person types a character in this time."""
@@ -59,7 +59,7 @@ class Session:
     def show(self, text: str, after_s: float = 0.0) -> None:
         """Show a text."""
         self._at_s += after_s
-        clean = text.replace(socket.gethostname(), "host").replace(sys.prefix, "/venv").replace(str(ROOT), "/parsync")
+        clean = re.sub(r"\S*/((redis|valkey)-server)", r"/usr/bin/\1", text.replace(socket.gethostname(), "host"))
         self.events.append((round(self._at_s, 3), clean))
 
     def type(self, line: str) -> None:
@@ -183,7 +183,7 @@ def record_pages() -> None:
                     client.submit_many([{"name": "proj.render", "args": [3600], **options} for _ in range(count)])
                 waiting = sum(count for count, _ in LOAD[-2:])
                 until(lambda: sum(k.waiting for k in client.demand() if k.why) == waiting, "what waits has reasons")
-                serve.until_json("/api/v1/kinds", lambda found: len(found["items"]) == len(client.demand()))
+                serve.until_json("/api/v1/kinds", lambda found: len([k for k in found["items"] if k["why"]]) == 2)
                 for name, path in (("overview", "/"), ("nodes", "/view/nodes"), ("schedulers", "/view/schedulers")):
                     driver.get(f"{serve.url}{path}")
                     driver.save_screenshot(str(PICTURES / f"{name}.png"))
@@ -198,7 +198,7 @@ def browser() -> Iterator[Any]:
     options.binary_location = shutil.which("chromium") or ""
     for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
         options.add_argument(word)
-    options.add_argument("--window-size=1100,620")
+    options.add_argument("--window-size=1100,480")
     driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
     try:
         yield driver
