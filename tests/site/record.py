@@ -198,7 +198,7 @@ def browser() -> Iterator[Any]:
     options.binary_location = shutil.which("chromium") or ""
     for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
         options.add_argument(word)
-    options.add_argument("--window-size=1100,480")
+    options.add_argument("--window-size=1100,640")
     driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
     try:
         yield driver
