@@ -105,7 +105,8 @@ compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, an
 	@$(BIN)/python tests/compose/run.py $(ARGS)
 
 site: $(STAMP) ## build the documentation in build/site, strictly: a broken link is an error
-	@$(BIN)/mkdocs --quiet build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
+	@echo build/site/index.html
 
 record: $(STAMP) ## record the terminal session and the screenshots of docs/pictures again (needs chromedriver)
 	@$(BIN)/python -m tests.site.record $(ARGS)

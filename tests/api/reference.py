@@ -96,7 +96,9 @@ def text_of(entry: str) -> str:
     found = find(entry)
     text = inspect.cleandoc(str(found.__doc__)) + "\n"
     if found is Settings:
-        rows = {row[2].strip("`"): row for row in tables(Document("docs/options.md").text) if row[1].startswith("`PARSYNC_")}
+        rows = {
+            row[2].strip("`"): row for row in tables(Document("docs/options.md").text) if row[1].startswith("`PARSYNC_")
+        }
         lines = [f"| `{name}` | {rows[name][3]} | {rows[name][4]} |" for name in Settings.model_fields]
         return text + "\n| setting | default | meaning |\n|---|---|---|\n" + "\n".join(lines) + "\n"
     if isinstance(found, type) and issubclass(found, enum.Enum):

@@ -1,7 +1,7 @@
 """Record docs/pictures again: `make record`, or `python -m tests.site.record [session|pages]`.
 
-session: a terminal session with `parsync dev`, as session.cast (asciinema, version 2) and session.svg. pages: screenshots
-of `parsync serve` in Chromium, which needs `chromedriver` on the PATH. Both run real processes; nothing is made up.
+session: a terminal session with `parsync dev`, as session.cast (asciinema, version 2) and session.svg. pages:
+screenshots of `parsync serve` in Chromium, which needs `chromedriver` on the PATH. Both run real processes.
 """
 
 import io
@@ -107,7 +107,7 @@ def read(terminal: int, patience_s: float) -> str:
     if not select.select([terminal], [], [], patience_s)[0]:
         return ""
     try:
-        return os.read(terminal, 65536).decode(errors="replace")
+        return os.read(terminal, 65536).decode(errors="replace")  # limit: it is readable
     except OSError:  # Linux says so of a terminal without programs
         return ""
 

@@ -9,7 +9,18 @@ import pytest
 import yaml
 
 from parsync_redis.settings import RULES, Settings, load_rules
-from tests.site.blocks import FILE, OWN_TESTS, RUN, all_pages, asked, blocks, check_parsync, check_shell, commands, files
+from tests.site.blocks import (
+    FILE,
+    OWN_TESTS,
+    RUN,
+    all_pages,
+    asked,
+    blocks,
+    check_parsync,
+    check_shell,
+    commands,
+    files,
+)
 
 ALL = [*blocks()]
 LANGUAGES = {"python", "console", "sh", "toml", "yaml", "json"}

@@ -1,7 +1,7 @@
-"""What the pages show is real: their Python and console blocks run, one after another, on one cluster of real processes.
+"""What the pages show is real: their Python and console blocks run, one after another, on one cluster.
 
-The cluster is the one that README.md starts, with `parsync dev`; for docs/gpus.md its node with devices joins. A comment after
-a print is its output. What a command shows is compared in shape: numbers and ids may differ.
+The cluster is the one that README.md starts, with `parsync dev`; for docs/gpus.md its node with devices joins. A
+comment after a print is its output. What a command shows is compared in shape: numbers and ids may differ.
 """
 
 import json

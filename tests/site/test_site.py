@@ -1,4 +1,4 @@
-"""The site builds strictly, with every page in its navigation; the pictures are small, and a screen reader can read them."""
+"""The site builds strictly, with every page in its navigation; the pictures are small, and have texts."""
 
 import json
 import logging

@@ -1,6 +1,6 @@
-"""The ways to deploy are right as far as a test can see: units of systemd, the Helm chart, the services of docker compose.
+"""The ways to deploy fit the program: units of systemd, the Helm chart, the services of docker compose.
 
-The chart is rendered by Helm itself, as a library. systemd checks its units where systemd is installed.
+Helm itself, as a library, renders the chart. systemd checks its units where systemd is installed.
 """
 
 import json
@@ -51,7 +51,7 @@ def environment(name):
 def test_a_unit_starts_a_command_that_there_is_with_variables_that_are_known(unit):
     found = entries(unit)
     (start,) = [value for _, name, value in found if name == "ExecStart"]
-    given = {}
+    given: dict[str, str] = {}
     for _, name, value in found:
         if name == "EnvironmentFile":
             given |= environment(re.sub(r"-%i", "", value.removeprefix("/etc/parsync/")))

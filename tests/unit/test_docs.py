@@ -119,7 +119,9 @@ def test_the_page_of_options_has_the_settings_of_the_code():
         "gap_s": DEFAULT_GAP_S,
         "lease_s": DEFAULT_LEASE_S,
     }
-    rows = {row[2].strip("`"): row for row in tables(Document("docs/options.md").text) if row[1].startswith("`PARSYNC_")}
+    rows = {
+        row[2].strip("`"): row for row in tables(Document("docs/options.md").text) if row[1].startswith("`PARSYNC_")
+    }
     assert list(rows) == list(fields)
     for name, (flag, variable, _, default, _) in rows.items():
         if flag != "of nodes only":
@@ -133,7 +135,9 @@ def test_the_page_of_options_has_the_settings_of_the_code():
 def test_the_page_of_options_has_the_task_options_of_the_code():
     rows = [row[0].strip("`") for row in tables(Document("docs/options.md").text) if row[0].strip("`") in NAMES]
     missing = [name for name in NAMES if name not in rows]
-    assert rows == list(NAMES), f"the table of options in docs/options.md lacks {missing or 'none, but has another order'}"
+    assert rows == list(NAMES), (
+        f"the table of options in docs/options.md lacks {missing or 'none, but has another order'}"
+    )
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
