@@ -42,6 +42,12 @@ def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site):
         assert not loaded, f"{name} loads something from elsewhere"
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_a_link_into_a_page_leads_to_a_heading(name, site):
+    for page, anchor in re.findall(r"\]\(docs/([\w/-]+)\.md#([\w-]+)\)", Document(name).text):
+        assert f'id="{anchor}"' in (site / f"{page}.html").read_text(encoding="utf-8"), f"{page}.md#{anchor}"
+
+
 def test_the_readme_is_a_first_screen():
     text = Document("README.md").text
     assert len(text.splitlines()) <= 150
