@@ -69,10 +69,16 @@ def cluster(tmp_path_factory):
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("PARSYNC_", "CELERY_"))}
     env = {**ours, "PYTHONPATH": f"{ROOT}:{folder}", "PYTHONUNBUFFERED": "1"}
     with started("dev", line_of("README.md", "parsync", "dev"), env, folder) as dev:
-        line = until(lambda: [line for line in list(dev.lines) if "export PARSYNC_URL=" in line], "the exports")[0]
-        env |= dict(re.findall(r"(\w+)=(\S+)", line))
+        said = re.compile(r"\b((?:PARSYNC|CELERY)_\w+)=(\S+)")
+        exports = until(lambda: exported(dict(said.findall("\n".join(list(dev.lines))))), "the exports")
+        env |= exports
         until_up(env, {"n1", "n2"})
         yield folder, env
+
+
+def exported(found):
+    """The variables to export, once all are there."""
+    return found if {"PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"} <= found.keys() else None
 
 
 def until_up(env, names):
