@@ -4,6 +4,7 @@ import ast
 import configparser
 import importlib
 import json
+import re
 import tomllib
 
 import pytest
@@ -41,6 +42,16 @@ def of(*languages):
 def test_each_block_has_a_language_that_is_checked():
     wrong = [(name, block.heading, block.language) for name, block in ALL if block.language not in LANGUAGES]
     assert not wrong, f"a block is one of {', '.join(sorted(LANGUAGES))}"
+
+
+INDENTED = {"architecture", "chaos", "journey-of-a-task", "keys", "security", "serve"}
+"""Pages with blocks that are indented, whose language nobody knows. The list only shrinks."""
+
+
+def test_a_block_has_a_fence():
+    pages = [name for name in all_pages() if not name.startswith("docs/decisions/")]
+    indented = {name for name in pages if re.search(r"\n\n {4}\S", Document(name).text)}
+    assert indented <= {f"docs/{name}.md" for name in INDENTED}, "write ```sh instead"
 
 
 def test_the_pages_that_are_named_exist():
