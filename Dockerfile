@@ -1,4 +1,4 @@
-# The image of docker-compose.yml: parsync with the example app. `parsync scheduler` and `celery worker` both run in it.
+# The image of docker-compose.yml: parsync with the example app. `parsync scheduler`, `celery worker` and `parsync serve` run in it.
 FROM python:3.11-slim
 
 ENV PYTHONUNBUFFERED=1 \
@@ -7,14 +7,14 @@ ENV PYTHONUNBUFFERED=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore
 
-# The dependencies by themselves, so that a change of the code does not fetch them again.
-COPY requirements.lock /build/
-RUN pip install --require-hashes --requirement /build/requirements.lock
+# The dependencies by themselves (with those of `parsync serve`), so that a change of the code does not fetch them again.
+COPY requirements-serve.lock /build/
+RUN pip install --require-hashes --requirement /build/requirements-serve.lock
 
 COPY pyproject.toml README.md LICENSE /build/
 COPY lua /build/lua
 COPY parsync_redis /build/parsync_redis
-RUN pip install --no-deps /build && rm -rf /build
+RUN pip install --no-deps '/build[serve]' && rm -rf /build
 
 RUN useradd --create-home --uid 10001 parsync
 COPY examples /app/examples

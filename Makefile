@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons cluster-test compose-test wheel lock clean
+.PHONY: help demo test lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons cluster-test compose-test site record wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -104,17 +104,25 @@ cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 prima
 compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, and 200 tasks from the host (ARGS=--cluster)
 	@$(BIN)/python tests/compose/run.py $(ARGS)
 
+site: $(STAMP) ## build the documentation in build/site, strictly: a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
+	@echo build/site/index.html
+
+record: $(STAMP) ## record the terminal session and the screenshots of docs/pictures again (needs chromedriver)
+	@$(BIN)/python -m tests.site.record $(ARGS)
+
 wheel: $(STAMP) ## build the wheel and the sdist in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
 
-lock: ## write requirements.lock and requirements-dev.lock from pyproject.toml (ARGS=--upgrade)
+lock: ## write requirements.lock, and those with the extras serve and dev, from pyproject.toml (ARGS=--upgrade)
 	@$(find_python); $$python -m venv build/lock-venv
 	@build/lock-venv/bin/pip install --quiet 'uv>=0.8,<1'
 	@compile="build/lock-venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links $(ARGS) pyproject.toml"; \
 	  $$compile --output-file requirements.lock && \
+	  $$compile --extra serve --constraint requirements.lock --output-file requirements-serve.lock && \
 	  $$compile --extra dev --constraint requirements.lock --output-file requirements-dev.lock
-	@sed -i '1i # Made by `make lock`; do not edit.' requirements.lock requirements-dev.lock
+	@sed -i '1i # Made by `make lock`; do not edit.' requirements.lock requirements-serve.lock requirements-dev.lock
 
 clean: ## remove the environment, caches and everything built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -3,7 +3,7 @@
     CELERY_LOADER=parsync_redis.loader:Loader
 
 Set it for each process that calls tasks, and for the workers. The rules [place] of the settings file (parsync.toml)
-name the tasks that are placed. PARSYNC_NODE and its like make a worker a node: see the README.
+name the tasks that are placed. PARSYNC_NODE and its like make a worker a node: see docs/options.md.
 """
 
 from celery import Celery

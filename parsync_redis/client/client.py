@@ -71,7 +71,7 @@ class ParsyncClient(Asking):
 
         name, args, kwargs: the task's name and arguments. countdown: seconds from now before which it does not start.
         expires: seconds from now, or a datetime, after which it is not started. options: what the task asks for
-        (slots, resources, ...; README has the table), queue (only nodes that consume it are candidates), and
+        (slots, resources, ...; docs/options.md has the table), queue (only nodes that consume it are candidates), and
         time_limit, link, headers, ... as in Celery.
 
         Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the largest there is, if

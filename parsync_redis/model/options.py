@@ -3,7 +3,8 @@
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of `parsync submit` and the
 names that the client, `parsync={...}`, the rules [place] and a task's declaration may use. If the record keeps it
 (`stored`), it is also a field of TaskStatus, a word of the rows of lua/submit.lua, and one of lua/lib/again.lua.
-README.md has a line for each option, docs/keys.md for each that is stored. tests/unit/test_options.py finds omissions.
+docs/options.md has a line for each option, docs/keys.md for each that is stored. tests/unit/test_options.py finds
+omissions.
 """
 
 from collections.abc import Callable, Mapping
@@ -176,7 +177,7 @@ OPTIONS: Final = (
         celerys=True,
     ),
 )
-"""Every option; README.md has a table of what they mean, in this order."""
+"""Every option; docs/options.md has a table of what they mean, in this order."""
 
 NAMES: Final = tuple(option.name for option in OPTIONS)
 CLIENT_NAMES: Final = tuple(option.name for option in OPTIONS if not option.celerys)

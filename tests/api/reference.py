@@ -99,10 +99,11 @@ def text_of(entry: str) -> str:
     found = find(entry)
     text = inspect.cleandoc(str(found.__doc__)) + "\n"
     if found is Settings:
-        rows = {row[2].strip("`"): row for row in tables(Document("README.md").text) if row[1].startswith("`PARSYNC_")}
+        rows = {
+            row[2].strip("`"): row for row in tables(Document("docs/options.md").text) if row[1].startswith("`PARSYNC_")
+        }
         lines = [f"| `{name}` | {rows[name][3]} | {rows[name][4]} |" for name in Settings.model_fields]
-        made = text + "\n| setting | default | meaning |\n|---|---|---|\n" + "\n".join(lines) + "\n"
-        return made.replace("](docs/", "](")
+        return text + "\n| setting | default | meaning |\n|---|---|---|\n" + "\n".join(lines) + "\n"
     if isinstance(found, type) and issubclass(found, enum.Enum):
         return text + f"\n{', '.join(f'`{one.value}`' for one in found)}\n"
     if isinstance(found, type) and dataclasses.is_dataclass(found):

@@ -12,8 +12,9 @@ import pytest
 from parsync_redis import ParsyncClient, Settings
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.embedded import EmbeddedServer
+from tests.api.made_pages import cli_part, http_part, made
 from tests.api.reference import INTERNAL, entries, examples, find, page, parameters
-from tests.documents import ROOT, WRITE
+from tests.documents import ROOT, WRITE, Document
 
 ENTRIES = list(entries())
 
@@ -23,6 +24,14 @@ def test_the_page_is_what_the_docstrings_and_the_examples_make():
     if WRITE:
         path.write_text(page(), encoding="utf-8")
     assert path.read_text(encoding="utf-8") == page(), "PARSYNC_TEST_WRITE_DOCS=1 pytest tests/api writes it"
+
+
+@pytest.mark.parametrize(("name", "part"), [("docs/cli.md", cli_part), ("docs/http.md", http_part)])
+def test_the_made_part_of_a_page_is_what_the_code_says(name, part):
+    text = made(name, part())
+    if WRITE:
+        (ROOT / name).write_text(text, encoding="utf-8")
+    assert Document(name).text == text, "PARSYNC_TEST_WRITE_DOCS=1 pytest tests/api writes it"
 
 
 def test_there_is_an_example_for_each_public_name_and_no_other():

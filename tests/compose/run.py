@@ -20,6 +20,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from parsync_redis import ParsyncClient
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,7 +153,9 @@ def main() -> int:
     try:
         stack.make_secrets()
         closed = stack.run("config", capture=True, files=FILES[:1])
-        assert "ports:" not in closed, "docker-compose.yml alone publishes a port"
+        services = yaml.safe_load(closed)["services"]
+        opened = [name for name, one in services.items() if one.get("ports") and not one.get("profiles")]
+        assert not opened, f"docker-compose.yml alone publishes ports of {opened}"
         stack.run("build")
         scale = [word for name, count in stack.scale.items() for word in ("--scale", f"{name}={count}")]
         stack.run("up", "--detach", *scale)

@@ -1,7 +1,6 @@
 """The pages agree with the code: keys, commands, flags, settings, files, identifiers."""
 
 import re
-import tomllib
 from functools import cache
 
 import pytest
@@ -11,7 +10,7 @@ from parsync_redis.cli import app
 from parsync_redis.cli.app import COMMANDS, load
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.model.options import NAMES
-from parsync_redis.settings import RULES, Settings, load_rules
+from parsync_redis.settings import Settings
 from parsync_redis.store import calls
 from parsync_redis.store.cluster import DEFAULT_GAP_S, DEFAULT_LEASE_S, DEFAULT_PARTITIONS
 from parsync_redis.store.scripts import lua_folder
@@ -99,19 +98,20 @@ def test_each_parsync_command_exists_with_its_flags(line):
             assert re.search(rf"(?<![\w-]){re.escape(word.partition('=')[0])}(?![\w-])", help_of(command, *below)), word
 
 
-def test_every_command_is_in_the_readme():
+def test_every_command_has_a_row_of_what_it_is_for():
+    rows = [row[0] for row in tables(Document("docs/cli.md").text)]
     for command in (name for commands in COMMANDS.values() for name in commands):
-        assert f"`parsync {command}" in Document("README.md").text, command
+        assert any(re.match(rf"`parsync {command}\b", row) for row in rows), command
 
 
 def test_pages_name_the_flags_of_a_worker_and_no_other():
     there = {names[0] for names, _ in WORKER_OPTIONS}
     for name in DOCUMENTS:
         assert set(re.findall(r"--parsync(?:-[a-z]+)*\b(?!\.)", Document(name).text)) <= there, name
-    assert set(re.findall(r"--parsync(?:-[a-z]+)*\b", Document("README.md").text)) == there
+    assert set(re.findall(r"--parsync(?:-[a-z]+)*\b", Document("docs/options.md").text)) == there
 
 
-def test_the_readme_has_the_settings_of_the_code():
+def test_the_page_of_options_has_the_settings_of_the_code():
     fields = Settings.model_fields
     shared = {
         "partitions": DEFAULT_PARTITIONS,
@@ -119,7 +119,9 @@ def test_the_readme_has_the_settings_of_the_code():
         "gap_s": DEFAULT_GAP_S,
         "lease_s": DEFAULT_LEASE_S,
     }
-    rows = {row[2].strip("`"): row for row in tables(Document("README.md").text) if row[1].startswith("`PARSYNC_")}
+    rows = {
+        row[2].strip("`"): row for row in tables(Document("docs/options.md").text) if row[1].startswith("`PARSYNC_")
+    }
     assert list(rows) == list(fields)
     for name, (flag, variable, _, default, _) in rows.items():
         if flag != "of nodes only":
@@ -130,18 +132,12 @@ def test_the_readme_has_the_settings_of_the_code():
         assert default.strip("`") == (f"{right:g}" if isinstance(right, (int, float)) else str(right))
 
 
-def test_the_readme_has_the_task_options_of_the_code():
-    rows = [row[0].strip("`") for row in tables(Document("README.md").text) if row[0].strip("`") in NAMES]
+def test_the_page_of_options_has_the_task_options_of_the_code():
+    rows = [row[0].strip("`") for row in tables(Document("docs/options.md").text) if row[0].strip("`") in NAMES]
     missing = [name for name in NAMES if name not in rows]
-    assert rows == list(NAMES), f"README.md's table of options lacks {missing or 'none, but has another order'}"
-
-
-@pytest.mark.parametrize("block", Document("README.md").blocks("toml"), ids=lambda block: block.heading)
-def test_each_settings_file_loads(block, tmp_path):
-    (tmp_path / "parsync.toml").write_text(block.text)
-    given = Settings.load(tmp_path / "parsync.toml")
-    assert given.model_fields_set == tomllib.loads(block.text).keys() - {RULES}
-    assert set(load_rules(tmp_path / "parsync.toml")) == tomllib.loads(block.text).get(RULES, {}).keys()
+    assert rows == list(NAMES), (
+        f"the table of options in docs/options.md lacks {missing or 'none, but has another order'}"
+    )
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
@@ -161,7 +157,7 @@ def test_each_link_leads_to_a_file(name):
         assert (document.path.parent / link).exists(), link
 
 
-FOLDERS = ("parsync_redis", "lua", "tests", "docs", "examples")
+FOLDERS = ("parsync_redis", "lua", "tests", "docs", "examples", "deploy")
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.is_file()]
 STARTS = (ROOT, ROOT / "parsync_redis", ROOT / "lua")
 """Where the paths that pages name begin."""
@@ -187,7 +183,7 @@ def test_each_file_and_folder_that_a_page_names_exists(name):
 
 @cache
 def words_of_the_code():
-    sources = [path for path in FILES if path.suffix in (".py", ".lua", ".sh")]
+    sources = [path for path in FILES if path.suffix in (".py", ".lua", ".sh", ".service", ".yaml")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources if path.name != "test_docs.py")
     return set(re.findall(r"\w+", text))
 
