@@ -1,4 +1,4 @@
-"""Commands that run: scheduler, dev."""
+"""The command `scheduler`, and how a command that runs is stopped."""
 
 import logging
 import os
@@ -12,22 +12,16 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from ..errors import InvalidInput
 from ..model.ids import check_name
 from ..settings import Settings
-from .common import Cluster, Config, Url, parse_pairs
-from .stack import LocalStack
-
-_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
+from .common import Cluster, Config, Url
 
 
 def register(app: typer.Typer) -> None:
-    """Add these commands to the app."""
-    for command in (scheduler, dev):
-        app.command()(command)
+    """Add this command to the app."""
+    app.command()(scheduler)
 
 
 @contextmanager
@@ -106,68 +100,3 @@ def _stop_with(parent: int, stop: threading.Event) -> None:
         if stop.wait(0.5):
             return
     stop.set()
-
-
-def dev(
-    app: Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in celery -A.")],
-    schedulers: Annotated[int, typer.Option(min=1, max=64, help="How many schedulers.")] = 2,
-    workers: Annotated[int, typer.Option(min=0, max=64, help="How many workers: nodes n1, n2, ...")] = 2,
-    slots: Annotated[int, typer.Option(min=1, max=1000, help="Slots of each worker.")] = 2,
-    score: Annotated[list[float] | None, typer.Option(help="Score of n1, of n2, ... (repeat; 1).")] = None,
-    label: Annotated[list[str] | None, typer.Option(help="A label of every worker: zone=a (repeat).")] = None,
-    resource: Annotated[list[str] | None, typer.Option(help="An amount of every worker: mem=8GiB (repeat).")] = None,
-    pool: Annotated[str, typer.Option(help="prefork, threads or solo.")] = "prefork",
-    url: Url = None,
-    cluster: Cluster = None,
-    config: Config = None,
-) -> None:
-    """Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.
-
-    With --url (or PARSYNC_URL, or in the settings file) that server is used and none is started.
-    """
-    labels, resources = parse_pairs("--label", label), parse_pairs("--resource", resource)
-    if pool not in ("prefork", "threads", "solo"):
-        raise InvalidInput(f"--pool {pool!r} is not known: known are prefork, threads, solo")
-    settings = Settings.load(config, url=url, cluster=cluster)
-    given = settings.url if "url" in settings.model_fields_set else None
-    say = Printer()
-    env = {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
-    with stop_by_signal() as (stop, came), LocalStack(settings.cluster, given, say, env=env) as stack:
-        if not given:
-            address = stack.server()
-            say("parsync", f"server {stack.embedded.program if stack.embedded else ''} at {address}")
-            say(
-                "parsync",
-                f"in another terminal: export PARSYNC_URL={address} PARSYNC_CLUSTER={settings.cluster} "
-                f"CELERY_BROKER_URL={address} CELERY_RESULT_BACKEND={address}",
-            )
-        stack.scheduler(schedulers)
-        for number in range(1, workers + 1):
-            own = score[(number - 1) % len(score)] if score else None
-            stack.worker(app, f"n{number}", slots, own, labels, resources, pool)
-        running = set(stack.processes)
-        while running and not stop.wait(0.2):
-            ended = running - set(stack.alive())
-            running -= ended
-            for name in sorted(ended):
-                say(name, f"(ended with code {stack.processes[name].popen.returncode})")
-        say("parsync", "stopping" if running else "everything has ended")
-    if not came:
-        raise typer.Exit(1)
-    raise typer.Exit(130 if signal.SIGINT in came else 0)
-
-
-class Printer:
-    """Prints lines of several processes, each with its name in front in a color of its own."""
-
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
-        self._lock = threading.Lock()
-        self._colors: dict[str, str] = {"parsync": "bold"}
-
-    def __call__(self, name: str, line: str) -> None:
-        """Print one line."""
-        with self._lock:
-            color = self._colors.setdefault(name, _COLORS[len(self._colors) % len(_COLORS)])
-            # Keep the programs' colors; their brackets are not markup.
-            self._console.print(Text.assemble((f"{name:<12} ", color)) + Text.from_ansi(line))
