@@ -103,7 +103,7 @@ def _print_choice(choice: Choice) -> None:
     after = f", after lost claims: {len(lost)} (to {', '.join(lost)})" if lost else ""
     tell(f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {age_text(choice.age_s)} old{after}", 4)
     tell("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps), 4)
-    of_best = f"number {choice.rank} of those with a seat, of which the best has {choice.best:g}"
+    of_best = f"number {choice.rank} of those that are left; the best of them has {choice.best:g}"
     tell(f"  {choice.node} has score {choice.score:g}, {of_best}", 4)
 
 
