@@ -206,7 +206,7 @@ def run_here(words):
         main()
     except SystemExit as ended:
         sys.stdout.flush()
-        code = ended.code
+        code = ended.code if isinstance(ended.code, int) else 1
     finally:
         os._exit(code)
 
