@@ -1,5 +1,6 @@
 """Find the task that a person means: by its id, by the beginning of its id, or by the word `last`."""
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
@@ -72,8 +73,13 @@ def with_near(client: ParsyncClient, options: Mapping[str, Any]) -> dict[str, An
 
 
 def state_folder() -> Path:
-    """Return the folder of what the command line remembers, by the rule of XDG."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "parsync"
+    """Return the folder of what the command line remembers, by XDG's rule. Raises OSError if there is none."""
+    if given := os.environ.get("XDG_STATE_HOME"):
+        return Path(given) / "parsync"
+    try:
+        return Path.home() / ".local" / "state" / "parsync"
+    except RuntimeError:  # in a container the user may be a bare number
+        raise OSError(errno.ENOTSUP, "this user has no home folder: set XDG_STATE_HOME") from None
 
 
 def _file(client: ParsyncClient) -> Path:
@@ -83,12 +89,13 @@ def _file(client: ParsyncClient) -> Path:
 
 def remember(client: ParsyncClient, id: str) -> None:
     """Make a task the last one; a file that cannot be written is a warning: the task is submitted all the same."""
-    path = _file(client)
     try:
+        path = _file(client)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(id, encoding="utf-8")
     except OSError as error:
-        say(f"warning: `last` will not mean this task: {path} cannot be written: {error.strerror}", to_stderr=True)
+        where = f"{error.filename}: " if error.filename else ""
+        say(f"warning: `last` will not mean this task: {where}{error.strerror}", to_stderr=True)
 
 
 def _last(client: ParsyncClient) -> str:
@@ -100,4 +107,4 @@ def _last(client: ParsyncClient) -> str:
             "there is none yet: give an id (parsync tasks)"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"`last` cannot be read from {_file(client)}: {error}") from None
+        raise InvalidInput(f"`last` cannot be read: {error}") from None

@@ -172,6 +172,15 @@ def test_last_is_the_task_that_was_submitted_last_from_here(address):
     assert parsync("cancel", "third").exit_code == 0
 
 
+def test_a_folder_that_cannot_be_written_is_a_warning(address, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    result = parsync("submit", "proj.render", "--id", "fourth")
+    assert (result.exit_code, result.stdout) == (0, "fourth\n")
+    assert result.stderr.startswith("warning: `last` will not mean this task: ")
+    assert parsync("cancel", "fourth").exit_code == 0
+
+
 # -- one node --------------------------------------------------------------------------------------------------------
 
 
