@@ -53,7 +53,7 @@ def dev(
     node: Annotated[
         list[str] | None,
         typer.Option(
-            help="One more worker: gpu:slots=2,gpu=1,gpu_model=a100. Numbers are amounts, words labels (repeat)."
+            help="One more worker: gpu:slots=2,gpu=1,kind=a. A number is an amount, a word is a label (repeat)."
         ),
     ] = None,
     pool: Annotated[str, typer.Option(help="prefork, threads or solo.")] = "prefork",
