@@ -56,7 +56,7 @@ def resolve_id(client: ParsyncClient, given: str) -> str:
         ) from None
     if len(found) > 1:
         more = " and more" if len(found) == MOST else ""
-        named = ", ".join(decode_id(id) for id in found if is_id(decode_id(id)))
+        named = ", ".join(sorted(decode_id(id) for id in found if is_id(decode_id(id))))
         raise InvalidInput(f"{shown(text)} is the beginning of several ids: {named}{more}: give more of one")
     return decode_id(found[0]) if found else text
 
