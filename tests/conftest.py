@@ -90,12 +90,13 @@ class Servers:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declares the marks of these tests, and keeps the garbage collector from calling servers.
+    """Declare the marks of these tests, keep the garbage collector from calling servers, and have a state folder.
 
     A result that is collected unsubscribes from its result backend. Results of one test module may be collected in
     another, when their server has stopped: Celery would try again for 20 s each, in the middle of any test.
     """
     del AsyncResult.__del__
+    os.environ["XDG_STATE_HOME"] = str(config.rootpath / "build" / "state")  # of `last`: not the developer's own
     config.addinivalue_line(
         "markers", "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last (Redis)"
     )

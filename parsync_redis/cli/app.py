@@ -5,26 +5,26 @@ A command's module is imported when that command runs. `parsync --help` reads on
 
 import sys
 from importlib import import_module
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..errors import ParsyncError
 from ..model.printable import printable
+from .words import fill_watch
 
 COMMANDS: Final = {
-    "cli.run": {
-        "scheduler": "Run a scheduler until SIGTERM or Ctrl-C.",
-        "dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.",
-    },
+    "cli.run": {"scheduler": "Run a scheduler until SIGTERM or Ctrl-C."},
+    "cli.dev": {"dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C."},
     "cli.tasks": {
         "submit": "Submit a task and print its id.",
         "status": "Show a task: its state, its place, why it waits, and the time of each step.",
-        "tasks": "List tasks: first those that have not ended.",
         "demand": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
         "names": "Show how long the tasks of each name run, by node class too: their number, mean and 95th percentile.",
     },
+    "cli.top": {"top": "Show the cluster and draw it again every second, until q."},
+    "cli.find": {"tasks": "List tasks: first those that have not ended."},
     "cli.explain": {
         "explain": "Say why a task waits, what keeps each node, who holds what it needs, and when it may start.",
         "plan": "Say where a task would go, without submitting it.",
@@ -35,7 +35,7 @@ COMMANDS: Final = {
     },
     "cli.dead": {"dead": "Dead tasks, which lost as many starts as they may: list, show, requeue."},
     "cli.cluster": {
-        "nodes": "List nodes: slots that are free and held, resources that are left, labels.",
+        "nodes": "List nodes, or tell all about one: what runs there and for how long, what is left, what failed last.",
         "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",
         "schedulers": "List schedulers: which is leader, which is alive, and the statistics of each.",
         "drain": "Give a node no new tasks, also after it restarts; its runs go on, until a deadline if one is given.",
@@ -81,7 +81,7 @@ class CommandTable(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replace the table's entry by the command itself."""
-        name, found, rest = super().resolve_command(ctx, args)
+        name, found, rest = super().resolve_command(ctx, fill_watch(args))
         return name, load(name) if name and found else found, rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -99,14 +99,25 @@ app = typer.Typer(
     name="parsync",
     cls=CommandTable,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     epilog="Settings come from flags, else PARSYNC_* variables, else parsync.toml (or --config, or PARSYNC_CONFIG).",
 )
 
 
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from .. import __version__
+
+        print(f"parsync {__version__}")
+        raise typer.Exit(0)
+
+
 @app.callback()
-def parsync() -> None:
+def parsync(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Place Celery tasks through Redis: each goes to the slot that suits it best."""
 
 

@@ -1,9 +1,11 @@
 """Commands about the cluster: nodes, partitions, schedulers, drain, undrain."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from ..inspect.node_detail import read_node_detail
+from ..model.human import age_text
 from ..model.views import LONG_FIGURES, NodeView, measure_evenness
 from ..store.members import read_schedulers
 from .common import (
@@ -19,46 +21,68 @@ from .common import (
     say,
     words,
 )
+from .completion import complete_node
+from .listing import listing
+from .node_page import left_text, print_node, state_of
+from .table import Column
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    for command in (nodes, partitions, schedulers, drain, undrain):
+    for command in (listing(nodes), listing(partitions), listing(schedulers), drain, undrain):
         app.command()(command)
 
 
-def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
-    """List nodes: slots that are free and held, resources that are left, labels."""
+def nodes(
+    node: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NODE]", help="Tell all about this one.", autocompletion=complete_node, show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """List nodes, or tell all about one: what runs there and for how long, what is left, what failed last.
+
+    LEFT is what no task holds, of what the node has. WAITING is the waiting seats in use, of those that are open.
+    """
     with make_client(url, cluster, config) as client:
+        if node is not None:
+            detail = client.requests.do(lambda: read_node_detail(client.store, node))
+            print_json(detail) if as_json else print_node(detail)
+            return
         found = client.nodes()
     print_found(
         found,
         as_json,
         (
-            "NODE",
+            Column("NODE", cut="right"),
             "STATE",
-            "PARTITION",
-            "SCORE",
+            Column("PARTITION", 5),
+            Column("SCORE", 4),
             "SLOTS",
             "FREE",
-            "HELD",
-            "WAITING",
-            "LEFT",
-            "QUEUES",
-            "LABELS",
-            "TAINTS",
-            "NOTE",
+            Column("HELD", 3),
+            Column("WAITING", 3),
+            Column("LEFT", cut="right"),
+            Column("QUEUES", 6, cut="right"),
+            Column("LABELS", 1, cut="right"),
+            Column("TAINTS", 1, cut="right"),
+            Column("NOTE", prose=True),
         ),
         lambda n: (
             n.name,
-            _state(n),
+            state_of(n),
             n.partition,
             n.score,
             n.slots,
             n.free,
             n.held,
             f"{n.waiting}/{n.ahead}" if n.ahead else "",
-            " ".join(f"{name}={n.left.get(name, 0)}/{amount}" for name, amount in n.resources.items()),
+            left_text(n),
             " ".join(n.queues),
             words(n.labels, ":"),
             " ".join(n.taints),
@@ -66,10 +90,6 @@ def nodes(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
         ),
         "no nodes: start a worker of your app with --parsync-node",
     )
-
-
-def _state(node: NodeView) -> str:
-    return "draining" if node.state == "up" and node.draining else node.state
 
 
 def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
@@ -81,7 +101,15 @@ def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
         print_json({"partitions": found, "evenness": evenness})
         return
     print_table(
-        ("PARTITION", "NODES", "SLOTS", "FREE", "MEAN SCORE", "VERSION", "LABELS (SHARE OF SLOTS)"),
+        (
+            "PARTITION",
+            "NODES",
+            "SLOTS",
+            "FREE",
+            Column("MEAN SCORE", 3),
+            Column("VERSION", 4),
+            Column("LABELS (SHARE OF SLOTS)", prose=True),
+        ),
         (
             (
                 p.number,
@@ -108,6 +136,10 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
+_RANKS: Final = {"placed": 1, "conflicts": 2, "delay_ms": 2, "in_flight": 3, "view_age_ms": 4, "claims": 5, "free": 6}
+"""How soon a narrow terminal leaves out a figure of a scheduler; those that matter most to people have small ones."""
+
+
 def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
     """List schedulers: which is leader, which is alive, and the statistics of each."""
     with make_client(url, cluster, config) as client:
@@ -117,13 +149,21 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
     print_found(
         found,
         as_json,
-        ("SCHEDULER", "ORDINAL", "LEADER", "ALIVE", "RENEWED", "COUNTER", *(name.upper() for name in known)),
+        (
+            Column("SCHEDULER", cut="right"),
+            Column("ORDINAL", 8),
+            "LEADER",
+            "ALIVE",
+            "RENEWED",
+            Column("COUNTER", 9),
+            *(Column(name.upper(), _RANKS.get(name, 7)) for name in known),
+        ),
         lambda s: (
             s.name,
             s.ordinal,
             "yes" if s.leader else "",
             "yes" if s.alive else "NO",
-            "over 1 h ago" if s.silent_s is None else f"{s.silent_s:.1f} s ago",
+            "over 1h ago" if s.silent_s is None else f"{age_text(s.silent_s)} ago",
             s.counter,
             *(s.stats.get(n, "") for n in known),
         ),
@@ -131,7 +171,7 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
     )
 
 
-Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
+Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)]
 
 
 def drain(
@@ -161,4 +201,4 @@ def _say(node: NodeView, as_json: bool) -> None:
         print_json(node)
     else:
         note = f" ({node.note})" if node.note else ""
-        say(f"{node.name} {_state(node)}{note}: {node.held} of {node.slots} slots held, {node.free} open to tasks")
+        say(f"{node.name} {state_of(node)}{note}: {node.held} of {node.slots} slots held, {node.free} open to tasks")

@@ -3,21 +3,22 @@
 import dataclasses
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput
 from ..model.printable import printable
 from ..model.status import TaskStatus
 from ..settings import Settings
+from .table import Column, lay_out, wrapped
 
 Url = Annotated[
     str | None, typer.Option("--url", help="The server, redis://HOST:PORT/DB.", show_default=False, metavar="URL")
@@ -56,6 +57,14 @@ def say(text: object, to_stderr: bool = False) -> None:
     print(printable(text), file=sys.stderr if to_stderr else sys.stdout)
 
 
+def tell(text: object, indent: int = 0) -> None:
+    """Print a sentence. On a terminal its lines end between words, begin `indent` further in, and have short ids."""
+    width = screen_width()
+    lines = [printable(text)] if width is None else wrapped(printable(text), width, indent)
+    for line in lines:
+        print(line)
+
+
 def plain(value: Any) -> Any:
     """Return a dataclass as what JSON has; raises TypeError for anything else."""
     if isinstance(value, TaskStatus):
@@ -66,26 +75,34 @@ def plain(value: Any) -> Any:
 
 
 def print_found(
-    found: Sequence[T], as_json: bool, columns: Sequence[str], row: Callable[[T], Sequence[object]], empty: str
+    found: Sequence[T], as_json: bool, columns: Sequence[Column | str], row: Callable[[T], Sequence[object]], empty: str
 ) -> None:
     """Print what a command found as JSON, or as a table with one row for each."""
     print_json(found) if as_json else print_table(columns, map(row, found), empty)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """Print a table, with numbers to the right; print `empty` if there are no rows."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[object]], empty: str) -> None:
+    """Print a table, with numbers to the right; print `empty` if there are no rows.
+
+    On a terminal it is as wide as that: cli/table.py says what gives way.
+    """
     filled = [[_cell(value) for value in row] for row in rows]
     if not filled:
         say(empty)
         return
-    for at, column in enumerate(columns):
-        numeric = all(not row[at] or row[at].replace(".", "", 1).replace("-", "", 1).isdigit() for row in filled)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in filled:
-        table.add_row(*row)
-    # A line for a pipe or a file is never broken.
-    Console(width=None if sys.stdout.isatty() else 1000, highlight=False, markup=False).print(table)
+    head, *lines = lay_out(columns, filled, screen_width())
+    print(typer.style(head, bold=True) if sys.stdout.isatty() else head)
+    for line in lines:
+        print(line)
+
+
+WIDE: ContextVar[bool] = ContextVar("WIDE", default=False)
+"""True while a command prints with all columns and whole ids: `--wide`."""
+
+
+def screen_width() -> int | None:
+    """Return how wide a line may be; None for a pipe or a file, whose lines are never broken, and with `--wide`."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() and not WIDE.get() else None
 
 
 def _cell(value: object) -> str:

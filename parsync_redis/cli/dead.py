@@ -5,8 +5,13 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidInput
+from ..model.human import age_text
 from ..model.task import TaskState
-from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, say, show_time
+from ..store.purge import server_ms
+from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, say, screen_width, show_time
+from .ids import Id, Ids, resolve_id, resolve_ids
+from .listing import listing
+from .table import Column, short_ids
 from .tasks import print_status
 
 dead = typer.Typer(no_args_is_help=True, help="Dead tasks, which lost as many starts as they may: list, show, requeue.")
@@ -14,7 +19,7 @@ dead = typer.Typer(no_args_is_help=True, help="Dead tasks, which lost as many st
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    for name, command in (("list", list_), ("show", show), ("requeue", requeue)):
+    for name, command in (("list", listing(list_)), ("show", show), ("requeue", requeue)):
         dead.command(name)(command)
     app.add_typer(dead, name="dead")
 
@@ -29,14 +34,25 @@ def list_(
     """List dead tasks, the newest first; 10,000 are kept until they are requeued."""
     with make_client(url, cluster, config) as client:
         found = client.dead(limit)
+        now_ms = server_ms(client.store)
+    ids = short_ids(task.id for task in found) if screen_width() is not None else {}
     print_found(
         found,
         as_json,
-        ("ID", "NAME", "DIED", "STARTS", "LOST ON", "WHY"),
+        (
+            Column("ID", text=True),
+            Column("NAME", cut="left"),
+            Column("DIED", 1),
+            "AGE",
+            "STARTS",
+            Column("LOST ON", cut="right"),
+            Column("WHY", prose=True),
+        ),
         lambda t: (
-            t.id,
+            ids.get(t.id, t.id),
             t.name,
             show_time(t.times.get("finished")),
+            age_text((now_ms - (t.times.get("finished") or now_ms)) / 1000),
             t.starts,
             " ".join(dict.fromkeys(setback.node for setback in t.history)),
             t.why,
@@ -46,7 +62,7 @@ def list_(
 
 
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")],
+    id: Id,
     as_json: Json = False,
     url: Url = None,
     cluster: Cluster = None,
@@ -54,13 +70,14 @@ def show(
 ) -> None:
     """Tell the history of a dead task: each lost attempt, where, when and why. Exit 1 if the task is not dead."""
     with make_client(url, cluster, config) as client:
-        found = client.status(id)
-    print_json(found) if as_json else print_status(found)
+        found = client.status(resolve_id(client, id))
+        now_ms = server_ms(client.store)
+    print_json(found) if as_json else print_status(found, now_ms)
     raise typer.Exit(0 if found.state is TaskState.DEAD else 1)
 
 
 def requeue(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The tasks' ids.")] = None,
+    ids: Ids = None,
     all_: Annotated[bool, typer.Option("--all", help="All that are dead now.")] = False,
     as_json: Json = False,
     url: Url = None,
@@ -71,7 +88,9 @@ def requeue(
     if bool(ids) == all_:
         raise InvalidInput("say which: the ids of dead tasks, or --all (parsync dead list)")
     with make_client(url, cluster, config) as client:
-        answers = client.requeue_dead([task.id for task in client.dead(10_000)] if all_ else ids or [])
+        answers = client.requeue_dead(
+            [task.id for task in client.dead(10_000)] if all_ else resolve_ids(client, ids or [])
+        )
     if as_json:
         print_json(answers)
     else:

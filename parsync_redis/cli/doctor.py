@@ -10,10 +10,14 @@ from rich.console import Console
 from ..inspect.checkup import check_up
 from ..inspect.server_checks import Check
 from ..model.printable import printable
-from .common import Cluster, Config, Json, Url, make_client, print_json, say
+from .common import Cluster, Config, Json, Url, make_client, print_json, say, screen_width
+from .table import wrapped
 
 SAY_S: Final = 5.0
 """How often the audit says how far it is if nobody watches."""
+
+_TEXT_AT: Final = 18
+"""The column of the text: after the level and the name."""
 
 _COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -58,7 +62,12 @@ class AuditProgress:
 
 
 def _print(checks: list[Check]) -> None:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    """Print each check: its level, its name, and what was found with the fix, which a terminal gets in lines."""
+    console, width = Console(highlight=False, markup=False, soft_wrap=True), screen_width()
     for check in checks:
+        text = printable(check.text + (f": {check.repair}" if check.repair else ""))
+        lines = [text] if width is None else wrapped(text, width - _TEXT_AT, 0)
         console.print(f"{check.level:<5}", style=_COLORS[check.level], end="")
-        console.print(f"{check.name:<12} {printable(check.text + (f': {check.repair}' if check.repair else ''))}")
+        console.print(f"{check.name:<12} {lines[0]}")
+        for line in lines[1:]:
+            console.print(" " * _TEXT_AT + line)

@@ -9,10 +9,12 @@ import typer
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput
+from ..model.human import needs_given
 from ..model.task import WAITING
 from ..store.cancel import Selection, cancel_tasks, cancel_words, find_selected
 from ..store.purge import find_purgeable, purge_tasks
 from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_json, say
+from .ids import Ids, resolve_ids
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Name = Annotated[str, typer.Option(help="Only tasks of names that match a pattern: 'proj.*'.")]
@@ -25,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def cancel(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The tasks' ids.")] = None,
+    ids: Ids = None,
     kind: Annotated[
         str | None, typer.Option(help="All tasks of this kind, as `parsync demand` shows it.", show_default=False)
     ] = None,
@@ -51,10 +53,10 @@ def cancel(
         raise InvalidInput("say which tasks: either ids, or some of --kind, --name and --state")
     if not by_selection:
         with make_client(url, cluster, config) as client:
-            answers = client.cancel_many(ids or ())
+            answers = client.cancel_many(resolve_ids(client, ids or ()))
         _tell_ids(answers, as_json)
         raise typer.Exit(0 if all(word in _CANCELLED for word in answers.values()) else 1)
-    chosen = Selection(WAITING if state is None else state, "*" if name is None else name, kind)
+    chosen = Selection(WAITING if state is None else state, "*" if name is None else name, kind and needs_given(kind))
     with make_client(url, cluster, config) as client:
         client.check()
         found = find_selected(client.store, chosen)

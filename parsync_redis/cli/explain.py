@@ -5,7 +5,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from ..model.explanation import Choice, Explanation, NodeClass, Outlook
-from .common import Cluster, Config, Json, Url, make_client, print_json, say, show_time
+from ..model.human import age_text, needs_shown
+from .common import Cluster, Config, Json, Url, make_client, print_json, say, show_time, tell
+from .completion import complete_name
+from .ids import Id, resolve_id, with_near
 from .options import from_flags, with_options
 from .tasks import print_history
 
@@ -23,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")],
+    id: Id,
     verbose: Verbose = False,
     as_json: Json = False,
     url: Url = None,
@@ -35,14 +38,19 @@ def explain(
     Exit 1 if nothing is known of it.
     """
     with make_client(url, cluster, config) as client:
-        found = client.explain(id)
+        found = client.explain(resolve_id(client, id))
     print_json(found) if as_json else print_explanation(found, verbose)
     raise typer.Exit(1 if found.outlook is Outlook.GONE else 0)
 
 
 @with_options
 def plan(
-    name: Annotated[str, typer.Argument(help="The task's name as its worker knows it: 'proj.tasks.render'.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The task's name as its worker knows it: 'proj.tasks.render'.", autocompletion=complete_name
+        ),
+    ],
     queue: Annotated[
         str | None, typer.Option(help="Only nodes that consume this Celery queue.", metavar="NAME")
     ] = None,
@@ -60,32 +68,32 @@ def plan(
     """
     options = {name: value for name, value in from_flags(flags).items() if value is not None}
     with make_client(url, cluster, config) as client:
-        found = client.plan(name, queue=queue, **options)
+        found = client.plan(name, queue=queue, **with_near(client, options))
     print_json(found) if as_json else print_explanation(found, verbose)
     raise typer.Exit(_EXIT_CODES[found.outlook])
 
 
 def print_explanation(found: Explanation, verbose: bool) -> None:
     """Print an explanation, the answer first."""
-    what = f" ({found.name} {found.needs})" if found.name else ""
+    what = f" ({found.name} {needs_shown(found.needs)})" if found.name else ""
     say(f"{f'task {found.id}' if found.id else 'such a task'}{what}: {_answer(found)}")
-    say(f"  {found.why}")
+    tell(f"  {found.why}", 4)
     if found.outlook in (Outlook.WAITS, Outlook.NEVER):
         if found.ahead:
-            say(f"  waiting tasks before it: {found.ahead:,}, with equal needs: {found.ahead_alike:,}")
+            tell(f"  waiting tasks before it: {found.ahead:,}, with equal needs: {found.ahead_alike:,}", 4)
         if found.expected_ms is not None:
-            seconds = max(0, found.expected_ms - found.now_ms) / 1000
-            say(f"  expected to start in about {seconds:.3g} s, by the run times of the tasks before it")
+            wait = age_text((found.expected_ms - found.now_ms) / 1000)
+            tell(f"  expected to start in about {wait}, by the run times of the tasks before it")
         for one in found.holders if verbose else found.holders[:_SHOWN]:
             late = " (it takes longer than usual)" if one.until_ms and one.until_ms < found.now_ms else ""
             until = f"until about {show_time(one.until_ms)}{late}" if one.until_ms else "nobody knows until when"
-            say(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {until}")
+            tell(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {until}", 4)
     if found.choice:
         _print_choice(found.choice)
     for some in found.classes:
-        say(f"  {len(some.nodes):>6,} node{'s' if len(some.nodes) > 1 else ' '}  {_class(some, verbose)}")
+        tell(f"  {len(some.nodes):>6,} node{'s' if len(some.nodes) > 1 else ' '}  {_class(some, verbose)}", 4)
     for remedy in found.remedies:
-        say(f"  it could run with: {remedy}")
+        tell(f"  it could run with: {remedy}", 4)
     print_history(found.history)
 
 
@@ -93,10 +101,10 @@ def _print_choice(choice: Choice) -> None:
     """Print why a task has its place: by whom it was chosen, from what, and among which nodes."""
     lost = [holder or "a closed slot" for holder in choice.lost_to]
     after = f", after lost claims: {len(lost)} (to {', '.join(lost)})" if lost else ""
-    say(f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {choice.age_s:.3f} s old{after}")
-    say("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps))
+    tell(f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {age_text(choice.age_s)} old{after}", 4)
+    tell("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps), 4)
     of_best = f"number {choice.rank} of those that are left; the best of them has {choice.best:g}"
-    say(f"  {choice.node} has score {choice.score:g}, {of_best}")
+    tell(f"  {choice.node} has score {choice.score:g}, {of_best}", 4)
 
 
 def _answer(found: Explanation) -> str:

@@ -10,16 +10,19 @@ _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_
 
 
 class Printer:
-    """Prints lines of several processes, each with its name in front in a color of its own."""
+    """Prints lines of several processes, each with its name in front in a color of its own; those of parsync bare."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
         self._lock = threading.Lock()
-        self._colors: dict[str, str] = {"parsync": "bold"}
+        self._colors: dict[str, str] = {}
 
     def __call__(self, name: str, line: str) -> None:
         """Print one line."""
         with self._lock:
+            if name == "parsync":
+                self._console.print(Text(line))
+                return
             color = self._colors.setdefault(name, _COLORS[len(self._colors) % len(_COLORS)])
             # Keep the programs' colors; their brackets are not markup.
             self._console.print(Text.assemble((f"{name:<12} ", color)) + Text.from_ansi(line))

@@ -8,6 +8,7 @@ import typer
 from ..errors import InvalidInput
 from ..store.quarantine import Entry, clear, entries
 from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, say, show_time
+from .table import Column
 
 commands = typer.Typer(
     no_args_is_help=True, help="Damaged or foreign values that a process met in the state: list, show, clear."
@@ -33,7 +34,7 @@ def list_entries(as_json: Json = False, url: Url = None, cluster: Cluster = None
         print_json([_plain(entry) for entry in found])
         return
     print_table(
-        ("NO", "LAST MET", "BY", "WHERE", "BYTES", "WHY"),
+        ("NO", "LAST MET", Column("BY", 1, "right"), Column("WHERE", cut="left"), "BYTES", Column("WHY", prose=True)),
         ((n, show_time(e.met_ms), e.who, e.where, e.size, e.why) for n, e in enumerate(found, 1)),
         "nothing is in quarantine",
     )

@@ -1,4 +1,4 @@
-"""Commands that run: scheduler, dev."""
+"""The command `scheduler`, and how a command that runs is stopped."""
 
 import os
 import signal
@@ -12,20 +12,15 @@ from typing import Annotated
 import typer
 
 from ..errors import InvalidInput
-from ..logs import JSON, check_level, log_to_stderr
+from ..logs import check_level, log_to_stderr
 from ..model.ids import check_name
 from ..settings import Settings
-from .common import Cluster, Config, LogFormat, Url, parse_pairs
-from .printer import JsonPrinter, Printer
-from .stack import LocalStack
-
-USUAL_PORT = 6379
+from .common import Cluster, Config, LogFormat, Url
 
 
 def register(app: typer.Typer) -> None:
-    """Add these commands to the app."""
-    for command in (scheduler, dev):
-        app.command()(command)
+    """Add this command to the app."""
+    app.command()(scheduler)
 
 
 @contextmanager
@@ -112,56 +107,3 @@ def _stop_with(parent: int, stop: threading.Event) -> None:
         if stop.wait(0.5):
             return
     stop.set()
-
-
-def dev(
-    app: Annotated[str, typer.Option("--app", "-A", help="The Celery app, as in celery -A.")],
-    schedulers: Annotated[int, typer.Option(min=1, max=64, help="How many schedulers.")] = 2,
-    workers: Annotated[int, typer.Option(min=0, max=64, help="How many workers: nodes n1, n2, ...")] = 2,
-    slots: Annotated[int, typer.Option(min=1, max=1000, help="Slots of each worker.")] = 2,
-    score: Annotated[list[float] | None, typer.Option(help="Score of n1, of n2, ... (repeat; 1).")] = None,
-    label: Annotated[list[str] | None, typer.Option(help="A label of every worker: zone=a (repeat).")] = None,
-    resource: Annotated[list[str] | None, typer.Option(help="An amount of every worker: mem=8GiB (repeat).")] = None,
-    pool: Annotated[str, typer.Option(help="prefork, threads or solo.")] = "prefork",
-    log_format: LogFormat = None,
-    url: Url = None,
-    cluster: Cluster = None,
-    config: Config = None,
-) -> None:
-    """Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.
-
-    With --url (or PARSYNC_URL, or in the settings file) that server is used and none is started. Else the server has
-    Redis's usual port, 6379, if nobody else has it, so that an app with that address finds it.
-    """
-    labels, resources = parse_pairs("--label", label), parse_pairs("--resource", resource)
-    if pool not in ("prefork", "threads", "solo"):
-        raise InvalidInput(f"--pool {pool!r} is not known: known are prefork, threads, solo")
-    settings = Settings.load(config, url=url, cluster=cluster, log_format=log_format)
-    given = settings.url if "url" in settings.model_fields_set else None
-    say = JsonPrinter() if settings.log_format == JSON else Printer()
-    env = {"PARSYNC_LOG_FORMAT": settings.log_format} | (
-        {"PARSYNC_CONFIG": str(Path(config).resolve())} if config else {}
-    )
-    with stop_by_signal() as (stop, came), LocalStack(settings.cluster, given, say, env=env) as stack:
-        if not given:
-            address = stack.server(port=USUAL_PORT)
-            say("parsync", f"server {stack.embedded.program if stack.embedded else ''} at {address}")
-            say(
-                "parsync",
-                f"in another terminal, unless the app names this address: export PARSYNC_URL={address} "
-                f"PARSYNC_CLUSTER={settings.cluster} CELERY_BROKER_URL={address} CELERY_RESULT_BACKEND={address}",
-            )
-        stack.scheduler(schedulers)
-        for number in range(1, workers + 1):
-            own = score[(number - 1) % len(score)] if score else None
-            stack.worker(app, f"n{number}", slots, own, labels, resources, pool)
-        running = set(stack.processes)
-        while running and not stop.wait(0.2):
-            ended = running - set(stack.alive())
-            running -= ended
-            for name in sorted(ended):
-                say(name, f"(ended with code {stack.processes[name].popen.returncode})")
-        say("parsync", "stopping" if running else "everything has ended")
-    if not came:
-        raise typer.Exit(1)
-    raise typer.Exit(130 if signal.SIGINT in came else 0)

@@ -66,6 +66,10 @@ class Process:
         if self._file is not None:
             self._file.write(line + "\n")
 
+    def settle(self) -> None:
+        """Wait until the last lines of a process that has ended are read; what it started may hold the pipe open."""
+        self._pump.join(timeout=1)
+
     @property
     def alive(self) -> bool:
         """Return True while the process runs."""
@@ -116,9 +120,9 @@ class LocalStack:
         self.embedded: EmbeddedServer | None = None
         self.processes: dict[str, Process] = {}
         self._sink = sink
-        self._env = {**os.environ, "PYTHONUNBUFFERED": "1", "PARSYNC_CLUSTER": cluster, **(env or {})}
+        self.env = {**os.environ, "PYTHONUNBUFFERED": "1", "PARSYNC_CLUSTER": cluster, **(env or {})}
         if url:
-            self._env["PARSYNC_URL"] = url
+            self.env["PARSYNC_URL"] = url
         if logs:
             logs.mkdir(parents=True, exist_ok=True)
 
@@ -132,7 +136,7 @@ class LocalStack:
         except PortTaken:
             self.embedded = EmbeddedServer(program, aof=aof)
         self.url = self.embedded.url
-        self._env |= dict.fromkeys(("PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"), self.url)
+        self.env |= dict.fromkeys(("PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"), self.url)
         return self.url
 
     def scheduler(self, n: int = 1, **flags: object) -> list[str]:
@@ -177,7 +181,7 @@ class LocalStack:
         if name in self.processes and self.processes[name].alive:
             raise ValueError(f"{name} runs already")
         log = self.logs / f"{name}.log" if self.logs else None
-        self.processes[name] = Process(name, command, self._env, self.cwd, self._sink, log)
+        self.processes[name] = Process(name, command, self.env, self.cwd, self._sink, log)
         return self.processes[name]
 
     def alive(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands about tasks: submit, status, tasks, demand."""
+"""Commands about tasks: submit, status, demand, names."""
 
 import json
 from collections.abc import Sequence
@@ -7,22 +7,32 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InvalidInput
+from ..model.human import age_text, needs_shown
 from ..model.status import Setback, TaskStatus
-from ..model.task import WAITING, TaskState
-from ..store.tasks import ANY, WAITING_STATES, list_tasks
-from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, say, show_time
+from ..model.task import TaskState
+from ..store.purge import server_ms
+from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, say, show_time, tell
+from .completion import complete_name
+from .ids import Id, remember, resolve_id, with_near
+from .listing import listing
 from .options import from_flags, with_options
+from .table import Column
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the app."""
-    for command in (submit, status, tasks, demand, names):
+    for command in (submit, status, listing(demand), listing(names)):
         app.command()(command)
 
 
 @with_options
 def submit(
-    name: Annotated[str, typer.Argument(help="The task's name as its worker knows it: 'proj.tasks.render'.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The task's name as its worker knows it: 'proj.tasks.render'.", autocompletion=complete_name
+        ),
+    ],
     args: Annotated[
         list[str] | None, typer.Argument(help="Its arguments, each as JSON: 7 '\"text\"' '[1, 2]'.")
     ] = None,
@@ -45,7 +55,9 @@ def submit(
     values = [_from_json(f"argument {at}", text) for at, text in enumerate(args or (), 1)]
     named = _from_json("--kwargs", kwargs)
     with make_client(url, cluster, config, retry_for_s=5) as client:
+        options = with_near(client, options)
         id = client.submit(name, values, named, id=id, countdown=countdown, **options)
+        remember(client, id)
         if not wait:
             print_json({"id": id}) if as_json else say(id)
             return
@@ -53,7 +65,8 @@ def submit(
             found = client.wait([id], timeout)[id]
         except TimeoutError:
             raise InvalidInput(f"task {id} is not final after {timeout:g} s; it goes on: parsync status {id}") from None
-    print_json(found) if as_json else print_status(found)
+        now_ms = server_ms(client.store)
+    print_json(found) if as_json else print_status(found, now_ms)
     raise typer.Exit(0 if found.state is TaskState.SUCCEEDED else 1)
 
 
@@ -65,7 +78,7 @@ def _from_json(what: str, text: str) -> Any:
 
 
 def status(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")],
+    id: Id,
     as_json: Json = False,
     url: Url = None,
     cluster: Cluster = None,
@@ -73,13 +86,14 @@ def status(
 ) -> None:
     """Show a task: its state, its place, why it waits, and the time of each step. Exit 1 if it is gone."""
     with make_client(url, cluster, config) as client:
-        found = client.with_reasons([client.status(id)])[0]
-    print_json(found) if as_json else print_status(found)
+        found = client.with_reasons([client.status(resolve_id(client, id))])[0]
+        now_ms = server_ms(client.store)
+    print_json(found) if as_json else print_status(found, now_ms)
     raise typer.Exit(1 if found.state is TaskState.GONE else 0)
 
 
-def print_status(task: TaskStatus) -> None:
-    """Print the record of a task, one fact a line, and its history."""
+def print_status(task: TaskStatus, now_ms: int) -> None:
+    """Print the record of a task, one fact a line, and its history. now_ms: the server's time."""
     if task.state is TaskState.GONE:
         why = task.why or "it was never submitted, or its record has expired"
         say(f"task {task.id}: nothing is known of it; {why}")
@@ -93,19 +107,23 @@ def print_status(task: TaskStatus) -> None:
         ("place", _place(task)),
         ("attempt", task.attempt),
         ("starts", task.starts),
-        ("needs", task.needs),
+        ("needs", needs_shown(task.needs)),
         ("priority", task.priority),
         ("strategy", task.strategy or None),
         ("scheduler", task.scheduler),
         ("cancel asked", "yes" if task.cancel_asked else None),
-        ("expires", None if task.expires_ms is None else show_time(task.expires_ms)),
+        ("expires", None if task.expires_ms is None else _when(task.expires_ms, now_ms)),
     ]
     for step, at in task.times.items():
-        after = f"  +{at - start} ms" if at is not None and start is not None and step != "submitted" else ""
-        facts.append((step, f"{show_time(at)}{after}" if at is not None else None))
+        if at is not None:
+            after = f"  +{age_text((at - start) / 1000)}" if start is not None and step != "submitted" else ""
+            facts.append((step, f"{_when(at, now_ms)}{after}"))
+    if ran := run_text(task, now_ms):
+        facts.append(("runs for" if task.state is TaskState.RUNNING else "ran for", ran))
     for name, value in facts:
         if value is not None:
-            say(f"{name + ':':<14}{value}")
+            whole = name in ("task", "name", "needs")
+            say(f"{name + ':':<14}{value}") if whole else tell(f"{name + ':':<14}{value}", 14)
     print_history(task.history)
 
 
@@ -114,56 +132,29 @@ def print_history(history: Sequence[Setback]) -> None:
     if history:
         say("lost attempts:")
     for lost in history:
-        took_s = (lost.until_ms - lost.since_ms) / 1000
-        say(
+        took = age_text((lost.until_ms - lost.since_ms) / 1000)
+        tell(
             f"  {lost.attempt:<8} {lost.state.value:<8} on {lost.node}/{lost.slot} since {show_time(lost.since_ms)} "
-            f"for {took_s:.3f} s: {lost.why or 'no reason was given'}"
+            f"for {took}: {lost.why or 'no reason was given'}",
+            4,
         )
+
+
+def _when(ms: int, now_ms: int) -> str:
+    """Return a time, and how far away it is."""
+    away = (now_ms - ms) / 1000
+    return f"{show_time(ms)} ({age_text(away)} ago)" if away >= 0 else f"{show_time(ms)} (in {age_text(-away)})"
+
+
+def run_text(task: TaskStatus, now_ms: int) -> str:
+    """Return how long a task runs or ran last, '' if it has not run or the end of its run is not known."""
+    started_ms, finished_ms = task.times.get("started"), task.times.get("finished")
+    end_ms = now_ms if task.state is TaskState.RUNNING else finished_ms
+    return "" if started_ms is None or end_ms is None else age_text((end_ms - started_ms) / 1000)
 
 
 def _place(task: TaskStatus) -> str | None:
     return None if task.node is None else f"{task.node}/{task.slot} in partition {task.partition}"
-
-
-def tasks(
-    state: Annotated[
-        str | None, typer.Option(help="Only those: waiting, placed, running, succeeded, failed, cancelled, dead.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
-    as_json: Json = False,
-    url: Url = None,
-    cluster: Cluster = None,
-    config: Config = None,
-) -> None:
-    """List tasks: first those that have not ended. WHY says why a task waits now."""
-    states = parse_states(state) if state is not None else ANY
-    with make_client(url, cluster, config) as client:
-        client.check()
-        found = client.with_reasons(list_tasks(client.store, states, limit))
-    print_found(
-        found,
-        as_json,
-        ("ID", "NAME", "STATE", "PLACE", "ATTEMPT", "NEEDS", "SUBMITTED", "WHY"),
-        lambda t: (
-            t.id,
-            t.name,
-            t.phase,
-            f"{t.node}/{t.slot}" if t.node else None,
-            t.attempt,
-            t.needs,
-            show_time(t.times.get("submitted")),
-            t.why,
-        ),
-        "no tasks",
-    )
-
-
-def parse_states(word: str) -> frozenset[TaskState]:
-    """Return the states that a word stands for (waiting: pending and taken); raises InvalidInput."""
-    known = [WAITING, *(s.value for s in TaskState if s is not TaskState.GONE)]
-    if word not in known:
-        raise InvalidInput(f"--state {word!r} is not known: known are {', '.join(known)}")
-    return WAITING_STATES if word == WAITING else frozenset((TaskState(word),))
 
 
 def demand(
@@ -181,8 +172,8 @@ def demand(
     print_found(
         found,
         as_json,
-        ("KIND", "WAITING", "PRIORITY", "WHY"),
-        lambda kind: (kind.kind, kind.waiting, kind.priority, kind.why or None),
+        (Column("KIND", cut="right"), "WAITING", Column("PRIORITY", 1), Column("WHY", prose=True)),
+        lambda kind: (needs_shown(kind.kind), kind.waiting, kind.priority, kind.why or None),
         "no tasks wait",
     )
 
@@ -194,7 +185,13 @@ def names(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
     print_found(
         found,
         as_json,
-        ("NAME", "COUNT", "MEAN", "P95", "NODES WITH"),
-        lambda one: (one.name, one.count, f"{one.mean_ms:.4g} ms", f"{one.p95_ms:.4g} ms", one.node_class),
+        (Column("NAME", cut="left"), "COUNT", "MEAN", "P95", Column("NODES WITH", prose=True)),
+        lambda one: (
+            one.name,
+            one.count,
+            age_text(one.mean_ms / 1000),
+            age_text(one.p95_ms / 1000),
+            needs_shown(one.node_class),
+        ),
         "no task has run yet",
     )

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import InvalidInput
+from ..model.human import needs_given
 from ..model.ids import check_name, decode_id, encode_id, shown
 from ..model.node import drain_terms
 from ..model.status import TaskStatus
@@ -147,7 +148,7 @@ class ParsyncClient(Asking):
         state. One that is submitted meanwhile may be left out. Raises InvalidInput, and AccessDenied if this login may
         not list tasks.
         """
-        chosen = Selection(state, name, kind)
+        chosen = Selection(state, name, kind and needs_given(kind))
         found = self.requests.do(lambda: find_selected(self.store, chosen))
         return dict(Counter(self.requests.cancel(found, chosen.how)))
 

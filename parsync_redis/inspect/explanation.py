@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ..model.amount import amount_text
+from ..model.amount import shown_amount
 from ..model.explanation import Choice, Explanation, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
 from ..model.kind import split_kind
@@ -178,6 +178,6 @@ def _remedies(classes: Sequence[NodeClass], no_scheduler: str) -> tuple[str, ...
             elif obstacle.rule == "free devices":
                 found.append(f"{obstacle.short:g} more {obstacle.what} with enough left on {some.nodes[0]}")
             elif obstacle.rule == "free resources":
-                more = amount_text(round(obstacle.short * 1000))
+                more = shown_amount(round(obstacle.short * 1000))
                 found.append(f"{more} more of {obstacle.what} free on {some.nodes[0]}")
     return tuple(dict.fromkeys(found))

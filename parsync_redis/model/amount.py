@@ -76,6 +76,29 @@ def amount_text(thousandths: int) -> str:
     return f"{sign}{whole}.{part:03d}".rstrip("0") if part else f"{sign}{whole}"
 
 
+_SHOWN: Final = ("TiB", "GiB", "MiB", "T", "G", "M")
+"""The units that people read, in the order in which they are tried."""
+
+
+def exact_text(thousandths: int) -> str:
+    """Return an amount for people, with a unit if that has three decimals at most: '4GiB'. `parse_amount` reads it."""
+    for unit in _SHOWN:
+        size = int(_UNITS[unit])
+        if thousandths >= size * THOUSANDTHS and thousandths % size == 0:
+            return amount_text(thousandths // size) + unit
+    return amount_text(thousandths)
+
+
+def shown_amount(thousandths: int) -> str:
+    """Return an amount for people: exact if that is short, else with a unit and four digits: '7.998GiB'."""
+    exact = exact_text(thousandths)
+    for unit in _SHOWN[:3] if exact.isdecimal() else ():
+        size = int(_UNITS[unit]) * THOUSANDTHS
+        if thousandths >= size:
+            return f"{thousandths / size:.4g}{unit}"
+    return exact
+
+
 def amount_number(thousandths: int) -> int | float:
     """Return an amount as a number for programs that look on: whole, or the nearest float."""
     whole, part = divmod(thousandths, THOUSANDTHS)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from ..model.amount import THOUSANDTHS, amount_text
+from ..model.amount import THOUSANDTHS, shown_amount
 from ..model.apart import PREFIX, undeclared
 from ..model.devices import hold, share_of
 from ..model.explanation import Obstacle
@@ -81,7 +81,7 @@ def _left(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
     offered, found = dict(node.offer.amounts), []
     for name, amount in plain:
         if (left := node.left.get(name, undeclared(name))) < amount <= offered.get(name, undeclared(name)):
-            rule, why = "free resources", f"is short of {name}: the task needs {amount_text(amount)}"
+            rule, why = "free resources", f"is short of {name}: the task needs {shown_amount(amount)}"
             if undeclared(name):
                 rule, why = "apart", f"has a task with apart={name.removeprefix(PREFIX)}"
             found.append(Obstacle(rule, False, name, why, (amount - left) / THOUSANDTHS))

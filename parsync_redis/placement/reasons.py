@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from ..model.amount import amount_text
+from ..model.amount import shown_amount
 from ..model.explanation import Obstacle
 from ..model.needs import Resources
 from .facts import Holder, NodeFacts
@@ -95,7 +95,7 @@ def _until(needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Seque
     if of_devices := split(needs, node.offer)[1].get(name):
         left = {name: node.left.get(name, 0) for name in offered}
         return f", and {what_is_left(name, of_devices, left)}{until}"
-    return f", and {amount_text(node.left.get(name, 0))} of {amount_text(offered.get(name, 0))} is left{until}"
+    return f", and {shown_amount(node.left.get(name, 0))} of {shown_amount(offered.get(name, 0))} is left{until}"
 
 
 def _one_of(holders: Sequence[Holder]) -> str:

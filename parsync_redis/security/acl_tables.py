@@ -69,7 +69,7 @@ VIEWER: Final[Kinds] = {
     "q:running": "hlen hscan",
     "q:shapes": "hgetall",
     "q:taken": "hlen hscan",
-    "q:tasks": "hlen",
+    "q:tasks": "hlen hscan",
 }
 
 AUDIT: Final[Kinds] = {
@@ -91,7 +91,6 @@ AUDIT: Final[Kinds] = {
     "q:messages": "hexists hlen",
     "q:meta": "hmget",
     "q:pending": "zscan",
-    "q:tasks": "hscan",
 }
 
 CLIENT: Final[Kinds] = {

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..cli.requirements import parse_requirements
-from ..cli.tasks import parse_states
+from ..cli.states import parse_states
 from ..client import ParsyncClient
 from ..model.devices import read_indexes
 from ..model.explanation import Explanation, Outlook

@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from ..cli.common import show_time
-from ..cli.tasks import parse_states
+from ..cli.states import parse_states
 from ..client import ParsyncClient
 from ..errors import InvalidInput, ParsyncError
 from ..model.explanation import Explanation

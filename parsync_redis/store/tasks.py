@@ -1,6 +1,7 @@
 """List tasks for people, from the keys of their states."""
 
 from collections.abc import Collection, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ GENERATIONS: Final = ("ended", "ended_1", "ended_2")
 
 ANY: Final = frozenset(TaskState)
 WAITING_STATES: Final = frozenset((TaskState.PENDING, TaskState.TAKEN))
+HOLDING: Final = frozenset((TaskState.PLACED, TaskState.RUNNING))
+UNENDED: Final = WAITING_STATES | HOLDING
 
 
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
@@ -53,19 +56,31 @@ def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[li
     if TaskState.TAKEN in states:
         yield from _scan(store, queues("taken"))
     if TaskState.PENDING in states:
-        yield _waiting(store, limit)
-        yield [id for _, id in sorted(chain.from_iterable(_first(store, key, limit) for key in queues("later")))]
-    if TaskState.DEAD in states:  # 10,000 of each shard at most
-        pages = store.pipe([("zrange", key, -limit, -1, False, True) for key in queues("dead")])
-        yield [id for _, id in sorted(chain.from_iterable(map(_pairs, pages)), reverse=True)]
+        yield waiting_ids(store, limit)
+        yield later_ids(store, limit)
+    if TaskState.DEAD in states:
+        yield [id for _, id in latest_dead(store, limit)]
     if FINAL & set(states):
         for generation in GENERATIONS:
             yield from _scan(store, queues(generation))
 
 
-def _waiting(store: Store, limit: int) -> list[str]:
-    """Return the ids of the first tasks of all kinds, in their order."""
-    kinds = sorted((line.first, shard, kind) for shard, kind, line in read_lines(store))
+def later_ids(store: Store, limit: int) -> list[str]:
+    """Return the ids of the first tasks that are not due yet, the next to be due in front."""
+    firsts = [_first(store, key, limit) for key in store.keys.queues("later")]
+    return [id for _, id in sorted(chain.from_iterable(firsts))]
+
+
+def latest_dead(store: Store, limit: int) -> list[tuple[float, str]]:
+    """Return when tasks died (ms), and their ids, the latest first; 10,000 of each shard at most."""
+    pages = store.pipe([("zrange", key, -limit, -1, False, True) for key in store.keys.queues("dead")])
+    return sorted(chain.from_iterable(map(_pairs, pages)), reverse=True)
+
+
+def waiting_ids(store: Store, limit: int, name: str = "*") -> list[str]:
+    """Return the ids of the first tasks of all kinds whose name matches, in their order."""
+    lines = read_lines(store)
+    kinds = sorted((at.first, shard, kind) for shard, kind, at in lines if fnmatchcase(kind.partition(" ")[0], name))
     found: list[tuple[float, str]] = []
     for at in range(0, len(kinds), _KINDS):
         if len(found) == limit and found[-1][0] < kinds[at][0]:

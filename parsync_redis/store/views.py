@@ -27,7 +27,7 @@ def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
     ServerUnreachable if the settings' server is away, or all are.
     """
     for number, rows in _fetch(store):
-        yield _read_partition(store, number, *rows)
+        yield view_partition(store, number, *rows)
 
 
 def count_partitions(store: Store) -> int:
@@ -133,11 +133,12 @@ def _fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
     """Yield the number and the records of each partition whose server answers."""
     numbers = range(count_partitions(store))
     for start in range(0, len(numbers), _CHUNK):
-        reads = {number: _reads_of(store, number) for number in numbers[start : start + _CHUNK]}
+        reads = {number: reads_of(store, number) for number in numbers[start : start + _CHUNK]}
         yield from store.pipe_live("partition", reads).items()
 
 
-def _reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
+def reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
+    """Return the reads of all records of a partition."""
     meta, free = store.keys.partition(number, "meta"), store.keys.partition(number, "free")
     hashes = [("hgetall", store.keys.partition(number, kind)) for kind in ("left", "nodes", "notes", "alive")]
     return [("hmget", meta, ["version", "epoch"]), ("get", free), *hashes]
@@ -170,7 +171,7 @@ class LiveNode:
 def read_live_nodes(store: Store) -> Iterator[list[LiveNode]]:
     """Yield the nodes of each partition, by number; nothing for a cluster that no scheduler has joined yet."""
     for number, (_, *rows) in _fetch(store):
-        yield _live_nodes(number, *rows)
+        yield live_nodes(number, *rows)
 
 
 def count_bits(bitmap: bytes, first: int, count: int) -> int:
@@ -180,7 +181,7 @@ def count_bits(bitmap: bytes, first: int, count: int) -> int:
     return ((int.from_bytes(part, "big") & ((1 << width) - 1)) >> max(0, width - count)).bit_count()
 
 
-def _live_nodes(
+def live_nodes(
     number: int,
     free: bytes | None,
     left: dict[bytes, bytes],
@@ -188,6 +189,7 @@ def _live_nodes(
     notes: dict[bytes, bytes],
     counters: dict[bytes, bytes],
 ) -> list[LiveNode]:
+    """Return the nodes of a partition by name, from the replies to `reads_of` without the first."""
     found = []
     for name, node in sorted(read_nodes(records)[0].items()):
         found.append(
@@ -204,11 +206,12 @@ def _live_nodes(
     return found
 
 
-def _read_partition(
+def view_partition(
     store: Store, number: int, meta: list[bytes | None], *rows: Any
 ) -> tuple[PartitionView, list[NodeView]]:
+    """Return a partition and its nodes, from the replies to `reads_of`."""
     views, nodes = [], []
-    for state in _live_nodes(number, *rows):
+    for state in live_nodes(number, *rows):
         node, offer = state.node, state.node.offer
         nodes.append(node)
         views.append(

@@ -153,7 +153,7 @@ def test_what_is_no_task_is_refused(cluster, store, item):
     [
         ({"name": "proj.ad"}, UnknownTask, "no node knows a task 'proj.ad'; did you mean proj.add or proj.mul?"),
         ({"slots": 64}, Infeasible, "task needs slots=64; the largest node has 8 (n2)"),
-        ({"resources": {"mem": "1GiB"}}, Infeasible, "task needs mem=1073741824; the most is 4096 (n1)"),
+        ({"resources": {"mem": "1GiB"}}, Infeasible, "task needs mem=1GiB; the most is 4096 (n1)"),
         ({"resources": {"gpu": 1}}, Infeasible, "no node declares gpu; there are resources mem"),
         ({"require": {"gpu_model": "h100"}}, Infeasible, "no node has label gpu_model:h100; there are gpu_model: a100"),
         ({"slots": 5, "require": {"gpu_model": "a100"}}, Infeasible, "n1 comes closest: it lacks slots=5 (has 4)"),

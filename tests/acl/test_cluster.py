@@ -19,7 +19,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     program = server_programs()[request.param]
     guarded = Guarded(program, Options(scan=True, results=False, queues=()), primaries=3)
     broker, site = Guarded(program, Options(("celery",))), Site(guarded, tmp_path_factory.mktemp("site"))
-    site.stack._env["TILES_BROKER_URL"] = broker.address(Role.WORKER)
+    site.stack.env["TILES_BROKER_URL"] = broker.address(Role.WORKER)
     try:
         site.start()
         yield site

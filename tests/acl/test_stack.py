@@ -55,9 +55,9 @@ class Site:
         }
 
     def start(self) -> None:
-        self.stack._env |= self.env(Role.SCHEDULER)
+        self.stack.env |= self.env(Role.SCHEDULER)
         self.stack.scheduler(1, lease_s=LONG_LEASE_S, partitions=2)
-        self.stack._env |= self.env(Role.WORKER)
+        self.stack.env |= self.env(Role.WORKER)
         celery = [sys.executable, "-m", "celery", "-A", "examples.tiles", "worker", "-n", "n1@h", "-E", "-l", "info"]
         self.stack.start("n1", [*celery, "--parsync-node", "n1", "-c", "2"])
         with self.client() as client:

@@ -25,10 +25,14 @@ HOSTILE = "\x1b]0;own\x07\x1b[2J\x9b31m\u202e\u2066\x85\u2028\rx\nFORGED line\x7
 NUMBERS = count()
 COMMANDS = [
     ["nodes"],
+    ["nodes", "n1"],
     ["partitions"],
     ["schedulers"],
     ["tasks"],
     ["tasks", "--state", "dead"],
+    ["tasks", "--sort", "run"],
+    ["tasks", "--state", "any", "--name", "w*", "--older-than", "1s"],
+    ["status", "wait"],
     ["demand"],
     ["names"],
     ["status", "waits"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from ...model.amount import amount_text
+from ...model.amount import shown_amount
 from ...model.apart import undeclared
 from ...model.devices import by_kind, hold, indexes_of
 from ...model.needs import Resources
@@ -78,7 +78,7 @@ class AmountsRule(Rule):
         """Return each resource that is too little."""
         has, (plain, of_devices) = dict(offer.amounts), split(needs, offer)
         lacks = [
-            f"{name}={amount_text(amount)} (has {amount_text(has.get(name, 0))})"
+            f"{name}={shown_amount(amount)} (has {shown_amount(has.get(name, 0))})"
             for name, amount in plain
             if amount > has.get(name, undeclared(name))
         ]
@@ -99,8 +99,8 @@ def _too_much(name: str, amount: int, offers: Mapping[str, Resources]) -> str:
     largest = max(most, key=lambda node: most[node])
     if amount <= max(most[largest], undeclared(name)):
         return ""
-    asked = f"task needs {name}={amount_text(amount)}"
+    asked = f"task needs {name}={shown_amount(amount)}"
     if not any(name in dict(offer.amounts) for offer in offers.values()):
         known = sorted({known.partition("@")[0] for offer in offers.values() for known, _ in offer.amounts})
         return f"{asked}; no node declares {name}; {there_are('resources', known)}"
-    return f"{asked}; the most is {amount_text(most[largest])} ({largest})"
+    return f"{asked}; the most is {shown_amount(most[largest])} ({largest})"

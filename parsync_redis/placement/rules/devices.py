@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...model.amount import THOUSANDTHS, amount_text
+from ...model.amount import THOUSANDTHS, shown_amount
 from ...model.devices import attributes_of, by_kind, hold, indexes_of, share_of
 from ...model.needs import Resources, amounts_text
 from .rule import there_are
@@ -26,14 +26,14 @@ def lack(kind: str, asked: Amounts, offered: Mapping[str, int]) -> str:
     found, indexes = share_of(kind, asked), indexes_of(offered)[kind]
     if found is None:
         return (
-            f"{kind}={amount_text(dict(asked)[kind])} (has devices, which are given whole, or a share of one below 1)"
+            f"{kind}={shown_amount(dict(asked)[kind])} (has devices, which are given whole, or a share of one below 1)"
         )
     if found[1] > len(indexes):
         return f"{kind}={found[1]} (has {len(indexes)})"
     for name, amount in attributes_of(kind, asked):
         most = max(offered.get(f"{name}@{index}", 0) for index in indexes)
         if most < amount:
-            return f"{name}={amount_text(amount)} (has devices of {amount_text(most)} at most)"
+            return f"{name}={shown_amount(amount)} (has devices of {shown_amount(most)} at most)"
     return f"{amounts_text(asked)} (has fewer such devices)"
 
 
@@ -61,7 +61,7 @@ def nowhere(kind: str, asked: Amounts, offers: Mapping[str, Resources]) -> str:
             some = sorted(one for one in known if one.startswith(f"{kind}."))
             return f"{text}; no {kind} has a {name}; {there_are('resources of devices', some)}"
         if most[best] < amount:
-            return f"{text}; no device has more {name} than {amount_text(most[best])} ({best})"
+            return f"{text}; no device has more {name} than {shown_amount(most[best])} ({best})"
     return f"{text}; no node has {found[1]} such device{'s' if found[1] > 1 else ''}"
 
 
@@ -91,7 +91,9 @@ def what_is_left(kind: str, asked: Amounts, left: Mapping[str, int]) -> str:
 
 def _freest(which: str, kind: str, name: str, amount: int, left: Mapping[int, int]) -> str:
     best = max(left, key=lambda index: left[index])
-    return f"no {which} has {name}={amount_text(amount)} left; the freest, {kind} {best}, has {amount_text(left[best])}"
+    return (
+        f"no {which} has {name}={shown_amount(amount)} left; the freest, {kind} {best}, has {shown_amount(left[best])}"
+    )
 
 
 def fitting(kind: str, asked: Amounts, left: Mapping[str, int]) -> int:

@@ -1,0 +1,120 @@
+"""The command `tasks`: list tasks, by state, name, node, age and what they hold."""
+
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import typer
+
+from ..errors import InvalidInput
+from ..model.human import age_text, needs_shown
+from ..model.ids import check_name
+from ..model.status import TaskStatus
+from ..store.find_tasks import SORTS, TaskQuery, find_tasks
+from ..store.purge import server_ms
+from ..store.tasks import ANY, HOLDING, UNENDED
+from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_found, say, screen_width, show_time
+from .completion import complete_name, complete_node, complete_state
+from .listing import listing
+from .states import parse_states
+from .table import Column, short_ids, shorten_ids
+from .tasks import run_text
+
+_COLUMNS: Final = (
+    Column("ID", text=True),
+    Column("NAME", cut="left"),
+    "STATE",
+    Column("PLACE", cut="right"),
+    Column("ATTEMPT", 4),
+    Column("AGE"),
+    Column("RUN"),
+    Column("NEEDS", 2, cut="right"),
+    Column("SUBMITTED", 3),
+    Column("WHY", prose=True),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the app."""
+    app.command("tasks")(listing(tasks))
+
+
+def tasks(
+    state: Annotated[
+        str | None,
+        typer.Option(
+            help="Only those: waiting, placed, running, succeeded, failed, cancelled, dead, ended or any.",
+            autocompletion=complete_state,
+        ),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(help="Only those that have their place there.", autocompletion=complete_node)
+    ] = None,
+    name: Annotated[
+        str,
+        typer.Option(help="Only tasks of names that match a pattern: 'proj.*'.", autocompletion=complete_name),
+    ] = "*",
+    holds: Annotated[
+        str | None, typer.Option(help="Only those that hold some of a resource now: gpu.", show_default=False)
+    ] = None,
+    older_than: Annotated[
+        str, typer.Option(help="Only those that were submitted, or have ended, so long ago: 90s 10m 2h.")
+    ] = "0s",
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            help=f"By {', '.join(SORTS)}: the oldest, the longest run or the latest end first.", show_default=False
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
+    as_json: Json = False,
+    url: Url = None,
+    cluster: Cluster = None,
+    config: Config = None,
+) -> None:
+    """List tasks: first those that have not ended. WHY says why a task waits now.
+
+    --node, --name, --holds, --older-than and --sort look at tasks that have not ended, unless --state says otherwise.
+    """
+    if sort is not None and sort not in SORTS:
+        raise InvalidInput(f"--sort {sort!r} is not known: known are {', '.join(SORTS)}")
+    if node is not None:
+        check_name("node name", node)
+    age_s = parse_seconds("--older-than", older_than)
+    chosen = any((node, name != "*", holds, age_s, sort))
+    states = parse_states(state) if state is not None else UNENDED if chosen else ANY
+    if holds and not states & HOLDING:
+        raise InvalidInput(f"--state {state} holds nothing: --holds is about tasks that are placed or running")
+    query = TaskQuery(states, name, node or "", holds or "", age_s, sort or "", limit)
+    with make_client(url, cluster, config) as client:
+        client.check()
+        found = find_tasks(client.store, query)
+        some = client.with_reasons(found.tasks)
+        now_ms = server_ms(client.store)
+    print_found(some, as_json, _COLUMNS, task_row(some, now_ms), "no tasks")
+    if found.part:
+        say(f"this answer is a part: {found.part} (--state looks at fewer)", to_stderr=True)
+    elif len(some) == limit:
+        say(f"{limit} tasks are listed, and there may be more: --limit", to_stderr=True)
+
+
+def task_row(tasks: list[TaskStatus], now_ms: int) -> Callable[[TaskStatus], tuple[object, ...]]:
+    """Return what makes the row of a task; a terminal gets short ids. now_ms: the server's time."""
+    narrow = screen_width() is not None
+    ids = short_ids(task.id for task in tasks)
+
+    def row(task: TaskStatus) -> tuple[object, ...]:
+        since_ms = task.times.get("finished") or task.times.get("submitted")
+        return (
+            ids[task.id] if narrow else task.id,
+            task.name,
+            task.phase,
+            f"{task.node}/{task.slot}" if task.node else None,
+            task.attempt,
+            None if since_ms is None else age_text((now_ms - since_ms) / 1000),
+            run_text(task, now_ms),
+            needs_shown(task.needs),
+            show_time(task.times.get("submitted")),
+            shorten_ids(task.why) if narrow else task.why,
+        )
+
+    return row

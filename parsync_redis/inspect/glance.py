@@ -1,0 +1,110 @@
+"""What `parsync top` shows of a cluster, and how it is read: a few requests a look, more rarely the longest runs."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.status import TaskStatus
+from ..model.task import TaskState
+from ..model.views import KindView, NodeView
+from ..placement.reasons import reason_class
+from ..store.booked import read_node_views
+from ..store.demand import Counts, count_tasks, demand_of, read_lines
+from ..store.find_tasks import TaskQuery, find_tasks
+from ..store.members import SchedulerView, read_schedulers
+from ..store.oldest import read_oldest
+from ..store.purge import server_ms
+from ..store.store import Store
+
+MOST_RUNS: Final = 20
+SHARE: Final = 20
+"""Looking for the longest runs takes at most one part in so many of the time: in a large cluster it reads a lot."""
+
+_COUNTED: Final = ("placed", "claims", "conflicts")
+_RUNS: Final = TaskQuery(frozenset((TaskState.RUNNING,)), sort="run", limit=MOST_RUNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The cluster at one moment.
+
+    oldest_ms: since when the oldest waiting task can be taken, None if none waits. reasons: waiting tasks by what keeps
+    them. placed_s: tasks placed a second since the look before, conflicts: the share of the claims that lost; None if
+    that is not known yet. runs: the longest; runs_part: why they may not be the longest, '' if they are.
+    """
+
+    now_ms: int
+    nodes: Sequence[NodeView]
+    schedulers: Sequence[SchedulerView]
+    kinds: Sequence[KindView]
+    counts: Counts
+    oldest_ms: int | None
+    reasons: Mapping[str, int]
+    placed_s: float | None
+    conflicts: float | None
+    runs: Sequence[TaskStatus]
+    runs_part: str
+
+
+class Glancer:
+    """Looks at a cluster again and again, and remembers what it needs for rates."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._before: dict[tuple[str, str], dict[str, int]] = {}
+        self._before_ms = 0
+        self._runs: tuple[Sequence[TaskStatus], str] = ((), "")
+        self._next_runs_s = 0.0
+
+    def look(self) -> Glance:
+        """Return the cluster as it is now. Raises ParsyncError."""
+        store, damaged = self._store, list[str]()
+        store.config()
+        now_ms, nodes, schedulers = server_ms(store), read_node_views(store), read_schedulers(store)
+        lines = list(read_lines(store, damaged))
+        kinds = demand_of(lines, damaged)
+        reasons = Counter[str]()
+        for kind in kinds:
+            reasons[reason_class(kind.why)] += kind.waiting
+        placed_s, conflicts = self._rates(schedulers, now_ms)
+        self._look_at_runs()
+        oldest = read_oldest(store, lines, lambda name: "")
+        return Glance(
+            now_ms,
+            nodes,
+            schedulers,
+            kinds,
+            count_tasks(store),
+            oldest.get(""),
+            reasons,
+            placed_s,
+            conflicts,
+            *self._runs,
+        )
+
+    def _look_at_runs(self) -> None:
+        begun_s = time.monotonic()
+        if begun_s >= self._next_runs_s:
+            found = find_tasks(self._store, _RUNS)
+            self._runs = (found.tasks, found.part)
+            took_s = time.monotonic() - begun_s
+            self._next_runs_s = begun_s + SHARE * took_s
+
+    def _rates(self, schedulers: Sequence[SchedulerView], now_ms: int) -> tuple[float | None, float | None]:
+        now = {
+            (one.name, one.stats.get("pid", "")): {name: _number(one.stats.get(name, "")) for name in _COUNTED}
+            for one in schedulers
+        }
+        before, since_ms = self._before, self._before_ms
+        self._before, self._before_ms = now, now_ms
+        if not since_ms or now_ms <= since_ms:
+            return None, None
+        grown = {name: sum(now[who][name] - before[who][name] for who in now if who in before) for name in _COUNTED}
+        share = grown["conflicts"] / grown["claims"] if grown["claims"] > 0 else None
+        return grown["placed"] * 1000 / (now_ms - since_ms), share
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 16 else 0

@@ -1,0 +1,44 @@
+"""Write durations and needs for people. Programs read milliseconds and whole amounts instead, from `--json`."""
+
+import re
+from typing import Final
+
+from .amount import PATTERN, amount_text, exact_text, parse_amount, read_amount
+
+_SIZES: Final = (("d", 86_400), ("h", 3600), ("m", 60))
+_AMOUNT: Final = re.compile(rf"([^\s=:]+)=({PATTERN})")
+_GIVEN: Final = re.compile(r"(?<=[ ])([a-z][a-z0-9_.]*)=(\S+)")
+
+
+def age_text(seconds: float) -> str:
+    """Return a duration in at most two units: '40ms', '3.2s', '12s', '3m20s', '2h5m', '3d4h'."""
+    if seconds < 0.9995:
+        return f"{max(0.0, seconds) * 1000:.0f}ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    for at, (unit, size) in enumerate(_SIZES):
+        if whole >= size:
+            smaller, step = _SIZES[at + 1] if at + 1 < len(_SIZES) else ("s", 1)
+            rest = whole % size // step
+            return f"{whole // size}{unit}" + (f"{rest}{smaller}" if rest else "")
+    return f"{whole}s"
+
+
+def needs_shown(needs: str) -> str:
+    """Return needs, or a kind, with amounts as people write them: 'slots=1 mem=4GiB'. No amount is rounded."""
+    return " ".join(_word_shown(word) for word in needs.split(" "))
+
+
+def _word_shown(word: str) -> str:
+    match = _AMOUNT.fullmatch(word)
+    return f"{match[1]}={exact_text(read_amount(match[2]))}" if match else word
+
+
+def needs_given(text: str) -> str:
+    """Return a kind that `needs_shown` wrote as Redis has it: 'mem=4GiB' is 'mem=4294967296'. Raises InvalidInput."""
+    return _GIVEN.sub(lambda match: f"{match[1]}={_stored(match[1], match[2])}", text)
+
+
+def _stored(name: str, amount: str) -> str:
+    return amount_text(parse_amount(name, amount))
