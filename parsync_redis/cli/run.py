@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InvalidInput
 from ..logs import check_level, log_to_stderr
 from ..model.ids import check_name
 from ..settings import Settings
