@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         UnknownTask,
     )
     from .integration.app import Parsync
+    from .model.events import Event
     from .model.status import TaskStatus
     from .model.task import TaskState
     from .model.views import KindView, NameView, NodeView, PartitionView
@@ -41,6 +42,7 @@ __all__ = [
     "BrokenContract",
     "ClusterMismatch",
     "DamagedState",
+    "Event",
     "Infeasible",
     "InvalidInput",
     "KindView",
@@ -62,6 +64,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Event": "model.events",
     "KindView": "model.views",
     "NameView": "model.views",
     "NodeView": "model.views",

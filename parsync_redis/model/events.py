@@ -13,9 +13,9 @@ OF_TASKS: Final[Mapping[str, str]] = {
     "failed": "failed",
     "cancelled": "was cancelled",
     "expired": "expired before it started",
-    "requeued": "lost its attempt and waits again",
+    "requeued": "lost its attempt",
     "retried": "is to run again",
-    "dead": "died: it lost as many starts as it may",
+    "dead": "died",
     "revived": "waits again",
 }
 OF_NODES: Final[Mapping[str, str]] = {
@@ -116,8 +116,8 @@ class Event:
         elif self.event in OF_CLUSTER:
             whom = said
         else:
-            name = f" ({self.name})" if self.name else ""
-            whom = f"task {self.task}{name} {said}" + (f" on {self.node}" if self.node else "")
+            name, on = f" ({self.name})" if self.name else "", f" on {self.node}" if self.node else ""
+            whom = f"task {self.task}{name}{on} {said}"
         return whom + (f": {self.why}" if self.why else "") + (f" (seen by {self.by})" if self.by else "")
 
 

@@ -149,7 +149,7 @@ WORKER: Final[Kinds] = {
 }
 
 SCHEDULER: Final[Kinds] = {
-    ":bookings": "del expire hdel hset",
+    ":bookings": "del expire hdel hmget hset",
     ":config": "exists hget hset",
     ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hmget hset",
     ":events": "del xadd",

@@ -16,16 +16,16 @@ from ..errors import ParsyncError
 from .api import ROOT, Api
 from .asker import Asker
 from .events import Events
+from .feed import EventFeed
 from .health import judge_health, judge_readiness
-from .hub import Hub
 from .metrics import CONTENT_TYPE, render_metrics
 from .pages import Pages
 from .replies import on_bug, on_http_error, on_parsync_error, reply
 from .surveyor import Latest, Surveyor
 
 
-def make_app(surveyor: Surveyor, asker: Asker, hub: Hub, cluster: str, hosts: Sequence[str]) -> Starlette:
-    """Make the application that shows what surveyor and hub have read, and asks for the rest. hosts: its own names."""
+def make_app(surveyor: Surveyor, asker: Asker, feed: EventFeed, cluster: str, hosts: Sequence[str]) -> Starlette:
+    """Make the application that shows what surveyor and feed have read, and asks for the rest. hosts: its own names."""
 
     def judged(judge: Callable[[Latest], tuple[bool, dict[str, Any]]]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
@@ -46,8 +46,8 @@ def make_app(surveyor: Surveyor, asker: Asker, hub: Hub, cluster: str, hosts: Se
         Route("/readyz", judged(judge_readiness)),
         Route("/metrics", metrics),
         *Api(surveyor, asker).routes(),
-        *Events(hub, asker).routes(ROOT),
-        *Pages(surveyor, asker, hub, cluster).routes(),
+        *Events(feed, asker).routes(ROOT),
+        *Pages(surveyor, asker, feed, cluster).routes(),
     ]
 
     async def index(request: Request) -> Response:

@@ -36,7 +36,7 @@ def serve(
         raise InvalidInput(f"--log-level {log_level!r} is not known: known are debug, info, warning, error")
     from .app import make_app
     from .asker import Asker
-    from .hub import Hub
+    from .feed import EventFeed
     from .server import hosts_of, listen, run, url_of
     from .surveyor import Surveyor
 
@@ -46,16 +46,16 @@ def serve(
         make_client(url, cluster, config, retry_for_s=0) as client,
         listen(host, port) as listening,
     ):
-        surveyor, asker, hub = Surveyor(client), Asker(client), Hub(client)
+        surveyor, asker, feed = Surveyor(client), Asker(client), EventFeed(client)
         surveyor.start()
-        hub.start()
+        feed.start()
         logging.getLogger("parsync.serve").info(
             "cluster %s on %s is shown at %s", client.settings.cluster, client.store.address, url_of(listening)
         )
         try:
-            run(make_app(surveyor, asker, hub, client.settings.cluster, hosts_of(listening)), listening, hub.end_all)
+            run(make_app(surveyor, asker, feed, client.settings.cluster, hosts_of(listening)), listening, feed.end_all)
         finally:
             asker.close()
-            hub.stop()
+            feed.stop()
             surveyor.stop()
     raise typer.Exit(130 if signal.SIGINT in came else 0)

@@ -1,4 +1,4 @@
-"""Events over HTTP: a list, asked of Redis, and a stream of server-sent events, from the hub's memory."""
+"""Events over HTTP: a list, asked of Redis, and a stream of server-sent events, from memory."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from ..model.events import Event, Wanted
 from ..model.moments import read_moment
 from ..store.places import now_ms
 from .asker import Asker
-from .hub import Hub, Viewer
+from .feed import EventFeed, Viewer
 from .query import Query
 from .replies import encode, reply
 
@@ -33,8 +33,8 @@ KEEP_ALIVE: Final = b": nothing happened\n\n"
 class Events:
     """The paths of events."""
 
-    def __init__(self, hub: Hub, asker: Asker) -> None:
-        self._hub, self._asker = hub, asker
+    def __init__(self, feed: EventFeed, asker: Asker) -> None:
+        self._feed, self._asker = feed, asker
 
     def routes(self, root: str) -> list[Route]:
         """Return the routes."""
@@ -68,23 +68,23 @@ class Events:
         """Send events as they come, behind the one that the header Last-Event-ID or ?after= names."""
         query = Query(request, ("task", "node", "after"), ("event",))
         after = request.headers.get("last-event-id") or query.text("after")
-        viewer = self._hub.enter(_wanted(query), after[:255])
-        return Stream(self._hub, viewer)
+        viewer = self._feed.enter(_wanted(query), after[:255])
+        return Stream(self._feed, viewer)
 
 
 class Stream(StreamingResponse):
     """The stream of one viewer."""
 
-    def __init__(self, hub: Hub, viewer: Viewer) -> None:
+    def __init__(self, feed: EventFeed, viewer: Viewer) -> None:
         super().__init__(_chunks(viewer), headers=HEADERS, media_type="text/event-stream")
-        self._hub, self._viewer = hub, viewer
+        self._feed, self._viewer = feed, viewer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, and forget the viewer, however that ends."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._hub.leave(self._viewer)
+            self._feed.leave(self._viewer)
 
     async def stream_response(self, send: Send) -> None:
         """Send, and drop a viewer who takes nothing."""

@@ -19,8 +19,8 @@ from ..model.status import TaskStatus
 from ..store.tasks import ANY, list_tasks
 from .api import TASK_STATES
 from .asker import Asker
+from .feed import EventFeed
 from .health import checks_of
-from .hub import Hub
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
 from .query import Query
 from .survey import Survey
@@ -46,8 +46,8 @@ MOST_TASKS, MOST_PAGES = 100, 200
 class Pages:
     """The pages of one cluster."""
 
-    def __init__(self, surveyor: Surveyor, asker: Asker, hub: Hub, cluster: str) -> None:
-        self._surveyor, self._asker, self._hub, self._cluster = surveyor, asker, hub, cluster
+    def __init__(self, surveyor: Surveyor, asker: Asker, feed: EventFeed, cluster: str) -> None:
+        self._surveyor, self._asker, self._feed, self._cluster = surveyor, asker, feed, cluster
         self._templates = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
 
     def routes(self) -> list[Route]:
@@ -81,7 +81,7 @@ class Pages:
         checks = checks_of(self._surveyor.latest)
 
         def fill(survey: Survey | None) -> dict[str, Any]:
-            return {"checks": checks, **overview_values(survey), **event_values(self._hub.kept.events)}
+            return {"checks": checks, **overview_values(survey), **event_values(self._feed.kept.events)}
 
         return self._of_survey(request, "overview.html", fill)
 

@@ -15,6 +15,7 @@ INTERNAL = {
     "Parsync": "submit revoke purge options_of",
     "ParsyncClient": "declared send",
     "TaskStatus": "of",
+    "Event": "read stream entry order",
     "Settings": "settings_customise_sources",
 }
 """Methods that only parsync's own worker, publisher and store call."""
@@ -30,7 +31,7 @@ order, with a scheduler and a worker of this module as node `n1`:
 GROUPS = {
     "In a Celery app": ["Parsync"],
     "Without the app": ["ParsyncClient"],
-    "Values": ["KindView", "NameView", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
+    "Values": ["Event", "KindView", "NameView", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
     "Settings": ["Settings"],
 }
 

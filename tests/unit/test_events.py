@@ -9,7 +9,7 @@ from parsync_redis.model.events import Event, Wanted, time_line
 from parsync_redis.model.moments import read_moment
 from parsync_redis.model.status import Setback, TaskStatus
 from parsync_redis.model.task import TaskState
-from parsync_redis.serve.hub import MOST_BEHIND, Viewer, behind
+from parsync_redis.serve.feed import MOST_BEHIND, Viewer, behind
 
 ZONE = timezone(timedelta(hours=2))
 NOW = datetime(2026, 11, 25, 14, 30, tzinfo=ZONE)

@@ -89,7 +89,7 @@ class Kept:
     events: Sequence[Event] = ()
 
 
-class Hub(threading.Thread):
+class EventFeed(threading.Thread):
     """Follows the events until stopped: one reader, whatever the number of viewers. It survives outages.
 
     kept: replaced whole, so that any thread may read it.
