@@ -47,8 +47,15 @@ def events(
         raise InvalidInput("--follow has no end: leave out --until")
     with make_client(url, cluster, config, FOLLOW_FOR_S if follow else RETRY_FOR_S) as client:
         since_ms, until_ms = _span(client, since, until)
-        wanted = {"since_ms": since_ms, "until_ms": until_ms, "task": task, "node": node, "events": event or ()}
-        found = client.events(**wanted, limit=limit, follow=follow)
+        found = client.events(
+            since_ms=since_ms,
+            until_ms=until_ms,
+            task=task,
+            node=node,
+            events=event or (),
+            limit=limit,
+            follow=follow,
+        )
         _follow(found, as_json) if follow else _list(found, as_json, limit)
 
 

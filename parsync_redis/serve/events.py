@@ -67,8 +67,8 @@ class Events:
     async def stream(self, request: Request) -> Response:
         """Send events as they come, behind the one that the header Last-Event-ID or ?after= names."""
         query = Query(request, ("task", "node", "after"), ("event",))
-        after = request.headers.get("last-event-id") or query.text("after")
-        viewer = self._feed.enter(_wanted(query), after[:255])
+        after = query.text("after") if "after" in request.query_params else None
+        viewer = self._feed.enter(_wanted(query), request.headers.get("last-event-id", after))
         return Stream(self._feed, viewer)
 
 

@@ -72,7 +72,7 @@ class Viewer:
 
 
 def behind(events: Sequence[Event], id: str) -> Sequence[Event]:
-    """Return the events behind the one with this id; if it is not there, those of its time and later."""
+    """Return the events behind the one with this id; if it is not there, those of its time and later; all behind ''."""
     at = next((at for at, event in enumerate(events) if event.id == id), None)
     if at is not None:
         return events[at + 1 :]
@@ -149,16 +149,16 @@ class EventFeed(threading.Thread):
         for viewer in self._viewers:
             viewer.tell(number, events)
 
-    def enter(self, wanted: Wanted, after: str) -> Viewer:
+    def enter(self, wanted: Wanted, after: str | None) -> Viewer:
         """Return a viewer of what comes, or of all that came after an event; leave() is to follow.
 
-        after: the id of an event. If it is not kept, those of its time and later come, some perhaps again.
+        after: the id of an event, None for now. See `behind`.
         """
         if len(self._viewers) >= MOST_VIEWERS:
             raise HTTPException(503, f"{MOST_VIEWERS} viewers follow the events already", {"Retry-After": "10"})
         self._loop = asyncio.get_running_loop()
         kept = self.kept
-        viewer = Viewer(wanted, behind(kept.events, after) if after else (), kept.end)
+        viewer = Viewer(wanted, () if after is None else behind(kept.events, after), kept.end)
         self._viewers.add(viewer)
         return viewer
 

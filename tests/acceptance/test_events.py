@@ -153,7 +153,7 @@ def stream(serve, query="", **headers):
         assert answer.readline() == b"retry: 2000\n"
 
         def message():
-            found = {}
+            found: dict[str, str] = {}
             while True:
                 name, _, value = answer.readline().decode().rstrip("\n").partition(": ")
                 if not name and found:

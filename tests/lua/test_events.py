@@ -144,6 +144,7 @@ def test_readers_skip_what_no_script_writes(drive: Driver) -> None:
     follower = Follower(drive.store, Wanted())
     assert follower.begin(10) == []
     key, client = drive.keys.queue("events"), drive.store.client
+    fields: Any
     for fields in (
         {"event": "unknown"},
         {"x": "y"},

@@ -73,7 +73,7 @@ def test_a_viewer_goes_on_behind_an_event_or_by_its_time() -> None:
     kept = [event("down", 1000 * at, id=f"p{at % 2}/{1000 * at}-0") for at in range(10)]
     assert behind(kept, "p1/7000-0") == kept[8:]
     assert behind(kept, "p9/7000-0") == kept[5:], "two seconds before it, for clocks that differ"
-    assert behind(kept, "nonsense") == behind(kept, "p1/x-y") == kept
+    assert behind(kept, "") == behind(kept, "nonsense") == behind(kept, "p1/x-y") == kept
 
 
 def test_a_viewer_who_is_too_far_behind_is_dropped() -> None:
