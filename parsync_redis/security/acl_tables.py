@@ -77,6 +77,7 @@ VIEWER: Final[Kinds] = {
 AUDIT: Final[Kinds] = {
     ":*": "ttl",
     "p:alive": "hgetall ttl",
+    "p:events": "ttl",
     "p:free": "ttl",
     "p:inbox": "exists ttl",
     "p:left": "hgetall ttl",
