@@ -155,10 +155,11 @@ def stream(serve, query="", **headers):
         def message():
             found: dict[str, str] = {}
             while True:
+                assert found.get("") != "nothing happened", "a keep-alive came, and no event"
                 name, _, value = answer.readline().decode().rstrip("\n").partition(": ")
-                if not name and found:
+                if not name and not value and found:
                     return found["id"], json.loads(found["data"])
-                if name in ("id", "data"):
+                if name in ("", "id", "data") and value:
                     found[name] = value
 
         yield message, answer
@@ -185,9 +186,10 @@ def test_a_viewer_gets_what_comes_and_goes_on_behind_what_he_has_seen(cluster, s
         if event["task"] == "followed":  # of the quarter second before he came
             first, event = message()
         assert (event["task"], event["text"]) == ("c1", "task c1 (work) was cancelled: cancelled")
-    for id in ("c2", "c3"):
-        driver.submit(id)
-        driver.cancel(id)
+        for id in ("c2", "c3"):
+            driver.submit(id)
+            driver.cancel(id)
+        assert [message()[1]["task"] for _ in range(2)] == ["c2", "c3"]
     for query, headers in (("?event=cancelled", {"Last-Event-ID": first}), (f"?event=cancelled&after={first}", {})):
         with stream(serve, query, **headers) as (message, _):
             assert [message()[1]["task"] for _ in range(2)] == ["c2", "c3"]

@@ -158,6 +158,9 @@ def test_readers_skip_what_no_script_writes(drive: Driver) -> None:
     assert follower.poll() == [event]
     client.xadd(key, {"event": "failed"}, id="9999999999999-0")
     assert follower.poll() == []
+    drive.submit("a")
+    drive.cancel("a")
+    assert [event.event for event in follower.poll()] == ["cancelled"], "a later year does not hide what comes"
 
 
 def test_a_reader_pages_and_a_follower_goes_on_where_it_was(drive: Driver) -> None:
@@ -166,10 +169,11 @@ def test_a_reader_pages_and_a_follower_goes_on_where_it_was(drive: Driver) -> No
     follower.begin(0)
     with client.pipeline(transaction=False) as pipe:
         for at in range(250):
-            pipe.xadd(shards[at % len(shards)], {"event": "failed", "task": f"t{at % 5}"}, id=f"{1000 + at}-0")
+            pipe.xadd(shards[at % len(shards)], {"event": "failed", "node": f"n{at % 5}"}, id=f"{1000 + at}-0")
         pipe.execute()
     assert [event.at_ms for event in told(drive, 3)] == [1247, 1248, 1249]
     assert [event.at_ms for event in told(drive, 1000)] == [*range(1000, 1250)]
+    assert [event.at_ms for event in told(drive, node="n0")] == [*range(1000, 1250, 5)]
     assert [event.at_ms for event in told(drive, since_ms=1010, until_ms=1011)] == [1010, 1011]
     assert follower.poll() == [], "they are older than its beginning"
     drive.submit("a")
