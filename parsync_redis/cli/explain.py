@@ -95,7 +95,7 @@ def _print_choice(choice: Choice) -> None:
     after = f", after lost claims: {len(lost)} (to {', '.join(lost)})" if lost else ""
     say(f"  chosen by {choice.scheduler}, {choice.strategy}, from a view {choice.age_s:.3f} s old{after}")
     say("  candidates: " + " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps))
-    of_best = f"number {choice.rank} of those with a seat, of which the best has {choice.best:g}"
+    of_best = f"number {choice.rank} of those that are left; the best of them has {choice.best:g}"
     say(f"  {choice.node} has score {choice.score:g}, {of_best}")
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .ids import decode_id, readable
 from .kind import split_kind
+from .needs import Resources, are_needs, parse_needs
 from .text import BOOKING
 
 
@@ -31,19 +32,34 @@ class Booking:
         return f"task {decode_id(self.task)} ({kind.name} {kind.needs})"
 
     def bars(self, name: str, needs: str, run_ms: float | None, now_ms: int) -> bool:
-        """Return True if a task may not go there: it is of another kind, and may run longer than until `from_ms`.
+        """Return True if a task may not go there: it would take what the kind waits for, longer than until `from_ms`.
 
         run_ms: how long 95 % of the tasks of its name run there at most; None if nobody knows, which is too long.
         """
-        if split_kind(self.kind)[:2] == (name, needs):
+        mine = split_kind(self.kind)
+        if mine[:2] == (name, needs):
             return False
-        return run_ms is None or now_ms + run_ms > self.from_ms
+        return (run_ms is None or now_ms + run_ms > self.from_ms) and starves(parse_needs(mine.needs), needs)
+
+
+def starves(large: Resources, needs: str) -> bool:
+    """Return whether a stream of tasks with these needs could keep a task with the needs `large` waiting for ever.
+
+    So could every task if it needs several slots; else tasks that ask for less of the same resource, because what one
+    of them gives back is too little.
+    """
+    if large.slots > 1:
+        return True
+    asked = dict(parse_needs(needs).amounts)
+    return any(0 < asked.get(name, 0) < amount for name, amount in large.amounts)
 
 
 def read_booking(node: str, text: str) -> Booking | None:
     """Read a field of `bookings`; None for any other text."""
     found = BOOKING.read(text)
-    return Booking(node, found["kind"], found["task"], int(found["since"])) if found else None
+    if found is None or not are_needs(split_kind(found["kind"]).needs):
+        return None
+    return Booking(node, found["kind"], found["task"], int(found["since"]))
 
 
 def read_bookings(fields: dict[bytes, bytes]) -> tuple[Booking, ...]:

@@ -68,8 +68,9 @@ class Choice:
     """The choice of a node, as the scheduler saw the cluster. Schedulers note some choices in each gap, not all.
 
     strategy: latency or quality, as it was at that moment. age_s: of the copy of the node's partition when the claim
-    was judged. steps: the rules in order. score: the node's; best: the highest of those that had a seat; rank: 1 if
-    none of them was better. lost_to: the tasks that had the slots of earlier claims, '' for a slot that was closed.
+    was judged. steps: the rules in order; the last one, `not kept back`, is there if nodes with a scarce resource had a
+    seat as well. score: the node's; best: the highest of the nodes that are left; rank: 1 if none of them is better.
+    lost_to: the tasks that had the slots of earlier claims, '' for a slot that was closed.
     """
 
     scheduler: str

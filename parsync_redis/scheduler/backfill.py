@@ -4,6 +4,7 @@ The ticks say that there are bookings. Without that word nothing is read.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from ..model.booking import Booking
@@ -16,10 +17,13 @@ from ..store.times import read_times_of
 from .bars import Bars
 from .core import Core
 from .duties.guarded import unless_away
-from .large import Large, find_large
+from .large import Large, LeastAsked, find_large
 
 MOST_NAMES: Final = 1000
 """Names of waiting tasks whose run times are read; tasks of others may not go to booked nodes."""
+
+MOST_GROUPS: Final = 1000
+"""Groups that wait whose amounts are looked at."""
 
 
 class Backfill:
@@ -29,6 +33,7 @@ class Backfill:
         self._store, self._core, self._gap_s, self._lease_s = store, core, gap_s, lease_s
         self.heard = False
         self._large: tuple[Large, ...] = ()
+        self._least = LeastAsked(lease_s)
         self._times, self._asked, self._again_s = LearntTimes(), set[str](), 0.0
 
     def large(self) -> tuple[Large, ...]:
@@ -38,7 +43,8 @@ class Backfill:
     def work(self, now_s: float) -> None:
         """Once in a gap: look which large kinds find no room, and read the bookings if there are some."""
         queue = self._core.queue
-        self._large = find_large(queue.blocked.strict) if queue.blocked.strict else ()
+        self._least.see(islice(queue.groups, MOST_GROUPS), now_s)
+        self._large = find_large(queue.blocked.strict, self._least) if queue.blocked.strict else ()
         if not self.heard and not queue.bars.bookings:
             return
         bars = Bars()

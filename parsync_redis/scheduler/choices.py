@@ -4,17 +4,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from ..model.claim import ClaimOutcome
 from ..model.explanation import Choice, Step
 from ..model.node import Node
 from ..model.options import Strategy
 from ..model.replies import Judged
 from ..model.task import Taken
+from ..placement.columns import Mask
 from ..placement.rules import RULES
+from ..placement.strategy import Floats
 from .bars import seats_for
 from .kind_group import KindGroup
 from .partition_copy import PartitionCopy
 from .plan import Plan
+from .scarce import not_asked
 from .view import View
 
 AT_ONCE: Final = 25
@@ -51,18 +56,22 @@ class Choices:
         """Note the choice of nodes[i] for tasks[i], as far as this gap allows."""
         some = list(zip(tasks, nodes, strict=True))[: self._left]
         self._left -= len(some)
-        steps, scores = self._census(group, copy, nodes)
+        steps, every, last = self._census(group, copy, nodes)
+        scarce = copy.offers.having(not_asked(group.needs, self._view.scarce))
+        first = every[~last]
         for task, node in some:
-            better = sum(score > node.score for score in scores)
+            scores, more = every, tuple[Step, ...]()
+            if last.any() and not scarce[copy.offers.index_of(node.name)]:
+                scores, more = first, (Step("not kept back", len(first)),)
             self._drafts[task.id] = Choice(
                 self._scheduler,
                 node.name,
                 strategy.value,
                 copy.read_s,
-                steps,
+                (*steps, *more),
                 node.score,
-                max([*scores, node.score]),
-                better + 1,
+                float(scores.max()),
+                int((scores > node.score).sum()) + 1,
                 self._lost.get(task.id, ()),
             )
 
@@ -92,21 +101,25 @@ class Choices:
 
     def _census(
         self, group: KindGroup, copy: PartitionCopy, chosen: Sequence[Node]
-    ) -> tuple[tuple[Step, ...], list[float]]:
-        """Return how many nodes each rule left, over all partitions, and the scores of those with a seat.
+    ) -> tuple[tuple[Step, ...], Floats, Mask]:
+        """Return how many nodes each rule left, over all partitions; the scores of those with a seat; who is kept back.
 
         chosen: nodes of `copy` that had a seat before it was claimed.
         """
-        counts = [0] * (len(RULES) + 5)  # the last one is of nodes with a seat
-        scores: list[float] = []
+        counts = np.zeros(len(RULES) + 5, dtype=np.int64)  # the last one is of nodes with a seat
+        scores, last = list[Floats](), list[Mask]()
+        scarce = not_asked(group.needs, self._view.scarce)
         for partition in self._view.partitions:
-            for at, mask in enumerate(partition.offers.masks(group.needs, group.knowers)):
-                counts[at] += int(mask.sum())
-            seats = seats_for(group, partition).nodes
-            having = {partition.nodes[node].name: partition.nodes[node] for node in set(seats.tolist())}
+            offers = partition.offers
+            counts[:-1] += offers.census(group.needs, group.knowers)
+            having = np.zeros(len(partition.nodes), dtype=bool)
+            having[seats_for(group, partition).nodes] = True
             if partition is copy:
-                having |= {node.name: node for node in chosen}
-            counts[-1] += len(having)
-            scores += [node.score for node in having.values()]
+                having[[offers.index_of(node.name) for node in chosen]] = True
+            scores.append(offers.scores[having])
+            last.append(offers.having(scarce)[having])
+        every = np.concatenate(scores)
+        counts[-1] = len(every)
         names = ["nodes", "name", "near", *(rule.name for rule in RULES), "state", "free"]
-        return tuple(Step(name, count) for name, count in zip(names, counts, strict=True)), scores
+        steps = tuple(Step(name, count) for name, count in zip(names, counts.tolist(), strict=True))
+        return steps, every, np.concatenate(last)

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from ..model.needs import Resources
 from .kind_group import KindGroup, WaitingKind
 
 MOST: Final = 32
@@ -11,22 +12,43 @@ MOST: Final = 32
 
 
 class Large(NamedTuple):
-    """A kind whose tasks need more slots than any node has free, and the order of its first task."""
+    """A kind whose tasks need more than any node has free, and the order of its first task."""
 
     kind: str
     shard: int
     first: int
 
 
-def find_large(groups: Iterable[KindGroup]) -> tuple[Large, ...]:
-    """Return the kinds of some groups, the oldest first: each in the shard where its first task is.
+class LeastAsked:
+    """The amounts of each resource that tasks asked for lately, whether they waited long or not.
 
-    Only tasks of several slots are large. A task of one slot that waits for an amount gets its turn as the oldest: a
-    booking would keep other tasks from slots that it does not lack.
+    keep_s: so long an amount counts after it was seen last.
+    """
+
+    def __init__(self, keep_s: float) -> None:
+        self._keep_s = keep_s
+        self._seen_s: dict[tuple[str, int], float] = {}
+
+    def see(self, groups: Iterable[KindGroup], now_s: float) -> None:
+        """Take in groups that wait now."""
+        self._seen_s |= {asked: now_s for group in groups for asked in group.needs.amounts if asked[1]}
+        self._seen_s = {asked: at_s for asked, at_s in self._seen_s.items() if now_s - at_s <= self._keep_s}
+
+    def exceeded_by(self, needs: Resources) -> bool:
+        """Return whether some tasks ask for less of a resource than these needs do."""
+        mine = dict(needs.amounts)
+        return any(amount < mine.get(name, 0) for name, amount in self._seen_s)
+
+
+def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[Large, ...]:
+    """Return the large kinds of some groups, the oldest first: each in the shard where its first task is.
+
+    Tasks of several slots are large, and those that ask for more of a resource than others do. A stream of smaller
+    tasks could keep them waiting for ever. Other tasks get their turn as the oldest.
     """
     first: dict[str, WaitingKind] = {}
     for group in groups:
-        if group.needs.slots < 2:
+        if group.needs.slots < 2 and not least.exceeded_by(group.needs):
             continue
         for waiting in group.waiting.values():
             other = first.get(waiting.kind.text)

@@ -1,6 +1,7 @@
 """The nodes of a partition as a scheduler judges them: which fit a task, and which take new tasks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -12,17 +13,30 @@ from ..model.options import ONE_SLOT
 from ..placement.columns import Columns, Mask
 from ..placement.fitting import fitting
 from ..placement.rules import RULES
+from ..placement.strategy import Floats
 from .left import Left
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 Knowers = frozenset[str] | None
 """The digests (model/apps.py) of the nodes that know a task's name, None for all."""
 
+MOST: Final = 256
+"""Needs whose answers a partition keeps, until its nodes change."""
+
+
+def _keep(cache: dict[K, V], key: K, value: V) -> None:
+    if len(cache) >= MOST:
+        cache.clear()
+    cache[key] = value
+
 
 class Offers:
-    """The offers of some nodes, by their index. choosy: some turn tasks away that ask for nothing but one slot."""
+    """The offers and scores of some nodes, by their index. choosy: some turn away tasks that ask for one slot only."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
+        self.scores: Floats = np.array([node.score for node in nodes], dtype=np.float64)
         self.digests = [digest_of(node.offer) for node in nodes]
         self._index = {node.name: index for index, node in enumerate(nodes)}
         self._open = np.array([node.state == "up" and not node.draining for node in nodes], dtype=bool)
@@ -30,6 +44,8 @@ class Offers:
         self._columns = Columns([node.offer for node in nodes])
         self._known: dict[Knowers, Mask] = {}
         self._having: dict[frozenset[str], Mask] = {}
+        self._fitting: dict[tuple[str, Knowers], Mask] = {}
+        self._censuses: dict[tuple[str, Knowers], Sequence[int]] = {}
         self.choosy = not fitting(self._columns, ONE_SLOT).all()
 
     def index_of(self, name: str) -> int:
@@ -49,8 +65,12 @@ class Offers:
         return mask
 
     def fitting(self, needs: Resources, knowers: Knowers) -> Mask:
-        """Return which nodes fit when they are empty."""
-        return self._near(self._knowing(knowers) & fitting(self._columns, needs), needs)
+        """Return which nodes fit when they are empty. Cached."""
+        mask = self._fitting.get((needs.text, knowers))
+        if mask is None:
+            mask = self._near(self._knowing(knowers) & fitting(self._columns, needs), needs)
+            _keep(self._fitting, (needs.text, knowers), mask)
+        return mask
 
     def _near(self, mask: Mask, needs: Resources) -> Mask:
         """Return a mask with only the node that needs are for, if they are for one."""
@@ -58,14 +78,17 @@ class Offers:
             mask = mask & np.array([known.name == node for known in self.nodes], dtype=bool)
         return mask
 
-    def masks(self, needs: Resources, knowers: Knowers) -> list[Mask]:
-        """Return which nodes are left at the beginning, after name and near, after each rule, and by their state."""
-        found = [self._columns.everyone()]
-        found.append(self._knowing(knowers))
-        found.append(self._near(found[-1], needs))
-        for rule in RULES:
-            found.append(found[-1] & rule.mask(self._columns, needs))
-        return [*found, found[-1] & self._open]
+    def census(self, needs: Resources, knowers: Knowers) -> Sequence[int]:
+        """Return how many nodes are left at the beginning, after name and near, each rule, and state. Cached."""
+        counts = self._censuses.get((needs.text, knowers))
+        if counts is None:
+            found = [self._columns.everyone(), self._knowing(knowers)]
+            found.append(self._near(found[-1], needs))
+            for rule in RULES:
+                found.append(found[-1] & rule.mask(self._columns, needs))
+            counts = [int(mask.sum()) for mask in (*found, found[-1] & self._open)]
+            _keep(self._censuses, (needs.text, knowers), counts)
+        return counts
 
     def open(self, needs: Resources, knowers: Knowers) -> Mask:
         """Return which nodes fit when they are empty, and take new tasks."""

@@ -48,6 +48,11 @@ class QueueCopy:
         self._fresh: dict[KindGroup, None] = {}  # they were never compared with the partitions
         self.blocked = Blocked()
 
+    @property
+    def groups(self) -> Collection[KindGroup]:
+        """The groups of which something waits."""
+        return self._groups.values()
+
     def clear(self) -> None:
         """Forget everything; the next looks read all shards."""
         for shard in range(self.shards):

@@ -24,9 +24,14 @@ def find_scarce(partitions: Iterable[PartitionCopy]) -> frozenset[str]:
     return frozenset(name for name, count in having.items() if 0 < 2 * count < nodes)
 
 
+def not_asked(needs: Resources, scarce: frozenset[str]) -> frozenset[str]:
+    """Return the scarce resources that these needs do not ask for: nodes that have some are kept back from them."""
+    return scarce.difference(kind_of(name) for name, _ in needs.amounts)
+
+
 def put_last(found: Sequence[Sequence[Seats]], needs: Resources, scarce: frozenset[str]) -> Sequence[Sequence[Seats]]:
     """Return lists of seats with the seats on nodes that are kept back from these needs behind all others."""
-    kept = scarce.difference(kind_of(name) for name, _ in needs.amounts)
+    kept = not_asked(needs, scarce)
     if not kept:
         return found
     first, last = list[list[Seats]](), list[list[Seats]]()

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from parsync_redis.cli import app
 from parsync_redis.lab.bench.cost import COMMANDSTATS, CostParameters, run_cost
+from parsync_redis.lab.bench.decide import run_decide
 from parsync_redis.lab.bench.markdown import cell_of
 from parsync_redis.lab.bench.memory import run_memory
 from parsync_redis.lab.bench.micro import run_idle, run_read, run_submit
@@ -109,3 +110,9 @@ def test_a_bench_that_cannot_be_is_one_line_and_exit_code_2(words, says):
     result = CliRunner().invoke(app, ["bench", *words])
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert says in result.stderr
+
+
+def test_deciding_is_measured_without_a_server():
+    found = run_decide(10_000, 50, 1, STOP, quiet)
+    assert found["nodes"] == 1000
+    assert min(found["ms"].values()) > 0

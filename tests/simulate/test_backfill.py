@@ -17,7 +17,7 @@ from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import Held
 from parsync_redis.scheduler.age_tracker import AgeTracker
 from parsync_redis.scheduler.bars import Bars
-from parsync_redis.scheduler.large import find_large
+from parsync_redis.scheduler.large import LeastAsked, find_large
 
 MEAN_S = 10.0
 NODES = 20
@@ -50,7 +50,7 @@ class Backfilled(Simulation):
     def lead(self, now_s: float) -> None:
         """Do what the duty of the leader does."""
         now_ms, queue = round(now_s * 1000), self.cluster.queues[0]
-        large = find_large(self.schedulers[0].core.queue.blocked.strict)
+        large = find_large(self.schedulers[0].core.queue.blocked.strict, LeastAsked(10.0))
         ages = self.ages.look(now_s, large)
         facts, held = list[NodeFacts](), dict[str, list[Held]]()
         for partition in self.cluster.partitions:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from parsync_redis.model.booking import Booking, read_bookings
+from parsync_redis.model.booking import Booking, read_booking, read_bookings
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.replies import Judged, Snapshot
@@ -14,7 +14,7 @@ from parsync_redis.placement.forecast import Held
 from parsync_redis.scheduler.bars import Bars
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.large import MOST as MOST_LARGE
-from parsync_redis.scheduler.large import find_large
+from parsync_redis.scheduler.large import LeastAsked, find_large
 
 from .core_rig import Queue, bitmap, claims_of, judge, make, node, see, waiting
 
@@ -170,6 +170,44 @@ def test_without_bookings_nothing_is_grouped_anew() -> None:
     assert next(iter(core.queue.kinds[0].values())).group is group
 
 
+def test_a_task_of_one_slot_is_large_while_others_ask_for_less_of_a_resource() -> None:
+    core, least = two_nodes(free=0), LeastAsked(10.0)
+    queue = Queue(core).add("two slots=1 gpu=2", 1).add("half slots=1 gpu=0.5 mem=4", 1, first=2)
+    queue.add("plain slots=1", 1, first=3).tell()
+    core.plan()
+
+    def large() -> list[str]:
+        return [one.kind.split()[0] for one in find_large(core.queue.blocked.strict, least)]
+
+    assert large() == []
+    least.see(core.queue.groups, 1.0)
+    assert large() == ["two"]
+    least.see([], 11.0)
+    assert large() == ["two"], "the others may all have a place at this moment"
+    least.see([], 11.5)
+    assert large() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "barred"),
+    [
+        ("two slots=1 gpu=2", {"slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=3 gpu=1"}),
+        ("two slots=1 gpu=1 mem=8", {"slots=1 gpu=0.5 mem=64"}),
+        ("two slots=2 gpu=2", {"slots=1", "slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=1 gpu=2", "slots=3 gpu=1"}),
+    ],
+)
+def test_a_booked_node_takes_other_tasks_that_cannot_starve_its_kind(kind: str, barred: set[str]) -> None:
+    booking = Booking("n1", kind, "t", NOW)
+    every = ["slots=1", "slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=1 gpu=2", "slots=3 gpu=1"]
+    assert {needs for needs in every if booking.bars("work", needs, None, NOW)} == barred
+    assert not any(booking.bars("work", needs, 10.0, NOW - 10) for needs in every), "they end before"
+
+
+def test_a_booking_of_a_kind_that_nobody_can_submit_is_none() -> None:
+    assert read_booking("n1", Booking("n1", "big slots=2", "t", NOW).text) is not None
+    assert read_booking("n1", Booking("n1", "big x", "t", NOW).text) is None
+
+
 def test_the_oldest_large_kinds_are_told() -> None:
     core = two_nodes(free=0)
     queue = Queue(core).add("small slots=1", 1)
@@ -178,7 +216,7 @@ def test_the_oldest_large_kinds_are_told() -> None:
     queue.add("one slots=1 gpu=1", 1, first=1)
     queue.tell()
     core.plan()
-    found = find_large(core.queue.blocked.strict)
+    found = find_large(core.queue.blocked.strict, LeastAsked(10.0))
     assert [one.first for one in found] == sorted(1000 - number for number in range(MOST_LARGE + 8))[:MOST_LARGE]
     assert {one.kind.split()[1] for one in found} == {"slots=3"}
 

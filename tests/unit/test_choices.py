@@ -1,11 +1,15 @@
 """A noted choice can be derived again from the view that it was made from; a scheduler notes few, and none twice."""
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.devices import kind_of
 from parsync_redis.model.explanation import Choice, Step
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
@@ -51,13 +55,41 @@ def test_a_choice_can_be_derived_again_from_the_view(
         able = [one for one in able if rule.admits(one.offer, needs)]
         expected.append(Step(rule.name, len(able)))
     able = [one for one in able if one.state == "up"]
-    assert choice.steps == (*expected, Step("state", len(able)), Step("free", len(able)))
+    expected += [Step("state", len(able)), Step("free", len(able))]
     (claim,) = plan.commit[0]
     mine = next(one for one in able if one.name == claim.node)
+    others = kept_back(nodes, needs)
+    if any(one.name in others for one in able) and mine.name not in others:
+        able = [one for one in able if one.name not in others]
+        expected.append(Step("not kept back", len(able)))
+    else:
+        assert mine.name not in others or all(one.name in others for one in able)
+    assert choice.steps == tuple(expected)
     assert (choice.node, choice.score) == (mine.name, mine.score)
     assert choice.best == max(one.score for one in able)
     assert choice.rank == 1 + sum(one.score > mine.score for one in able)
     assert Choice.of(choice.text) == choice
+
+
+def kept_back(nodes: list[Node], needs: Resources) -> set[str]:
+    """Return the nodes with a resource that fewer than half of the nodes have, and that is not asked for."""
+    kinds = {one.name: {kind_of(name) for name, amount in one.offer.amounts if amount} for one in nodes}
+    having = Counter(kind for some in kinds.values() for kind in some)
+    scarce = {kind for kind, count in having.items() if 2 * count < len(nodes)}
+    asked = {kind_of(name) for name, _ in needs.amounts}
+    return {name for name, some in kinds.items() if some & (scarce - asked)}
+
+
+def test_a_choice_says_that_nodes_with_scarce_resources_are_kept_back() -> None:
+    core = make()
+    gpu = Node("gpu", "up", 1, False, 2, 1, 9.0, Resources.of(1, {"gpu": 1}))
+    core.on_nodes(0, [node("a", 1), replace(node("b", 1), first=1), gpu], 1)
+    core.on_snapshot(Snapshot(0, 1, 1, bytes([0b11100000]), {"gpu": gpu.offer.asked}), 0.0)
+    judge(core, waiting(core, 1).turn(), ClaimOutcome.HELD)
+    (choice,) = at_gap(core).choices.values()
+    assert choice.node != "gpu"
+    assert choice.steps[-2:] == (Step("free", 3), Step("not kept back", 2))
+    assert (choice.best, choice.rank) == (1.0, 1)
 
 
 def test_a_lost_claim_is_in_the_choice_that_wins_with_the_task_that_had_the_slot() -> None:

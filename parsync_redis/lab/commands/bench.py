@@ -20,7 +20,7 @@ from ...errors import ServerUnreachable
 from .bench_cost import cost
 from .bench_placement import placement, scale
 from .bench_queue import queue
-from .bench_small import idle, memory, read, report, serve, submit
+from .bench_small import decide, idle, memory, read, report, serve, submit
 
 if TYPE_CHECKING:
     from ..bench.celery import Bench, Round
@@ -36,7 +36,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure what parsync does and cost
 
 def register(parent: typer.Typer) -> None:
     """Add the group of these commands to the app."""
-    for command in (placement, cost, memory, read, submit, idle, serve, queue, scale, report):
+    for command in (placement, cost, memory, read, submit, idle, serve, decide, queue, scale, report):
         app.command()(command)
     parent.add_typer(app, name="bench")
 

@@ -1,4 +1,4 @@
-"""`parsync bench read`, `submit`, `memory`, `idle`, `serve`: single costs; `report`: all benches on one page."""
+"""`parsync bench read`, `submit`, `memory`, `idle`, `serve`, `decide`: single costs; `report`: all on one page."""
 
 import json
 from pathlib import Path
@@ -115,6 +115,25 @@ def serve(
         for count, figures in ((0, found["idle"]), (viewers, found["viewed"]))
     ]
     print_table(("VIEWERS", "REQUESTS/S", "CORES OF SERVE", "CORES OF THE SERVER"), rows, "")
+
+
+def decide(
+    slots: Annotated[int, typer.Option(min=10_000, max=1_000_000, help="Slots, ten on each node.")] = 100_000,
+    batch: Annotated[int, typer.Option(min=50, max=1000, help="Tasks of a batch.")] = 500,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds; medians are told.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Measure what one scheduler takes to decide, without a server: from a kind that waits to the claims."""
+    from ..bench.decide import run_decide
+
+    with measuring() as (stop, line):
+        found = run_decide(slots, batch, rounds, stop, line)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    rules = ", ".join(found["rules"])
+    print(f"{slots:,} slots, {found['nodes']:,} nodes, {found['partitions']} partitions; rules: {rules}\n")
+    print_table(("CASE", "CPU MS A TASK"), [(case, f"{ms:.3f}") for case, ms in found["ms"].items()], "")
 
 
 def report(

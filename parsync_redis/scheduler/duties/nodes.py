@@ -1,9 +1,10 @@
 """Judge nodes by their counters: mark lost ones down, requeue their tasks, free their slots; forget old ones."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ...model.ids import readable
 from ...model.node import Lease
@@ -14,6 +15,7 @@ from ...store.repair import repair_partition
 from ...store.server_errors import is_damage
 from ...store.store import Store
 from ..lease_watch import LeaseWatch
+from ..superseded import Superseded
 from .consistency import are_consistent
 from .drains import DrainDuty
 from .guarded import batches, guarded, run_guarded, run_parts, unless_away
@@ -25,8 +27,19 @@ FORGET_S: Final = 3600.0
 
 _TASK: Final = attrgetter("task")
 
-Reclaimed = tuple[int, str, int, int | None]
-"""A node that is to be reclaimed: partition, name, incarnation, and the counter that did not move; None only lists."""
+
+class Reclaimed(NamedTuple):
+    """A node that is to be reclaimed. moved: the counter of incarnation `inc` that did not move; None only lists.
+
+    live: the incarnations whose processes may live on: their leases are not cleared.
+    """
+
+    partition: int
+    node: str
+    live: range
+    inc: int = 0
+    moved: int | None = None
+
 
 KEYS: Final = ("alive", "lost", "notes", "nodes")
 
@@ -40,6 +53,7 @@ class NodeDuty:
     def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
         self._store, self._partitions = store, partitions
         self._up, self._down = LeaseWatch(lease_s), LeaseWatch(FORGET_S)
+        self._superseded = Superseded(lease_s)
         self._drains = DrainDuty(store, lease_s)
         self._swept = False
         self.names: set[str] | None = None
@@ -122,13 +136,23 @@ class NodeDuty:
             why = f"it did not renew its lease for {self._up.lease_s:g} s"
             why += f"; it was suspect: {suspect[holder]}" if holder in suspect else ""
             log.warning("node %s is down: %s", node, why)
-            still.append((p, node, inc, moved))
+            still.append(Reclaimed(p, node, range(inc + 1, sys.maxsize), inc, moved))
             whys[node] = why
-        for some in batches([*still, *((p, node, 0, None) for p, node in lost)]):
+        for some in batches([*still, *self._served_by_none(now_s, up, lost)]):
             reclaim_nodes(self._store, some, whys)
         gone = cast(list[tuple[int, str]], self._down.look(now_s, down))
         for nodes in batches(gone):
             self._forget({node: int(down[node].split()[0].partition("=")[2]) for node in nodes})
+
+    def _served_by_none(
+        self, now_s: float, up: Mapping[Any, str], lost: Sequence[tuple[int, str]]
+    ) -> Iterator[Reclaimed]:
+        """Yield the nodes with leases of processes that have ended: the node is down, or they were superseded."""
+        incs: dict[Any, int] = {node: int(found["inc"]) for node in lost if (found := COUNTER.read(up.get(node, "")))}
+        ended = self._superseded.look(now_s, incs)
+        for node in lost:
+            if node not in incs or node in ended:
+                yield Reclaimed(*node, range(ended.get(node, 0), incs.get(node, 0)))
 
     def _forget(self, nodes: Mapping[tuple[int, str], int]) -> None:
         """Forget nodes that are still down at this incarnation.
@@ -155,20 +179,20 @@ class NodeDuty:
 
 
 def reclaim_nodes(store: Store, nodes: Sequence[Reclaimed], whys: Mapping[str, str]) -> None:
-    """Mark each node down if its counter is still `moved`, and clear every lease that nobody looks after.
+    """Mark each node down if its counter is still `moved`, and clear the leases of processes that have ended.
 
     whys: by node, why it was lost, if this leader knows.
     """
     reclaim, cleared = store.commands.reclaim, dict[tuple[int, str], list[Lease]]()
     while nodes:
         found: dict[tuple[int, str], list[Lease]] = {}
-        for (p, node, *_), reply in zip(
-            nodes, run_guarded(store, "reclaim", [reclaim(*node) for node in nodes]), strict=True
-        ):
-            if reply and reply[1] and reply[1] != cleared.get((p, node)):  # a damaged lease may stay for the next pass
-                found[p, node] = reply[1]
+        calls = [reclaim(one.partition, one.node, one.inc, one.moved) for one in nodes]
+        for one, reply in zip(nodes, run_guarded(store, "reclaim", calls), strict=True):
+            leases = [lease for lease in reply[1] if lease.place.inc not in one.live] if reply else []
+            if leases and leases != cleared.get(one[:2]):  # a damaged lease may stay for the next pass
+                found[one[:2]] = leases
         clear_leases(store, [lease.place for leases in found.values() for lease in leases], whys)
-        nodes, cleared = [(p, node, 0, None) for p, node in found], found
+        nodes, cleared = [one._replace(inc=0, moved=None) for one in nodes if one[:2] in found], found
 
 
 def clear_leases(store: Store, lost: Sequence[Place], whys: Mapping[str, str]) -> None:

@@ -69,10 +69,10 @@ class Recorder:
         self._numbers = itertools.count(1)
 
     def _write(self, line: list[Any]) -> None:
-        if os.getpid() != self._pid:
-            self._pid = os.getpid()
-            path = self._folder / f"calls-{self._who}-{self._pid}.log"
+        if (pid := os.getpid()) != self._pid:
+            path = self._folder / f"calls-{self._who}-{pid}.log"
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._pid = pid  # last: another thread that sees it writes at once
         os.write(self._fd, json.dumps(line).encode() + b"\n")
 
     def watch(self) -> Callable[[], None]:
