@@ -180,6 +180,6 @@ def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
         (step.event, step.at_ms): step
         for step in steps
         if not (step.event == "requeued" and step.attempt in known)
-        and not (step.at_ms == ended_ms and any(abs(at - step.at_ms) < SAME_MS for at in ends))
+        and not (step.event == task.state.value and any(abs(at - step.at_ms) < SAME_MS for at in ends))
     }
     return sorted([*events, *fresh.values()], key=lambda event: (event.at_ms, bool(event.id)))

@@ -67,6 +67,9 @@ def test_a_time_line_has_each_step_once() -> None:
         *(("placed", 60), ("started", 70), ("failed", 91)),
     ]
     assert [one.event for one in time_line(task, [])][-1] == "failed", "the stream has forgotten it"
+    at_once = TaskStatus("a", TaskState.CANCELLED, "work", times={"submitted": 10, "finished": 10})
+    assert [one.event for one in time_line(at_once, [event("cancelled", 10)])] == ["submitted", "cancelled"]
+    assert [one.event for one in time_line(at_once, [event("expired", 11)])] == ["submitted", "expired"]
 
 
 def test_a_viewer_goes_on_behind_an_event_or_by_its_time() -> None:
