@@ -1,5 +1,6 @@
 -- cancel: cancel tasks that do not run; ask the agents of those that run to end them.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
+-- ALSO: events
 -- ARGV: count retention_s why how id*
 --   how: the signal that ends the run, SIGTERM; 'after' lets the run end, and the task does not run again; 'waiting' leaves a
 --   task alone that has a place, 'placed' one that runs

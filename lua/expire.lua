@@ -1,6 +1,7 @@
 -- expire: cancel tasks that wait past their expiry, and forget kinds that have ended. The leader calls it in each pass; take
 -- checks the expiry as well.
 -- KEYS: meta kinds changed later outbox expires tasks messages taken running dead ended ended_1 ended_2 pending: extra:
+-- ALSO: events
 -- ARGV: retention_s limit
 -- RETURNS: the ids of the expired tasks
 -- ERRORS: PSARGS

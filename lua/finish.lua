@@ -1,6 +1,6 @@
 -- finish: accept the outcome of a run, if it is the current attempt's, at its place.
 -- KEYS: tasks messages running ended
--- ALSO: meta kinds changed later outbox taken dead ended_1 ended_2 pending: extra:
+-- ALSO: meta kinds changed later outbox taken dead ended_1 ended_2 events pending: extra:
 -- READS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count channel retention_s (id text outcome)*
 --   text: the lease; outcome: succeeded, failed, cancelled, or again (the run ended well and wants another: retry,
@@ -16,6 +16,7 @@
 --- @include queue
 local known = {succeeded = true, failed = true, cancelled = true, again = true}
 local ids, reply, over, finals, later_on, seen, f, now = {}, {}, {}, {}, {}, {}, 0, now_ms()
+local told
 for i, row in rows() do
   local outcome = row.outcome
   if outcome ~= 'succeeded' and not known[string.match(outcome, '^%l+')] then
@@ -31,7 +32,11 @@ for i, row in rows() do
     and string.find(run, ' started=', #text + 1, true) == #text + 1
   if mine and not seen[id] and line and string.byte(line) ~= 43 and string.byte(outcome) ~= 97 then -- no '+', and not again
     local state, why = outcome, ''
-    if outcome ~= 'succeeded' then state, why = string.match(outcome, '^(%l+) ?(.*)$') end
+    if outcome ~= 'succeeded' then
+      state, why = string.match(outcome, '^(%l+) ?(.*)$')
+      told = told or {}
+      told[#told + 1] = {id = id, state = state, why = why, text = text, line = line}
+    end
     f = f + 1
     over[f], finals[2 * f - 1] = id, id
     finals[2 * f] = state .. ' ' .. now .. '\n' .. line .. '\n' .. run .. '\n' .. why
@@ -53,6 +58,7 @@ if f > 0 then
   redis.call('HDEL', running, unpack(over))
   redis.call('HDEL', tasks, unpack(over))
 end
+if told then in_full().note_ends(told) end
 for _, asked in ipairs(later_on) do
   local word = in_full().accept(asked, now, args.retention_s, seen[asked.id] == 'over')
   if word ~= 'ok' then reply[#reply + 1], reply[#reply + 2] = asked.at, word end

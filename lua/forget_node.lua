@@ -1,5 +1,6 @@
 -- forget_node: remove the record of a node that is down and holds nothing.
 -- KEYS: meta slots free left nodes alive lost notes inbox
+-- ALSO: events
 -- ARGV: node inc
 -- RETURNS: forgotten, held (leases stand), up (it is not down, or another incarnation), gone
 -- ERRORS: PSARGS
@@ -7,6 +8,7 @@
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(span)
 --- @include bits
+--- @include events
 local node = read_node(nodes, args.node)
 if not node then return 'gone' end
 if node.state ~= 'down' or node.inc ~= args.inc then return 'up' end
@@ -21,4 +23,5 @@ redis.call('HDEL', notes, node.name)
 redis.call('DEL', inbox)
 redis.call('HINCRBY', meta, 'slots', -node.slots)
 changed_nodes(meta)
+note_event('forgotten', {node = node.name})
 return 'forgotten'

@@ -1,5 +1,6 @@
 -- reclaim: mark a node down whose counter did not move for one lease, and list the leases that nobody serves any more.
 -- KEYS: meta slots free nodes alive lost
+-- ALSO: events
 -- ARGV: node inc moved limit
 --   moved: the counter that did not move, '' only lists
 -- RETURNS: {word, (slot, lease)*}; word: down (now), moved (it renewed after all), listed
@@ -10,6 +11,7 @@
 --- @include bits
 --- @include counter
 --- @include clock
+--- @include events
 local bad = bad_number('limit', args.limit, 0, 10000)
 if bad then return bad end
 local name, inc, moved, limit = args.node, args.inc, args.moved, tonumber(args.limit)
@@ -25,11 +27,13 @@ local word = 'listed'
 if moved ~= '' then
   local now = redis.call('HGET', alive, name)
   if node.inc == inc and node.state ~= 'down' and now == counter_text(inc, moved) then
+    local before = node.state
     word, node.state = 'down', 'down'
     write_node(nodes, node)
     write_bits(meta, slots, free, node)
     redis.call('HSET', alive, name, counter_text(inc, moved, now_ms()))
     changed_nodes(meta)
+    note_event('down', {node = name, why = before == 'leaving' and 'it shut down' or 'it did not renew its lease'})
   else
     word = 'moved'
   end

@@ -1,5 +1,6 @@
 -- register_node: give a node's name to a process, as a new incarnation; the leader recovers what earlier ones held.
 -- KEYS: meta slots free left nodes alive lost inbox
+-- ALSO: events
 -- ARGV: node known_inc score offer room
 --   known_inc: the last incarnation that this process had, or 0; offer: 'slots=4 gpu=2 gpu_model:a100';
 --   room: the waiting seats that it has behind its slots, which are shut: set_node opens them
@@ -10,6 +11,7 @@
 -- COMPLEXITY: O(nodes of the partition + slots and waiting seats of the node)
 --- @include bits
 --- @include counter
+--- @include events
 --- @include rest
 local name, known_inc, score, offer, room = args.node, tonumber(args.known_inc), args.score, args.offer, tonumber(args.room)
 
@@ -63,4 +65,5 @@ redis.call('HSET', alive, name, counter_text(node.inc, 0))
 if held > 0 then redis.call('SADD', lost, name) end
 redis.call('DEL', inbox)
 changed_nodes(meta)
+note_event('registered', {node = name, why = 'incarnation ' .. node.inc})
 return {tonumber(node.inc), node.first}

@@ -1,5 +1,6 @@
 -- renew_scheduler: move a scheduler's counter, which keeps its membership, and the leader's counter if it leads.
 -- KEYS: schedulers leader stats
+-- ALSO: events
 -- ARGV: scheduler seen_leader stay lost at_most (name value)*
 --   seen_leader: '' or the leader's text that did not move for one lease: then the caller takes over; stay: '' leaves
 --   the cluster; lost: '' or 'NAME COUNTER' of a member whose counter did not move; at_most: 0 always joins, else only
@@ -11,6 +12,7 @@
 -- ATOMICITY: membership and leader change together.
 -- COMPLEXITY: O(schedulers)
 --- @include batch
+--- @include events
 local bad = bad_number('at_most', args.at_most, 0, 10000)
 if bad then return bad end
 local me, seen, stay = args.scheduler, args.seen_leader, args.stay ~= ''
@@ -25,6 +27,7 @@ local changed = false
 local lost_name, lost_counter = string.match(args.lost, '^(%S+) (%d+)$')
 if lost_name and redis.call('HGET', schedulers, lost_name) == lost_counter then
   redis.call('HDEL', schedulers, lost_name)
+  note_event('lost', {scheduler = lost_name, by = me})
   changed = true
 end
 local text = redis.call('HGET', leader, 'holder') or ''
@@ -36,11 +39,13 @@ if stay and (member or at_most == 0 or redis.call('HLEN', schedulers) < at_most)
     changed = true
     local life = tonumber(redis.call('HGET', leader, 'epoch') or 0) + 1
     redis.call('HSET', schedulers, me, string.format('%d', life * 1e8))
+    note_event('joined', {scheduler = me})
   end
   redis.call('HINCRBY', schedulers, me, 1)
   if not holder or holder == me or (seen ~= '' and seen == text) then
     text = string.format('%s moved=%d', me, holder == me and moved + 1 or 1)
     redis.call('HSET', leader, 'holder', text)
+    if holder ~= me then note_event('leads', {scheduler = me, why = holder and 'in the place of ' .. holder}) end
   end
   local figures = {}
   for _, row in rows() do figures[#figures + 1], figures[#figures + 2] = row.name, row.value end
@@ -49,7 +54,10 @@ if stay and (member or at_most == 0 or redis.call('HLEN', schedulers) < at_most)
     redis.call('EXPIRE', stats, 3600)
   end
 elseif not stay then
-  changed = redis.call('HDEL', schedulers, me) == 1 or changed
+  if redis.call('HDEL', schedulers, me) == 1 then
+    note_event('left', {scheduler = me})
+    changed = true
+  end
   if holder == me then redis.call('HDEL', leader, 'holder') end
   redis.call('DEL', stats)
   text = ''

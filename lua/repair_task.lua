@@ -1,5 +1,6 @@
 -- repair_task: repair a task whose hashes and indexes contradict each other, which no script causes.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:
+-- ALSO: events
 -- ARGV: id retention_s why kind run
 --   kind: '' or the kind of which it was seen to wait, which may not be its own
 --   run: '' or what `running` should have for it, because a lease was seen that says so

@@ -1,5 +1,6 @@
 -- requeue: return a task whose attempt lost its lease to pending, if it still is that attempt at that place.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
+-- ALSO: events
 -- READS: meta kinds changed later
 -- ARGV: count channel retention_s max_starts (id attempt text why how delay_ms)*
 --   text: the lease; max_starts: for tasks that have none of their own; delay_ms: '' or for how long the task must not be taken
@@ -46,10 +47,7 @@ for i, row in rows() do
     local starts = (tonumber(option(line, 'starts')) or 0) + (state == 'running' and how ~= 'recalled' and 1 or 0)
     if row.delay_ms == '' then
       lost = lost + 1
-      local node, slot, inc = string.match(row.text, ' p%d+ ([^ /]+)/(%d+)%f[%D][%d,]* inc=(%d+)')
-      local since = task.started or state == 'placed' and string.match(task.place, ' since=(%d+)$') or line.ready
-      local place = string.format('%s/%s inc=%s since=%s until=%s', node or '', slot or '', inc or '', since, now)
-      add_history(task, string.format('%s %s %s %s', row.attempt, state, place, why))
+      add_setback(task, row.attempt, row.text, why, now)
     end
     local counted = starts > 0 and string.format('%d', starts) or nil -- the line of an ended task does not count its last run
     if task.extra.cancel then
@@ -60,12 +58,14 @@ for i, row in rows() do
       bury(task, now, why, args.retention_s)
       died = died + 1
       to_outbox(task.id, 'dead', why)
+      note_task(task, 'dead', why, row.attempt, row.text)
       replies[i] = 'dead'
     else
       if why ~= '' then put_extra(task, 'why', why) end
       set_option(line, 'starts', counted)
       if row.delay_ms == '' and (task.started or how == 'unstarted') then note_last(line, task.place) end
       to_wait(task, after_ms(now, row.delay_ms))
+      if row.delay_ms == '' and is_loss(state, how) then note_task(task, 'requeued', why, row.attempt, row.text) end
       replies[i] = 'pending'
     end
   end

@@ -1,5 +1,6 @@
 -- revive: return dead tasks to pending, with all their starts before them.
 -- KEYS: meta kinds changed outbox expires tasks messages taken running dead ended ended_1 ended_2 pending: extra:
+-- ALSO: events
 -- ARGV: count channel why id*
 -- RETURNS: a word per task: revived, or its present state; gone if it has no record
 -- ERRORS: PSARGS
@@ -26,6 +27,7 @@ for i, row in rows() do
     if due and #due < 16 and string.find(due, '^%d+$') then redis.call('ZADD', expires, due, task.id) end
     to_wait(task)
     to_outbox(task.id, 'pending', args.why)
+    note_task(task, 'revived', args.why)
     replies[i] = 'revived'
   else
     replies[i] = task and task.state or 'gone'

@@ -1,11 +1,11 @@
 -- set_node: say whether a node takes new claims: drain, over, undrain; suspect, trust; leaving; ahead; offer. Its runs go on.
 -- KEYS: meta slots free left nodes notes
+-- ALSO: events
 -- ARGV: node inc word note
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
---   note: of drain its terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for people and for the
---   leader, which counts the seconds; of over the terms of the drain whose deadline has passed, so that the agent ends the
---   runs; of suspect the reason; of ahead how many waiting seats are open; of offer
---   'SCORE OFFER', as the node's own process has them: its record says something else, or that it leaves
+--   note: of drain its terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for people and the leader; of
+--   over the terms of the drain whose deadline has passed, so that the agent ends the runs; of suspect the reason; of ahead how
+--   many waiting seats are open; of offer 'SCORE OFFER', as the node's process has them: its record differs, or says it leaves
 -- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1, or 2 once its deadline has passed
 -- ERRORS: PSARGS PSWORD
 -- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not.
@@ -28,8 +28,7 @@ local state, drain, ahead, before = node.state, node.drain, node.ahead, redis.ca
 local after, changed = before, false
 if word == 'drain' then
   if drain ~= '2' or before ~= note then node.drain, after = '1', note end
-elseif word == 'over' then
-  if drain == '1' and before == note then node.drain = '2' end
+elseif word == 'over' then if drain == '1' and before == note then node.drain = '2' end
 elseif word == 'undrain' then
   node.drain, after = '0', ''
 elseif word == 'suspect' then
@@ -64,6 +63,7 @@ if after == '' then redis.call('HDEL', notes, name) elseif after ~= before then 
 if changed or node.state ~= state or node.drain ~= drain or node.ahead ~= ahead then
   write_node(nodes, node)
   write_bits(meta, slots, free, node)
+  tell_change(node, state, drain, note)
   if changed then
     local total, _, rest = 0, lost_and_left(slots, node)
     for _, other in ipairs(redis.call('HKEYS', nodes)) do total = total + (read_node(nodes, other) or {slots = 0}).slots end

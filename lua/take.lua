@@ -1,7 +1,7 @@
 -- take: give a scheduler the first tasks of the kinds for which it has seats, each with its next attempt; end tasks that have
 -- expired; move delayed tasks that have come due to their kinds; and tell the scheduler which lines of `kinds` have changed.
 -- KEYS: meta kinds changed later tasks taken running pending:
--- ALSO: messages dead ended ended_1 ended_2 outbox extra:
+-- ALSO: messages dead ended ended_1 ended_2 outbox events extra:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox
 -- ARGV: scheduler since most salt retention_s channel waits (kind limit)*
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none; most: how many changed lines it wants to

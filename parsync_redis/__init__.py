@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         UnknownTask,
     )
     from .integration.app import Parsync
+    from .model.events import Event
     from .model.status import TaskStatus
     from .model.task import TaskState
     from .model.views import KindView, NameView, NodeView, PartitionView
@@ -43,6 +44,7 @@ __all__ = [
     "BrokenContract",
     "ClusterMismatch",
     "DamagedState",
+    "Event",
     "Infeasible",
     "InvalidInput",
     "KindView",
@@ -65,6 +67,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncParsyncClient": "client.async_client",
+    "Event": "model.events",
     "KindView": "model.views",
     "NameView": "model.views",
     "NodeView": "model.views",

@@ -89,7 +89,8 @@ def serving(url: str, cluster: str, *words: str, **more: str) -> Iterator[Servin
     """Run `parsync serve` for a cluster, on a free port; more: variables of its environment."""
     env = {**os.environ, "PARSYNC_URL": url, "PARSYNC_CLUSTER": cluster, "PYTHONUNBUFFERED": "1", **more}
     command = [sys.executable, "-m", "parsync_redis.cli", "serve", "--port", "0", *words]
-    process = Process("serve", command, env, None, lambda name, line: print(name, line))
+    out = sys.stdout  # not the one that a test of a command puts in its place for a while
+    process = Process("serve", command, env, None, lambda name, line: print(name, line, file=out))
     try:
         yield Serving(process)
     finally:

@@ -12,3 +12,9 @@ end
 local function after_ms(now, delay_ms)
   return delay_ms ~= '' and string.format('%d', now + delay_ms) or nil
 end
+
+-- is_past: return whether an expiry (ms, or nil for none) has come.
+local function is_past(due, now)
+  local at = due and tonumber(due)
+  return at and at <= tonumber(now)
+end

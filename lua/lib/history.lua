@@ -1,6 +1,9 @@
 -- The history of a task, a line for each of its last ten attempts that were lost; and the list of the dead.
 --- @include queue
 
+-- is_loss: return whether a task that goes back has lost something; a worker also hands back what it has not begun.
+local function is_loss(state, how) return state == 'running' or how ~= 'recalled' end
+
 -- add_history: add a line to the task's history.
 local function add_history(task, line)
   local lines = {}
@@ -9,6 +12,14 @@ local function add_history(task, line)
   lines[#lines + 1] = string.gsub(string.sub(line, 1, 300), '%s', ' ')
   task.extra.history = table.concat(lines, '\n')
   put_extra(task, 'history', task.extra.history)
+end
+
+-- add_setback: add to the history that this attempt was lost, at the place that its lease tells.
+local function add_setback(task, attempt, lease, why, now)
+  local node, slot, inc = string.match(lease, ' p%d+ ([^ /]+)/(%d+)%f[%D][%d,]* inc=(%d+)')
+  local since = task.started or task.state == 'placed' and string.match(task.place, ' since=(%d+)$') or task.line.ready
+  local place = string.format('%s/%s inc=%s since=%s until=%s', node or '', slot or '', inc or '', since, now)
+  add_history(task, string.format('%s %s %s %s', attempt, task.state, place, why))
 end
 
 -- bury: list a dead task, which stays while it is listed: the newest 10,000. The others have ended for good.

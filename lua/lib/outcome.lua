@@ -33,12 +33,21 @@ local function accept(asked, now, retention_s, ended)
     local due = become_next(task)
     if outcome == 'again' then note_last(task.line, text) end
     to_wait(task, due)
+    if outcome == 'again' then note_task(task, 'retried', why, attempt_of(text), text) end
     return 'again'
   end
   local state = outcome == 'again' and 'cancelled' or outcome
   if outcome == 'again' then end_unseen(task, state, now, why, retention_s) else to_final(task, state, now, why, retention_s) end
+  if outcome == 'failed' or outcome == 'cancelled' then note_task(task, state, why, attempt_of(text), text) end
   task.text = state .. '\n\n' .. text .. ' started='
   return 'ok'
+end
+
+-- note_ends: add the events of runs that failed or were cancelled: {id, state, why, text, line}.
+local function note_ends(ends)
+  for _, one in ipairs(ends) do
+    note_task({id = one.id, line = parse_line(one.line)}, one.state, one.why, attempt_of(one.text), one.text)
+  end
 end
 
 -- write_accepted: write what goes with the outcomes that were carried out.

@@ -1,5 +1,6 @@
 -- Let tasks wait again and end them. Scripts that call these have, beside the keys of lib/task.lua, messages and pending:.
 --- @include clock
+--- @include events
 --- @include index
 --- @include next
 --- @include outbox
@@ -68,12 +69,8 @@ end
 
 -- end_unseen: end a task where no worker sees it.
 local function end_unseen(task, state, now, why, retention_s)
+  local attempt = task.attempt
   to_final(task, state, now, why, retention_s, true)
   to_outbox(task.id, state, why)
-end
-
--- is_past: return whether an expiry (ms, or nil for none) has come.
-local function is_past(due, now)
-  local at = due and tonumber(due)
-  return at and at <= tonumber(now)
+  note_task(task, why == 'expired' and why or state, why ~= 'expired' and why, attempt, task.place)
 end

@@ -29,6 +29,7 @@ COMMANDS: Final = {
         "explain": "Say why a task waits, what keeps each node, who holds what it needs, and when it may start.",
         "plan": "Say where a task would go, without submitting it.",
     },
+    "cli.events": {"events": "Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster."},
     "cli.ending": {
         "cancel": "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.",
         "purge": "Cancel tasks that wait, or delete the records of tasks that have ended.",

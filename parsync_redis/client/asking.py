@@ -1,8 +1,10 @@
 """A client's questions about tasks: why they wait, where they would go."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ..model.events import Event, Wanted, time_line
 from ..model.explanation import Explanation
 from ..model.ids import check_name, encode_id
 from ..model.status import TaskStatus
@@ -52,3 +54,38 @@ class Asking:
         from ..inspect.waiting import explain_tasks
 
         return self.requests.do(lambda: explain_tasks(self.requests.store, tasks))
+
+    def events(
+        self,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        task: str | None = None,
+        node: str | None = None,
+        events: Iterable[str] = (),
+        limit: int = 100,
+        follow: bool = False,
+    ) -> Iterator[Event]:
+        """Give what happened in the cluster out of the ordinary: the newest `limit` events, the oldest first.
+
+        A task that is placed and succeeds makes no event. With `task` come the steps that its record tells, too.
+
+        since_ms, until_ms: only from and until then, server time. task, node: only of this one. events: only these
+        words (`failed`, `down`, ...). follow: go on for ever with those that come, four times a second. Raises
+        InvalidInput, and AccessDenied if this login may not read events.
+        """
+        wanted = Wanted.of(since_ms, until_ms, task, node, events)
+        return self._events(wanted, limit, follow)
+
+    def _events(self, wanted: Wanted, limit: int, follow: bool) -> Iterator[Event]:
+        from ..store.events import POLL_S, Follower  # a client that only submits does without
+
+        follower = self.requests.do(lambda: Follower(self.requests.store, wanted))
+        found = self.requests.do(lambda: follower.begin(limit))
+        if wanted.task:
+            (status,) = self.requests.in_batches([encode_id(wanted.task)], self.requests.store.statuses)
+            found = [event for event in time_line(status, found) if wanted.has(event)][-limit:]
+        yield from found
+        while follow:
+            time.sleep(POLL_S)
+            yield from self.requests.do(follower.poll)

@@ -5,6 +5,7 @@ from typing import Final
 from .acl_tables import Kinds
 
 OPERATOR: Final[Kinds] = {
+    "p:events": "del xadd",
     "p:free": "setbit",
     "p:left": "hdel hset",
     "p:meta": "hdel hincrby hset",
@@ -13,6 +14,7 @@ OPERATOR: Final[Kinds] = {
     "q:changed": "zadd",
     "q:dead": "zrem",
     "q:ended": "hset",
+    "q:events": "del xadd",
     "q:expires": "zadd",
     "q:extra": "del expire hdel hset",
     "q:kinds": "hdel hexists hset",

@@ -55,13 +55,16 @@ VIEW: Final[Kinds] = {
 
 VIEWER: Final[Kinds] = {
     ":*": "type",
+    ":events": "xrange xrevrange",
     "p:*": "type",
+    "p:events": "xrange xrevrange",
     ":quarantine": "zcard zrevrange",
     "q:apps": "zrevrange",
     "q:dead": "zcard zrange",
     "q:ended": "hscan",
     "q:ended_1": "hscan",
     "q:ended_2": "hscan",
+    "q:events": "xrange xrevrange",
     "q:later": "zcard zrange",
     "q:meta": "hmget",
     "q:names": "hmget",
@@ -75,6 +78,7 @@ VIEWER: Final[Kinds] = {
 AUDIT: Final[Kinds] = {
     ":*": "ttl",
     "p:alive": "hgetall ttl",
+    "p:events": "ttl",
     "p:free": "ttl",
     "p:inbox": "exists ttl",
     "p:left": "hgetall ttl",
@@ -100,6 +104,7 @@ CLIENT: Final[Kinds] = {
     "q:ended": "hdel hset",
     "q:ended_1": "hdel",
     "q:ended_2": "hdel",
+    "q:events": "del xadd",
     "q:expires": "zadd",
     "q:extra": "del expire hdel hset",
     "q:feasible": "del hexists hlen hset",
@@ -118,10 +123,12 @@ CLIENT: Final[Kinds] = {
 
 WORKER: Final[Kinds] = {
     ":dealt": "hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
+    ":events": "del xadd",
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":streaks": "hdel hlen hmget hset",
     ":times": "hdel hlen hmget hset",
     "p:alive": "del hdel hget hgetall hset",
+    "p:events": "del xadd",
     "p:free": "bitcount bitfield del getbit setbit",
     "p:inbox": "blmpop del llen lpush",
     "p:left": "del hdel hget hmget hset",
@@ -143,9 +150,10 @@ WORKER: Final[Kinds] = {
 }
 
 SCHEDULER: Final[Kinds] = {
-    ":bookings": "del expire hdel hset",
+    ":bookings": "del expire hdel hmget hset",
     ":config": "exists hget hset",
     ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hmget hset",
+    ":events": "del xadd",
     ":leader": "del hdel hget hincrby hmget hset",
     ":losses": "del expire hdel hlen hsetnx",
     ":quarantine": "del zadd zcard zremrangebyrank",
@@ -154,6 +162,7 @@ SCHEDULER: Final[Kinds] = {
     ":streaks": "del hgetall",
     ":times": "del hmget",
     "p:alive": "del hdel hget hgetall hset",
+    "p:events": "del xadd",
     "p:free": "bitcount bitfield del getbit setbit",
     "p:inbox": "del llen lpush ltrim",
     "p:left": "del hdel hget hmget hset",
@@ -170,6 +179,7 @@ SCHEDULER: Final[Kinds] = {
     "q:ended": "del exists hdel hscan hset rename",
     "q:ended_1": "del exists hdel hscan rename",
     "q:ended_2": "del hdel hscan rename unlink",
+    "q:events": "del xadd",
     "q:expires": "del zadd zmscore zrangebyscore zrem zscore",
     "q:extra": "del exists expire hdel hset",
     "q:feasible": "del hdel hgetall hset",
@@ -233,6 +243,6 @@ SPEAKS: Final[Mapping[Role, str]] = {
 
 _READS: Final = (
     "exists get getbit hexists hget hgetall hkeys hlen hmget hscan hvals llen lrange mget pttl smembers sscan ttl "
-    "watch zcard zcount zrange zrangebyscore zrevrange zscan zscore"
+    "watch xrange xrevrange zcard zcount zrange zrangebyscore zrevrange zscan zscore"
 )
 READS: Final = frozenset(_READS.split())

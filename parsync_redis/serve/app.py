@@ -16,6 +16,8 @@ from ..errors import ParsyncError
 from .api import ROOT, Api
 from .asker import Asker
 from .doors import Doors
+from .events import Events
+from .feed import EventFeed
 from .health import judge_health, judge_readiness
 from .metrics import CONTENT_TYPE, render_metrics
 from .pages import Pages
@@ -24,9 +26,9 @@ from .surveyor import Latest, Surveyor
 
 
 def make_app(
-    surveyor: Surveyor, asker: Asker, cluster: str, hosts: Sequence[str], doors: Doors | None = None
+    surveyor: Surveyor, asker: Asker, feed: EventFeed, cluster: str, hosts: Sequence[str], doors: Doors | None = None
 ) -> Starlette:
-    """Make the application that shows what a surveyor has read, and asks for the rest.
+    """Make the application that shows what surveyor and feed have read, and asks for the rest.
 
     hosts: its own names. doors: what may change the cluster.
     """
@@ -46,11 +48,12 @@ def make_app(
         return Response(latest.pages[key], media_type=CONTENT_TYPE)
 
     doors = doors or Doors()
-    pages = Pages(surveyor, asker, cluster, operators=doors.gate is not None)
+    pages = Pages(surveyor, asker, feed, cluster, operators=doors.gate is not None)
     views = [
         Route("/readyz", judged(judge_readiness)),
         Route("/metrics", metrics),
         *Api(surveyor, asker).routes(),
+        *Events(feed, asker).routes(ROOT),
         *pages.routes(),
     ]
     routes = [Route("/healthz", judged(judge_health)), *doors.routes(pages), *([] if doors.submit_only else views)]

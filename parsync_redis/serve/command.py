@@ -54,6 +54,7 @@ def serve(
     from .app import make_app
     from .asker import Asker
     from .doors import Doors, Flags
+    from .feed import EventFeed
     from .server import hosts_of, listen, run, url_of
     from .surveyor import Surveyor
 
@@ -65,14 +66,17 @@ def serve(
         listen(host, port) as listening,
     ):
         log_to_stderr(log_level, client.settings.log_format)
-        surveyor, asker = Surveyor(client), Asker(client)
+        surveyor, asker, feed = Surveyor(client), Asker(client), EventFeed(client)
         surveyor.start()
+        feed.start()
         logging.getLogger("parsync.serve").info(
             "cluster %s on %s is shown at %s", client.settings.cluster, client.store.address, url_of(listening)
         )
         try:
-            run(make_app(surveyor, asker, client.settings.cluster, hosts_of(listening), doors), listening)
+            app = make_app(surveyor, asker, feed, client.settings.cluster, hosts_of(listening), doors)
+            run(app, listening, feed.end_all)
         finally:
             asker.close()
+            feed.stop()
             surveyor.stop()
     raise typer.Exit(130 if signal.SIGINT in came else 0)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..cli.common import show_time, words
+from ..model.events import Event
 from ..model.explanation import Explanation
 from ..model.status import TaskStatus
 from ..model.views import VIEW_AGES, NodeView
@@ -15,7 +16,7 @@ from .history import Moment, chart_values
 from .metrics import state_of
 from .survey import Survey
 
-MOST_KINDS, MOST_NODES, MOST_BOXES = 100, 100, 64
+MOST_KINDS, MOST_NODES, MOST_BOXES, MOST_EVENTS = 100, 100, 64, 20
 SHADES_MS: Final = (250, 1000, 3000, 10_000)
 """Ages at which the freshness map gets darker."""
 
@@ -42,6 +43,12 @@ def overview_values(found: Survey | None) -> dict[str, Any]:
         "kinds": survey.kinds[:MOST_KINDS],
         "more": max(0, len(survey.kinds) - MOST_KINDS),
     }
+
+
+def event_values(kept: Sequence[Event]) -> dict[str, Any]:
+    """Return the last events, the newest first, and the id of the newest."""
+    events = [(show_time(event.at_ms), event.text) for event in reversed(kept[-MOST_EVENTS:])]
+    return {"events": events, "most_events": MOST_EVENTS, "after": kept[-1].id if kept else ""}
 
 
 def node_values(found: Survey | None, offset: int) -> dict[str, Any]:

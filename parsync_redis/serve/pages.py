@@ -19,8 +19,9 @@ from ..model.status import TaskStatus
 from ..store.tasks import ANY, list_tasks
 from .api import TASK_STATES
 from .asker import Asker
+from .feed import EventFeed
 from .health import checks_of
-from .page_values import node_values, overview_values, scheduler_values, task_values
+from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
 from .query import Query
 from .survey import Survey
 from .surveyor import Latest, Surveyor
@@ -45,8 +46,10 @@ MOST_TASKS, MOST_PAGES = 100, 200
 class Pages:
     """The pages of one cluster. operators: some people may do something, and the pages show what."""
 
-    def __init__(self, surveyor: Surveyor, asker: Asker, cluster: str, operators: bool = False) -> None:
-        self._surveyor, self._asker, self._cluster = surveyor, asker, cluster
+    def __init__(
+        self, surveyor: Surveyor, asker: Asker, feed: EventFeed, cluster: str, operators: bool = False
+    ) -> None:
+        self._surveyor, self._asker, self._feed, self._cluster = surveyor, asker, feed, cluster
         self._links = (*LINKS, ("/operator", "operator")) if operators else LINKS
         self._templates = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
         self._templates.globals["operators"] = operators
@@ -81,10 +84,14 @@ class Pages:
         return _page(body)
 
     async def overview(self, request: Request) -> Response:
-        """Show whether tasks can be placed, and the waiting tasks."""
+        """Show whether tasks can be placed, the waiting tasks, and the last events."""
         Query(request)
         checks = checks_of(self._surveyor.latest)
-        return self._of_survey(request, "overview.html", lambda survey: {"checks": checks, **overview_values(survey)})
+
+        def fill(survey: Survey | None) -> dict[str, Any]:
+            return {"checks": checks, **overview_values(survey), **event_values(self._feed.kept.events)}
+
+        return self._of_survey(request, "overview.html", fill)
 
     async def nodes(self, request: Request) -> Response:
         """Show nodes and their slots."""

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
@@ -49,8 +50,21 @@ def hosts_of(listening: socket.socket) -> list[str]:
     return ["localhost", "127.0.0.1", "[::1]", "::1", host] if ip_address(host).is_loopback else ["*"]
 
 
-def run(app: Starlette, listening: socket.socket) -> None:
-    """Answer until SIGTERM or Ctrl-C."""
+class Server(uvicorn.Server):
+    """uvicorn's server, which first ends what would not end by itself."""
+
+    def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end = end
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop."""
+        self._end()
+        await super().shutdown(sockets)
+
+
+def run(app: Starlette, listening: socket.socket, end: Callable[[], None]) -> None:
+    """Answer until SIGTERM or Ctrl-C. end: ends the answers that have no end."""
     config = uvicorn.Config(
         app,
         access_log=False,
@@ -61,4 +75,4 @@ def run(app: Starlette, listening: socket.socket) -> None:
         timeout_graceful_shutdown=GRACE_S,
         limit_concurrency=MOST,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    Server(config, end).run(sockets=[listening])

@@ -24,9 +24,9 @@ from .tasks import GENERATIONS
 from .views import partitions_of
 
 INDEXES: Final = ("later", "dead", "taken", "running")
-OTHERS: Final = ("outbox", "expires", "shapes", "feasible", "names", "apps", *GENERATIONS)
+OTHERS: Final = ("outbox", "expires", "shapes", "feasible", "names", "apps", "events", *GENERATIONS)
 """Keys of a shard that are deleted if they have another type, besides those that `repair_queue` looks at."""
-SHARED: Final = ("schedulers", "leader", "dealt", "quarantine", "losses", "times", "bookings", "streaks")
+SHARED: Final = ("schedulers", "leader", "dealt", "quarantine", "losses", "times", "bookings", "streaks", "events")
 MESSAGES: Final = 20
 """So many messages are looked at in one call: each may have two million bytes."""
 
@@ -72,6 +72,7 @@ class Repairer:
     def repair_partition(self, p: int) -> None:
         """Repair a partition: leases that are lost are put back before slots become free."""
         store, commands = self.store, self.store.commands
+        self._discard([store.keys.partition(p, "events")])
         damaged = store.run(commands.repair_partition(p, "look"))
         if damaged and not self.dry:
             keep(store, store.run(commands.repair_partition(p, "shut")))
@@ -87,6 +88,8 @@ class Repairer:
         """
         if not is_sound(self.store, p, rest):
             self.repair_partition(p)
+        else:
+            self._discard([self.store.keys.partition(p, "events")])
 
     def look_over(self, shard: int, what: Sequence[str | bytes], cursor: int = 0, most: int = MAX_BATCH) -> "Seen":
         """Look at some tasks or entries of a shard, and repair those that contradict the rest; see `Seen`."""

@@ -37,6 +37,7 @@ COMES_BACK: Final[Sequence[str]] = (
     "times",
     "bookings",
     "streaks",
+    "events",
 )
 """Keys that may be deleted if they are damaged. Their content comes back with answers, registrations and renewals, or
 the leader makes it anew from other keys (overhaul.py). The records of ended tasks, and what only people read, are lost.
@@ -76,6 +77,7 @@ def repair_keys(runner: Runner, keys: Sequence[str]) -> bool:
     shard = runner.keys.shard_in(keys[0]) or 0
     known |= {runner.keys.queue(name, shard): name for name in COMES_BACK if name in QUEUE_KINDS}
     known |= {runner.keys.shared(name): name for name in COMES_BACK if name in CLUSTER_KINDS}
+    known |= {runner.keys.partition(number, "events"): "events"} if number is not None else {}
     known |= {key: "stats" for key in keys if key.startswith(runner.keys.stats(""))}
     for name in ("extra", "pending"):
         prefix = runner.keys.prefix(f"{name}:", shard)

@@ -118,7 +118,7 @@ def compose(header: Header, folder: Path) -> str:
     table = header.resolve(header.table("".join([main, *functions.values()])))
     lines = _STATE.sub("", text)
     if re.search(r"\bKEY\b", lines):
-        text, table = table + text, ""
+        text, table, lines = table + text, "", lines + table
     later = [found[0] for found in _STATE.finditer(text) if not {*found[1].split(", ")} & {*_NAME.findall(lines)}]
     for line in later:
         text = text.replace(line, "", 1)

@@ -13,30 +13,24 @@ DEFAULT_SHARDS: Final = 1
 DEFAULT_SHARDS_OF_SEVERAL: Final = 16
 """The same on several servers: more than there will be primaries."""
 
-QUEUE_KINDS = (
-    "meta",
-    "kinds",
-    "changed",
-    "later",
-    "tasks",
-    "messages",
-    "taken",
-    "running",
-    "ended",
-    "ended_1",
-    "ended_2",
-    "outbox",
-    "dead",
-    "expires",
-    "shapes",
-    "feasible",
-    "choices",
-    "choices_1",
-    "names",
-    "apps",
+_OF_QUEUE: Final = (
+    "meta kinds changed later tasks messages taken running ended ended_1 ended_2 outbox dead expires shapes feasible "
+    "choices choices_1 names apps events"
 )
-PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes")
-CLUSTER_KINDS = ("config", "schedulers", "leader", "dealt", "quarantine", "losses", "times", "bookings", "streaks")
+QUEUE_KINDS = tuple(_OF_QUEUE.split())
+PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes", "events")
+CLUSTER_KINDS = (
+    "config",
+    "schedulers",
+    "leader",
+    "dealt",
+    "quarantine",
+    "losses",
+    "times",
+    "bookings",
+    "streaks",
+    "events",
+)
 
 TYPES = {
     "meta": "hash",
@@ -75,6 +69,7 @@ TYPES = {
     "times": "hash",
     "bookings": "hash",
     "streaks": "hash",
+    "events": "stream",
     "pending": "zset",
     "extra": "hash",
     "inbox": "list",
@@ -222,6 +217,14 @@ class Keys:
             raise errors.BrokenContract(f"no kind of key {kind}")
         tag = {"q": f"{self.cluster}:q*", "p": f"{self.cluster}:p*", "": self.cluster}[family]
         return f"parsync:{{{tag}}}:{wanted}"
+
+    def events(self, partitions: int) -> list[str]:
+        """Return the keys of all events: of the cluster, of each shard, and of each partition."""
+        return [
+            self.shared("events"),
+            *self.queues("events"),
+            *(self.partition(number, "events") for number in range(partitions)),
+        ]
 
     # -- channels ----------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ KEPT: Final = {
     "cluster stats garbage": "people read it",
     "queue choices no JSON": "people read it",
     "queue choices_1 no JSON": "people read it",
+    "queue events the last number": "people read it; the next event begins the stream anew",
 }
 """Wrong values that stay, and why they may."""
 
@@ -219,6 +220,9 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     ("queue", "feasible"): {"a wrong answer": _hset("tests.acceptance.app.where slots=9999", "yes")},
     ("queue", "names"): {"other names": _every(lambda text: "\nwork \n"), "a ghost": _hset("abc", "\nwork \n")},
     ("queue", "apps"): {"a ghost": _zadd("abc", 99)},
+    ("queue", "events"): {
+        "the last number": lambda scene, key: scene.client.xadd(key, {"event": "down"}, id=f"{2**64 - 1}-{2**64 - 1}")
+    },
     ("queue", "pending"): {"a ghost": _zadd("ghost", 5), "another order": _zadd("{waiting}", 7)},
     ("queue", "extra"): {"garbage": _hset("ended_ms", "x")},
     ("partition", "meta"): {
@@ -249,6 +253,7 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     },
     ("partition", "lost"): {"what lives": lambda scene, key: scene.client.sadd(key, "n1", "ghost")},
     ("partition", "notes"): {"a ghost": _hset("ghost", "no deadline")},
+    ("partition", "events"): {},
     ("partition", "inbox"): {"garbage": lambda scene, key: scene.client.lpush(key, "x")},
     ("cluster", "config"): {"another lease": _hset("lease_ms", "7"), "other shards": _hset("shards", "x")},
     ("cluster", "schedulers"): {"a ghost": _hset("ghost", "5")},
@@ -259,6 +264,7 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     ("cluster", "times"): {"garbage": _hset("x", "y")},
     ("cluster", "bookings"): {"garbage": _hset("n1", "x")},
     ("cluster", "streaks"): {"garbage": _hset("x", "y")},
+    ("cluster", "events"): {},
     ("cluster", "stats"): {"garbage": _hset("x", "y")},
 }
 """Values that are wrong, most of them well formed."""

@@ -50,6 +50,8 @@ def read_all(store: Store) -> Keys:
             rows = {k.decode(): f"{score:.0f}" for k, score in client.zrange(name, 0, -1, withscores=True)}
         elif kind == "set":
             rows = {member.decode(): "" for member in sorted(client.smembers(name))}
+        elif kind == "stream":
+            rows = {id.decode(): _fields(fields) for id, fields in client.xrange(name)}
         elif kind == "list":
             rows = {str(at): value.decode() for at, value in enumerate(client.lrange(name, 0, -1))}
         else:
@@ -61,6 +63,10 @@ def read_all(store: Store) -> Keys:
 def _rank(name: bytes) -> tuple[bool, bool, bytes]:
     """The cluster's own keys first, then the queue's, then the partitions'."""
     return b"{demo:p" in name, b":q0}" in name, name
+
+
+def _fields(fields: dict[bytes, bytes]) -> str:
+    return "  ".join(f"{name.decode()} {value.decode()}" for name, value in fields.items())
 
 
 def _shown(key: str, value: bytes) -> str:

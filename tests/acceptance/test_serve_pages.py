@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state"),
 ]
 needs_browser = pytest.mark.skipif(shutil.which("chromedriver") is None, reason="no chromedriver: .ci/run unpacks one")
+HOSTILE_NAME = "<b>name</b>"
 HOSTILE = "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>"
 
 
@@ -127,6 +128,13 @@ def test_a_page_follows_the_state_and_says_when_it_cannot(browser):
             driver.submit("a")
             browser.until_text("#waiting", lambda text: text == "1")
             print(f"the page has changed after {time.monotonic() - began_s:.2f} s")
+            browser.driver.execute_script("window.fetch = () => new Promise(() => {})")  # only the stream is left
+            driver.submit("gone", name=HOSTILE_NAME)
+            driver.cancel("gone", HOSTILE)
+            browser.until_text("#events", lambda text: f"task gone ({HOSTILE_NAME}) was cancelled: {HOSTILE}" in text)
+            assert browser.driver.execute_script("return window.hacked") is None
+            browser.open(serve, "/")
+            browser.until_text("#events", lambda text: text.count("was cancelled") == 1)
             server.process.kill()
             browser.until_text("#stale", lambda text: "s old" in text)
             serve.process.send(signal.SIGKILL)

@@ -35,8 +35,8 @@ class Guarded:
     def login(client: redis.Redis, role: Role, options: Options | None = None) -> None:
         """Makes the login of a role."""
         sha256 = hashlib.sha256(f"pw-{role}".encode()).hexdigest()
-        name, *rules = _rules(user_line(role, CLUSTER, sha256, options))
-        client.execute_command("ACL", "SETUSER", name, *rules)
+        name, *words = rules(user_line(role, CLUSTER, sha256, options))
+        client.execute_command("ACL", "SETUSER", name, *words)
 
     def url(self, role: str) -> str:
         """The address with the login of a role."""
@@ -64,8 +64,8 @@ class Guarded:
         self._running.stop()
 
 
-def _rules(line: str) -> list[str]:
-    """The words of a line; what stands in parentheses is one."""
+def rules(line: str) -> list[str]:
+    """The words of a login's line; what stands in parentheses is one."""
     words: list[str] = []
     for word in line.split():
         if words and words[-1].startswith("(") and not words[-1].endswith(")"):

@@ -49,6 +49,9 @@ def hostile(word: str) -> Iterator[tuple[Any, ...]]:
     elif word == "zadd":
         for member in (*IDS, KIND, *GARBAGE):
             yield from (("ZADD", score, member) for score in ("-inf", "+inf", "0", "1e300", "0.5"))
+    elif word == "xadd":
+        last = f"{2**64 - 1}-{2**64 - 1}"
+        yield from (("XADD", id, "event", text) for id in ("*", "9999999999999-0", last) for text in GARBAGE)
     elif word == "zrem":
         yield from (("ZREM", member) for member in (*IDS, KIND))
     elif word == "lpush":

@@ -16,6 +16,7 @@ INTERNAL = {
     "ParsyncClient": "declared send",
     "AsyncParsyncClient": "declared send",
     "TaskStatus": "of",
+    "Event": "read stream entry order",
     "Settings": "settings_customise_sources",
 }
 """Methods that only parsync's own worker, publisher and store call."""
@@ -31,7 +32,7 @@ order, with a scheduler and a worker of this module as node `n1`:
 GROUPS = {
     "In a Celery app": ["Parsync"],
     "Without the app": ["ParsyncClient", "AsyncParsyncClient"],
-    "Values": ["KindView", "NameView", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
+    "Values": ["Event", "KindView", "NameView", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
     "Settings": ["Settings"],
 }
 

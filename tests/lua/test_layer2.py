@@ -153,7 +153,9 @@ def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callab
     keys = every_key(sample_calls(commands)[verb])
     count = 1 + len(rare_calls(commands).get(verb, []))
     for at, key in enumerate(keys):
-        if not key.endswith(":"):  # a prefix of keys is no key
+        if key.endswith("}:events"):
+            assert all(takes_events(fresh(), verb, number, key) for number in range(count)), "people read them"
+        elif not key.endswith(":"):  # a prefix of keys is no key
             found = [refused_type(fresh(), verb, number, at) for number in range(count)]
             name = key.rpartition(":")[2]
             assert any(found) or verb in NOT_NEEDED.get(name, ()), f"{verb} never looks at {key}"
@@ -162,6 +164,13 @@ def test_a_key_of_another_type_is_named_before_anything_is_written(fresh: Callab
 def every_key(call: Call[Any]) -> list[str]:
     """Return the keys of a call, and those that its script spells itself."""
     return [*call.keys, *call.unsent]
+
+
+def takes_events(drive: Driver, verb: str, number: int, key: str) -> bool:
+    """Return whether a call is carried out although its stream of events has another type."""
+    call = [sample_calls(drive.commands)[verb], *rare_calls(drive.commands).get(verb, [])][number]
+    drive.store.client.set(key, "x")
+    return not isinstance(send(drive, call), ResponseError)
 
 
 def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:

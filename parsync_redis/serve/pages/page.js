@@ -1,6 +1,6 @@
-// Replace what is shown by the newest page, once a second while somebody looks.
+// Replace what is shown by the newest page, once a second while somebody looks; show events as they come.
 "use strict";
-let busy = false;
+let busy = false, live = false;
 async function update() {
   if (busy || document.hidden || document.activeElement instanceof HTMLInputElement) return;
   busy = true;
@@ -9,6 +9,8 @@ async function update() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = page.querySelector("main"), shown = document.querySelector("main");
     if (!fresh) throw new Error("this is not a page");
+    const events = shown.querySelector("#events");
+    if (live && events) fresh.querySelector("#events")?.replaceWith(page.importNode(events, true));
     if (fresh.innerHTML !== shown.innerHTML) shown.replaceWith(document.adoptNode(fresh));
   } catch (error) {
     let gone = document.getElementById("gone");
@@ -23,4 +25,20 @@ async function update() {
     busy = false;
   }
 }
+function follow(after) {
+  const source = new EventSource("/events?after=" + encodeURIComponent(after));
+  source.onopen = () => { live = true; };
+  source.onerror = () => { live = false; };
+  source.onmessage = (message) => {
+    const list = document.getElementById("events"), event = JSON.parse(message.data);
+    const line = document.createElement("li"), time = document.createElement("time"), text = document.createElement("span");
+    time.textContent = new Date(event.at_ms).toISOString().replace("T", " ").replace("Z", " UTC");
+    text.textContent = event.text;
+    line.append(time, " ", text);
+    list.prepend(line);
+    while (list.children.length > Number(list.dataset.most)) list.lastElementChild.remove();
+  };
+}
 setInterval(update, 1000);
+const events = document.getElementById("events");
+if (events) follow(events.dataset.after);

@@ -15,15 +15,15 @@ from .base import Call, Calls, Reply, optional, pairs, text, words
 
 _OUTCOMES: Final = {spelling: word for word in ClaimOutcome for spelling in (word, word.encode())}
 
-REGISTER_NODE: Final = Script("register_node", "meta slots free left nodes alive lost inbox")
+REGISTER_NODE: Final = Script("register_node", "meta slots free left nodes alive lost inbox", "events")
 COMMIT: Final = Script("commit", "meta slots free left inbox*")
 RELEASE: Final = Script("release", "meta slots free left nodes")
 READ_PARTITION: Final = Script("read_partition", "meta free left")
 RENEW: Final = Script("renew", "nodes alive")
-RECLAIM: Final = Script("reclaim", "meta slots free nodes alive lost")
-SET_NODE: Final = Script("set_node", "meta slots free left nodes notes")
+RECLAIM: Final = Script("reclaim", "meta slots free nodes alive lost", "events")
+SET_NODE: Final = Script("set_node", "meta slots free left nodes notes", "events")
 RING: Final = Script("ring", "slots inbox")
-FORGET_NODE: Final = Script("forget_node", "meta slots free left nodes alive lost notes inbox")
+FORGET_NODE: Final = Script("forget_node", "meta slots free left nodes alive lost notes inbox", "events")
 ALL: Final = (REGISTER_NODE, COMMIT, RELEASE, READ_PARTITION, RENEW, RECLAIM, SET_NODE, RING, FORGET_NODE)
 
 

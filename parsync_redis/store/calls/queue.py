@@ -25,7 +25,7 @@ SUBMIT: Final = Script(
 TAKE: Final = Script(
     "take",
     "meta kinds changed later tasks taken running pending:",
-    "messages dead ended ended_1 ended_2 outbox extra:",
+    "messages dead ended ended_1 ended_2 outbox events extra:",
 )
 GIVE_BACK: Final = Script("give_back", f"meta kinds changed {RECORD} pending: extra:")
 CONFIRM: Final = Script("confirm", "taken running")
@@ -33,9 +33,9 @@ START: Final = Script("start", "taken running messages", "tasks dead ended ended
 FINISH: Final = Script(
     "finish",
     "tasks messages running ended",
-    "meta kinds changed later outbox taken dead ended_1 ended_2 pending: extra:",
+    "meta kinds changed later outbox taken dead ended_1 ended_2 events pending: extra:",
 )
-REQUEUE: Final = Script("requeue", f"meta kinds changed later outbox {RECORD} pending: extra:")
+REQUEUE: Final = Script("requeue", f"meta kinds changed later outbox {RECORD} pending: extra:", "events")
 ALL: Final = (SUBMIT, TAKE, GIVE_BACK, CONFIRM, START, FINISH, REQUEUE)
 
 _SUBMISSION: Final = ("id", "kind", "options", "message")

@@ -10,7 +10,7 @@ from ..lengths import cut
 from ..scripts import Script
 from .base import Call, Calls, Reply, pairs, text, words
 
-QUARANTINE: Final = Script("quarantine", "quarantine")
+QUARANTINE: Final = Script("quarantine", "quarantine", "events")
 DISCARD: Final = Script("discard", "any")
 REPAIR_PARTITION: Final = Script("repair_partition", "meta slots free left nodes alive lost notes")
 LOOK_AT_NODES: Final = Script("look_at_nodes", "meta slots free left nodes alive lost notes")
@@ -18,6 +18,7 @@ RESTORE: Final = Script("restore", "meta slots free left nodes")
 REPAIR_TASK: Final = Script(
     "repair_task",
     "meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:",
+    "events",
 )
 REPAIR_KIND: Final = Script("repair_kind", "meta kinds changed pending:")
 REPAIR_QUEUE: Final = Script("repair_queue", "meta kinds changed later tasks messages taken running dead")

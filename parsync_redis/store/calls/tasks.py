@@ -11,10 +11,10 @@ from ..lengths import cut
 from ..scripts import Script
 from .base import RECORD, Call, Calls, Reply, itself, pairs, text, words
 
-REVIVE: Final = Script("revive", f"meta kinds changed outbox expires {RECORD} pending: extra:")
-EXPIRE: Final = Script("expire", f"meta kinds changed later outbox expires {RECORD} pending: extra:")
+REVIVE: Final = Script("revive", f"meta kinds changed outbox expires {RECORD} pending: extra:", "events")
+EXPIRE: Final = Script("expire", f"meta kinds changed later outbox expires {RECORD} pending: extra:", "events")
 PURGE: Final = Script("purge", f"expires {RECORD} extra:")
-CANCEL: Final = Script("cancel", f"meta kinds changed later outbox {RECORD} pending: extra:")
+CANCEL: Final = Script("cancel", f"meta kinds changed later outbox {RECORD} pending: extra:", "events")
 ROTATE: Final = Script("rotate", "meta ended ended_1 ended_2")
 READ_TASKS: Final = Script("read_tasks", f"kinds {RECORD} extra:")
 SET_REASON: Final = Script("set_reason", "kinds")

@@ -1,0 +1,185 @@
+"""Events: what happened in the cluster out of the ordinary, as the scripts record it in capped streams. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ..errors import InvalidInput
+from .ids import check_name, decode_id, encode_id, readable, shown
+from .status import TaskStatus
+from .task import FINAL, TaskState
+
+OF_TASKS: Final[Mapping[str, str]] = {
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    "expired": "expired before it started",
+    "requeued": "lost its attempt",
+    "retried": "is to run again",
+    "dead": "died",
+    "revived": "waits again",
+}
+OF_NODES: Final[Mapping[str, str]] = {
+    "registered": "registered",
+    "leaving": "shuts down",
+    "down": "is down",
+    "drained": "is drained",
+    "drain_over": "has reached the end of its drain: its runs are ended",
+    "undrained": "takes tasks again",
+    "suspect": "is suspect and gets no tasks",
+    "trusted": "is trusted again",
+    "forgotten": "was forgotten",
+    "booked": "is reserved",
+}
+OF_SCHEDULERS: Final[Mapping[str, str]] = {
+    "joined": "joined",
+    "left": "left",
+    "lost": "was lost: it did not renew its lease",
+    "leads": "leads now",
+}
+OF_CLUSTER: Final[Mapping[str, str]] = {"writes_lost": "the server lost writes", "damage": "damage was found"}
+WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
+"""Each word of an event, and what it says of its task, its node, its scheduler or the cluster. lua/lib/events.lua."""
+
+STEPS: Final[Mapping[str, str]] = {
+    "submitted": "was submitted",
+    "placed": "was placed",
+    "started": "started",
+    "succeeded": "succeeded",
+}
+"""Steps of a task that goes well. No script writes them as events: its own record has their times."""
+
+FIELDS: Final = ("task", "name", "node", "attempt", "scheduler", "why", "by")
+MOST_BYTES: Final = 4096
+LATE_MS: Final = 3_600_000
+"""An entry that is later than now by more than an hour was not written by a script."""
+
+SAME_MS: Final = 1000
+"""The end of a task in its record and the event of that end are nearer to each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened: when (ms, server time), what (a word of WORDS), and to whom; '' is not known.
+
+    id: the stream and the entry, 'q0/1795631551378-0'; '' for a step of a task, which its record tells. by: who did it
+    or saw it.
+    """
+
+    id: str
+    at_ms: int
+    event: str
+    task: str = ""
+    name: str = ""
+    node: str = ""
+    attempt: str = ""
+    scheduler: str = ""
+    why: str = ""
+    by: str = ""
+
+    @classmethod
+    def read(cls, stream: str, entry: bytes, fields: Mapping[bytes, bytes], now_ms: int) -> "Event | None":
+        """Read an entry of a stream; None for one that no script writes."""
+        ms, _, number = readable(entry).partition("-")
+        words = {readable(name): readable(value) for name, value in fields.items()}
+        event = words.pop("event", "")
+        if not (ms.isdecimal() and number.isdecimal() and int(ms) <= now_ms + LATE_MS and event in WORDS):
+            return None
+        if not words.keys() <= {*FIELDS} or any(len(value) > MOST_BYTES for value in fields.values()):
+            return None
+        if "task" in words:
+            words["task"] = decode_id(words["task"])
+        return cls(f"{stream}/{ms}-{number}", int(ms), event, **words)
+
+    @property
+    def stream(self) -> str:
+        """Return the stream: q0, p3, or c, the cluster's own."""
+        return self.id.partition("/")[0]
+
+    @property
+    def entry(self) -> str:
+        """Return the id within the stream."""
+        return self.id.partition("/")[2]
+
+    @property
+    def order(self) -> tuple[int, str, int]:
+        """Return the place among other events: by time, and those of one stream as they came."""
+        return self.at_ms, self.stream, int(self.entry.partition("-")[2] or 0)
+
+    @property
+    def text(self) -> str:
+        """Return what happened, as a sentence for people."""
+        said = {**WORDS, **STEPS}[self.event]
+        if self.event in OF_NODES:
+            whom = f"node {self.node} {said}" + (f" for task {self.task}" if self.task else "")
+        elif self.event in OF_SCHEDULERS:
+            whom = f"scheduler {self.scheduler} {said}"
+        elif self.event in OF_CLUSTER:
+            whom = said
+        else:
+            name, on = f" ({self.name})" if self.name else "", f" on {self.node}" if self.node else ""
+            whom = f"task {self.task}{name}{on} {said}"
+        return whom + (f": {self.why}" if self.why else "") + (f" (seen by {self.by})" if self.by else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which events somebody wants: from when to when (ms), of one task or node, these words; '' and () are all."""
+
+    since_ms: int = 0
+    until_ms: int | None = None
+    task: str = ""
+    node: str = ""
+    events: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, since_ms: int | None, until_ms: int | None, task: str | None, node: str | None, events: Iterable[str]
+    ) -> "Wanted":
+        """Check what somebody asks for; raises InvalidInput."""
+        words = tuple(dict.fromkeys(events))
+        if unknown := [word for word in words if word not in WORDS]:
+            raise InvalidInput(f"no event {shown(unknown[0])}: known are {', '.join(WORDS)}")
+        if since_ms is not None and until_ms is not None and until_ms < since_ms:
+            raise InvalidInput("the end of the time that is asked for is before its beginning")
+        if task is not None:
+            encode_id(task)
+        if node is not None:
+            check_name("node name", node)
+        return cls(since_ms or 0, until_ms, task or "", node or "", words)
+
+    def has(self, event: Event) -> bool:
+        """Return True if an event is wanted."""
+        return (
+            self.since_ms <= event.at_ms
+            and (self.until_ms is None or event.at_ms <= self.until_ms)
+            and self.task in ("", event.task)
+            and self.node in ("", event.node)
+            and (not self.events or event.event in self.events)
+        )
+
+
+def time_line(task: TaskStatus, events: Sequence[Event]) -> list[Event]:
+    """Return the events of a task and the steps that its record tells, by time."""
+    blank = Event("", 0, "", task.id, task.name)
+    steps = [
+        replace(blank, at_ms=at, event=step, node=(task.node or "") if step != "submitted" else "")
+        for step in ("submitted", "placed", "started")
+        if (at := task.times.get(step)) is not None
+    ]
+    for lost in task.history:
+        if lost.state in (TaskState.PLACED, TaskState.RUNNING):
+            step = "started" if lost.state is TaskState.RUNNING else "placed"
+            steps.append(replace(blank, at_ms=lost.since_ms, event=step, node=lost.node, attempt=lost.attempt))
+        again = replace(blank, at_ms=lost.until_ms, event="requeued", node=lost.node, attempt=lost.attempt)
+        steps.append(replace(again, why=lost.why))
+    if (ended_ms := task.times.get("finished")) is not None and task.state in FINAL:
+        steps.append(replace(blank, at_ms=ended_ms, event=task.state.value, node=task.node or "", why=task.why))
+    known = {event.attempt for event in events if event.event in ("requeued", "dead")}
+    ends = [event.at_ms for event in events if event.event in (task.state.value, "expired")]
+    fresh = {
+        (step.event, step.at_ms): step
+        for step in steps
+        if not (step.event == "requeued" and step.attempt in known)
+        and not (step.event == task.state.value and any(abs(at - step.at_ms) < SAME_MS for at in ends))
+    }
+    return sorted([*events, *fresh.values()], key=lambda event: (event.at_ms, bool(event.id)))

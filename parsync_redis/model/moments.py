@@ -1,0 +1,55 @@
+"""Read a moment as people write it: 14:02, 10m (ago), 2026-11-25T14:02. Pure: now and the time zone are arguments."""
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+
+from ..errors import InvalidInput
+from .ids import shown
+
+_CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][0-9:.]{1,15}(?:Z|[+-][0-9:]{1,15})?)?")
+_AGO: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def read_moment(what: str, text: str, now_ms: int, zone: tzinfo | None = None, after_ms: int | None = None) -> int:
+    """Return a moment in ms; raises InvalidInput. zone: of a time without one, None for this machine's.
+
+    A time of day is the last one before now, or with `after_ms` the first one from then on.
+    """
+    if ago := _AGO.fullmatch(text):
+        return max(0, now_ms - round(1000 * float(ago[1]) * _UNITS_S[ago[2]]))
+    now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
+    try:
+        if clock := _CLOCK.fullmatch(text):
+            hour, minute, second = (int(word or 0) for word in clock.groups())
+            day = now if after_ms is None else datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone)
+            found = _in_zone(day.replace(tzinfo=None, hour=hour, minute=minute, second=second, microsecond=0), zone)
+            if after_ms is None and found > now:
+                return _ms(_in_zone(found.replace(tzinfo=None) - timedelta(days=1), zone))
+            if after_ms is not None and _ms(found) < after_ms:
+                return _ms(_in_zone(found.replace(tzinfo=None) + timedelta(days=1), zone))
+            return _ms(found)
+        if not _DATE.fullmatch(text):
+            raise ValueError(text)
+        given = datetime.fromisoformat(text)
+        return max(0, _ms(given if given.tzinfo else _in_zone(given, zone)))
+    except (ValueError, OverflowError, OSError):
+        raise InvalidInput(
+            f"{what} {shown(text)} is not valid: it must be a time of day (14:02), how long ago (90s, 10m, 2h, 1d) "
+            "or a date and time (2026-11-25T14:02)"
+        ) from None
+
+
+def _in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
+    return moment.replace(tzinfo=zone) if zone else moment.astimezone()
+
+
+def _ms(moment: datetime) -> int:
+    return round(1000 * moment.timestamp())
+
+
+def local_text(ms: int) -> str:
+    """Return a server time as this machine's clock showed it: '11-25 14:02:31.123'."""
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%m-%d %H:%M:%S.%f")[:-3]
