@@ -1,6 +1,5 @@
 """A client's questions about tasks: why they wait, where they would go."""
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -87,5 +86,5 @@ class Asking:
             found = [event for event in time_line(status, found) if wanted.has(event)][-limit:]
         yield from found
         while follow:
-            time.sleep(POLL_S)
+            self.requests.sleep(POLL_S)
             yield from self.requests.do(follower.poll)

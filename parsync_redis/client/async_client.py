@@ -5,17 +5,19 @@ that both have the same methods with the same arguments.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from ..errors import InvalidInput
 from ..inspect import explanation, outlook, waiting
+from ..model.events import Event
 from ..model.explanation import Explanation
 from ..model.status import TaskStatus
 from ..model.task import Submission
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView
 from ..settings import Settings
+from ..store import events as stored_events
 from ..store import purge
 from ..store.bridge import call
 from ..store.loop_client import ON_LOOP
@@ -27,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-EARLY = (explanation, outlook, waiting, purge)
+EARLY = (explanation, outlook, waiting, purge, stored_events)
 """What ParsyncClient imports when it first needs it: here that would block the event loop."""
 
 
@@ -146,6 +148,27 @@ class AsyncParsyncClient:
     async def names(self) -> list[NameView]:
         """See ParsyncClient.names."""
         return await self._do(self._client.names)
+
+    def events(
+        self,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        task: str | None = None,
+        node: str | None = None,
+        events: Iterable[str] = (),
+        limit: int = 100,
+        follow: bool = False,
+    ) -> AsyncIterator[Event]:
+        """See ParsyncClient.events; iterate with `async for`."""
+        when = {"since_ms": since_ms, "until_ms": until_ms}
+        wanted = self._client.events(**when, task=task, node=node, events=events, limit=limit, follow=follow)
+        return self._each(wanted)
+
+    async def _each(self, found: Iterator[T]) -> AsyncIterator[T]:
+        end = object()
+        while (one := await self._do(next, found, end)) is not end:
+            yield cast(T, one)
 
     # -- dead tasks --------------------------------------------------------------------------------------------------
 

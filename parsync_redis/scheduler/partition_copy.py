@@ -7,7 +7,7 @@ be taken from the queue; each reserved seat ends as a claim, or goes back.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,8 +76,7 @@ class Reservation:
 
     def move_up(self, at: int) -> None:
         """Let seat `at` be the first."""
-        columns: tuple[list[Any], ...] = (self.owners, self.slots, self.held)  # Any: each of its own type
-        for column in filter(None, columns):
+        for column in filter(None, cast(tuple[list[Any], ...], (self.owners, self.slots, self.held))):
             column.insert(0, column.pop(at))
 
     def keep(self, which: Mask) -> None:
@@ -186,9 +185,7 @@ class PartitionCopy:
 
     def _has_changed(self, needs: Resources, knowers: Knowers, at: int) -> bool:
         """Return whether seats were taken or put back on a node that fits these needs, since change number `at`."""
-        if at == len(self._changed):
-            return False
-        return bool(self.offers.open(needs, knowers)[self._changed[at:]].any())
+        return at < len(self._changed) and bool(self.offers.open(needs, knowers)[self._changed[at:]].any())
 
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
         mask = self.free & (self._is_slot != ahead)
@@ -198,13 +195,11 @@ class PartitionCopy:
         nodes = self._node_of[bits]
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
-        counts = np.bincount(nodes, minlength=len(self.nodes))
-        owners = counts.nonzero()[0]
-        counts = counts[owners]
+        held = np.bincount(nodes, minlength=len(self.nodes))
+        counts = held[owners := held.nonzero()[0]]
         most = np.minimum(counts // needs.slots, self.left.tasks(needs, owners))
         rank = np.arange(len(bits)) - np.repeat(np.cumsum(counts) - counts, counts)
-        lead = (rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts))
-        leads = np.flatnonzero(lead)
+        leads = np.flatnonzero((rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts)))
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
 
     def reserve(self, seats: Seats, chosen: Ints, needs: Resources) -> Reservation:

@@ -73,6 +73,21 @@ def test_it_answers_as_the_other_one(url):
         run(main(other))
 
 
+def test_it_gives_events_as_the_other_one_and_those_that_come(url):
+    async def main(other):
+        async with aio(url) as client:
+            await client.drain("n1", reason="a disk")
+            assert [event async for event in client.events()] == list(other.events())
+            coming = client.events(events=["undrained"], limit=0, follow=True)
+            first = asyncio.ensure_future(anext(coming))
+            await asyncio.sleep(0.3)  # it follows from now on
+            await client.undrain("n1")
+            assert (await first).node == "n1"
+
+    with ParsyncClient.from_url(url, cluster=CLUSTER) as other:
+        run(main(other))
+
+
 BAD: list[tuple[str, Any, dict[str, Any]]] = [
     ("submit", ("proj.render",), {"slots": -1}),
     ("submit", ("proj.render",), {"slots": 5}),
