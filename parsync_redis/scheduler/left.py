@@ -27,18 +27,6 @@ class Left:
         self._columns, self._amounts = columns, dict(amounts)
         self._apart = {name: set(nodes) for name, nodes in apart.items()}
 
-    @classmethod
-    def of(cls, texts: Mapping[int, str], columns: Columns) -> "Left":
-        """Read what a snapshot says of some nodes, by their index."""
-        amounts, apart = dict[str, Ints](), dict[str, set[int]]()
-        for index, text in texts.items():
-            for name, amount in read_amounts(text).items():
-                if undeclared(name):
-                    apart.setdefault(name, set()).add(index)
-                else:
-                    amounts.setdefault(name, np.zeros(columns.size, dtype=np.int64))[index] = amount
-        return cls(columns, amounts, apart)
-
     def of_nodes(self, name: str, nodes: Ints) -> Ints:
         """Return how much of a resource each of these nodes has left."""
         if full := undeclared(name):
@@ -128,3 +116,38 @@ class Left:
             if name in declared and declared[name][index]
         }
         return found | {name: 0 for name, nodes in self._apart.items() if index in nodes}
+
+
+class LeftReader:
+    """Reads what snapshots say of the nodes of a partition, node by node: what has not changed is not read again."""
+
+    def __init__(self, columns: Columns, index: Mapping[str, int]) -> None:
+        """index: of each node, by its name."""
+        self._columns, self._index = columns, index
+        self._texts: dict[str, str] = {}
+        self._amounts: dict[str, Ints] = {}
+        self._apart: dict[str, set[int]] = {}
+
+    def read(self, texts: Mapping[str, str]) -> Left:
+        """Return what is left by the texts of a snapshot, by the name of each node; it leaves out unknown names."""
+        before = self._texts
+        changed = [(name, text) for name, text in texts.items() if before.get(name) != text]
+        changed += [(name, "") for name in before.keys() - texts.keys()]
+        for name, text in changed:
+            if name in self._index:
+                self._set(self._index[name], read_amounts(text))
+        self._texts = dict(texts)
+        return Left(self._columns, {name: left.copy() for name, left in self._amounts.items()}, self._apart)
+
+    def _set(self, index: int, found: Mapping[str, int]) -> None:
+        for left in self._amounts.values():
+            left[index] = 0
+        for nodes in self._apart.values():
+            nodes.discard(index)
+        for name, amount in found.items():
+            if undeclared(name):
+                self._apart.setdefault(name, set()).add(index)
+            else:
+                self._amounts.setdefault(name, np.zeros(self._columns.size, dtype=np.int64))[index] = amount
+        for name in [name for name, nodes in self._apart.items() if not nodes]:
+            del self._apart[name]

@@ -14,7 +14,7 @@ from ..placement.columns import Columns, Mask
 from ..placement.fitting import fitting
 from ..placement.rules import RULES
 from ..placement.strategy import Floats
-from .left import Left
+from .left import Left, LeftReader
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -47,6 +47,7 @@ class Offers:
         self._fitting: dict[tuple[str, Knowers], Mask] = {}
         self._fitting_open: dict[tuple[str, Knowers], Mask] = {}
         self._censuses: dict[tuple[str, Knowers], Sequence[int]] = {}
+        self._left = LeftReader(self._columns, self._index)
         self.choosy = not fitting(self._columns, ONE_SLOT).all()
 
     def index_of(self, name: str) -> int:
@@ -129,4 +130,4 @@ class Offers:
 
     def left_of(self, texts: Mapping[str, str]) -> Left:
         """Return what each node has left, by the texts of a snapshot."""
-        return Left.of({self._index[name]: text for name, text in texts.items() if name in self._index}, self._columns)
+        return self._left.read(texts)

@@ -13,9 +13,8 @@ import numpy as np
 
 from ..model.needs import Resources
 from ..model.node import Node
-from ..placement.columns import Columns, Mask
+from ..placement.columns import Mask
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
-from .left import Left
 from .offers import Knowers, Offers
 
 
@@ -103,7 +102,7 @@ class PartitionCopy:
         self.offers = Offers([])
         self.free = np.zeros(0, dtype=bool)
         self.free_count = self.ahead_count = 0
-        self.left = Left.of({}, Columns([]))
+        self.left = self.offers.left_of({})
         self.quality = np.zeros(0)
         self.reserved: dict[Reservation, None] = {}
         self._paces = np.ones(0)
