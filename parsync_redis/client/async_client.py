@@ -50,7 +50,7 @@ class AsyncParsyncClient:
     settings, retry_for_s: as of ParsyncClient. Any number of tasks of one event loop may use it at a time; use it in an
     `async with`, or await `close()`. A call that is cancelled closes the connection that it used. Whether the server
     has executed its request is not known then: submit again with the same `id`, or ask for the status. Needs
-    `pip install 'parsync-redis[asyncio]'`.
+    `pip install '.[asyncio]'` in a checkout.
     """
 
     def __init__(self, settings: Settings | None = None, retry_for_s: float = RETRY_FOR_S) -> None:

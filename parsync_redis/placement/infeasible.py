@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ..model.human import needs_shown
 from ..model.needs import Resources
 from .rules import RULES
 from .rules.taints import TaintsRule
@@ -14,12 +15,12 @@ def explain_infeasible(needs: Resources, offers: Mapping[str, Resources]) -> str
     them by none, the node that comes closest is named with what it lacks.
     """
     if not offers:
-        return f"task needs {needs.text}; no node is registered"
+        return f"task needs {needs_shown(needs.text)}; no node is registered"
     if reasons := [reason for rule in RULES for reason in rule.nowhere(needs, offers)]:
         return "; ".join(reasons)
     closest = min(sorted(offers), key=lambda node: _distance(needs, offers[node]))
     lacks = ", ".join(lacking(needs, offers[closest]))
-    return f"no node has all of {needs.text} at once; {closest} comes closest: it lacks {lacks}"
+    return f"no node has all of {needs_shown(needs.text)} at once; {closest} comes closest: it lacks {lacks}"
 
 
 def _distance(needs: Resources, offer: Resources) -> tuple[int, int]:

@@ -45,6 +45,9 @@ LINES = (
     "parsync plan proj.render --slots 2 --resource mem=3GiB",
     "parsync plan proj.render --require zone=b",
 )
+READY = "Ctrl-C here stops everything."
+"""The last line that `parsync dev` shows when all are ready."""
+
 TYPING_S = 0.04
 """A recorded person types a character in this time."""
 
@@ -59,7 +62,7 @@ class Session:
     def show(self, text: str, after_s: float = 0.0) -> None:
         """Show a text."""
         self._at_s += after_s
-        clean = re.sub(r"\S*/((redis|valkey)-server)", r"/usr/bin/\1", text.replace(socket.gethostname(), "host"))
+        clean = re.sub(r"[^\s(]*/((redis|valkey)-server)", r"/usr/bin/\1", text.replace(socket.gethostname(), "host"))
         self.events.append((round(self._at_s, 3), clean))
 
     def type(self, line: str) -> None:
@@ -123,14 +126,11 @@ def record_session() -> None:
         session.type(DEV)
         with in_terminal(DEV, env, folder) as (_, terminal):
             shown = ""
-            while not (exports := dict(re.findall(r"export (\w+)=(\S+)", re.sub(r"\x1b\[[0-9;]*m", "", shown)))):
+            while READY not in shown:
                 shown += read(terminal, 1.0)
-            env |= exports
-            with ParsyncClient.from_url(env["PARSYNC_URL"]) as client:
-                while len([node for node in client.nodes() if node.state == "up"]) < 2:
-                    shown += read(terminal, 0.1)
+            env |= dict(re.findall(r"\b(PARSYNC_\w+)=(\S+)", re.sub(r"\x1b\[[0-9;]*m", "", shown)))
             for line in shown.splitlines():
-                if re.search(r"parsync |export |joined|is up", line):
+                if line and not line.startswith("logs:"):
                     session.show(line + "\r\n", 0.2)
             session.show("\r\n\x1b[2m# in a second terminal, after pasting the exports\x1b[0m\r\n", 1.0)
             for line in LINES:

@@ -77,8 +77,10 @@ def cluster(tmp_path_factory):
 
 
 def exported(found):
-    """The variables to export, once all are there."""
-    return found if {"PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"} <= found.keys() else None
+    """The variables to export, once all are there; as a shell would set them, which knows `$PARSYNC_URL`."""
+    if not {"PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"} <= found.keys():
+        return None
+    return {name: found["PARSYNC_URL"] if value == "$PARSYNC_URL" else value for name, value in found.items()}
 
 
 def until_up(env, names):

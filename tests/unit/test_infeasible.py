@@ -115,6 +115,7 @@ DEVICES = {
         ({"gpu": 3}, "task needs gpu=3; the most is 2 (n1)"),
         ({"gpu": 1.5}, "task needs gpu=1.5; devices are given whole, or a share of one below 1"),
         ({"gpu.mem": 25}, "task needs gpu.mem=25; no device has more gpu.mem than 24 (n1)"),
+        ({"gpu.mem": "1GiB"}, "task needs gpu.mem=1GiB; no device has more gpu.mem than 24 (n1)"),
         ({"gpu": 2, "gpu.mem": 16}, "task needs gpu=2 gpu.mem=16; no node has 2 such devices"),
         ({"gpu.rate": 1}, "task needs gpu.rate=1; no gpu has a gpu.rate; there are resources of devices gpu.mem"),
         ({"nic": 1}, "task needs nic=1; no node declares nic; there are resources gpu, gpu.mem"),

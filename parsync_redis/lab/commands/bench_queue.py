@@ -36,7 +36,7 @@ def queue(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure what tasks without a seat cost the others, and the order in which tasks start. Audits end it."""
+    """Measure what tasks that find no place cost the others, and the order in which tasks start. Audits end it."""
     from ..bench.queue_bars import PARTS, run_queue
     from ..bench.queue_parameters import SHORT, QueueParameters
 

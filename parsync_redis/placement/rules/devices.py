@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ...model.amount import THOUSANDTHS, shown_amount
 from ...model.devices import attributes_of, by_kind, hold, indexes_of, share_of
+from ...model.human import needs_shown
 from ...model.needs import Resources, amounts_text
 from .rule import there_are
 
@@ -34,7 +35,7 @@ def lack(kind: str, asked: Amounts, offered: Mapping[str, int]) -> str:
         most = max(offered.get(f"{name}@{index}", 0) for index in indexes)
         if most < amount:
             return f"{name}={shown_amount(amount)} (has devices of {shown_amount(most)} at most)"
-    return f"{amounts_text(asked)} (has fewer such devices)"
+    return f"{needs_shown(amounts_text(asked))} (has fewer such devices)"
 
 
 def nowhere(kind: str, asked: Amounts, offers: Mapping[str, Resources]) -> str:
@@ -43,7 +44,7 @@ def nowhere(kind: str, asked: Amounts, offers: Mapping[str, Resources]) -> str:
     if any(hold(offered, asked) is not None for offered in amounts.values()):
         return ""
     having = {node: offered for node, offered in amounts.items() if kind in indexes_of(offered)}
-    found, text = share_of(kind, asked), f"task needs {amounts_text(asked)}"
+    found, text = share_of(kind, asked), f"task needs {needs_shown(amounts_text(asked))}"
     if found is None:
         return f"{text}; devices are given whole, or a share of one below 1"
     sizes = {node: len(indexes_of(a).get(kind, ())) or a.get(kind, 0) // THOUSANDTHS for node, a in amounts.items()}
@@ -69,7 +70,7 @@ def shortage(kind: str, asked: Amounts) -> str:
     """Return what a task needs of devices that are not free now."""
     share, count = share_of(kind, asked) or (0, 0)
     what = "a whole device" if count == 1 else f"{count} whole devices"
-    return f"{amounts_text(asked)}, {what if share == THOUSANDTHS else 'on one device'}"
+    return f"{needs_shown(amounts_text(asked))}, {what if share == THOUSANDTHS else 'on one device'}"
 
 
 def what_is_left(kind: str, asked: Amounts, left: Mapping[str, int]) -> str:
