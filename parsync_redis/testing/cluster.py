@@ -81,7 +81,7 @@ class TestCluster:
         self.stop()
 
     def reset(self) -> None:
-        """Cancel what waits, let end what runs, and remove all records and results. Raises AssertionError.
+        """Cancel waiting tasks, let running ones finish, and remove all records and results. Raises AssertionError.
 
         The node runs tasks in a thread, which nobody can end: a task that does not end fails the test.
         """

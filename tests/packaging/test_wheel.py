@@ -114,17 +114,20 @@ def test_a_whole_stack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> N
 
 
 def test_a_newcomer_needs_two_commands_after_the_installation(installed: Path, tmp_path: Path) -> None:
-    """With the app of the README: `parsync dev`, and the call. At another port than the app's he exports a line too."""
+    """With the app of the README: `parsync dev`, and the call. At another port than the app's he exports lines too."""
     (tmp_path / "proj.py").write_text(Document("README.md").blocks("python")[0].text)
     servers = tmp_path / "servers"
     servers.mkdir()
     (servers / "redis-server").symlink_to(find_server())
     env = {"PATH": f"{installed}:{servers}:/usr/bin:/bin", "HOME": str(tmp_path)}
-    command = [installed / "parsync", "dev", "-A", "proj", "--workers", "1"]
+    offer = ["--workers", "1", "--label", "zone=a", "--resource", "mem=4GiB"]
+    command = [installed / "parsync", "dev", "-A", "proj", *offer]
     dev = Process("dev", [str(word) for word in command], env, tmp_path, lambda name, line: print(line))
     try:
-        line = waiting.until(lambda: [line for line in list(dev.lines) if "export" in line], "it says where it is")[0]
-        told = dict(re.findall(r"(\w+)=(\S+)", line.partition("export")[2]))
+        waiting.until(lambda: any("Ctrl-C here" in line for line in list(dev.lines)), "it says that it is ready")
+        exports = [line.partition("export")[2] for line in list(dev.lines) if "export" in line]
+        told = dict(re.findall(r"(\w+)=(\S+)", " ".join(exports)))
+        told = {name: value.replace("$PARSYNC_URL", told["PARSYNC_URL"]) for name, value in told.items()}
         if told["PARSYNC_URL"] != "redis://127.0.0.1:6379/0":
             env |= told
         call = "from proj import render; print(render.delay(7).get(timeout=150))"
@@ -133,3 +136,12 @@ def test_a_newcomer_needs_two_commands_after_the_installation(installed: Path, t
     finally:
         dev.send(signal.SIGINT)
         dev.end(time.monotonic() + 30)
+
+
+def test_secrets_of_docker_compose_need_parsync_on_the_path(tmp_path: Path) -> None:
+    done = waiting.run(
+        ["/bin/sh", ROOT / "examples/secrets.sh"], cwd=tmp_path, env={"PATH": "/"}, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("secrets.sh: parsync is not on the PATH")
+    assert not [*tmp_path.iterdir()]

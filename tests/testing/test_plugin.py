@@ -64,6 +64,7 @@ from parsync_redis import Infeasible, ParsyncError
 from parsync_redis.testing import Eager, cluster as module
 
 NODE = {"slots": 4, "resources": {"mem": "4GiB"}, "labels": {"zone": ["a", "b"]}}
+HOLDS = {"resources": {"mem": "4GiB"}, "labels": {"zone": "a"}}
 
 
 def test_a_task_is_placed_on_the_node(parsync_cluster):
@@ -130,11 +131,11 @@ def test_an_eager_call_runs_here(parsync_eager):
 
 
 def test_nodes_may_be_declared(parsync_eager):
-    parsync_eager(nodes=[{"slots": 9, "taints": ["spot"]}])
+    parsync_eager(nodes=[{"slots": 9, "taints": ["spot"], **HOLDS}])
     assert proj.render.apply_async((1,), parsync={"tolerate": ["spot"]}).get()
     with pytest.raises(Infeasible, match="spot"):
         proj.render.delay(3)
-    parsync_eager(nodes=[{"slots": 1}, {"slots": 2, "labels": {"zone": "a"}}])
+    parsync_eager(nodes=[{"slots": 1}, {"slots": 2, **HOLDS}])
     assert proj.render.delay(3).get() == "tile 3 is drawn"
     assert proj.render.apply_async((1,), parsync={"slots": 3, "wait_for_capacity": True}).get() == "tile 1 is drawn"
     assert proj.render.apply_async((1,), parsync=False).get() == "tile 1 is drawn"
