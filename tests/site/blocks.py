@@ -145,7 +145,9 @@ PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "/opt/parsync/venv/bin/pip": check_pip,
     "systemctl": check_systemctl,
     **dict.fromkeys(("docker", "helm", "install", "sh"), check_paths),
-    **dict.fromkeys(("redis-cli", "xargs", "python3", ".", "useradd", "mkdir", "openssl", "curl", "kubectl"), trust),
+    **dict.fromkeys(
+        ("redis-cli", "xargs", "test", "python3", ".", "useradd", "mkdir", "openssl", "curl", "kubectl"), trust
+    ),
 }
 """What a line of the shell may begin with."""
 
