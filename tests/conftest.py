@@ -12,8 +12,8 @@ instead of a server; Celery's broker and results stay on a server.
 """
 
 import os
-import signal
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
