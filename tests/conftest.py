@@ -13,6 +13,7 @@ instead of a server; Celery's broker and results stay on a server.
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
@@ -96,6 +97,8 @@ def pytest_configure(config: pytest.Config) -> None:
     another, when their server has stopped: Celery would try again for 20 s each, in the middle of any test.
     """
     del AsyncResult.__del__
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background; programs would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["XDG_STATE_HOME"] = str(config.rootpath / "build" / "state")  # of `last`: not the developer's own
     config.addinivalue_line(
         "markers", "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last (Redis)"

@@ -26,8 +26,9 @@ end
 local function totals_agree(meta, free, size, left, nodes, alive, notes)
   local records, all, total = redis.call('HGETALL', nodes), {}, 0
   for i = 2, #records, 2 do
-    local first, span, own = string.match(records[i], ' first=(%d+) span=(%d+)%f[%D].- slots=(%d+)%f[%D]')
-    if not first or #first > 8 or #span > 5 or #own > 5 then return false end
+    local first, span, rest = string.match(records[i], '^%l+ inc=%d+ drain=%d first=(%d+) span=(%d+)%f[%D](.*)$')
+    local own = rest and string.match(rest, ' slots=(%d+)%f[%D]')
+    if not own or #first > 8 or #span > 5 or #own > 5 then return false end
     all[i / 2], total = {first = first + 0, span = span + 0}, total + own
   end
   local counts = redis.call('HMGET', meta, 'slots', 'free', 'version', 'epoch', 'inc')

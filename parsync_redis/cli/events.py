@@ -83,7 +83,7 @@ def _list(found: Iterator[Event], as_json: bool, limit: int) -> None:
 
 def _follow(found: Iterator[Event], as_json: bool) -> None:
     for event in found:
-        print(json.dumps(plain(event)).replace("\x7f", "\\u007f")) if as_json else say(line_of(event))
+        say(json.dumps(plain(event)).replace("\x7f", "\\u007f") if as_json else line_of(event))
         sys.stdout.flush()
 
 

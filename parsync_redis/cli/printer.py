@@ -1,10 +1,13 @@
 """Print the lines of several processes: for people with a name and a color for each, or as JSON."""
 
 import json
+import sys
 import threading
 
 from rich.console import Console
 from rich.text import Text
+
+from .common import say
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
 
@@ -42,4 +45,5 @@ class JsonPrinter:
             found = line
         fields = found if isinstance(found, dict) else {"message": line}
         with self._lock:
-            print(json.dumps({"source": name, **fields}), flush=True)
+            say(json.dumps({"source": name, **fields}))
+            sys.stdout.flush()

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from ..model.apart import undeclared
 from ..model.needs import Resources
 from .kind_group import KindGroup, WaitingKind
 
@@ -28,16 +29,20 @@ class LeastAsked:
     def __init__(self, keep_s: float) -> None:
         self._keep_s = keep_s
         self._seen_s: dict[tuple[str, int], float] = {}
+        self._least: dict[str, int] = {}
 
     def see(self, groups: Iterable[KindGroup], now_s: float) -> None:
         """Take in groups that wait now."""
-        self._seen_s |= {asked: now_s for group in groups for asked in group.needs.amounts if asked[1]}
+        asked_now = (asked for group in groups for asked in group.needs.amounts)
+        self._seen_s |= {asked: now_s for asked in asked_now if asked[1] and not undeclared(asked[0])}
         self._seen_s = {asked: at_s for asked, at_s in self._seen_s.items() if now_s - at_s <= self._keep_s}
+        self._least = {}
+        for name, amount in self._seen_s:
+            self._least[name] = min(amount, self._least.get(name, amount))
 
     def exceeded_by(self, needs: Resources) -> bool:
         """Return whether some tasks ask for less of a resource than these needs do."""
-        mine = dict(needs.amounts)
-        return any(amount < mine.get(name, 0) for name, amount in self._seen_s)
+        return any(self._least.get(name, amount) < amount for name, amount in needs.amounts)
 
 
 def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[Large, ...]:

@@ -4,7 +4,7 @@ A process that was superseded cannot renew its lease any more. Its guard ends it
 until then it may run its tasks. So its leases are cleared a lease after the new registration was seen.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 
 class Superseded:
@@ -13,6 +13,10 @@ class Superseded:
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
         self._seen_s: dict[Hashable, dict[int, float]] = {}  # node -> its incarnations -> when each was seen first
+
+    def reset(self, of: Callable[[Hashable], bool] = lambda _: True) -> None:
+        """Forget what was seen of these nodes: a server that lost its last writes may give an incarnation again."""
+        self._seen_s = {node: seen_s for node, seen_s in self._seen_s.items() if not of(node)}
 
     def look(self, now_s: float, incs: Mapping[Hashable, int]) -> dict[Hashable, int]:
         """Take in the present incarnation of each such node, and forget the others.

@@ -6,8 +6,10 @@ instead: one request to each server, the same for one server and for several.
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from ..errors import ServerUnreachable
 from ..model.events import LATE_MS, Event, Wanted
 from ..model.ids import encode_id
 from .places import now_ms
@@ -50,23 +52,34 @@ class Follower:
 
     def __init__(self, store: Store, wanted: Wanted) -> None:
         self._store, self._wanted = store, wanted
-        self._from, self._last = "", dict[str, str]()
+        self._last: dict[str, str] = {}
+        self._streams: list[str] = []
+        self._away: set[str] = set()
 
     def begin(self, limit: int) -> list[Event]:
         """Return the newest events, as `read_events` does; `poll` goes on behind them."""
-        self._from = str(now_ms(self._store))
+        self._streams = _streams(self._store, self._wanted)
+        newest = _pages(self._store, [("xrevrange", key, "+", "-", 1) for key in self._streams], self._away)
+        later = f"{now_ms(self._store)}-0"  # for streams whose server is away
+        self._last = {_name(key): later for key in self._streams if key not in newest}
+        self._last |= {_name(key): entries[0][0].decode() for key, entries in newest.items() if entries}
         found = read_events(self._store, self._wanted, limit) if limit else []
-        self._last = {event.stream: event.entry for event in found}
+        for event in found:  # it may have come since
+            self._last[event.stream] = max(event.entry, self._last.get(event.stream, "0-0"), key=_order)
         return found
 
     def poll(self) -> list[Event]:
         """Return the events that have come since, by time; at most PAGE of each stream. Raises ServerUnreachable."""
         now = now_ms(self._store)
+        with suppress(ServerUnreachable):  # then there are as many partitions as before
+            self._streams = _streams(self._store, self._wanted)
         starts: dict[str, str] = {}
-        for key in _streams(self._store, self._wanted):
-            last = self._last.get(_name(key))
-            starts[key] = f"({last}" if last else self._from
-        pages = _pages(self._store, [("xrange", key, start, "+", PAGE) for key, start in starts.items()])
+        for key in self._streams:
+            last = self._last.get(_name(key), "0-0")
+            if _order(last)[0] > now + LATE_MS:  # the clock was set back, and the stream begins anew
+                last = f"{now}-0"
+            starts[key] = f"({last}"
+        pages = _pages(self._store, [("xrange", key, start, "+", PAGE) for key, start in starts.items()], self._away)
         found: list[Event] = []
         for key, entries in pages.items():
             name = _name(key)
@@ -85,6 +98,12 @@ def _streams(store: Store, wanted: Wanted) -> list[str]:
     return store.keys.events(partitions)
 
 
+def _order(entry: str) -> tuple[int, int]:
+    """Return what entries of one stream are ordered by."""
+    ms, _, number = entry.partition("-")
+    return int(ms), int(number)
+
+
 def _name(key: str) -> str:
     """Return the name of a stream: q0, p3, or c, the cluster's own."""
     tag = key[key.index("{") + 1 : key.index("}")]
@@ -96,8 +115,13 @@ def _wanted(stream: str, entries: Sequence[Entry], wanted: Wanted, now: int) -> 
     return [event for event in read if event is not None and wanted.has(event)]
 
 
-def _pages(store: Store, commands: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Entry]]:
-    """Return the entries of each stream whose server answers; none of one that has another type."""
+def _pages(
+    store: Store, commands: Sequence[tuple[Any, ...]], told: set[str] | None = None
+) -> dict[str, Sequence[Entry]]:
+    """Return the entries of each stream whose server answers; none of one that has another type.
+
+    The log names the others, but not those in `told`, where it notes them.
+    """
     found: dict[str, Sequence[Entry]] = {}
     trouble: dict[str, Exception] = {}
     for (_, key, *_), reply in zip(commands, store.pipe_each(commands), strict=True):
@@ -107,8 +131,12 @@ def _pages(store: Store, commands: Sequence[tuple[Any, ...]]) -> dict[str, Seque
             raise translate(store.address, reply)
         else:
             found[key] = [] if isinstance(reply, Exception) else reply
+    told = set() if told is None else told
+    told -= found.keys()
     for key, error in trouble.items():
         if not found:
             raise error
-        log.warning("%s is left out: %s", key, error)
+        if key not in told:
+            log.warning("%s is left out: %s", key, error)
+            told.add(key)
     return found

@@ -33,8 +33,17 @@ class LoopConnection:
         wait(self.own.send_packed_command(pieces))
 
     def read_response(self) -> Any:
-        """Return the next reply; raises an error reply."""
-        return wait(self.own.read_response(timeout=self.timeout_s))
+        """Return the next reply; raises an error reply. One that does not come in time closes the connection.
+
+        redis-py's own argument `timeout` would return None instead, and leave the reply to the next request.
+        """
+        usual_s = self.own.socket_timeout
+        try:
+            if self.timeout_s is not None:
+                self.own.socket_timeout = self.timeout_s
+            return wait(self.own.read_response())
+        finally:
+            self.own.socket_timeout = usual_s
 
     def disconnect(self) -> None:
         """Close the connection at once, also after its call was cancelled; the pool opens it again when needed."""

@@ -285,10 +285,10 @@ def test_watch_and_top_survive_a_server_that_goes_away(address, monkeypatch):
         see("it is tried again")
         server.restart()
         read("no nodes")  # this server keeps nothing
-        see("nodes: 0")
         press(b"\x03")
-        type_(b"q")
         assert os.waitstatus_to_exitcode(child_ended(watch)) == 130
+        see("nodes: 0")
+        type_(b"q")
         assert os.waitstatus_to_exitcode(child_ended(top)) == 0
 
 

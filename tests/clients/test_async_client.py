@@ -6,11 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 from parsync_redis import AsyncParsyncClient, InvalidInput, ParsyncClient, ServerUnreachable, Settings
 from parsync_redis.model.explanation import Explanation
 from parsync_redis.store import Store
+from parsync_redis.store.bridge import call
 from parsync_redis.store.cluster import join_cluster
+from parsync_redis.store.loop_client import LoopClient
 from tests import waiting
 from tests.clients.gate import gate
 from tests.clients.unblocked import ASKED
@@ -71,6 +74,25 @@ def test_it_answers_as_the_other_one(url):
 
     with ParsyncClient.from_url(url, cluster=CLUSTER) as other:
         run(main(other))
+
+
+def test_a_reply_that_does_not_come_in_time_is_an_error_and_closes_its_connection(url):
+    async def main():
+        client = LoopClient(redis.asyncio.Redis.from_url(url))
+
+        def ask():
+            connection = client.connection_pool.get_connection()
+            connection.send_packed_command(connection.own.pack_command("BLPOP", "none", "2"))
+            connection.timeout_s = 0.01
+            with pytest.raises(redis.TimeoutError):
+                connection.read_response()
+            assert not connection.own.is_connected, "the reply would be that of the next request"
+            client.connection_pool.release(connection)
+
+        await call(ask)
+        await call(client.close)
+
+    run(main())
 
 
 def test_it_gives_events_as_the_other_one_and_those_that_come(url):

@@ -61,7 +61,7 @@ class NodeDuty:
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Watch anew: no node is judged for one lease, or none of these partitions."""
         self._swept = self._swept and partitions is not None
-        for watch in (self._up, self._down):
+        for watch in (self._up, self._down, self._superseded):
             watch.reset(lambda node: partitions is None or cast(tuple[int, str], node)[0] in partitions)
 
     def work(self, clock: Callable[[], float]) -> None:
@@ -151,8 +151,10 @@ class NodeDuty:
         incs: dict[Any, int] = {node: int(found["inc"]) for node in lost if (found := COUNTER.read(up.get(node, "")))}
         ended = self._superseded.look(now_s, incs)
         for node in lost:
-            if node not in incs or node in ended:
-                yield Reclaimed(*node, range(ended.get(node, 0), incs.get(node, 0)))
+            if node in ended:
+                yield Reclaimed(*node, range(ended[node], incs[node] + 1))  # the last one: it may register again now
+            elif node not in up:
+                yield Reclaimed(*node, range(0))
 
     def _forget(self, nodes: Mapping[tuple[int, str], int]) -> None:
         """Forget nodes that are still down at this incarnation.
