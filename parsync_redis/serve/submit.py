@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -87,6 +88,7 @@ class Submit:
     def _guarded(self, answer: Callable[[Request, KnownSubmitter], Any]) -> Callable[[Request], Any]:
         """Return an answer that finds out who asks, and makes replies of errors that tell nothing of the cluster."""
 
+        @wraps(answer)
         async def guarded(request: Request) -> Response:
             kind, _, token = request.headers.get("authorization", "").partition(" ")
             submitter = self._submitters.find(token.strip()) if kind.lower() == "bearer" else None

@@ -83,7 +83,7 @@ async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9"
     await app(scope, receive, send)
     text = b"".join(message.get("body", b"") for message in sent).decode()
     cookies = [value.decode() for name, value in sent[0]["headers"] if name == b"set-cookie"]
-    return sent[0]["status"], text, dict(re.match(r"(\w+)=([^;]*)", line).groups() for line in cookies)
+    return sent[0]["status"], text, dict(re.findall(r"^(\w+)=([^;]*)", "\n".join(cookies), re.MULTILINE))
 
 
 def test_only_viewers_are_told_why_reading_fails(serve):
