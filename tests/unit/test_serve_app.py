@@ -101,11 +101,12 @@ def test_only_viewers_are_told_why_reading_fails(serve):
         ("POST", TASKS, b"{", 400),
         ("POST", TASKS, b"[]", 400),
         ("POST", TASKS, b"[1, 2, 3]", 413),
-        ("POST", TASKS, b"[1]", 503),  # before it is looked at, the server is asked for ids
+        ("POST", TASKS, b"[1]", 503),
     ],
 )
 def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
     app = serve(submitters=Submitters({"shop": SHOP}))
+    fill_writer(app)
     found = [app.ask(method, path, TOKEN, body=body)[0] for _ in range(3)]
     assert found == [status, status, 429]
 
@@ -122,8 +123,7 @@ def test_a_page_whose_path_ends_in_a_line_break_is_that_page(serve):
 
 def test_an_operator_is_told_on_a_page_that_there_is_too_much_to_do(serve):
     app = serve(gate=Gate("demo", {}, "X-User", read_proxies(["10.0.0.9"])))
-    (writer,) = [one for one in app.doors.opened if isinstance(one, Writer)]
-    writer._waiting = MOST
+    fill_writer(app)
     status, text, _ = app.ask("GET", "/operator/drain", {"X-User": "bob"}, "node=n1")
     assert (status, "too many requests at a time" in text, "</html>" in text) == (503, True, True)
 
@@ -145,3 +145,8 @@ def test_a_link_from_elsewhere_logs_nobody_out(serve, tmp_path):
 
 def cookies(jar):
     return {"Cookie": "; ".join(f"{name}={value}" for name, value in jar.items())}
+
+
+def fill_writer(app):
+    (writer,) = [one for one in app.doors.opened if isinstance(one, Writer)]
+    writer._waiting = MOST
