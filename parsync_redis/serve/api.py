@@ -24,7 +24,7 @@ from .asker import Asker
 from .demand import Machine, measure_demand
 from .health import freshness
 from .metrics import STATES, state_of
-from .query import PAGE, Query
+from .query import PAGE, Query, asked
 from .replies import encode, reply
 from .survey import Survey
 from .surveyor import Latest, Surveyor
@@ -145,7 +145,7 @@ class Api:
 
     def _kept(self, request: Request, latest: Latest, make: Callable[[], dict[str, Any]]) -> Response:
         """Reply with what was made of this survey for the first who asked so."""
-        key = f"{request.url.path}?{request.url.query}"
+        key = asked(request)
         if (body := latest.pages.get(key)) is None:
             body = encode(make())
             if len(latest.pages) < MOST_PAGES:
@@ -170,13 +170,13 @@ class Api:
 
     async def task(self, request: Request) -> Response:
         """Show one task: its place, its times, why it waits."""
-        id = _id(request)
+        id = _id(request, "tasks")
         status: TaskStatus = await self._asker.ask(("task", id), lambda client: _status(client, id))
         return reply({"task": status}, 404 if status.state is TaskState.GONE else 200)
 
     async def explain(self, request: Request) -> Response:
         """Explain one task: the obstacles at each node, the tasks that hold its needs, when it may start."""
-        id = _id(request)
+        id = _id(request, "explain")
         found: Explanation = await self._asker.ask(("explain", id), lambda client: client.explain(id))
         return reply({"explanation": found}, 404 if found.outlook is Outlook.GONE else 200)
 
@@ -185,10 +185,15 @@ def _status(client: ParsyncClient, id: str) -> TaskStatus:
     return client.with_reasons([client.status(id)])[0]
 
 
-def _id(request: Request) -> str:
+def id_in(request: Request, what: str) -> str:
+    """Return the id in a path behind `what`, whole: a route's own value lacks a line break at the end."""
+    return str(request.scope["path"]).removeprefix(f"{ROOT}/{what}/")
+
+
+def _id(request: Request, what: str) -> str:
     """Return the id that a path names; raises InvalidInput."""
     Query(request)
-    id = str(request.path_params["id"])
+    id = id_in(request, what)
     encode_id(id)
     return id
 

@@ -18,7 +18,7 @@ from .asker import Asker
 from .doors import Doors
 from .events import Events
 from .feed import EventFeed
-from .health import judge_health, judge_readiness
+from .health import judge_health, judge_health_for_submitters, judge_readiness
 from .metrics import CONTENT_TYPE, render_metrics
 from .pages import Pages
 from .replies import on_bug, on_http_error, on_parsync_error, reply
@@ -56,7 +56,8 @@ def make_app(
         *Events(feed, asker).routes(ROOT),
         *pages.routes(),
     ]
-    routes = [Route("/healthz", judged(judge_health)), *doors.routes(pages), *([] if doors.submit_only else views)]
+    health = judged(judge_health_for_submitters if doors.submit_only else judge_health)
+    routes = [Route("/healthz", health), *doors.routes(pages), *([] if doors.submit_only else views)]
 
     async def index(request: Request) -> Response:
         return reply({"parsync": __version__, "paths": list(dict.fromkeys(route.path for route in routes))})

@@ -17,7 +17,7 @@ KEPT_S: Final = 1.0
 """For how long after it came an answer is given again to whoever asks the same."""
 
 MOST: Final = 100
-"""Questions that wait or are kept; more are told to come again."""
+"""Questions that wait; more are told to come again. As many answers are kept, the newest."""
 
 
 @dataclass(slots=True)
@@ -42,12 +42,14 @@ class Asker:
         now_s = time.monotonic()
         self._kept = {key: one for key, one in self._kept.items() if now_s - one.ended_s < KEPT_S}
         if key not in self._kept:
-            if len(self._kept) >= MOST:
+            ended = [key for key, one in self._kept.items() if one.ended_s < math.inf]
+            if len(self._kept) - len(ended) >= MOST:
                 raise HTTPException(503, "too many questions at a time: ask again in a second", {"Retry-After": "1"})
             asked = partial(question, self._client)
             one = _Question(asyncio.get_running_loop().run_in_executor(self._thread, asked))
             one.answer.add_done_callback(one.end)
             self._kept[key] = one
+            self.forget(*ended[:-MOST])  # they ended in the order in which they were asked
         return await asyncio.shield(self._kept[key].answer)
 
     def forget(self, *keys: Any) -> None:

@@ -47,6 +47,7 @@ class Gate:
         self.by_password, self.header = not header, header
         self._hashes, self._proxies = hashes, proxies
         self._cookie: Final = f"parsync_{cluster}"  # browsers keep one jar for all ports of a host
+        self._login_cookie: Final = f"{self._cookie}_login"
         self._sessions, self._attempts = Sessions(), Attempts(EACH, ALL)
         self._one_at_a_time = asyncio.Lock()
 
@@ -65,8 +66,8 @@ class Gate:
     def address(self, request: Request) -> str:
         """Return the address of whoever asks; of a trusted proxy that of its client."""
         peer = _peer(request)
-        if self._is_proxy(peer) and (told := request.headers.get("x-forwarded-for")):
-            return told.rpartition(",")[2].strip()[:64]
+        if self._is_proxy(peer) and (told := request.headers.getlist("x-forwarded-for")):
+            return told[-1].rpartition(",")[2].strip()[:64]
         return peer
 
     def _is_proxy(self, peer: str) -> bool:
@@ -81,8 +82,20 @@ class Gate:
     # -- forms -------------------------------------------------------------------------------------------------------
 
     def token(self, request: Request) -> str:
-        """Return the token of the browser, '' if it has none."""
+        """Return the token of the browser's session, '' if it has none."""
         return request.cookies.get(self._cookie, "")
+
+    def login_token(self, request: Request) -> str:
+        """Return the token of the browser for the form of the login, '' if it has none.
+
+        It is not the session's: behind a link from elsewhere a browser sends no cookie and is shown the form, and the
+        session must outlive that.
+        """
+        return request.cookies.get(self._login_cookie, "")
+
+    def give_login(self, request: Request, answer: Response) -> str:
+        """Give the browser a token for the form of the login, and return it."""
+        return self._give(request, answer, self._login_cookie, self._sessions.new_token())
 
     def mark(self, key: str) -> str:
         """Return the mark of a form for an operator's key, or for a browser's token."""
@@ -108,18 +121,18 @@ class Gate:
     def open(self, request: Request, answer: Response, name: str) -> None:
         """Begin the session of an operator."""
         self._sessions.close(self.token(request))
-        self.give(request, answer, self._sessions.open(name, time.monotonic()))
+        self._give(request, answer, self._cookie, self._sessions.open(name, time.monotonic()))
+        answer.delete_cookie(self._login_cookie, samesite="strict", httponly=True)
 
     def close(self, request: Request, answer: Response) -> None:
         """End the session."""
         self._sessions.close(self.token(request))
         answer.delete_cookie(self._cookie, samesite="strict", httponly=True)
 
-    def give(self, request: Request, answer: Response, token: str = "") -> str:
-        """Give the browser a token, and return it."""
-        token = token or self._sessions.new_token()
-        https = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
-        answer.set_cookie(self._cookie, token, httponly=True, samesite="strict", secure=https)
+    @staticmethod
+    def _give(request: Request, answer: Response, cookie: str, token: str) -> str:
+        https = "https" in (request.scope.get("scheme"), request.headers.get("x-forwarded-proto", ""))
+        answer.set_cookie(cookie, token, httponly=True, samesite="strict", secure=https)
         return token
 
 

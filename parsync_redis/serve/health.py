@@ -20,6 +20,12 @@ def judge_health(latest: Latest) -> tuple[bool, dict[str, Any]]:
     return not latest.stale, {"ok": not latest.stale, **freshness(latest)}
 
 
+def judge_health_for_submitters(latest: Latest) -> tuple[bool, dict[str, Any]]:
+    """Return the same without the error, which names the address of the Redis server."""
+    well, answer = judge_health(latest)
+    return well, {key: value for key, value in answer.items() if key != "error"}
+
+
 def judge_readiness(latest: Latest) -> tuple[bool, dict[str, Any]]:
     """Return whether anything can be placed, and the answer for /readyz: failures and warnings."""
     checks = checks_of(latest)

@@ -62,9 +62,8 @@ class Operate:
             named = f"a trusted proxy names in the header {self._gate.header}, with {USER_RULE}"
             text = f"Only operators may do this: whom {named}."
             return self._say(text, 403)
-        token = self._gate.token(request)
         fresh = Response()
-        token = token or self._gate.give(request, fresh)
+        token = self._gate.login_token(request) or self._gate.give_login(request, fresh)
         values = {"mark": self._gate.mark(token), "wrong": wrong, "after": after}
         page = self._pages.page(ROOT, "login.html", status, **values)
         page.raw_headers.extend(pair for pair in fresh.raw_headers if pair[0] == b"set-cookie")
@@ -76,7 +75,7 @@ class Operate:
             raise HTTPException(404)
         form = await read_form(request)
         after = _here(form.get("after", ""))
-        if not self._gate.is_mark(self._gate.token(request), form.get("mark", "")):
+        if not self._gate.is_mark(self._gate.login_token(request), form.get("mark", "")):
             return self._ask(request, _OLD, 403, after)
         if wait_s := self._gate.wait_s(request):
             page = self._ask(request, "Too many attempts: wait a minute.", 429, after)
@@ -121,10 +120,14 @@ class Operate:
             target = Query(request, (action.of,)).text(action.of)
             back = _back(action, target)
             if operator is None:
-                return self._ask(request, after=f"{ROOT}/{name}?{request.url.query}")
+                return self._ask(request, after=f"{ROOT}/{name}?{request.scope['query_string'].decode('latin-1')}")
             return await self._confirm(operator, name, target)
         except ParsyncError as error:
             return self._say(str(error), 400 if isinstance(error, InvalidInput) else 503, back)
+        except HTTPException as error:  # the writer has too much to do, or the form is no form
+            said = self._say(error.detail, error.status_code, back)
+            said.headers.update(error.headers or {})
+            return said
 
     async def _confirm(self, operator: Operator, name: str, target: str) -> Response:
         action = ACTIONS[name]

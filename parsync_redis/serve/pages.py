@@ -1,6 +1,6 @@
 """The pages for people: templates filled from the survey, and from Redis for tasks. They work without JavaScript."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from .asker import Asker
 from .feed import EventFeed
 from .health import checks_of
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
-from .query import Query
+from .query import Query, asked
 from .survey import Survey
 from .surveyor import Latest, Surveyor
 
@@ -58,10 +58,7 @@ class Pages:
         """Return the routes."""
         answers = (self.overview, self.nodes, self.tasks, self.schedulers)
         found = [Route(path, answer) for (path, _), answer in zip(LINKS, answers, strict=True)]
-        return [*found, Route("/static/page.css", self._static), Route("/static/page.js", self._static)]
-
-    async def _static(self, request: Request) -> Response:
-        return FileResponse(FOLDER / request.url.path.rpartition("/")[2], headers={"X-Content-Type-Options": "nosniff"})
+        return [*found, *(Route(f"/static/{name}", _file(name)) for name in ("page.css", "page.js"))]
 
     def _show(self, latest: Latest, here: str, template: str, **values: Any) -> bytes:
         about = {"stale": latest.stale, "age_s": latest.age_s, "error": latest.error or "reading takes long"}
@@ -73,12 +70,14 @@ class Pages:
         """Return a page for one reader."""
         return _page(self._show(self._surveyor.latest, here, template, **values), status)
 
-    def _of_survey(self, request: Request, template: str, fill: Callable[[Survey | None], dict[str, Any]]) -> Response:
+    def _of_survey(
+        self, request: Request, here: str, template: str, fill: Callable[[Survey | None], dict[str, Any]]
+    ) -> Response:
         """Return a page that is rendered once for all who look at this survey."""
         latest = self._surveyor.latest
-        key = f"{request.url.path}?{request.url.query} {latest.stale and int(latest.age_s or 0)}"
+        key = f"{asked(request)} {latest.stale and int(latest.age_s or 0)}"
         if (body := latest.pages.get(key)) is None:
-            body = self._show(latest, request.url.path, template, **fill(latest.survey))
+            body = self._show(latest, here, template, **fill(latest.survey))
             if len(latest.pages) < MOST_PAGES:
                 latest.pages[key] = body
         return _page(body)
@@ -91,18 +90,20 @@ class Pages:
         def fill(survey: Survey | None) -> dict[str, Any]:
             return {"checks": checks, **overview_values(survey), **event_values(self._feed.kept.events)}
 
-        return self._of_survey(request, "overview.html", fill)
+        return self._of_survey(request, "/", "overview.html", fill)
 
     async def nodes(self, request: Request) -> Response:
         """Show nodes and their slots."""
         offset = Query(request, ("offset",)).offset()
-        return self._of_survey(request, "nodes.html", lambda survey: node_values(survey, offset))
+        return self._of_survey(request, "/view/nodes", "nodes.html", lambda survey: node_values(survey, offset))
 
     async def schedulers(self, request: Request) -> Response:
         """Show schedulers, and the age of each one's copy of each partition."""
         Query(request)
         moments = self._surveyor.latest.counted.moments
-        return self._of_survey(request, "schedulers.html", lambda survey: scheduler_values(survey, moments))
+        return self._of_survey(
+            request, "/view/schedulers", "schedulers.html", lambda survey: scheduler_values(survey, moments)
+        )
 
     async def tasks(self, request: Request) -> Response:
         """Show tasks in a state, or one task."""
@@ -121,6 +122,13 @@ class Pages:
         rows = [(task, show_time(task.times.get("submitted"))) for task in some]
         values = {"tasks": rows, "words": TASK_STATES, "state": state, "limit": MOST_TASKS}
         return _page(self._show(latest, "/view/tasks", "tasks.html", **values))
+
+
+def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return FileResponse(FOLDER / name, headers={"X-Content-Type-Options": "nosniff"})
+
+    return answer
 
 
 def _page(body: bytes, status: int = 200) -> Response:

@@ -21,6 +21,11 @@ USUAL_LIMIT: Final = 100
 PAGE: Final = ("limit", "offset")
 
 
+def asked(request: Request) -> str:
+    """Return the path and the query as they came. request.url has more in it: the header Host, which anybody sets."""
+    return f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
+
+
 class Query:
     """The parameters of a request: each is one of `known`, and at most those of `repeated` come several times."""
 

@@ -33,7 +33,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Reply to a path or method that there is not."""
     assert isinstance(error, HTTPException)
     what = {
-        "Not Found": f"there is no {request.url.path}: see /api/v1",
+        "Not Found": f"there is no {request.scope['path']}: see /api/v1",
         "Method Not Allowed": _not_allowed(request, error),
     }
     answer = refuse(error.status_code, what.get(error.detail, error.detail))

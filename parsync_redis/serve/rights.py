@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from ..model.amount import amount_text, parse_amount
+from ..model.amount import parse_amount, shown_amount
 from ..model.apart import PREFIX
 from ..model.condition import wanted_of
 from ..model.ids import shown
@@ -129,8 +129,8 @@ def _judge_amount(rights: Rights, name: str, amount: int) -> None:
     elif name not in rights.resources:
         raise Forbidden(f"you may not ask for resource {name}: {_yours(rights.resources, 'resources')}")
     elif amount > (most := rights.resources[name]):
-        said = f"resource {name}={amount_text(amount)} is too much"
-        raise Forbidden(f"{said}: you may ask for {amount_text(most)} at most")
+        said = f"resource {name}={shown_amount(amount)} is too much"
+        raise Forbidden(f"{said}: you may ask for {shown_amount(most)} at most")
 
 
 def _judge_label(rights: Rights, name: str, condition: str) -> None:

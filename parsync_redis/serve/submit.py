@@ -5,10 +5,12 @@ import math
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -22,7 +24,7 @@ from ..model.task import WAITING, Submission, TaskState
 from ..placement.reasons import reason_class
 from ..store.views import read_names
 from ..submission import ACCEPTED, Item, explain_unknown
-from .api import ROOT
+from .api import ROOT, id_in
 from .asker import Asker
 from .body import make_tasks, parse_tasks, read_body
 from .replies import refuse, reply
@@ -86,6 +88,7 @@ class Submit:
     def _guarded(self, answer: Callable[[Request, KnownSubmitter], Any]) -> Callable[[Request], Any]:
         """Return an answer that finds out who asks, and makes replies of errors that tell nothing of the cluster."""
 
+        @wraps(answer)
         async def guarded(request: Request) -> Response:
             kind, _, token = request.headers.get("authorization", "").partition(" ")
             submitter = self._submitters.find(token.strip()) if kind.lower() == "bearer" else None
@@ -123,14 +126,18 @@ class Submit:
     async def submit(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Submit a task, or a list of tasks."""
         body = await read_body(request, submitter.rights.most_bytes)
-        tasks, several = parse_tasks(body)
+        try:
+            tasks, several = await run_in_threadpool(parse_tasks, body)
+        except InvalidInput:
+            _take(submitter, 1)
+            raise
         most = submitter.rights.most_tasks
-        if not 1 <= len(tasks) <= most:
+        fits = 1 <= len(tasks) <= most
+        _take(submitter, len(tasks) if fits else 1)
+        if not fits:
             return refuse(413 if tasks else 400, f"the list has {len(tasks)} tasks: it must have 1 to {most}")
         make_id = await self._writer.do(lambda: self._client.requests.make_ids(submitter.prefix))
         items, made = await run_in_threadpool(make_tasks, submitter, tasks, several, make_id)
-        if wait_s := submitter.bucket.take(len(made), time.monotonic()):
-            return _too_fast(submitter, wait_s)
         try:
             sent = await self._writer.do(lambda: self._send(submitter, items, made))
             self._asker.forget(*(("own", one.id) for one in sent))
@@ -166,22 +173,21 @@ class Submit:
                     known = self._client.requests.do(lambda: read_names(self._client.store))
                 found.append(SentTask(ids[i], word, _unknown(submitter, task, known), 422))
             else:
-                found.append(SentTask(ids[i], word, _misfit(task), 422))
+                found.append(SentTask(ids[i], word, _misfit(made[i]), 422))
         return found
 
     # -- one task ----------------------------------------------------------------------------------------------------
 
     async def one(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Show or cancel a task of this submitter; another's is not there."""
-        id = str(request.path_params["id"])
+        _take(submitter, 1)
+        id = id_in(request, "tasks")
         if not id.startswith(submitter.prefix):
             return _none(id)
         key = encode_id(id)
         if request.method != "DELETE":
             status: TaskStatus = await self._asker.ask(("own", id), lambda client: client.status(id))
             return _none(id) if status.state is TaskState.GONE else reply({"task": told(status)})
-        if wait_s := submitter.bucket.take(1, time.monotonic()):
-            return _too_fast(submitter, wait_s)
         why = f"cancelled by {submitter.name} over HTTP"
         (word,) = await self._writer.do(lambda: self._client.requests.cancel([key], why=why))
         self._asker.forget(("own", id))
@@ -211,11 +217,12 @@ def _none(id: str) -> Response:
     return refuse(404, f"you have no task {shown(id)}")
 
 
-def _too_fast(submitter: KnownSubmitter, wait_s: float) -> Response:
-    rights = submitter.rights
-    said = refuse(429, f"too fast: you may submit {rights.rate:g} tasks a second, and {rights.burst} at once")
-    said.headers["Retry-After"] = str(math.ceil(wait_s))
-    return said
+def _take(submitter: KnownSubmitter, count: int) -> None:
+    """Take so many tasks of a submitter's rate, before anything is done for them; an error if they are not left."""
+    if wait_s := submitter.bucket.take(count, time.monotonic()):
+        rights = submitter.rights
+        text = f"too fast: you may submit {rights.rate:g} tasks a second, and {rights.burst} at once"
+        raise HTTPException(429, text, {"Retry-After": str(math.ceil(wait_s))})
 
 
 def _unknown(submitter: KnownSubmitter, task: Submission, known: Sequence[str]) -> str:
@@ -226,5 +233,7 @@ def _unknown(submitter: KnownSubmitter, task: Submission, known: Sequence[str]) 
 
 
 def _misfit(task: Submission) -> str:
-    said = f"no node could ever hold it, even if it were empty: it asks for {task.options.needs.text}"
+    """Return why a task was refused that fits nowhere. task: without what its app declares."""
+    asked = f"it asks for {task.options.needs.text}, and for what its app declares"
+    said = f"no node could ever hold it, even if it were empty: {asked}"
     return f"{said}; with wait_for_capacity it would wait for such a node"

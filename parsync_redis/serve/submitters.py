@@ -34,8 +34,13 @@ class KnownSubmitter:
 
     def check_id(self, id: object) -> str:
         """Return an id that the submitter gives to a task; raises InvalidInput."""
-        if not isinstance(id, str) or not id.startswith(self.prefix) or not len(self.prefix) < len(id) <= MAX_ID:
-            rule = f"it must begin with {self.prefix!r}, and have {MAX_ID} characters at most"
+        if (
+            not isinstance(id, str)
+            or not id.startswith(self.prefix)
+            or not len(self.prefix) < len(id) <= MAX_ID
+            or not id.isprintable()
+        ):
+            rule = f"it must begin with {self.prefix!r}, and have {MAX_ID} characters at most, all printable"
             raise InvalidInput(f"task id {shown(id)} is not valid: {rule}")
         return id
 

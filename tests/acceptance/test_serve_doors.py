@@ -47,6 +47,10 @@ token_sha256 = ["{hash_token("slow-token")}"]
 names = ["*"]
 rate = 0.01
 burst = 2
+
+[other]
+token_sha256 = ["{hash_token("other-token")}"]
+names = ["*"]
 """
 
 
@@ -107,7 +111,7 @@ def test_a_task_is_submitted_once_and_only_its_submitter_finds_it(site):
     )
     assert set(shown["task"]) == set(fields)
     for method in ("GET", "DELETE"):
-        assert ask(site, method, made["url"], token="slow-token")[0] == 404
+        assert ask(site, method, made["url"], token="other-token")[0] == 404
         assert ask(site, method, f"{TASKS}/shop:none")[0] == 404
         assert ask(site, method, f"{TASKS}/n1")[1]["error"] == "you have no task 'n1'"
     status, answer, _ = ask(site, "POST", body={**task, "name": "shop.other"})
@@ -311,17 +315,19 @@ def test_an_operator_logs_in_drains_cancels_requeues_and_logs_out(site, browser)
 
 
 class Visitor:
-    """A program that keeps its cookie and fills in forms, as a browser without JavaScript does."""
+    """A program that keeps its cookies and fills in forms, as a browser without JavaScript does."""
 
     def __init__(self, serve, **headers):
-        self.serve, self.headers, self.cookie = serve, headers, ""
+        self.serve, self.headers, self.cookies = serve, headers, dict[str, str]()
 
     def ask(self, method, path, **form):
         """Return the status, the body and the headers."""
-        headers = {**self.headers, **({"Cookie": self.cookie} if self.cookie else {})}
+        cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        headers = {**self.headers, **({"Cookie": cookie} if cookie else {})}
         status, body, found = self.serve.ask(method, path, Form(form) if method == "POST" else None, headers)
         for line in found.get_all("set-cookie") or ():
-            self.cookie = line.partition(";")[0]
+            name, _, value = line.partition(";")[0].partition("=")
+            self.cookies[name] = value
         return status, body, found
 
     def mark(self, path):
@@ -397,7 +403,7 @@ def test_attempts_to_log_in_are_bounded_and_lead_nowhere_else(site):
         for after, leads in (("//evil.example", "/operator"), ("/operator/drain?node=n1", "/operator/drain?node=n1")):
             status, _, headers = visitor.log_in(after=after)
             assert (status, headers["location"]) == (303, leads)
-            visitor.cookie = ""
+            visitor.cookies.clear()
         for _ in range(EACH - 2):
             status, body, _ = visitor.log_in("wrong horse")
             assert (status, "The name or the password is wrong." in body) == (403, True)

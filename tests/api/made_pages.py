@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from parsync_redis.cli.app import COMMANDS, load
-from parsync_redis.serve.api import Api
+from parsync_redis.serve.api import ROOT, Api
+from parsync_redis.serve.events import Events
+from parsync_redis.serve.operate import Operate
+from parsync_redis.serve.submit import Submit
 from tests.documents import Document
 
 MARK = "<!-- From here on made by tests/api from the code; do not edit. -->\n"
@@ -53,10 +56,12 @@ def _cell(text: str | None) -> str:
 
 
 def http_part() -> str:
-    """The paths of the API."""
-    api: Any = Api.__new__(Api)
+    """The paths of the API, of events, of submitters and of operators."""
+    api, events, operate = Api.__new__(Api), Events.__new__(Events), Operate.__new__(Operate)
+    submit: Any = Submit.__new__(Submit)
+    submit._only = True
     rows = ["| path | methods | what |", "|---|---|---|"]
-    for route in api.routes():
+    for route in (*api.routes(), *events.routes(ROOT), *submit.routes(), *operate.routes()):
         methods = ", ".join(sorted((route.methods or set()) - {"HEAD"}))
         path = route.path.replace(":path}", "}")
         rows.append(f"| `{path}` | {methods} | {_cell((inspect.getdoc(route.endpoint) or '').partition(chr(10))[0])} |")

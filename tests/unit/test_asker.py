@@ -1,10 +1,14 @@
 """Questions that a survey does not answer: equal ones are asked once, and for a second after the answer."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
-from parsync_redis.serve.asker import KEPT_S, Asker
+import pytest
+from starlette.exceptions import HTTPException
+
+from parsync_redis.serve.asker import KEPT_S, MOST, Asker
 
 
 def test_an_answer_is_kept_from_when_it_came(monkeypatch):
@@ -27,6 +31,25 @@ def test_an_answer_is_kept_from_when_it_came(monkeypatch):
         assert await asker.ask("b", question) == 3
         asker.forget("b", "c")
         assert await asker.ask("b", question) == 4, "what it told has changed"
+
+    asyncio.run(ask())
+    asker.close()
+
+
+def test_answers_that_are_there_keep_nobody_waiting_and_are_bounded():
+    client: Any = None
+    asker, go = Asker(client), threading.Event()
+
+    async def ask():
+        for at in range(3 * MOST):
+            assert await asker.ask(at, lambda _, at=at: at) == at
+        assert len(asker._kept) <= MOST + 1
+        waiting = [asyncio.ensure_future(asker.ask(f"w{at}", lambda _: go.wait())) for at in range(MOST)]
+        await asyncio.sleep(0)
+        with pytest.raises(HTTPException, match="too many questions at a time"):
+            await asker.ask("one more", lambda _: None)
+        go.set()
+        assert await asyncio.gather(*waiting) == [True] * MOST
 
     asyncio.run(ask())
     asker.close()

@@ -1,0 +1,152 @@
+"""The application of `parsync serve` without a server of Redis: who may do how much, and who is told what."""
+
+import asyncio
+import hashlib
+import json
+import re
+import socket
+from contextlib import closing
+from types import SimpleNamespace
+
+import pytest
+
+from parsync_redis import ParsyncClient
+from parsync_redis.serve.app import make_app
+from parsync_redis.serve.asker import Asker
+from parsync_redis.serve.doors import Doors
+from parsync_redis.serve.feed import EventFeed
+from parsync_redis.serve.gate import Gate, read_proxies
+from parsync_redis.serve.passwords import load_operators
+from parsync_redis.serve.rights import Rights
+from parsync_redis.serve.submitters import Submitters, hash_token
+from parsync_redis.serve.surveyor import Surveyor
+from parsync_redis.serve.writer import MOST, Writer
+
+TASKS = "/api/v1/tasks"
+SHOP = Rights(token_sha256=[hash_token("shop-token")], names=["shop.*"], rate=0.01, burst=2)
+TOKEN = {"Authorization": "Bearer shop-token"}
+
+
+@pytest.fixture
+def client():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with ParsyncClient.from_url(f"redis://127.0.0.1:{taken.getsockname()[1]}/0", cluster="demo") as found:
+            yield found
+
+
+@pytest.fixture
+def serve(client):
+    """Return what makes an application whose server is away; it answers `ask`."""
+    asker = Asker(client)
+
+    def make(**doors):
+        opened = Doors(client=client, **doors)
+        surveyor = Surveyor(client)
+        surveyor._fail("no connection to 10.0.0.5:6379")
+        app = make_app(surveyor, asker, EventFeed(client), "demo", ["*"], opened)
+        made.append(opened)
+        return SimpleNamespace(doors=opened, ask=lambda *asked, **more: asyncio.run(ask(app, *asked, **more)))
+
+    made: list[Doors] = []
+    with closing(asker):
+        yield make
+    for one in made:
+        one.close()
+
+
+async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9"):
+    """Ask an application for a decoded path; return the status, the body and the cookies that it sets."""
+    sent = []
+    raw = [(name.lower().encode(), value.encode()) for name, value in dict(headers).items()]
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(b"host", b"serve"), *raw],
+        "client": (peer, 1),
+        "server": ("serve", 80),
+        "scheme": "http",
+    }
+
+    bodies = [body]
+
+    async def receive():
+        if not bodies:
+            await asyncio.Event().wait()  # it stays connected
+        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    await app(scope, receive, send)
+    text = b"".join(message.get("body", b"") for message in sent).decode()
+    cookies = [value.decode() for name, value in sent[0]["headers"] if name == b"set-cookie"]
+    return sent[0]["status"], text, dict(re.findall(r"^(\w+)=([^;]*)", "\n".join(cookies), re.MULTILINE))
+
+
+def test_only_viewers_are_told_why_reading_fails(serve):
+    submitters = Submitters({"shop": SHOP})
+    for only in (False, True):
+        status, text, _ = serve(submitters=submitters, submit_only=only).ask("GET", "/healthz")
+        assert (status, json.loads(text)["ok"], "10.0.0.5" in text) == (503, False, not only)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", f"{TASKS}/other:1", b"", 404),
+        ("DELETE", f"{TASKS}/other:1", b"", 404),
+        ("POST", TASKS, b"{", 400),
+        ("POST", TASKS, b"[]", 400),
+        ("POST", TASKS, b"[1, 2, 3]", 413),
+        ("POST", TASKS, b"[1]", 503),
+    ],
+)
+def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
+    app = serve(submitters=Submitters({"shop": SHOP}))
+    fill_writer(app)
+    found = [app.ask(method, path, TOKEN, body=body)[0] for _ in range(3)]
+    assert found == [status, status, 429]
+
+
+def test_an_id_in_a_path_is_whole(serve):
+    text = serve(submitters=Submitters({"shop": SHOP})).ask("DELETE", f"{TASKS}/other:a\n", TOKEN)[1]
+    assert json.loads(text)["error"] == r"you have no task 'other:a\n'"
+
+
+def test_a_page_whose_path_ends_in_a_line_break_is_that_page(serve):
+    app = serve()
+    assert [app.ask("GET", path)[0] for path in ("/\n", "/view/nodes\n", "/static/page.css\n")] == [200] * 3
+
+
+def test_an_operator_is_told_on_a_page_that_there_is_too_much_to_do(serve):
+    app = serve(gate=Gate("demo", {}, "X-User", read_proxies(["10.0.0.9"])))
+    fill_writer(app)
+    status, text, _ = app.ask("GET", "/operator/drain", {"X-User": "bob"}, "node=n1")
+    assert (status, "too many requests at a time" in text, "</html>" in text) == (503, True, True)
+
+
+def test_a_link_from_elsewhere_logs_nobody_out(serve, tmp_path):
+    """A browser sends no cookie behind such a link, and keeps what it is given there."""
+    hash = hashlib.scrypt(b"correct horse", salt=bytes(16), n=2, r=1, p=1, dklen=32).hex()
+    (tmp_path / "operators").write_text(f"alice:scrypt:2:1:1:{bytes(16).hex()}:{hash}\n")
+    app = serve(gate=Gate("demo", load_operators(tmp_path / "operators")))
+    _, text, jar = app.ask("GET", "/operator")
+    (mark,) = re.findall(r'name="mark" value="(\w+)"', text)
+    form = f"mark={mark}&name=alice&password=correct+horse".encode()
+    status, _, given = app.ask("POST", "/operator/login", cookies(jar), body=form)
+    assert status == 303
+    jar |= given
+    jar |= app.ask("GET", "/operator/drain", query="node=n1")[2]
+    assert "Operator alice" in app.ask("GET", "/operator", cookies(jar))[1]
+
+
+def cookies(jar):
+    return {"Cookie": "; ".join(f"{name}={value}" for name, value in jar.items())}
+
+
+def fill_writer(app):
+    (writer,) = [one for one in app.doors.opened if isinstance(one, Writer)]
+    writer._waiting = MOST
