@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,13 +37,17 @@ def test_an_answer_is_kept_from_when_it_came(monkeypatch):
     asker.close()
 
 
+def give(value: int, _: Any) -> int:
+    return value
+
+
 def test_answers_that_are_there_keep_nobody_waiting_and_are_bounded():
     client: Any = None
     asker, go = Asker(client), threading.Event()
 
     async def ask():
         for at in range(3 * MOST):
-            assert await asker.ask(at, lambda _, at=at: at) == at
+            assert await asker.ask(at, partial(give, at)) == at
         assert len(asker._kept) <= MOST + 1
         waiting = [asyncio.ensure_future(asker.ask(f"w{at}", lambda _: go.wait())) for at in range(MOST)]
         await asyncio.sleep(0)
