@@ -10,6 +10,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from parsync_redis.serve.asker import KEPT_S, MOST, Asker
+from tests.waiting import happened
 
 
 def test_an_answer_is_kept_from_when_it_came(monkeypatch):
@@ -49,12 +50,12 @@ def test_answers_that_are_there_keep_nobody_waiting_and_are_bounded():
         for at in range(3 * MOST):
             assert await asker.ask(at, partial(give, at)) == at
         assert len(asker._kept) <= MOST + 1
-        waiting = [asyncio.ensure_future(asker.ask(f"w{at}", lambda _: go.wait())) for at in range(MOST)]
+        held = [asyncio.ensure_future(asker.ask(f"w{at}", lambda _: happened(go, "it is let go"))) for at in range(MOST)]
         await asyncio.sleep(0)
         with pytest.raises(HTTPException, match="too many questions at a time"):
             await asker.ask("one more", lambda _: None)
         go.set()
-        assert await asyncio.gather(*waiting) == [True] * MOST
+        assert await asyncio.gather(*held) == [None] * MOST
 
     asyncio.run(ask())
     asker.close()
