@@ -50,7 +50,8 @@ def test_answers_that_are_there_keep_nobody_waiting_and_are_bounded():
         for at in range(3 * MOST):
             assert await asker.ask(at, partial(give, at)) == at
         assert len(asker._kept) <= MOST + 1
-        held = [asyncio.ensure_future(asker.ask(f"w{at}", lambda _: happened(go, "it is let go"))) for at in range(MOST)]
+        asked = [asker.ask(f"w{at}", lambda _: happened(go, "it is let go")) for at in range(MOST)]
+        held = [asyncio.ensure_future(one) for one in asked]
         await asyncio.sleep(0)
         with pytest.raises(HTTPException, match="too many questions at a time"):
             await asker.ask("one more", lambda _: None)
