@@ -222,7 +222,7 @@ def test_serve_submits_and_operates_with_its_own_login(site: Site, tmp_path: Pat
         assert ask("GET", f"/{made['id']}")[1]["task"]["state"] == "succeeded"
         refused = [
             ({"name": "tiles.no"}, "known are tiles."),
-            ({"name": "tiles.ping", "resources": {"mem": 1}}, "mem=1;"),
+            ({"name": "tiles.ping", "resources": {"mem": 1}}, "it asks for slots=1 mem=1"),
         ]
         for task, error in refused:
             status, found = ask("POST", "", task)
