@@ -18,7 +18,7 @@ _PLACEHOLDER: Final = re.compile(r"%%|(?:\b(task|attempt|node|scheduler) )?%[-+ 
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats records as JSON. What a message names, as in 'task %s', is a field as well.
+    """Formats records as JSON. A thing that a message names, as in 'task %s', is a field as well.
 
     about: returns fields that each line has.
     """

@@ -66,7 +66,7 @@ def dev(
 ) -> None:
     """Run a server, schedulers and workers of an app in this terminal, until Ctrl-C.
 
-    When all are ready it says so last, with what to type next. What the processes log is in files.
+    When all are ready it says so last, with what to type next. The logs of the processes are in files.
     With --url (or PARSYNC_URL, or in the settings file) that server is used and none is started. Else the server has
     Redis's usual port, 6379, if nobody else has it, so that an app with that address finds it.
     """

@@ -1,4 +1,4 @@
-"""What the commands that list have in common: `--wide`, and `--watch`, which draws again and again."""
+"""The common flags of the commands that list: `--wide`, and `--watch`, which draws again and again."""
 
 import inspect
 import io
@@ -72,7 +72,7 @@ def watch_command(draw: Callable[[], None], every_s: float) -> None:
 
 
 class _Page(io.StringIO):
-    """What is drawn: the command prints it as it would to the terminal."""
+    """The text of one look, which a command prints as it would to the terminal."""
 
     def isatty(self) -> bool:
         """Return True, so that the command draws for the terminal."""

@@ -1,4 +1,4 @@
-"""What operators can do on the pages: the same functions as the commands drain, undrain, cancel and dead requeue."""
+"""The actions of operators on the pages: the same functions as the commands drain, undrain, cancel and dead requeue."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from .metrics import state_of
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the confirmation says: how it is now, and what will happen, '' if nothing can. state: the task's."""
+    """The text of a confirmation: the present state, and the effect, '' if there is none. state: the task's."""
 
     now: str
     will: str

@@ -25,7 +25,7 @@ OVER_HTTP: Final = (
     *CLIENT_NAMES,
     *("expires", "time_limit", "soft_time_limit", "ignore_result"),
 )
-"""What a task may have over HTTP: what `ParsyncClient.submit` takes, but nothing by which it could run another task.
+"""The options of a task over HTTP: those of `ParsyncClient.submit`, without those that could run another task.
 
 A link, a header or a reply_to can name any task or queue.
 """

@@ -74,7 +74,7 @@ def serve(
         )
         try:
             app = make_app(surveyor, asker, feed, client.settings.cluster, hosts_of(listening), doors)
-            run(app, listening, feed.end_all)
+            run(app, listening, feed.end_all, came)
         finally:
             asker.close()
             feed.stop()

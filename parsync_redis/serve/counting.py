@@ -14,7 +14,7 @@ from .totals import SchedulerTotals
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted until a survey.
+    """The counts up to a survey.
 
     totals: of what schedulers did, and of lost attempts and deaths, which the state counts. waits, runs: by name, how
     long tasks waited for their places, and how long they ran. moments: of the last minutes.

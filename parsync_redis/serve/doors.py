@@ -46,7 +46,7 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """What may change the cluster. Read it before anything is served; `Doors()` is closed."""
+    """The parts of `parsync serve` that may change the cluster. Read them before it serves; `Doors()` is closed."""
 
     submitters: Submitters | None = None
     submit_only: bool = False

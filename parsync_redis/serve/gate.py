@@ -1,4 +1,4 @@
-"""Who is an operator: whoever logs in with a password, or whom a reverse proxy names in a header."""
+"""Recognise operators: by a login with a password, or by the header of a reverse proxy."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What the last minutes were like: a ring of figures of the surveys, and the charts that pages draw of it. Pure."""
+"""The last minutes: a ring of figures of the surveys, and the charts that pages draw of it. Pure."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ WIDTH, HEIGHT = 300.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What was counted up to a moment: totals of schedulers, and the waits of all tasks. at_s: monotonic seconds."""
+    """The counts up to a moment: totals of schedulers, and the waits of all tasks. at_s: monotonic seconds."""
 
     at_s: float
     totals: Mapping[str, int]

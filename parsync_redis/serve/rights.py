@@ -1,7 +1,7 @@
-"""What a submitter may ask for, and the judgement of one task by it. Pure.
+"""The rights of a submitter, and the judgement of one task by them. Pure.
 
 A submitter is a program that submits tasks over HTTP with a token. It may ask only for what its table in the file has.
-What the task's own app declares is not judged: the submitter did not choose it.
+Options that the task's own app declares are not judged: the submitter did not choose them.
 """
 
 import re
@@ -67,7 +67,7 @@ Patterns = Annotated[tuple[str, ...], AfterValidator(_check_patterns)]
 
 
 class Rights(BaseModel):
-    """What a submitter may ask for. resources: the largest amounts, in thousandths. rate: tasks a second."""
+    """The rights of a submitter. resources: the largest amounts, in thousandths. rate: tasks a second."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from ipaddress import ip_address
 from typing import Final
 
@@ -51,11 +51,16 @@ def hosts_of(listening: socket.socket) -> list[str]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which first ends what would not end by itself."""
+    """uvicorn's server, which stops for a signal that came before, and first ends what would not end by itself."""
 
-    def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, end: Callable[[], None], came: Collection[int]) -> None:
         super().__init__(config)
-        self._end = end
+        self._end, self._came = end, came
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start. From now on uvicorn sees the signals itself."""
+        await super().startup(sockets)
+        self.should_exit = self.should_exit or bool(self._came)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop."""
@@ -63,8 +68,8 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(app: Starlette, listening: socket.socket, end: Callable[[], None]) -> None:
-    """Answer until SIGTERM or Ctrl-C. end: ends the answers that have no end."""
+def run(app: Starlette, listening: socket.socket, end: Callable[[], None], came: Collection[int] = ()) -> None:
+    """Answer until SIGTERM or Ctrl-C. end: ends the answers that have no end. came: the signals that came before."""
     config = uvicorn.Config(
         app,
         access_log=False,
@@ -75,4 +80,4 @@ def run(app: Starlette, listening: socket.socket, end: Callable[[], None]) -> No
         timeout_graceful_shutdown=GRACE_S,
         limit_concurrency=MOST,
     )
-    Server(config, end).run(sockets=[listening])
+    Server(config, end, came).run(sockets=[listening])

@@ -51,7 +51,7 @@ class _Tokened(Route):
 
 @dataclass(frozen=True, slots=True)
 class SentTask:
-    """What became of a task: submit's word, and the error if it was not accepted, with its status."""
+    """The answer about one task: submit's word, and the error if it was not accepted, with its status."""
 
     id: str
     word: str

@@ -19,7 +19,7 @@ class TimeTotals:
     def add(self, reports: Iterable[tuple[Hashable, Histograms]]) -> None:
         """Take in reports: who says it, and histograms that have grown since its start.
 
-        The first reports are of the time before, and only set the base, as in `SchedulerTotals`. Who comes later counts
+        The first reports are of the time before, and only set the base, as in `SchedulerTotals`. Later ones count
         as a whole. So does a name that is reported again after a while, or whose numbers fell.
         """
         for who, now in reports:

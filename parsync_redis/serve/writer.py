@@ -1,4 +1,4 @@
-"""What changes the cluster, for submitters and operators: done in one thread, each request by itself."""
+"""One thread that changes the cluster for submitters and operators, one request at a time."""
 
 import asyncio
 from collections.abc import Callable

@@ -24,7 +24,7 @@ from .sentinel import connect_service, copy_pool
 
 
 class Kit(NamedTuple):
-    """What opens connections and waits: redis-py's blocking classes, or those of store/loop_client.py.
+    """The classes that open connections and wait: redis-py's blocking classes, or those of store/loop_client.py.
 
     by_url, by_service: return a client, by an address or by Sentinels and a service's name, and options of redis-py's.
     """

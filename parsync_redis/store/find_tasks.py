@@ -73,7 +73,7 @@ class FoundTasks:
 
 @dataclass(frozen=True, slots=True)
 class SeenTask:
-    """What the keys of its state tell of a task, by its encoded id."""
+    """A task as the keys of its state tell it, by its encoded id."""
 
     id: str
     line: TaskLine | None = None

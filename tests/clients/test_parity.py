@@ -8,7 +8,7 @@ from parsync_redis import AsyncParsyncClient, ParsyncClient
 
 OTHER_WORDS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 OWN = {"requests", "store"}
-"""What only the one for threads has: its parts block."""
+"""Attributes that only the client for threads has: they block."""
 
 
 def methods(client):

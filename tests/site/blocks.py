@@ -149,7 +149,7 @@ PROGRAMS: dict[str, Callable[[list[str]], None]] = {
         ("redis-cli", "xargs", "test", "python3", ".", "useradd", "mkdir", "openssl", "curl", "kubectl"), trust
     ),
 }
-"""What a line of the shell may begin with."""
+"""The programs with which a line of the shell may begin."""
 
 
 def check_shell(text: str) -> None:

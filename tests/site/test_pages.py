@@ -1,7 +1,7 @@
-"""What the pages show is real: their Python and console blocks run, one after another, on one cluster.
+"""The blocks of the pages are real: their Python and console blocks run, one after another, on one cluster.
 
 The cluster is the one that README.md starts, with `parsync dev`; for docs/gpus.md its node with devices joins. A
-comment after a print is its output. What a command shows is compared in shape: numbers and ids may differ.
+comment after a print is its output. A test compares the shape of console blocks: numbers and ids may differ.
 """
 
 import json
@@ -136,7 +136,7 @@ def test_the_console_blocks_show_what_the_commands_print(page, cluster, request,
 
 
 def expected(code):
-    """What each print of a block prints, as a pattern; None if it does not say."""
+    """The output of each print of a block, as a pattern; None if it does not say."""
     found = re.findall(r"^ *(print\(.*?\))(?:  # (.*))?$", code, re.MULTILINE)
     return [re.escape(said).replace(r"\.\.\.", ".*") if said else None for _, said in found]
 

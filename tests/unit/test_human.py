@@ -1,4 +1,4 @@
-"""What people read: durations, amounts, needs. What `exact_text` writes is read back as the same amount."""
+"""Texts for people: durations, amounts, needs. What `exact_text` writes is read back as the same amount."""
 
 import pytest
 from hypothesis import given

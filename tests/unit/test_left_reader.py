@@ -1,4 +1,4 @@
-"""What is left of nodes is read text by text; the result is that of reading all texts anew."""
+"""A reader parses only texts that have changed; its result is that of parsing all texts anew."""
 
 from hypothesis import given
 from hypothesis import strategies as st

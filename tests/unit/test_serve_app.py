@@ -6,9 +6,11 @@ import json
 import re
 import socket
 from contextlib import closing
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
+from starlette.applications import Starlette
 
 from parsync_redis import ParsyncClient
 from parsync_redis.serve.app import make_app
@@ -18,9 +20,11 @@ from parsync_redis.serve.feed import EventFeed
 from parsync_redis.serve.gate import Gate, read_proxies
 from parsync_redis.serve.passwords import load_operators
 from parsync_redis.serve.rights import Rights
+from parsync_redis.serve.server import listen, run
 from parsync_redis.serve.submitters import Submitters, hash_token
 from parsync_redis.serve.surveyor import Surveyor
 from parsync_redis.serve.writer import MOST, Writer
+from tests.waiting import joined
 
 TASKS = "/api/v1/tasks"
 SHOP = Rights(token_sha256=[hash_token("shop-token")], names=["shop.*"], rate=0.01, burst=2)
@@ -150,3 +154,12 @@ def cookies(jar):
 def fill_writer(app):
     (writer,) = [one for one in app.doors.opened if isinstance(one, Writer)]
     writer._waiting = MOST
+
+
+def test_a_signal_that_came_before_the_server_was_up_stops_it():
+    ended = []
+    with closing(listen("127.0.0.1", 0)) as listening:
+        thread = Thread(target=run, args=(Starlette(), listening, lambda: ended.append(1), [15]), daemon=True)
+        thread.start()
+        joined(thread, "a server that was told to stop")
+    assert ended == [1]

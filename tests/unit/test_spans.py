@@ -22,7 +22,7 @@ TASK = TaskStatus("a b", TaskState.RUNNING, "proj.a", attempt=2, starts=2, node=
 
 @pytest.fixture(scope="module")
 def exporter():
-    """What keeps the spans of this process."""
+    """The exporter that keeps the spans of this process."""
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         trace.set_tracer_provider(TracerProvider())
     found = InMemorySpanExporter()

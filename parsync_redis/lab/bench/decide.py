@@ -1,4 +1,4 @@
-"""What a scheduler's core takes to decide, in CPU time: from the line of a kind that waits to the claims. No server."""
+"""The CPU time of a decision in a scheduler's core: from the line of a waiting kind to the claims. No server."""
 
 import threading
 import time

@@ -53,7 +53,7 @@ class Rests:
 
 
 class DamageDuty:
-    """What this leader has looked at. levels: by shard, the largest number of submissions that was seen.
+    """The state of this leader's search for damage. levels: by shard, the largest number of submissions that was seen.
 
     pause: waits for so many seconds, or less if the leader's work has to end.
     """
