@@ -9,6 +9,8 @@ A task is taken only for a seat that the view has, so none waits here: what find
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -18,16 +20,15 @@ from ..model.ids import shard_of
 from ..model.kind import Kind
 from ..model.options import Strategy
 from ..model.task import Taken
-from ..placement.strategy import StrategySelector, sample
-from .bars import seats_for
+from ..placement.strategy import StrategySelector
 from .choices import Choices
 from .freshness import Freshness, Order
 from .kind_group import KindGroup, WaitingKind
-from .partition_copy import PartitionCopy, Reservation, Seats
+from .partition_copy import Reservation, Seats
 from .plan import Plan
 from .queue_copy import QueueCopy
-from .scarce import put_last
 from .seat_choice import count_seats, elsewhere, sample_seats
+from .seat_finder import SeatFinder
 from .unplaced import Unplaced, by_kind
 from .view import View
 
@@ -54,7 +55,8 @@ class Placer:
     ) -> None:
         self.choices = Choices(view, name)
         self._view, self._queue, self._freshness = view, queue, freshness
-        self._selector, self._orders, self._rng = selector, orders, rng
+        self._selector, self._rng = selector, rng
+        self._seats = SeatFinder(view, freshness, orders, rng)
         self.unplaced = Unplaced({}, [])
         self.changed: set[int] = set()
         self.left_behind: set[int] = set()
@@ -87,7 +89,8 @@ class Placer:
         """Claim seats for tasks of a kind, on others than their last nodes where there are some."""
         if any(task.last for task in tasks):
             group, strategy = self._queue.group_of(kind), self._selector.resolve(kind.strategy)
-            for task, seat in elsewhere(tasks, reserved, group.needs, lambda: self._seats(group, strategy), self._rng):
+            every = partial(self._seats.find, group, strategy, wanted=inf)
+            for task, seat in elsewhere(tasks, reserved, group.needs, every, self._rng):
                 self._claim([task], [seat])
                 if not seat:
                     seat.give_back()
@@ -131,7 +134,8 @@ class Placer:
         back, self.unplaced.doubtful = self.unplaced.doubtful, []
         for kind, some in by_kind(tasks).items():
             group = self._queue.group_of(kind)
-            seats = self._reserve(group, self._seats(group, self._selector.resolve(kind.strategy)), len(some))
+            found = self._seats.find(group, self._selector.resolve(kind.strategy), wanted=len(some))
+            seats = self._reserve(group, found, len(some))
             left = self._claim_all(kind, some, seats)
             for reservation in seats:
                 reservation.give_back()
@@ -160,21 +164,23 @@ class Placer:
             if group.blocked or group in reading or left <= 0:
                 tried.add(group)
                 continue
-            strategy = self._selector.resolve(kind.strategy)
-            found = self._seats(group, strategy)
+            strategy, wanted = self._selector.resolve(kind.strategy), min(left, room)
+            found = self._seats.find(group, strategy, wanted)
             total = count_seats(found)
-            if not count_seats(found, kept_back=False) and self._fetch(group, strategy, left, kept_back=not total):
+            if not count_seats(found, kept_back=False) and self._seats.fetch(
+                group, strategy, left, kept_back=not total
+            ):
                 reading.add(group)
                 tried.add(group)
                 continue
             if not total:
-                found = self._waiting_seats(waiting, strategy)
+                found = self._waiting_seats(waiting, strategy, wanted)
                 total = count_seats(found)
             if not total:
                 self._queue.block(group)
                 tried.add(group)
                 continue
-            count = min(left, room, total)
+            count = min(wanted, total)
             if heap:
                 count = min(count, max(self._queue.ahead(waiting, done, heap[0]), -(-count // PORTIONS)))
             reserved.setdefault(waiting.shard, {}).setdefault(kind, []).extend(self._reserve(group, found, count))
@@ -190,22 +196,7 @@ class Placer:
             plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
         self._freshness.passes += 1
 
-    def _seats(self, group: KindGroup, strategy: Strategy, ahead: bool = False) -> Sequence[Sequence[Seats]]:
-        """Return the seats of a group that are fresh enough to claim, in the strategy's order of partitions.
-
-        Those that are kept back for other tasks are behind all others.
-        """
-        is_stale = self._freshness.is_stale
-        some = (p for p in self._view.partitions if (p.ahead_count if ahead else p.free_count))
-        known = [p for p in some if not is_stale(p, strategy)]
-        found = []
-        for partitions in self._orders[strategy](known):
-            each = (p.seats(group.needs, group.knowers, ahead) for p in partitions)
-            each = (seats_for(group, p, ahead) for p in partitions) if group.barred else each
-            found.append([seats for seats in each if len(seats.leads)])
-        return put_last(found, group.needs, self._view.scarce) if self._view.scarce else found
-
-    def _waiting_seats(self, waiting: WaitingKind, strategy: Strategy) -> Sequence[Sequence[Seats]]:
+    def _waiting_seats(self, waiting: WaitingKind, strategy: Strategy, wanted: float) -> Sequence[Sequence[Seats]]:
         """Return the waiting seats for a kind of which no slot is free, unless an older task needs one of those slots.
 
         Short tasks that take turns at a slot would keep it from a task that needs amounts or several slots.
@@ -216,7 +207,7 @@ class Placer:
             older = min(other.first for other in group.waiting.values()) < waiting.first
             if older and any(p.offers.looks_ahead(group.needs, group.knowers) for p in self._view.partitions):
                 return []
-        return self._seats(waiting.group, strategy, ahead=True)
+        return self._seats.find(waiting.group, strategy, wanted, ahead=True)
 
     def _reserve(self, group: KindGroup, found: Sequence[Sequence[Seats]], count: int) -> list[Reservation]:
         """Sample up to `count` of these seats by their score, all of one list before the next."""
@@ -226,18 +217,3 @@ class Placer:
                 made += sample_seats(seats, count, group.needs, self._rng)
                 count -= min(count, sum(len(some.leads) for some in seats))
         return made
-
-    def _fetch(self, group: KindGroup, strategy: Strategy, wanted: int, kept_back: bool) -> bool:
-        """Read stale partitions with seats (see `count_seats`), more likely those with many; True if any."""
-        is_stale = self._freshness.is_stale
-        stale = [p for p in self._view.partitions if p.free_count and is_stale(p, strategy)]
-        split = (put_last([[seats_for(group, p)]], group.needs, self._view.scarce) for p in stale)
-        seats = np.array([count_seats(some, kept_back) for some in split], dtype=float)
-        found, chosen = 0, list[PartitionCopy]()
-        for i in sample(self._rng, 1 / np.maximum(seats, 1e-9), len(stale)).tolist():
-            if found >= wanted or not seats[i]:
-                break
-            chosen.append(stale[i])
-            found += int(seats[i])
-        self._freshness.fetch(partition.number for partition in chosen)
-        return found > 0

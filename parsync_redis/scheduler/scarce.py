@@ -4,7 +4,7 @@ A resource is scarce if fewer than half of the nodes declare it. This is a prefe
 other node has a seat.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -29,17 +29,13 @@ def not_asked(needs: Resources, scarce: frozenset[str]) -> frozenset[str]:
     return scarce.difference(kind_of(name) for name, _ in needs.amounts)
 
 
-def put_last(found: Sequence[Sequence[Seats]], needs: Resources, scarce: frozenset[str]) -> Sequence[Sequence[Seats]]:
-    """Return lists of seats with the seats on nodes that are kept back from these needs behind all others."""
-    kept = not_asked(needs, scarce)
+def keep_back(found: Iterable[Seats], kept: frozenset[str]) -> tuple[list[Seats], list[Seats]]:
+    """Split seats into those that may be taken first and those on nodes with some of the resources `kept`."""
+    some = [seats for seats in found if len(seats.leads)]
     if not kept:
-        return found
-    first, last = list[list[Seats]](), list[list[Seats]]()
-    for some in found:
-        parts = [_split(seats, kept) for seats in some]
-        first.append([part for part, _ in parts if len(part.leads)])
-        last.append([part for _, part in parts if len(part.leads)])
-    return [*first, *last]
+        return some, []
+    parts = [_split(seats, kept) for seats in some]
+    return [part for part, _ in parts if len(part.leads)], [part for _, part in parts if len(part.leads)]
 
 
 def _split(seats: Seats, kept: frozenset[str]) -> tuple[Seats, Seats]:

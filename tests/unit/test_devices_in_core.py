@@ -8,7 +8,7 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.partition_copy import PartitionCopy
-from parsync_redis.scheduler.scarce import find_scarce, put_last
+from parsync_redis.scheduler.scarce import find_scarce, keep_back, not_asked
 
 from .core_rig import Queue, bitmap, claims_of, make, node, tasks_of
 
@@ -105,7 +105,8 @@ def test_devices_are_scarce_by_their_kind() -> None:
     scarce = find_scarce([copy])
     assert scarce == {"gpu"}
     for needs in (HALF, MEMORY):
-        assert [some.kept_back for (some,) in put_last([[copy.seats(needs)]], needs, scarce) if some] == [False]
+        first, last = keep_back([copy.seats(needs)], not_asked(needs, scarce))
+        assert ([some.kept_back for some in first], last) == ([False], [])
 
 
 def test_words_that_keep_apart_do_not_make_a_filter_each() -> None:
