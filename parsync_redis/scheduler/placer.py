@@ -56,7 +56,7 @@ class Placer:
         self.choices = Choices(view, name)
         self._view, self._queue, self._freshness = view, queue, freshness
         self._selector, self._rng = selector, rng
-        self._seats = SeatFinder(view, freshness, orders, rng)
+        self._finder = SeatFinder(view, freshness, orders, rng)
         self.unplaced = Unplaced({}, [])
         self.changed: set[int] = set()
         self.left_behind: set[int] = set()
@@ -89,7 +89,7 @@ class Placer:
         """Claim seats for tasks of a kind, on others than their last nodes where there are some."""
         if any(task.last for task in tasks):
             group, strategy = self._queue.group_of(kind), self._selector.resolve(kind.strategy)
-            every = partial(self._seats.find, group, strategy, wanted=inf)
+            every = partial(self._finder.find, group, strategy, wanted=inf)
             for task, seat in elsewhere(tasks, reserved, group.needs, every, self._rng):
                 self._claim([task], [seat])
                 if not seat:
@@ -134,7 +134,7 @@ class Placer:
         back, self.unplaced.doubtful = self.unplaced.doubtful, []
         for kind, some in by_kind(tasks).items():
             group = self._queue.group_of(kind)
-            found = self._seats.find(group, self._selector.resolve(kind.strategy), wanted=len(some))
+            found = self._finder.find(group, self._selector.resolve(kind.strategy), wanted=len(some))
             seats = self._reserve(group, found, len(some))
             left = self._claim_all(kind, some, seats)
             for reservation in seats:
@@ -165,9 +165,9 @@ class Placer:
                 tried.add(group)
                 continue
             strategy, wanted = self._selector.resolve(kind.strategy), min(left, room)
-            found = self._seats.find(group, strategy, wanted)
+            found = self._finder.find(group, strategy, wanted)
             total = count_seats(found)
-            if not count_seats(found, kept_back=False) and self._seats.fetch(
+            if not count_seats(found, kept_back=False) and self._finder.fetch(
                 group, strategy, left, kept_back=not total
             ):
                 reading.add(group)
@@ -207,7 +207,7 @@ class Placer:
             older = min(other.first for other in group.waiting.values()) < waiting.first
             if older and any(p.offers.looks_ahead(group.needs, group.knowers) for p in self._view.partitions):
                 return []
-        return self._seats.find(waiting.group, strategy, wanted, ahead=True)
+        return self._finder.find(waiting.group, strategy, wanted, ahead=True)
 
     def _reserve(self, group: KindGroup, found: Sequence[Sequence[Seats]], count: int) -> list[Reservation]:
         """Sample up to `count` of these seats by their score, all of one list before the next."""
