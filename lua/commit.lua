@@ -1,6 +1,6 @@
 -- commit: judge each claim by itself: are its slots free and its amounts left, and are the nodes as its scheduler saw them?
--- KEYS: meta slots free left inbox*
--- READS: meta slots free left inbox
+-- KEYS: meta slots free left changed inbox*
+-- READS: meta slots free left changed inbox
 -- ARGV: count epoch (text seats bits inbox)*
 --   epoch: that of the scheduler's copy of the partition; text: the place without its last word, ' since=MS'; seats: 'n1/3' or
 --   'n1/3 n1/4'; bits: '17' or '17 18', theirs in `free`; inbox: which of the keys inbox*, from 1
@@ -19,7 +19,7 @@
 --- @include clock
 --- @include counts
 --- @include doorbell
---- @include ledger
+--- @include ledgers
 local wrong, seats, bits, first, names = read_claims()
 if wrong then return wrong end
 local damaged, epoch, version, total = read_counts(meta, 'epoch', 'version', 'free')
@@ -65,12 +65,13 @@ for i, row in rows() do
   end
 end
 if o > 0 then
+  version = (version or 0) + 1
+  look_at_changed(changed)
   damaged = ring_all(rung)
   if damaged then return damaged end
   write_all('HSET', slots, taken)
-  write_ledgers(left)
+  write_ledgers(left, changed, version)
   write_bits_at(free, ops)
-  version = (version or 0) + 1
   redis.call('HSET', meta, 'version', version, 'free', (total or 0) - o / 4)
 end
 reply[1] = tonumber(version or 0)

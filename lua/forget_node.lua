@@ -1,5 +1,5 @@
 -- forget_node: remove the record of a node that is down and holds nothing.
--- KEYS: meta slots free left nodes alive lost notes inbox
+-- KEYS: meta slots free left changed nodes alive lost notes inbox
 -- ALSO: events
 -- ARGV: node inc
 -- RETURNS: forgotten, held (leases stand), up (it is not down, or another incarnation), gone
@@ -18,6 +18,7 @@ if held > 0 then return 'held' end
 redis.call('HDEL', nodes, node.name)
 redis.call('HDEL', alive, node.name)
 redis.call('HDEL', left, node.name)
+redis.call('ZREM', changed, node.name)
 redis.call('SREM', lost, node.name)
 redis.call('HDEL', notes, node.name)
 redis.call('DEL', inbox)

@@ -1,6 +1,6 @@
 -- look_at_nodes: look at some nodes of a partition, and at some of its leases, for what contradicts the rest. It writes nothing.
--- KEYS: meta slots free left nodes alive lost notes, of any type
--- READS: meta slots free left nodes alive lost notes
+-- KEYS: meta slots free left changed nodes alive lost notes, of any type
+-- READS: meta slots free left changed nodes alive lost notes
 -- ARGV: count cursor most node*
 --   cursor: of the entries of `slots`, 0 or as the last reply says; with 0 the counts of the partition are looked at as well
 --   most: about so many entries are looked at, 0 for none
@@ -52,7 +52,7 @@ judge_seats(each_seat, slots, tell, found, {})
 if word == 'sound' then
   for _, node in pairs(found) do find_wrong_at(node, slots, free, left, lost, bits, tell) end
 end
-if args.cursor == '0' and not totals_agree(meta, free, 8 * #bits, left, nodes, alive, notes) then tell() end
+if args.cursor == '0' and not totals_agree(meta, free, 8 * #bits, left, changed, nodes, alive, notes) then tell() end
 if args.most ~= '0' then
   local entries = redis.call('HSCAN', slots, args.cursor, 'COUNT', args.most)
   cursor = entries[1]

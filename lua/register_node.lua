@@ -1,5 +1,5 @@
 -- register_node: give a node's name to a process, as a new incarnation; the leader recovers what earlier ones held.
--- KEYS: meta slots free left nodes alive lost inbox
+-- KEYS: meta slots free left changed nodes alive lost inbox
 -- ALSO: events
 -- ARGV: node known_inc score offer room
 --   known_inc: the last incarnation that this process had, or 0; offer: 'slots=4 gpu=2 gpu_model:a100';
@@ -65,5 +65,6 @@ redis.call('HSET', alive, name, counter_text(node.inc, 0))
 if held > 0 then redis.call('SADD', lost, name) end
 redis.call('DEL', inbox)
 changed_nodes(meta)
+redis.call('ZADD', changed, 'NX', redis.call('HGET', meta, 'version'), '')
 note_event('registered', {node = name, why = 'incarnation ' .. node.inc})
 return {tonumber(node.inc), node.first}

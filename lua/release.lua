@@ -1,6 +1,6 @@
 -- release: free the slots of places, each if exactly this lease stands.
--- KEYS: meta slots free left nodes
--- READS: meta slots free left nodes
+-- KEYS: meta slots free left changed nodes
+-- READS: meta slots free left changed nodes
 -- ARGV: count channel partition (seat text)*
 --   seat: of the first slot, 'n1/3'; text: the place
 -- RETURNS: (row)* of places, from 1, that were not freed
@@ -12,7 +12,7 @@
 --- @include batch
 --- @include bitmap
 --- @include counts
---- @include ledger
+--- @include ledgers
 --- @include lease
 --- @include node
 local seats, names, numbers, firsts, sizes = {}, {}, {}, {}, {} -- firsts, sizes: of the nodes that take claims
@@ -62,11 +62,13 @@ for i, row in rows() do
   end
 end
 if #seats_freed > 0 then
+  version = (version or 0) + 1
+  if ledgers then look_at_changed(changed) end
   write_all('HDEL', slots, seats_freed)
-  if ledgers then in_full().write_ledgers(left) end
+  if ledgers then in_full().write_ledgers(left, changed, version) end
   write_bits_at(free, ops)
   total = (total or 0) + o / 4
-  redis.call('HSET', meta, 'version', (version or 0) + 1, 'free', total)
+  redis.call('HSET', meta, 'version', version, 'free', total)
   local channel = args.channel
   local waiter, others = string.match(o > 0 and waiters or '', '^(%S+) ?(.*)$')
   if waiter then

@@ -1,5 +1,5 @@
 -- repair_partition: remove corrupt values from a partition, and rebuild what follows from the rest.
--- KEYS: meta slots free left nodes alive lost notes, of any type
+-- KEYS: meta slots free left changed nodes alive lost notes, of any type
 -- ARGV: how
 --   how: 'look' only tells what is corrupt, or contradicts the rest; 'open' repairs that; 'shut' repairs what cannot be read,
 --   and opens no bit that is shut: leases may be lost, and the leader puts them back before it opens bits
@@ -30,7 +30,7 @@ end
 
 local how = args.how
 if how ~= 'look' and how ~= 'open' and how ~= 'shut' then return redis.error_reply('PSARGS how is look, open or shut') end
-local told, wrong, found, need = find_damage(meta, slots, free, left, nodes, alive, lost, notes, how ~= 'shut')
+local told, wrong, found, need = find_damage(meta, slots, free, left, changed, nodes, alive, lost, notes, how ~= 'shut')
 if #told == 0 or how == 'look' then return told end
 
 local names, first, total, highest = {}, 0, 0, 0
@@ -39,16 +39,15 @@ for any, other_type in pairs(wrong) do
 end
 local before = how == 'shut' and (redis.call('GET', free) or '')
 for name, span in pairs(need) do
-  local node = {name = name, state = 'down', inc = '0', drain = '0', span = span, score = '1', offer = 'slots=' .. span,
-    slots = span, first = 0}
   local note = redis.call('HGET', notes, name) or ''
-  node.drain = is_terms(note) and '1' or '0'
+  local node = {name = name, state = 'down', inc = '0', drain = is_terms(note) and '1' or '0', span = span, score = '1',
+    offer = 'slots=' .. span, slots = span, first = 0}
   node.note = note_of(node, note)
   found[name] = node
 end
 for at = 1, #told, 3 do
   local any, field = told[at], told[at + 1]
-  if any ~= free and any ~= lost then redis.call('HDEL', any, field) end
+  if any ~= free and any ~= lost and any ~= changed then redis.call('HDEL', any, field) end
 end
 for name, node in pairs(found) do
   names[#names + 1], total, highest = name, total + node.slots, math.max(highest, tonumber(node.inc))
@@ -60,7 +59,7 @@ for field, value in pairs({version = now, epoch = now, inc = math.max(highest, m
   if #count > 15 or not string.find(count, '^%d+$') then redis.call('HSET', meta, field, string.format('%d', value)) end
 end
 redis.call('HSET', meta, 'free', 0, 'slots', total)
-redis.call('DEL', free)
+redis.call('DEL', free, changed)
 for _, name in ipairs(names) do
   local node, was = found[name], found[name].first
   node.first, first = first, first + node.span
@@ -76,4 +75,5 @@ for _, name in ipairs(names) do
   end
 end
 changed_nodes(meta)
+redis.call('ZADD', changed, redis.call('HGET', meta, 'version'), '')
 return told

@@ -1,5 +1,5 @@
 -- restore: put back leases that were lost, for tasks that have these places, if nothing else has their slots.
--- KEYS: meta slots free left nodes
+-- KEYS: meta slots free left changed nodes
 -- ARGV: count text*
 --   text: the place of a task, as `running` has it
 -- RETURNS: a word per place: back (it has its lease again), yours (it had it), other (another task has a slot), gone (its
@@ -30,7 +30,7 @@ local function put_back(text, lease, node)
   for slot in pairs(held) do
     if redis.call('SETBIT', free, node.first + slot, 0) == 1 then redis.call('HINCRBY', meta, 'free', -1) end
   end
-  redis.call('HINCRBY', meta, 'version', 1)
+  redis.call('ZADD', changed, redis.call('HINCRBY', meta, 'version', 1), node.name)
   return 'back'
 end
 

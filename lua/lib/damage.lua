@@ -1,5 +1,6 @@
 -- Find corruption in a partition: values that no script writes, alone or combined with the others. Needs lib/arguments.
 --- @include bits
+--- @include changed
 --- @include ledger
 --- @include records
 --- @include seats
@@ -11,7 +12,7 @@
 --   wrong  {key -> true} of the keys that are corrupt as a whole: whether the type is wrong
 --   found  {name -> node} of sound records, with `note`, and drained if the record or the note says so
 --   need   {name -> slots that its leases need} of nodes without a sound record that have leases, a drain or a corrupt record
-local function find_damage(meta, slots, free, left, nodes, alive, lost, notes, whole)
+local function find_damage(meta, slots, free, left, changed, nodes, alive, lost, notes, whole)
   local told, wrong, found, need, counters, said, by_bits, garbled, last = {}, nil, {}, {}, {}, {}, {}, {}, 0
   local function tell(key, field, text) for _, word in ipairs({key, field, text}) do told[#told + 1] = word end end
   local function each(any, visit)
@@ -49,6 +50,10 @@ local function find_damage(meta, slots, free, left, nodes, alive, lost, notes, w
   each(left, function(name, text)
     if not well_formed(text) or not (found[name] or need[name]) then tell(left, name, text) end
   end)
+  local latest = not wrong[meta] and tonumber(redis.call('HGET', meta, 'version') or 0) or math.huge
+  if not wrong[changed] then
+    judge_changed(changed, latest, next(found), function(name) return found[name] or need[name] end, tell)
+  end
   table.sort(by_bits, function(a, b) return a.first < b.first end)
   for _, node in ipairs(by_bits) do
     local is_apart = node.first < last or node.first > last + GAP

@@ -65,14 +65,3 @@ local function give_back(ledgers, name, text)
   ledger_add(ledgers[name], asked, 1)
   CHANGED[name] = ledgers[name]
 end
-
--- write_ledgers: write the ledgers that have changed.
-local function write_ledgers(left)
-  local lines, empty = {}, {}
-  for name, ledger in pairs(CHANGED) do
-    local text = ledger_text(ledger)
-    if text == '' then empty[#empty + 1] = name else lines[#lines + 1], lines[#lines + 2] = name, text end
-  end
-  write_all('HSET', left, lines)
-  write_all('HDEL', left, empty)
-end

@@ -1,4 +1,5 @@
 -- Look at what the counts of a partition say of all its nodes together, and for entries of no node. Needs lib/records.lua.
+--- @include changed
 --- @include records
 
 -- are_apart: return whether no bit is of two nodes, and none is 1 that is of no node. all: {first, span} of each node; size:
@@ -23,7 +24,7 @@ local function are_of_nodes(entries, nodes)
 end
 
 -- totals_agree: return whether the counts agree with the records, and whether all other entries are of nodes.
-local function totals_agree(meta, free, size, left, nodes, alive, notes)
+local function totals_agree(meta, free, size, left, changed, nodes, alive, notes)
   local records, all, total = redis.call('HGETALL', nodes), {}, 0
   for i = 2, #records, 2 do
     local first, span, rest = string.match(records[i], '^%l+ inc=%d+ drain=%d first=(%d+) span=(%d+)%f[%D](.*)$')
@@ -32,8 +33,11 @@ local function totals_agree(meta, free, size, left, nodes, alive, notes)
     all[i / 2], total = {first = first + 0, span = span + 0}, total + own
   end
   local counts = redis.call('HMGET', meta, 'slots', 'free', 'version', 'epoch', 'inc')
+  local agree = true
+  local function is_node(name) return redis.call('HEXISTS', nodes, name) == 1 end
+  judge_changed(changed, tonumber(counts[3] or 0) or 0, #all > 0, is_node, function() agree = false end)
   local are_dated = #all == 0 or counts[3] and counts[4] and counts[5]
-  return are_dated and tonumber(counts[1] or 0) == total and tonumber(counts[2] or 0) == redis.call('BITCOUNT', free)
+  return agree and are_dated and tonumber(counts[1] or 0) == total and tonumber(counts[2] or 0) == redis.call('BITCOUNT', free)
     and #redis.call('HGETALL', alive) == #records and are_apart(all, free, size)
     and are_of_nodes(redis.call('HGETALL', left), nodes) and are_of_nodes(redis.call('HGETALL', notes), nodes)
 end

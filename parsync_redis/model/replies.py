@@ -47,7 +47,8 @@ class Judged:
 class Snapshot:
     """Reply of read_partition; `bits` is None if nothing changed. Bit 0 is the most significant of the first byte.
 
-    left: node -> its free amounts as text. damaged: some node's amounts could not be read and are missing from `left`.
+    left: node -> its free amounts as text, '' for none. whole: of all nodes with amounts, else of those whose amounts
+    changed since the version that was asked for. damaged: some node's amounts could not be read and are '' in `left`.
     """
 
     partition: int
@@ -55,6 +56,7 @@ class Snapshot:
     epoch: int
     bits: bytes | None
     left: Mapping[str, str]
+    whole: bool = True
     damaged: bool = False
 
 

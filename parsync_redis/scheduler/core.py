@@ -126,7 +126,10 @@ class Core:
         self._refusals.on_snapshot(snapshot.partition)
         self._freshness.on_read(partition, now_s)
         if snapshot.bits is not None:
-            partition.set_free(snapshot.bits, snapshot.left, snapshot.version)
+            partition.set_free(snapshot.bits, snapshot.left, snapshot.version, snapshot.whole)
+            self._placer.changed.add(snapshot.partition)
+        elif partition.differs:
+            partition.set_free_again()
             self._placer.changed.add(snapshot.partition)
 
     def on_took(self, took: Took) -> None:
@@ -171,7 +174,7 @@ class Core:
         self.counters.merged += 0 if current else len(judged.claims) - lost
         self._refusing += self._refusals.on_judged(judged, current, lost)
         self.counters.conflicts += lost
-        partition.version = -1  # our own claims moved it on: Redis never had what the copy shows now
+        partition.differs = True
 
     def on_unread(self, partition: int, claims: Iterable[Claim] = ()) -> None:
         """Place nothing in a partition whose server does not answer until it is read; the tasks of `claims` go back."""

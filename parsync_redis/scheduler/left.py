@@ -119,35 +119,38 @@ class Left:
 
 
 class LeftReader:
-    """Reads what snapshots say of the nodes of a partition, node by node: what has not changed is not read again."""
+    """Reads what snapshots say of the nodes of a partition; it keeps what the last one said, without later claims."""
 
     def __init__(self, columns: Columns, index: Mapping[str, int]) -> None:
         """index: of each node, by its name."""
         self._columns, self._index = columns, index
-        self._texts: dict[str, str] = {}
         self._amounts: dict[str, Ints] = {}
         self._apart: dict[str, set[int]] = {}
 
-    def read(self, texts: Mapping[str, str]) -> Left:
-        """Return what is left by the texts of a snapshot, by the name of each node; it leaves out unknown names."""
-        before = self._texts
-        changed = [(name, text) for name, text in texts.items() if before.get(name) != text]
-        changed += [(name, "") for name in before.keys() - texts.keys()]
-        for name, text in changed:
-            if name in self._index:
-                self._set(self._index[name], read_amounts(text))
-        self._texts = dict(texts)
-        return Left(self._columns, {name: left.copy() for name, left in self._amounts.items()}, self._apart)
+    def read(self, texts: Mapping[str, str], whole: bool = True) -> Left:
+        """Return what is left by the texts of a snapshot, by the name of each node; it leaves out unknown names.
 
-    def _set(self, index: int, found: Mapping[str, int]) -> None:
+        whole: nodes without a text have nothing left, else they have what they had.
+        """
+        if whole:
+            self._amounts, self._apart = {}, {}
+        rows, found = list[int](), dict[str, tuple[list[int], list[int]]]()
+        for name, text in texts.items():
+            if (row := self._index.get(name)) is None:
+                continue
+            rows.append(row)
+            for resource, amount in read_amounts(text).items():
+                some, amounts = found.setdefault(resource, ([], []))
+                some.append(row)
+                amounts.append(amount)
         for left in self._amounts.values():
-            left[index] = 0
+            left[rows] = 0
         for nodes in self._apart.values():
-            nodes.discard(index)
-        for name, amount in found.items():
-            if undeclared(name):
-                self._apart.setdefault(name, set()).add(index)
+            nodes.difference_update(rows)
+        for resource, (some, amounts) in found.items():
+            if undeclared(resource):
+                self._apart.setdefault(resource, set()).update(some)
             else:
-                self._amounts.setdefault(name, np.zeros(self._columns.size, dtype=np.int64))[index] = amount
-        for name in [name for name, nodes in self._apart.items() if not nodes]:
-            del self._apart[name]
+                self._amounts.setdefault(resource, np.zeros(self._columns.size, dtype=np.int64))[some] = amounts
+        self._apart = {name: nodes for name, nodes in self._apart.items() if nodes}
+        return Left(self._columns, {name: left.copy() for name, left in self._amounts.items()}, self._apart)

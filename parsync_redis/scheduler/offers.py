@@ -128,6 +128,6 @@ class Offers:
             self._having[names] = mask
         return mask
 
-    def left_of(self, texts: Mapping[str, str]) -> Left:
-        """Return what each node has left, by the texts of a snapshot."""
-        return self._left.read(texts)
+    def left_of(self, texts: Mapping[str, str], whole: bool = True) -> Left:
+        """Return what each node has left, by the texts of a snapshot; whole: as in `Snapshot`."""
+        return self._left.read(texts, whole)

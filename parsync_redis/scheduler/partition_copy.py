@@ -90,16 +90,18 @@ class PartitionCopy:
     read_s: when it was read, on the scheduler's monotonic clock. due: the last of the scheduler's ticks at which this
     partition was due; turn: the value of `due` when it was last read. fetched_pass: the scheduler's pass at which it
     was last read out of turn. free: slots and waiting seats that may be claimed; free_count and ahead_count count each.
+    version: that of the snapshot, -1 if all must be read anew. differs: it has claims that the snapshot has not.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.version, self.epoch = -1, -1
+        self.version, self.epoch, self.differs = -1, -1, False
         self.read_s = float("-inf")
         self.due = self.turn = 0
         self.fetched_pass = -1
         self.nodes: list[Node] = []
         self.offers = Offers([])
+        self._bits = b""
         self.free = np.zeros(0, dtype=bool)
         self.free_count = self.ahead_count = 0
         self.left = self.offers.left_of({})
@@ -143,14 +145,15 @@ class PartitionCopy:
         self.quality, self._paces = quality, pace(quality, sharpness)
         self._forget_seats()
 
-    def set_free(self, bits: bytes, left: Mapping[str, str], version: int) -> None:
-        """Store a snapshot: the bitmap as Redis has it, and what is left of each node's resources."""
+    def set_free(self, bits: bytes, left: Mapping[str, str], version: int, whole: bool = True) -> None:
+        """Store a snapshot: the bitmap as Redis has it, and what is left of the resources of all nodes, or of some."""
+        self._bits, self.differs = bits, False
         # unpackbits fills a short bitmap up with 0, but makes garbage of no byte at all.
         seen = np.unpackbits(np.frombuffer(bits or b"\0", dtype=np.uint8), count=len(self._is_slot))
         self.free = seen.view(bool) & (self._node_of >= 0)
         self.free_count = int(np.count_nonzero(self.free & self._is_slot))
         self.ahead_count = int(np.count_nonzero(self.free)) - self.free_count
-        self.left = self.offers.left_of(left)
+        self.left = self.offers.left_of(left, whole)
         self.version = version
         for reservation in filter(len, self.reserved):
             found = np.asarray(self.free[reservation.bits].all(axis=1))
@@ -158,6 +161,10 @@ class PartitionCopy:
             if reservation:
                 self.change(reservation, 1)
         self._forget_seats()
+
+    def set_free_again(self) -> None:
+        """Store the last snapshot again: nothing has changed since, so that the seats that were claimed are free."""
+        self.set_free(self._bits, {}, self.version, whole=False)
 
     def _forget_seats(self) -> None:
         self._changed.clear()

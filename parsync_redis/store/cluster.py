@@ -12,7 +12,7 @@ from .calls import Call
 from .quarantine import quarantine
 from .store import Store
 
-SCRIPTS: Final = "8"
+SCRIPTS: Final = "9"
 """The version of the keys' and scripts' layout: processes of different layouts must not share a cluster."""
 
 DEFAULT_PARTITIONS: Final = 8

@@ -18,7 +18,7 @@ _OF_QUEUE: Final = (
     "choices choices_1 names apps events"
 )
 QUEUE_KINDS = tuple(_OF_QUEUE.split())
-PARTITION_KINDS = ("meta", "slots", "free", "left", "nodes", "alive", "lost", "notes", "events")
+PARTITION_KINDS = ("meta", "slots", "free", "left", "changed", "nodes", "alive", "lost", "notes", "events")
 CLUSTER_KINDS = (
     "config",
     "schedulers",

@@ -232,6 +232,7 @@ def _partition(partition: Partition) -> State:
         "meta": meta | ({"waiters": " ".join(partition.waiters)} if partition.waiters else {}),
         "slots": {f"{node}/{slot}": place.text for (node, slot), place in partition.leases.items()},
         "free": bytes(partition.bits).rstrip(b"\0"),
+        "changed": sorted(partition.changed, key=lambda name: (partition.changed[name], name)),
         "left": {node.name: amounts_text(sorted(node.left.items())) for node in nodes if node.left},
         "nodes": {node.name: _node(node) for node in nodes},
         "alive": {

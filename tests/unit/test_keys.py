@@ -63,5 +63,5 @@ def test_the_keys_of_a_call_are_of_one_tag():
 def test_a_commit_names_each_inbox_once():
     claims = [Claim("a", "1@1", 3, node, (0,), 1, "", 0, 1) for node in ("n1", "n2", "n1")]
     call = Commands(KEYS).commit(3, claims)
-    assert list(call.keys[4:]) == [KEYS.inbox(3, "n1"), KEYS.inbox(3, "n2")]
+    assert list(call.keys[5:]) == [KEYS.inbox(3, "n1"), KEYS.inbox(3, "n2")]
     assert list(call.args[5::4]) == [1, 2, 1]

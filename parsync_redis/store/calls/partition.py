@@ -15,15 +15,15 @@ from .base import Call, Calls, Reply, optional, pairs, text, words
 
 _OUTCOMES: Final = {spelling: word for word in ClaimOutcome for spelling in (word, word.encode())}
 
-REGISTER_NODE: Final = Script("register_node", "meta slots free left nodes alive lost inbox", "events")
-COMMIT: Final = Script("commit", "meta slots free left inbox*")
-RELEASE: Final = Script("release", "meta slots free left nodes")
-READ_PARTITION: Final = Script("read_partition", "meta free left")
+REGISTER_NODE: Final = Script("register_node", "meta slots free left changed nodes alive lost inbox", "events")
+COMMIT: Final = Script("commit", "meta slots free left changed inbox*")
+RELEASE: Final = Script("release", "meta slots free left changed nodes")
+READ_PARTITION: Final = Script("read_partition", "meta free left changed")
 RENEW: Final = Script("renew", "nodes alive")
 RECLAIM: Final = Script("reclaim", "meta slots free nodes alive lost", "events")
 SET_NODE: Final = Script("set_node", "meta slots free left nodes notes", "events")
 RING: Final = Script("ring", "slots inbox")
-FORGET_NODE: Final = Script("forget_node", "meta slots free left nodes alive lost notes inbox", "events")
+FORGET_NODE: Final = Script("forget_node", "meta slots free left changed nodes alive lost notes inbox", "events")
 ALL: Final = (REGISTER_NODE, COMMIT, RELEASE, READ_PARTITION, RENEW, RECLAIM, SET_NODE, RING, FORGET_NODE)
 
 
@@ -75,15 +75,17 @@ class PartitionCalls(Calls):
         return self._partition(p, RELEASE, read, once, (), ("seat", "text"), values)
 
     def read_partition(self, p: int, version: int = -1, waiter: str = "") -> Call[Snapshot]:
-        """Read what changed since `version`; `waiter` asks to hear of the next freed slot."""
+        """Read what changed since `version`, all if it is -1; `waiter` asks to hear of the next freed slot."""
 
         def read(reply: Reply) -> Snapshot:
             if len(reply) == 2:
                 return Snapshot(p, int(reply[0]), int(reply[1]), None, {})
-            left = {text(node): text(amounts) for node, amounts in pairs(reply[3:])}
-            sound = {node: amounts for node, amounts in left.items() if is_resources(amounts)}
+            left = dict(pairs(words(reply[4:])))
+            damaged = {amounts for amounts in {*left.values()} if amounts and not is_resources(amounts)}
+            if damaged:
+                left = {node: "" if amounts in damaged else amounts for node, amounts in left.items()}
             bits = reply[2] if isinstance(reply[2], bytes) else str(reply[2]).encode("latin-1")
-            return Snapshot(p, int(reply[0]), int(reply[1]), bits, sound, len(sound) < len(left))
+            return Snapshot(p, int(reply[0]), int(reply[1]), bits, left, bool(int(reply[3])), bool(damaged))
 
         return self._partition(p, READ_PARTITION, read, {"version": version, "waiter": waiter})
 

@@ -12,9 +12,9 @@ from .base import Call, Calls, Reply, pairs, text, words
 
 QUARANTINE: Final = Script("quarantine", "quarantine", "events")
 DISCARD: Final = Script("discard", "any")
-REPAIR_PARTITION: Final = Script("repair_partition", "meta slots free left nodes alive lost notes")
-LOOK_AT_NODES: Final = Script("look_at_nodes", "meta slots free left nodes alive lost notes")
-RESTORE: Final = Script("restore", "meta slots free left nodes")
+REPAIR_PARTITION: Final = Script("repair_partition", "meta slots free left changed nodes alive lost notes")
+LOOK_AT_NODES: Final = Script("look_at_nodes", "meta slots free left changed nodes alive lost notes")
+RESTORE: Final = Script("restore", "meta slots free left changed nodes")
 REPAIR_TASK: Final = Script(
     "repair_task",
     "meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:",

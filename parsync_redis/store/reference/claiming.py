@@ -10,7 +10,7 @@ from ...model.devices import hold
 from ...model.needs import amounts_text
 from ...model.place import Place
 from ...model.replies import Snapshot
-from .leases import Leases, amounts_of
+from .leases import Leases, NodeRecord, amounts_of
 from .records import Args
 
 
@@ -69,8 +69,13 @@ class Claiming(Leases):
             self._set(node.first + slot, False)
             self.leases[place.node, slot] = place
         self._give(node, place, -1)
+        self._note_change(node, place)
         node.inbox.appendleft(place)
         return Verdict(ClaimOutcome.HELD, f"{place.since_ms} {got}".rstrip())
+
+    def _note_change(self, node: NodeRecord, place: Place) -> None:
+        if amounts_of(place.asked):
+            self.changed[node.name] = self.version + 1
 
     def release(self, keys: Sequence[str], args: Args) -> list[str]:
         """Free exactly the leases that are meant."""
@@ -91,6 +96,7 @@ class Claiming(Leases):
                 self._set(node.first + slot, usable)
                 freed += usable
             self._give(node, place, 1)
+            self._note_change(node, place)
         self.version += any(done)
         if freed and self.waiters:
             free = sum(byte.bit_count() for byte in self.bits)
@@ -103,7 +109,7 @@ class Claiming(Leases):
         found = self.read(0, int(args.version), args.waiter)
         reply: list[Any] = [found.version, found.epoch]
         if found.bits is not None:
-            reply += (found.bits, *(word for pair in found.left.items() for word in pair))
+            reply += (found.bits, int(found.whole), *(word for pair in found.left.items() for word in pair))
         return reply
 
     def read(self, number: int, version: int, waiter: str = "") -> Snapshot:
@@ -112,5 +118,8 @@ class Claiming(Leases):
             self.waiters.append(waiter)
         if self.version == version:
             return Snapshot(number, version, self.epoch, None, {})
-        left = {node.name: amounts_text(sorted(node.left.items())) for node in self._with_amounts}
-        return Snapshot(number, self.version, self.epoch, bytes(self.bits), left)
+        whole = not self.changed.get("", self.version) <= version <= self.version
+        names = (name for name, at in self.changed.items() if at > version)
+        some = self._with_amounts if whole else [self.nodes[name] for name in names]
+        left = {node.name: amounts_text(sorted(node.left.items())) for node in some}
+        return Snapshot(number, self.version, self.epoch, bytes(self.bits), left, whole)

@@ -46,6 +46,7 @@ class Leases:
         self.leases: dict[tuple[str, int], Place] = {}
         self.bits = bytearray()
         self.version = self.epoch = self.inc = 0
+        self.changed: dict[str, int] = {}  # node -> the version of its last change, "" -> that of the first
         self._with_amounts: list[NodeRecord] = []
         self.lost: set[str] = set()
         self.notes: dict[str, str] = {}

@@ -31,6 +31,7 @@ class Nodes(Leases):
         if held:
             self.lost.add(name)
         self._changed_nodes()
+        self.changed.setdefault("", self.version)
         return [node.inc, node.first]
 
     def renew(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -123,6 +124,7 @@ class Nodes(Leases):
         if any(True for _ in self._leases_of(node)):
             return "held"
         del self.nodes[node.name]
+        self.changed.pop(node.name, None)
         self.lost.discard(node.name)
         self.notes.pop(node.name, None)
         self._changed_nodes()
