@@ -74,10 +74,10 @@ class Columns:
         share, count = found
         if not count:
             return none + MOST
-        total = none
+        total, attributes = none, attributes_of(kind, asked)
         for index in self.indexes[kind]:
             fit = left.get(f"{kind}@{index}", none) // share
-            for name, amount in attributes_of(kind, asked):
+            for name, amount in attributes:
                 fit = np.minimum(fit, left.get(f"{name}@{index}", none) // amount)
             total = total + np.maximum(fit, 0)
         return total // count

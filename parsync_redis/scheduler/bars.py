@@ -9,7 +9,8 @@ from typing import Final
 from ..model.booking import Booking
 from ..model.kind import Kind
 from .kind_group import KindGroup
-from .partition_copy import PartitionCopy, Seats
+from .partition_copy import PartitionCopy
+from .seats import Seats
 
 NOWHERE: Final[frozenset[str]] = frozenset()
 

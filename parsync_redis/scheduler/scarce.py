@@ -11,7 +11,8 @@ import numpy as np
 
 from ..model.devices import kind_of
 from ..model.needs import Resources
-from .partition_copy import PartitionCopy, Seats
+from .partition_copy import PartitionCopy
+from .seats import Seats
 
 
 def find_scarce(partitions: Iterable[PartitionCopy]) -> frozenset[str]:
