@@ -195,10 +195,10 @@ def _partition(
 
     hashes = ("nodes", "slots", "meta", "left", "alive", "notes")
     commands: list[tuple[Any, ...]] = [("hgetall", key(kind)) for kind in hashes]
-    commands += [("smembers", key("lost")), ("get", key("free"))]
-    *replies, lost, free = (
+    commands += [("zrange", key("changed"), 0, -1, False, True), ("smembers", key("lost")), ("get", key("free"))]
+    *replies, changed, lost, free = (
         found := read([*commands, *(("exists", store.keys.inbox(number, name)) for name in names)])
-    )[:8]
+    )[:9]
     texts = [{_text(k): _text(v) for k, v in reply.items()} for reply in replies]
     lines, seats, meta, left, alive, notes = texts
     nodes, bad = {}, []
@@ -214,9 +214,10 @@ def _partition(
             leases[name, int(slot)] = Lease.of(name, int(slot), line)
         except ValueError as error:
             bad.append(str(error))
-    inboxes = {name for name, there in zip(names, found[8:], strict=True) if there}
+    inboxes = {name for name, there in zip(names, found[9:], strict=True) if there}
+    scores = {_text(name): float(version) for name, version in changed}
     gone = {readable(name) for name in lost}
-    return PartitionState(number, meta, nodes, leases, free or b"", left, alive, notes, gone, inboxes, bad)
+    return PartitionState(number, meta, nodes, leases, free or b"", left, scores, alive, notes, gone, inboxes, bad)
 
 
 def _text(value: bytes) -> str:

@@ -19,6 +19,7 @@ class PartitionState:
     leases: Mapping[tuple[str, int], Lease]
     bits: bytes
     left: Mapping[str, str]
+    changed: Mapping[str, float]
     alive: Mapping[str, str]
     notes: Mapping[str, str]
     lost: Set[str]
@@ -28,7 +29,9 @@ class PartitionState:
 
 def audit_partition(state: PartitionState) -> list[str]:
     """Return a sentence for each fault of the partition."""
-    found = [*state.bad, *_bits(state), *_leases(state), *_amounts(state), *_nodes(state), *_counts(state)]
+    found = [*state.bad]
+    for check in (_bits, _leases, _amounts, _changes, _nodes, _counts):
+        found += check(state)
     return [f"p{state.number}: {fact}" for fact in found]
 
 
@@ -98,6 +101,18 @@ def _amounts(state: PartitionState) -> Iterator[str]:
         if read_amounts(left) != right:
             yield f"node {name} has {left!r} left, but by its leases {amounts_text(right.items())!r}"
     yield from (f"amounts are left of {name}, which is no node" for name in state.left.keys() - state.nodes.keys())
+
+
+def _changes(state: PartitionState) -> Iterator[str]:
+    """Check that each change is of a node and of a version that there was, and that it is known since when they are."""
+    latest = number(state.meta.get("version", ""))
+    for name, version in sorted(state.changed.items()):
+        if name and name not in state.nodes:
+            yield f"a change of {name} is noted, which is no node"
+        if not 0 <= version <= latest or version % 1:
+            yield f"a change of {name or 'all nodes'} is noted at version {version:g}, the partition is at {latest}"
+    if state.nodes and "" not in state.changed:
+        yield "it is not known since when changes of its nodes are noted"
 
 
 def _nodes(state: PartitionState) -> Iterator[str]:

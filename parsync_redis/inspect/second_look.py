@@ -25,11 +25,11 @@ TRIES: Final = 20
 
 
 def atomic(store: Store, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    """Run plain commands on keys of one hash tag in one MULTI and return the replies."""
+    """Run plain commands, as `Store.pipe` does, on keys of one hash tag in one MULTI and return the replies."""
     pipe: Any
     with redis.Redis(connection_pool=store.pool_of(commands[0][1])).pipeline(transaction=True) as pipe:
-        for command in commands:
-            pipe.execute_command(*command)
+        for command, *args in commands:
+            getattr(pipe, command)(*args)
         return list(pipe.execute())
 
 
@@ -78,11 +78,16 @@ def _read(
     commands: list[Sequence[Any]] = []
     for id in ids:
         extra = store.keys.prefix("extra:", shard) + id
-        commands += [("HGET", queue(kind), id) for kind in ("tasks", "taken", "running", *GENERATIONS)]
-        commands += [("ZSCORE", queue(kind), id) for kind in ("later", "dead")]
-        commands += [("HEXISTS", queue("messages"), id), ("HMGET", extra, *RARE), ("EXISTS", extra), ("TTL", extra)]
-        commands += [("ZSCORE", store.keys.pending(kind, shard), id) for kind in sorted(waited[id])]
-    replies = iter(atomic(store, [*commands, ("HGET", queue("meta"), "submitted")]))
+        commands += [("hget", queue(kind), id) for kind in ("tasks", "taken", "running", *GENERATIONS)]
+        commands += [("zscore", queue(kind), id) for kind in ("later", "dead")]
+        commands += [
+            ("hexists", queue("messages"), id),
+            ("hmget", extra, list(RARE)),
+            ("exists", extra),
+            ("ttl", extra),
+        ]
+        commands += [("zscore", store.keys.pending(kind, shard), id) for kind in sorted(waited[id])]
+    replies = iter(atomic(store, [*commands, ("hget", queue("meta"), "submitted")]))
     names = ("tasks", "taken", "running", *GENERATIONS, "later", "dead")
     held: dict[str, dict[str, Any]] = {name: {} for name in names}
     silent, extras, queues, moved = list[str](), dict[str, Extra](), dict[str, dict[str, float]](), list[str]()
@@ -148,22 +153,18 @@ def look_at_kinds(store: Store, shard: int, kinds: Iterable[str]) -> Iterator[st
         line, changed, version, waiting = atomic(
             store,
             [
-                ("HGET", keys.queue("kinds", shard), kind),
-                ("ZSCORE", keys.queue("changed", shard), kind),
-                ("HGET", keys.queue("meta", shard), "version"),
-                ("ZRANGE", keys.pending(kind, shard), 0, -1, "WITHSCORES"),
+                ("hget", keys.queue("kinds", shard), kind),
+                ("zscore", keys.queue("changed", shard), kind),
+                ("hget", keys.queue("meta", shard), "version"),
+                ("zrange", keys.pending(kind, shard), 0, -1, False, True),
             ],
         )
-        orders = {str(at): float(score) for at, score in enumerate(_scores(waiting))}
+        orders = {str(at): float(score) for at, (_, score) in enumerate(waiting)}
         lines = {} if line is None else {kind: readable(line)}
         versions = {} if changed is None else {kind: float(changed)}
         yield from audit_kinds(
             {kind: orders}, lines, versions, int(version) if version and version.isdigit() and len(version) < 16 else 0
         )
-
-
-def _scores(reply: Sequence[Any]) -> list[Any]:
-    return [pair[1] for pair in reply] if reply and isinstance(reply[0], list | tuple) else list(reply[1::2])
 
 
 def look_at_slots(
@@ -201,6 +202,6 @@ def look_at_versions(store: Store, shard: int) -> Iterator[str]:
 
 def look_at_messages(store: Store, shard: int, silent: int) -> Iterator[str]:
     """Yield whether a shard has other messages than those of its tasks; silent: its tasks without one."""
-    tasks, messages = atomic(store, [("HLEN", store.keys.queue(name, shard)) for name in ("tasks", "messages")])
+    tasks, messages = atomic(store, [("hlen", store.keys.queue(name, shard)) for name in ("tasks", "messages")])
     if messages != tasks - silent:
         yield f"there are {messages} messages, of {tasks - silent} tasks"

@@ -23,21 +23,22 @@ from parsync_redis.wire.keys import Keys
 from .processes import PARTITIONS
 from .wire import CLUSTER
 
-_KINDS = ("meta", "slots", "left", "nodes", "alive", "notes", "lost", "free")
+_KINDS = ("meta", "slots", "left", "nodes", "alive", "notes", "lost", "free", "changed")
 _HASHES = ("tasks", "messages", "taken", "running", *GENERATIONS, "kinds")
 _SETS = ("later", "dead")
 _READ = """
 local found, arg = {}, 3
 for p = 0, ARGV[1] - 1 do
-  local at = p * 8
+  local at = p * 9
   local rows = {}
   for i = 1, 6 do rows[i] = redis.call('HGETALL', KEYS[at + i]) end
   rows[7] = redis.call('SMEMBERS', KEYS[at + 7])
   rows[8] = redis.call('GET', KEYS[at + 8]) or ''
+  rows[9] = redis.call('ZRANGE', KEYS[at + 9], 0, -1, 'WITHSCORES')
   found[#found + 1] = rows
 end
 for shard = 0, ARGV[2] - 1 do
-  local at, hashes, sets = ARGV[1] * 8 + shard * 14, {}, {}
+  local at, hashes, sets = ARGV[1] * 9 + shard * 14, {}, {}
   for i = 1, 8 do hashes[i] = redis.call('HGETALL', KEYS[at + i]) end
   for i = 1, 2 do sets[i] = redis.call('ZRANGE', KEYS[at + 8 + i], 0, -1, 'WITHSCORES') end
   local versions, queues = redis.call('ZRANGE', KEYS[at + 11], 0, -1, 'WITHSCORES'), {}
@@ -172,7 +173,10 @@ class State:
         mine = {name: Node.of(name, line) for name, line in nodes.items()}
         self.nodes.update(mine)
         lost = {name.decode() for name in rows[6]}
-        self.partitions.append(PartitionState(number, meta, mine, held, rows[7], left, alive, notes, lost, set(), []))
+        changed = _scores(rows[8])
+        self.partitions.append(
+            PartitionState(number, meta, mine, held, rows[7], left, changed, alive, notes, lost, set(), [])
+        )
 
     def facts(self, whole: bool) -> Iterator[tuple[int, str]]:
         """Return what does not hold: (promise, in words). `whole`: the servers have kept all that they acknowledged."""

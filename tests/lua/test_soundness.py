@@ -18,6 +18,8 @@ ALL = [
     *DAMAGES,
     *(("free", bit, value) for bit in "01234567" for value in "01"),
     *(("lost", node, "") for node in ("n1", "n9")),
+    *(("changed", node, score) for node in ("", "n1", "n9") for score in ("0", "1.5", "-1", "99", "inf")),
+    ("changed", "", "removed"),
 ]
 
 
@@ -26,6 +28,10 @@ def do(drive: Driver, kind: str, field: str, text: str) -> None:
     client: Any = drive.store.client
     if kind == "free":
         client.setbit(drive.keys.partition(0, kind), int(field), int(text))
+    elif text == "removed":
+        client.zrem(drive.keys.partition(0, kind), field)
+    elif kind == "changed":
+        client.zadd(drive.keys.partition(0, kind), {field: float(text)})
     elif kind == "lost":
         client.sadd(drive.keys.partition(0, kind), field)
     else:

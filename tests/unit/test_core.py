@@ -45,6 +45,19 @@ def test_a_lost_claim_is_tried_elsewhere_at_once_and_goes_back_when_there_is_no_
     assert core.counters.conflicts == 3
 
 
+def test_seats_of_lost_claims_are_free_again_when_the_partition_has_not_changed() -> None:
+    core = make()
+    core.on_nodes(0, [replace(node("n", 2), offer=Resources.of(2, {"mem": 2}))], 1)
+    core.on_snapshot(Snapshot(0, 7, 1, bitmap(2), {"n": "mem=2"}), 0.0)
+    plan = waiting(core, 2, "slots=1 mem=1").turn()
+    assert sorted(claims_of(plan)) == ["n/0", "n/1"]
+    judge(core, plan, ClaimOutcome.CONFLICT)
+    assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (0, {"mem": 0})
+    core.on_snapshot(Snapshot(0, 7, 1, None, {}), 1.0)
+    assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (2, {"mem": 2000})
+    assert len(claims_of(core.plan(confirm=False))) == 2
+
+
 def test_won_claims_that_nobody_has_started_for_a_while_are_due_to_confirm_to_be_confirmed() -> None:
     core = make()
     see(core, 0, [node("n", 4)], 4)
