@@ -9,8 +9,7 @@ from typing import Final
 from ..model.booking import Booking
 from ..model.kind import Kind
 from .kind_group import KindGroup
-from .partition_copy import PartitionCopy
-from .seats import Seats
+from .partition_copy import PartitionCopy, Seats
 
 NOWHERE: Final[frozenset[str]] = frozenset()
 

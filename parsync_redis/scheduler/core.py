@@ -125,11 +125,8 @@ class Core:
         self._merges.on_snapshot(snapshot)
         self._refusals.on_snapshot(snapshot.partition)
         self._freshness.on_read(partition, now_s)
-        if snapshot.bits is not None:
+        if snapshot.bits is not None or partition.differs:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version, snapshot.whole)
-            self._placer.changed.add(snapshot.partition)
-        elif partition.differs:
-            partition.set_free_again()
             self._placer.changed.add(snapshot.partition)
 
     def on_took(self, took: Took) -> None:

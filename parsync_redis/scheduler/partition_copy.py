@@ -4,7 +4,10 @@
 be taken from the queue; each reserved seat ends as a claim, or goes back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,7 +16,72 @@ from ..model.node import Node
 from ..placement.columns import Mask
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
 from .offers import Knowers, Offers
-from .seats import Reservation, Seats
+
+
+@dataclass(slots=True)
+class Seats:
+    """The seats for one set of needs in one partition.
+
+    bits: free slots, those of a node next to each other; seat i is `size` of them from position `leads[i]` on.
+    nodes[i]: the index of seat i's node. paces[i]: how good the seat is, see placement/strategy.py. kept_back: they
+    come last, see scheduler/scarce.py.
+    """
+
+    partition: "PartitionCopy"
+    bits: Ints
+    leads: Ints
+    nodes: Ints
+    paces: Floats
+    size: int
+    kept_back: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """Seats that the copy keeps for tasks of equal needs, the best first; seat i is `slots[i]` of node `owners[i]`.
+
+    held: the result of `Left.take` for them.
+    """
+
+    partition: "PartitionCopy"
+    needs: Resources
+    owners: list[int]
+    slots: list[tuple[int, ...]]
+    held: list[dict[str, int]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    @property
+    def bits(self) -> Ints:
+        """The positions of the seats' slots in the partition's bitmap, a row a seat."""
+        nodes = self.partition.nodes
+        firsts = np.array([nodes[owner].first for owner in self.owners], dtype=np.int64)
+        return firsts[:, None] + np.array(self.slots, dtype=np.int64).reshape(len(self), self.needs.slots)
+
+    def claim(self, count: int) -> Iterator[tuple[Node, tuple[int, ...]]]:
+        """Return node and slots of the first `count` seats: they stay taken in the copy until the partition is read."""
+        nodes = self.partition.nodes
+        claimed = zip([nodes[owner] for owner in self.owners[:count]], self.slots[:count], strict=True)
+        del self.owners[:count], self.slots[:count], self.held[:count]
+        return claimed
+
+    def give_back(self) -> None:
+        """Free the seats that are left: no tasks came for them."""
+        self.partition.reserved.pop(self, None)
+        if self:
+            self.partition.change(self, -1)
+            self.owners, self.slots = [], []
+
+    def move_up(self, at: int) -> None:
+        """Let seat `at` be the first."""
+        for column in filter(None, cast(tuple[list[Any], ...], (self.owners, self.slots, self.held))):
+            column.insert(0, column.pop(at))
+
+    def keep(self, which: Mask) -> None:
+        """Forget the other seats: others have them. The caller must take the amounts of the rest anew."""
+        self.owners = list(compress(self.owners, which))
+        self.slots = list(compress(self.slots, which))
 
 
 class PartitionCopy:
@@ -29,8 +97,7 @@ class PartitionCopy:
         self.number = number
         self.version, self.epoch, self.differs = -1, -1, False
         self.read_s = float("-inf")
-        self.due = self.turn = 0
-        self.fetched_pass = -1
+        self.due, self.turn, self.fetched_pass = 0, 0, -1
         self.nodes: list[Node] = []
         self.offers = Offers([])
         self._bits = b""
@@ -43,8 +110,7 @@ class PartitionCopy:
         self._free_of: Ints | None = None
         self._seats: dict[tuple[str, Knowers, bool], tuple[Seats, int]] = {}
         self._changed: list[int] = []  # the nodes whose seats were taken or put back since these answers began
-        self._first_of = np.zeros(0, dtype=np.int64)
-        self._node_of = np.zeros(0, dtype=np.int64)
+        self._first_of = self._node_of = np.zeros(0, dtype=np.int64)
         self._is_slot = np.zeros(0, dtype=bool)
         self._most: dict[tuple[str, Knowers], tuple[dict[str, int], int]] = {}
 
@@ -77,11 +143,11 @@ class PartitionCopy:
         self.quality, self._paces = quality, pace(quality, sharpness)
         self._forget_seats()
 
-    def set_free(self, bits: bytes, left: Mapping[str, str], version: int, whole: bool = True) -> None:
-        """Store a snapshot: the bitmap as Redis has it, and what is left of the resources of all nodes, or of some."""
-        self._bits, self.differs = bits, False
+    def set_free(self, bits: bytes | None, left: Mapping[str, str], version: int, whole: bool = True) -> None:
+        """Store a snapshot: the bitmap as Redis has it, None for that of the last one, and the amounts left."""
+        self._bits, self.differs, whole = self._bits if bits is None else bits, False, whole and bits is not None
         # unpackbits fills a short bitmap up with 0, but makes garbage of no byte at all.
-        seen = np.unpackbits(np.frombuffer(bits or b"\0", dtype=np.uint8), count=len(self._is_slot))
+        seen = np.unpackbits(np.frombuffer(self._bits or b"\0", dtype=np.uint8), count=len(self._is_slot))
         self.free = seen.view(bool) & (self._node_of >= 0)
         self.free_count = int(np.count_nonzero(self.free & self._is_slot))
         self.ahead_count = int(np.count_nonzero(self.free)) - self.free_count
@@ -93,10 +159,6 @@ class PartitionCopy:
             if reservation:
                 self.change(reservation, 1)
         self._forget_seats()
-
-    def set_free_again(self) -> None:
-        """Store the last snapshot again: nothing has changed since, so that the seats that were claimed are free."""
-        self.set_free(self._bits, {}, self.version, whole=False)
 
     def _forget_seats(self) -> None:
         self._changed.clear()

@@ -24,11 +24,11 @@ from ..placement.strategy import StrategySelector
 from .choices import Choices
 from .freshness import Freshness, Order
 from .kind_group import KindGroup, WaitingKind
+from .partition_copy import Reservation, Seats
 from .plan import Plan
 from .queue_copy import QueueCopy
 from .seat_choice import count_seats, elsewhere, sample_seats
 from .seat_finder import SeatFinder
-from .seats import Reservation, Seats
 from .unplaced import Unplaced, by_kind
 from .view import View
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from ..model.devices import kind_of
 from ..model.needs import Resources
-from .partition_copy import PartitionCopy
-from .seats import Seats
+from .partition_copy import PartitionCopy, Seats
 
 
 def find_scarce(partitions: Iterable[PartitionCopy]) -> frozenset[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from ..model.needs import Resources
 from ..model.task import Taken
 from ..placement.strategy import sample
-from .seats import Reservation, Seats
+from .partition_copy import Reservation, Seats
 
 
 def count_seats(found: Iterable[Iterable[Seats]], kept_back: bool = True) -> int:

@@ -9,10 +9,9 @@ from ..placement.strategy import sample
 from .bars import seats_for
 from .freshness import Freshness, Order
 from .kind_group import KindGroup
-from .partition_copy import PartitionCopy
+from .partition_copy import PartitionCopy, Seats
 from .scarce import keep_back, not_asked
 from .seat_choice import count_seats
-from .seats import Seats
 from .view import View
 
 

@@ -10,8 +10,7 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.placement.fits import fits
 from parsync_redis.placement.strategy import Ints
-from parsync_redis.scheduler.partition_copy import PartitionCopy
-from parsync_redis.scheduler.seats import Seats
+from parsync_redis.scheduler.partition_copy import PartitionCopy, Seats
 from parsync_redis.scheduler.view import View
 
 
