@@ -1,6 +1,8 @@
 """The amounts left on the nodes of a partition, as arrays, and the nodes that have a task of each `apart` word."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -134,15 +136,16 @@ class LeftReader:
         """
         if whole:
             self._amounts, self._apart = {}, {}
-        rows, found = list[int](), dict[str, tuple[list[int], list[int]]]()
+        by_text, found = defaultdict[str, list[int]](list), dict[str, tuple[list[int], list[int]]]()
         for name, text in texts.items():
-            if (row := self._index.get(name)) is None:
-                continue
-            rows.append(row)
+            if name in self._index:
+                by_text[text].append(self._index[name])
+        for text, rows in by_text.items():
             for resource, amount in read_amounts(text).items():
                 some, amounts = found.setdefault(resource, ([], []))
-                some.append(row)
-                amounts.append(amount)
+                some += rows
+                amounts += [amount] * len(rows)
+        rows = [*chain.from_iterable(by_text.values())]
         for left in self._amounts.values():
             left[rows] = 0
         for nodes in self._apart.values():
