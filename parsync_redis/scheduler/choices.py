@@ -22,7 +22,7 @@ from .plan import Plan
 from .scarce import not_asked
 from .view import View
 
-AT_ONCE: Final = 10
+AT_ONCE: Final = 5
 """Choices that are noted in each gap."""
 
 KEPT: Final = 1000

@@ -37,6 +37,9 @@ class Left:
 
     def tasks(self, needs: Resources, nodes: Ints) -> Ints:
         """Return how many tasks of these needs each of these nodes could hold at once by what it has left."""
+        if len(needs.amounts) == 1 and not self._columns.devices and needs.amounts[0][1]:
+            ((name, amount),) = needs.amounts  # the usual case, in a fourth of the time
+            return np.maximum(self.of_nodes(name, nodes) // amount, 0)
         most = np.full(len(nodes), MOST, dtype=np.int64)
         for kind, some in by_kind(needs.amounts).items():
             own = np.full(len(nodes), MOST, dtype=np.int64)

@@ -25,7 +25,8 @@ MOST: Final = 256
 """Needs whose answers a partition keeps, until its nodes change."""
 
 
-def _keep(cache: dict[K, V], key: K, value: V) -> None:
+def keep(cache: dict[K, V], key: K, value: V) -> None:
+    """Add an answer to a cache, which begins anew when it is full."""
     if len(cache) >= MOST:
         cache.clear()
     cache[key] = value
@@ -71,7 +72,7 @@ class Offers:
         mask = self._fitting.get((needs.text, knowers))
         if mask is None:
             mask = self._near(self._knowing(knowers) & fitting(self._columns, needs), needs)
-            _keep(self._fitting, (needs.text, knowers), mask)
+            keep(self._fitting, (needs.text, knowers), mask)
         return mask
 
     def _near(self, mask: Mask, needs: Resources) -> Mask:
@@ -89,7 +90,7 @@ class Offers:
             for rule in RULES:
                 found.append(found[-1] & rule.mask(self._columns, needs))
             counts = [int(mask.sum()) for mask in (*found, found[-1] & self._open)]
-            _keep(self._censuses, (needs.text, knowers), counts)
+            keep(self._censuses, (needs.text, knowers), counts)
         return counts
 
     def open(self, needs: Resources, knowers: Knowers) -> Mask:
@@ -97,7 +98,7 @@ class Offers:
         mask = self._fitting_open.get((needs.text, knowers))
         if mask is None:
             mask = self.fitting(needs, knowers) & self._open
-            _keep(self._fitting_open, (needs.text, knowers), mask)
+            keep(self._fitting_open, (needs.text, knowers), mask)
         return mask
 
     def others(self, names: Iterable[str]) -> Mask | None:

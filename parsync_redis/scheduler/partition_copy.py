@@ -15,7 +15,8 @@ from ..model.needs import Resources
 from ..model.node import Node
 from ..placement.columns import Mask
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
-from .offers import Knowers, Offers
+from .bit_layout import BitLayout
+from .offers import Knowers, Offers, keep
 
 
 @dataclass(slots=True)
@@ -100,39 +101,33 @@ class PartitionCopy:
         self.due, self.turn, self.fetched_pass = 0, 0, -1
         self.nodes: list[Node] = []
         self.offers = Offers([])
-        self._bits = b""
-        self.free = np.zeros(0, dtype=bool)
+        self._bits, self.free = b"", np.zeros(0, dtype=bool)
         self.free_count = self.ahead_count = 0
         self.left = self.offers.left_of({})
-        self.quality = np.zeros(0)
+        self.quality, self._paces = np.zeros(0), np.ones(0)
         self.reserved: dict[Reservation, None] = {}
-        self._paces = np.ones(0)
         self._free_of: Ints | None = None
         self._seats: dict[tuple[str, Knowers, bool], tuple[Seats, int]] = {}
+        self._bits_of_nodes: dict[tuple[str, Knowers, bool], Ints] = {}
         self._changed: list[int] = []  # the nodes whose seats were taken or put back since these answers began
-        self._first_of = self._node_of = np.zeros(0, dtype=np.int64)
-        self._is_slot = np.zeros(0, dtype=bool)
+        self._layout = BitLayout([])
         self._most: dict[tuple[str, Knowers], tuple[dict[str, int], int]] = {}
 
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
         """Store the partition's nodes; the bits must be read again after that."""
         self.nodes = sorted(nodes, key=lambda node: node.first)
         self.epoch = epoch
-        self._first_of = np.array([node.first for node in self.nodes], dtype=np.int64)
-        size = max((node.first + node.span for node in self.nodes), default=0)
-        self._node_of, self._is_slot = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=bool)
-        for index, node in enumerate(self.nodes):
-            self._node_of[node.first : node.first + node.span] = index
-            self._is_slot[node.first : node.first + node.offer.slots] = True
+        self._layout = BitLayout(self.nodes)
         self.close()
         self.set_quality(np.zeros(len(self.nodes)))
         self.offers = Offers(self.nodes)
+        self._bits_of_nodes.clear()
         self.left = self.offers.left_of({})
 
     def close(self) -> None:
         """Let it have no seats until it is read again: its nodes are others by now, and every claim would be lost."""
         self.version = -1
-        self.free, self.free_count, self.ahead_count = np.zeros(len(self._is_slot), dtype=bool), 0, 0
+        self.free, self.free_count, self.ahead_count = np.zeros(len(self._layout.is_slot), dtype=bool), 0, 0
         for reservation in self.reserved:
             reservation.owners, reservation.slots = [], []
         self.reserved.clear()
@@ -147,9 +142,9 @@ class PartitionCopy:
         """Store a snapshot: the bitmap as Redis has it, None for that of the last one, and the amounts left."""
         self._bits, self.differs, whole = self._bits if bits is None else bits, False, whole and bits is not None
         # unpackbits fills a short bitmap up with 0, but makes garbage of no byte at all.
-        seen = np.unpackbits(np.frombuffer(self._bits or b"\0", dtype=np.uint8), count=len(self._is_slot))
-        self.free = seen.view(bool) & (self._node_of >= 0)
-        self.free_count = int(np.count_nonzero(self.free & self._is_slot))
+        seen = np.unpackbits(np.frombuffer(self._bits or b"\0", dtype=np.uint8), count=len(self._layout.is_slot))
+        self.free = seen.view(bool) & (self._layout.node_of >= 0)
+        self.free_count = int(np.count_nonzero(self.free & self._layout.is_slot))
         self.ahead_count = int(np.count_nonzero(self.free)) - self.free_count
         self.left = self.offers.left_of(left, whole)
         self.version = version
@@ -188,25 +183,34 @@ class PartitionCopy:
         return at < len(self._changed) and bool(self.offers.open(needs, knowers)[self._changed[at:]].any())
 
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
-        mask = self.free & (self._is_slot != ahead)
         if needs.amounts or needs.labels or knowers is not None or self.offers.choosy:
-            mask &= self.offers.open(needs, knowers)[self._node_of] if len(self.nodes) else False
-        bits = mask.nonzero()[0]
-        nodes = self._node_of[bits]
+            of_nodes = self._bits_of(needs, knowers, ahead)
+            bits = of_nodes[self.free[of_nodes]]
+        else:
+            bits = (self.free & (self._layout.is_slot != ahead)).nonzero()[0]
+        nodes = self._layout.node_of[bits]
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
         held = np.bincount(nodes, minlength=len(self.nodes))
         counts = held[owners := held.nonzero()[0]]
         most = np.minimum(counts // needs.slots, self.left.tasks(needs, owners))
         rank = np.arange(len(bits)) - np.repeat(np.cumsum(counts) - counts, counts)
-        leads = np.flatnonzero((rank % needs.slots == 0) & (rank // needs.slots < np.repeat(most, counts)))
+        of_seats = rank < np.repeat(most * needs.slots, counts)
+        leads = (of_seats if needs.slots == 1 else of_seats & (rank % needs.slots == 0)).nonzero()[0]
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
+
+    def _bits_of(self, needs: Resources, knowers: Knowers, ahead: bool) -> Ints:
+        """Return the positions of all slots, or waiting seats, of the open nodes that fit these needs. Cached."""
+        key = needs.text, knowers, ahead
+        if key not in self._bits_of_nodes:
+            keep(self._bits_of_nodes, key, self._layout.bits_of(self.offers.open(needs, knowers), ahead))
+        return self._bits_of_nodes[key]
 
     def reserve(self, seats: Seats, chosen: Ints, needs: Resources) -> Reservation:
         """Take seats, by their indices, out of this copy, for tasks that are still to be taken."""
         bits = seats.bits[seats.leads[chosen][:, None] + np.arange(seats.size)]
         owners = seats.nodes[chosen]
-        slots = (bits - self._first_of[owners][:, None]).tolist()
+        slots = (bits - self._layout.first_of[owners][:, None]).tolist()
         reservation = Reservation(self, needs, owners.tolist(), [tuple(row) for row in slots])
         self.change(reservation, 1, bits)
         self.reserved[reservation] = None
@@ -216,7 +220,7 @@ class PartitionCopy:
         """Take the seats of a reservation out of the copy (sign 1), or put them back (-1); bits: their positions."""
         bits = reservation.bits if bits is None else bits
         self.free[bits] = sign < 0
-        slots = int(np.count_nonzero(self._is_slot[bits]))
+        slots = int(np.count_nonzero(self._layout.is_slot[bits]))
         self.free_count -= sign * slots
         self.ahead_count -= sign * (bits.size - slots)
         if sign > 0:
@@ -235,16 +239,12 @@ class PartitionCopy:
         found, at = self._most.get((labels.text, knowers)) or (None, 0)
         if found is None or self._has_changed(labels, knowers, at):
             if self._free_of is None:
-                self._free_of = self._count_free(self._is_slot)
+                self._free_of = self._layout.count(self.free & self._layout.is_slot)
             fitting = self.offers.open(labels, knowers)
             nodes = fitting & (self._free_of > 0)
             found = {"slots": int(self._free_of.max(where=nodes, initial=0))}
-            waits = self.ahead_count and (fitting & (self._count_free(~self._is_slot) > 0)).any()
+            waits = self.ahead_count and (fitting & (self._layout.count(self.free & ~self._layout.is_slot) > 0)).any()
             found["seats"] = max(found["slots"], int(bool(waits)))
             found |= self.left.most(nodes)
         self._most[labels.text, knowers] = found, len(self._changed)
         return found
-
-    def _count_free(self, which: Mask) -> Ints:
-        """Return how many of these bits each node has free."""
-        return np.bincount(self._node_of[(self.free & which).nonzero()[0]], minlength=len(self.nodes))

@@ -196,7 +196,9 @@ class QueueCopy:
         """Open the oldest of the blocked groups that may fit into a changed partition, or that are new."""
         partitions = self._view.partitions
         found = self.blocked.fitting([partitions[p] for p in changed])
-        if self._fresh:
+        if len(self._fresh) <= AT_ONCE:
+            found += self._fresh
+        else:
             likely = max(partitions, key=lambda partition: partition.free_count)
             some = dict.fromkeys(self.blocked.fitting([likely], list(self._fresh)))
             rest = [group for group in self._fresh if group not in some]
