@@ -125,17 +125,14 @@ class Submit:
 
     async def submit(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Submit a task, or a list of tasks."""
+        _take(submitter, 1)  # before the body: one that is too large, does not come or is no JSON counts as well
         body = await read_body(request, submitter.rights.most_bytes)
-        try:
-            tasks, several = await run_in_threadpool(parse_tasks, body)
-        except InvalidInput:
-            _take(submitter, 1)
-            raise
+        tasks, several = await run_in_threadpool(parse_tasks, body)
         most = submitter.rights.most_tasks
-        fits = 1 <= len(tasks) <= most
-        _take(submitter, len(tasks) if fits else 1)
-        if not fits:
+        if not 1 <= len(tasks) <= most:
             return refuse(413 if tasks else 400, f"the list has {len(tasks)} tasks: it must have 1 to {most}")
+        submitter.bucket.give_back(1)
+        _take(submitter, len(tasks))
         make_id = await self._writer.do(lambda: self._client.requests.make_ids(submitter.prefix))
         items, made = await run_in_threadpool(make_tasks, submitter, tasks, several, make_id)
         try:
