@@ -15,6 +15,7 @@ from ..store.oldest import read_oldest
 from ..store.purge import server_ms
 from ..store.store import Store
 from ..store.times import names_of, read_times, runs_of
+from ..store.view_reader import ViewReader
 from .top import top
 
 
@@ -47,10 +48,13 @@ def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
     return top(waiting, TOP_NAMES)
 
 
-def read_survey(store: Store, before: Survey | None = None) -> Survey:
-    """Read the cluster as it is now. before: has the run times, if they need not be read. Raises ParsyncError."""
+def read_survey(store: Store, reader: ViewReader, before: Survey | None = None) -> Survey:
+    """Read the cluster as it is now. Raises ParsyncError.
+
+    reader: the one of the survey before. before: that survey, if the run times need not be read.
+    """
     damaged: list[str] = []
-    partitions, nodes = read_all_views(store)
+    partitions, nodes = read_all_views(store, reader.read)
     schedulers = read_schedulers(store)
     lines = list(read_lines(store, damaged))
     kinds = demand_of(lines, damaged)

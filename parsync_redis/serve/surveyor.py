@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from ..client import ParsyncClient
 from ..errors import ParsyncError
+from ..store.view_reader import ViewReader
 from .counting import Counted, Counting
 from .survey import Survey, read_survey
 
@@ -59,7 +60,7 @@ class Surveyor(threading.Thread):
     def __init__(self, client: ParsyncClient) -> None:
         super().__init__(name="surveyor", daemon=True)
         self._client = client
-        self._counting, self._turns = Counting(), 0
+        self._counting, self._reader, self._turns = Counting(), ViewReader(), 0
         self._said_s = float("-inf")
         self._stop_asked = threading.Event()
         self.latest = Latest()
@@ -95,7 +96,7 @@ class Surveyor(threading.Thread):
             self.latest = Latest(survey, began_s, took_s, "", self.latest.errors, counted)
 
     def _read(self) -> Survey:
-        found = read_survey(self._client.store, self.latest.survey if self._turns % NAMES_EVERY else None)
+        found = read_survey(self._client.store, self._reader, self.latest.survey if self._turns % NAMES_EVERY else None)
         self._turns += 1
         return found
 

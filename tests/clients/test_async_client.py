@@ -215,7 +215,9 @@ def test_a_connection_is_given_back_if_a_timeout_in_redis_py_swallows_the_cancel
             own = pool(client)
 
             async def swallow(connection):
-                asyncio.current_task().cancel()
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
 
