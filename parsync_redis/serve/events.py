@@ -1,15 +1,12 @@
 """Events over HTTP: a list, asked of Redis, and a stream of server-sent events, from memory."""
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator
 from datetime import UTC
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
 
 from ..cli.common import plain
 from ..client import ParsyncClient
@@ -20,14 +17,7 @@ from .asker import Asker
 from .feed import EventFeed, Viewer
 from .query import Query
 from .replies import encode, reply
-
-log = logging.getLogger("parsync.serve")
-
-SLOW_S: Final = 10.0
-"""A viewer who takes nothing for so long is dropped."""
-
-HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
-KEEP_ALIVE: Final = b": nothing happened\n\n"
+from .stream import BEGIN, KEEP_ALIVE, Stream
 
 
 class Events:
@@ -69,38 +59,11 @@ class Events:
         query = Query(request, ("task", "node", "after"), ("event",))
         after = query.text("after") if "after" in request.query_params else None
         viewer = self._feed.enter(_wanted(query), request.headers.get("last-event-id", after))
-        return Stream(self._feed, viewer)
-
-
-class Stream(StreamingResponse):
-    """The stream of one viewer."""
-
-    def __init__(self, feed: EventFeed, viewer: Viewer) -> None:
-        super().__init__(_chunks(viewer), headers=HEADERS, media_type="text/event-stream")
-        self._feed, self._viewer = feed, viewer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and forget the viewer, however that ends."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._feed.leave(self._viewer)
-
-    async def stream_response(self, send: Send) -> None:
-        """Send, and drop a viewer who takes nothing."""
-
-        async def in_time(message: Message) -> None:
-            async with asyncio.timeout(SLOW_S):
-                await send(message)
-
-        try:
-            await super().stream_response(in_time)
-        except TimeoutError:
-            log.info("a viewer of events took nothing for %.0f s, and is dropped", SLOW_S)
+        return Stream(_chunks(viewer), lambda: self._feed.leave(viewer))
 
 
 async def _chunks(viewer: Viewer) -> AsyncIterator[bytes]:
-    yield b"retry: 2000\n\n"
+    yield BEGIN
     async for event in viewer.events():
         yield KEEP_ALIVE if event is None else chunk_of(event)
 
