@@ -35,4 +35,5 @@ class News:
         self._loop = asyncio.get_running_loop()
         if self.number == number:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._coming.wait(), most_s)
+                async with asyncio.timeout(most_s):
+                    await self._coming.wait()

@@ -48,26 +48,29 @@ def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
     return top(waiting, TOP_NAMES)
 
 
-def read_survey(store: Store, reader: ViewReader, before: Survey | None = None) -> Survey:
+def read_survey(
+    store: Store, reader: ViewReader, times_of: Survey | None = None, oldest_of: Survey | None = None
+) -> Survey:
     """Read the cluster as it is now. Raises ParsyncError.
 
-    reader: the one of the survey before. before: that survey, if the run times need not be read.
+    reader: the one of the survey before. times_of, oldest_of: an earlier survey, if the run times, or the oldest tasks,
+    need not be read.
     """
     damaged: list[str] = []
     partitions, nodes = read_all_views(store, reader.read)
     schedulers = read_schedulers(store)
     lines = list(read_lines(store, damaged))
     kinds = demand_of(lines, damaged)
-    learnt = LearntTimes() if before else read_times(store)
+    learnt = LearntTimes() if times_of else read_times(store)
     return Survey(
         server_ms(store),
         partitions,
         nodes,
         schedulers,
         kinds,
-        before.names if before else names_of(learnt),
-        read_oldest(store, lines, group_names(kinds)),
+        times_of.names if times_of else names_of(learnt),
+        oldest_of.oldest_ms if oldest_of and kinds else read_oldest(store, lines, group_names(kinds)),
         count_tasks(store),
         explain_no_scheduler(store, schedulers),
-        before.runs if before else runs_of(learnt),
+        times_of.runs if times_of else runs_of(learnt),
     )

@@ -21,6 +21,9 @@ EVERY_S: Final = 0.5
 NAMES_EVERY: Final = 20
 """Run times change slowly, and there may be ten thousand of them: they are read every so many times."""
 
+OLDEST_EVERY: Final = 2
+"""The oldest tasks take some hundred requests: they are looked for every so many times."""
+
 STALE_S: Final = 5.0
 """A survey that is older is stale."""
 
@@ -101,7 +104,9 @@ class Surveyor(threading.Thread):
         self.news.tell()
 
     def _read(self) -> Survey:
-        found = read_survey(self._client.store, self._reader, self.latest.survey if self._turns % NAMES_EVERY else None)
+        before, turn = self.latest.survey, self._turns
+        times_of, oldest_of = before if turn % NAMES_EVERY else None, before if turn % OLDEST_EVERY else None
+        found = read_survey(self._client.store, self._reader, times_of, oldest_of)
         self._turns += 1
         return found
 
