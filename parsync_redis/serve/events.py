@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,14 +10,25 @@ from starlette.routing import Route
 
 from ..cli.common import plain
 from ..client import ParsyncClient
-from ..model.events import Event, Wanted
+from ..model.events import WORDS, Event, Wanted
 from ..model.moments import read_moment
 from ..store.places import now_ms
+from . import answers
 from .asker import Asker
 from .feed import EventFeed, Viewer
-from .query import Query
+from .operation import Operation
+from .query import LIMIT, Param, Query
 from .replies import encode, reply
 from .stream import BEGIN, KEEP_ALIVE, Stream
+
+SINCE: Final = Param("since", "10m", "Only later events: 10m (ago), 14:02 (UTC) or 2026-11-25T14:02.")
+UNTIL: Final = Param("until", "1m", "Only earlier events, written like `since`.")
+AFTER: Final = Param("after", "p0/1795631558018-0", "The id of the event behind which the stream begins.")
+WANTED: Final = (
+    Param("task", "a81f", "Only events of this task."),
+    Param("node", "n1", "Only events of this node."),
+    Param("event", "failed", "Only such events.", words=tuple(WORDS), repeated=True),
+)
 
 
 class Events:
@@ -26,13 +37,16 @@ class Events:
     def __init__(self, feed: EventFeed, asker: Asker) -> None:
         self._feed, self._asker = feed, asker
 
-    def routes(self, root: str) -> list[Route]:
+    def routes(self) -> list[Route]:
         """Return the routes."""
-        return [Route("/events", self.stream), Route(f"{root}/events", self.list)]
+        found: dict[int, Any] = {200: answers.Events, 400: answers.Error, 503: answers.Error}
+        return [
+            Route("/events", self.stream),
+            Operation("/events", self.list, found, (SINCE, UNTIL, *WANTED[:2], LIMIT, *WANTED[2:])),
+        ]
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request, query: Query) -> Response:
         """List the newest events, the oldest first: ?since=10m&until=...&task=ID&node=NODE&event=failed."""
-        query = Query(request, ("since", "until", "task", "node", "limit"), ("event",))
         since, until, limit = query.text("since"), query.text("until"), query.limit()
         wanted = _wanted(query)
         key = ("events", since, until, wanted, limit)
@@ -56,7 +70,7 @@ class Events:
 
     async def stream(self, request: Request) -> Response:
         """Send events as they come, behind the one that the header Last-Event-ID or ?after= names."""
-        query = Query(request, ("task", "node", "after"), ("event",))
+        query = Query(request, (*WANTED, AFTER))
         after = query.text("after") if "after" in request.query_params else None
         viewer = self._feed.enter(_wanted(query), request.headers.get("last-event-id", after))
         return Stream(_chunks(viewer), lambda: self._feed.leave(viewer))

@@ -20,12 +20,12 @@ from ..model.explanation import Explanation
 from ..model.ids import encode_id
 from ..model.status import TaskStatus
 from ..store.tasks import ANY, list_tasks
-from .api import TASK_STATES
+from .api import TASK_STATE, TASK_STATES
 from .asker import Asker
 from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
-from .query import Query, asked
+from .query import OFFSET, Param, Query, asked
 from .stream import BEGIN, Stream
 from .survey import Survey
 from .surveyor import Latest, Surveyor
@@ -44,6 +44,7 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+TASK_ID: Final = Param("id", "a81f", "Only this task.")
 MOST_TASKS, MOST_PAGES = 100, 200
 LOOK_S: Final = 2.0
 """If no survey comes, a page that is followed is made anew so often: it says how old it is."""
@@ -61,6 +62,7 @@ class Pages:
     ) -> None:
         self._surveyor, self._asker, self._feed, self._cluster = surveyor, asker, feed, cluster
         self._followers = 0
+        self._messages, self._messages_of = dict[str, bytes](), (-1, 0.0)
         self._links = (*LINKS, ("/operator", "operator")) if operators else LINKS
         self._templates = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
         self._templates.globals["operators"] = operators
@@ -118,16 +120,29 @@ class Pages:
         while not news.over:
             number = news.number
             try:
-                page = await answer(request)
+                message = await self._message(request, answer, number)
             except HTTPException:  # too many questions: the browser comes again
                 return
-            if page.body != shown:
-                shown, said_s = bytes(page.body), time.monotonic()
-                yield message_of(shown)
+            if message != shown:
+                shown, said_s = message, time.monotonic()
+                yield message
             elif time.monotonic() - said_s >= KEEP_ALIVE_S:
                 said_s = time.monotonic()
                 yield ALIVE
             await news.after(number, LOOK_S)
+
+    async def _message(self, request: Request, answer: Answer, number: int) -> bytes:
+        """Return the page as it is at a survey; it is made once for all who follow it."""
+        now = (number, time.monotonic() // LOOK_S)
+        if self._messages_of != now:
+            self._messages, self._messages_of = {}, now
+        key = asked(request)
+        if (message := self._messages.get(key)) is None:
+            page = await answer(request)
+            message = message_of(bytes(page.body))
+            if self._messages_of == now:
+                self._messages[key] = message
+        return message
 
     async def overview(self, request: Request) -> Response:
         """Show whether tasks can be placed, the waiting tasks, and the last events."""
@@ -141,7 +156,7 @@ class Pages:
 
     async def nodes(self, request: Request) -> Response:
         """Show nodes and their slots."""
-        offset = Query(request, ("offset",)).offset()
+        offset = Query(request, (OFFSET,)).offset()
         return self._of_survey(request, "/view/nodes", "nodes.html", lambda survey: node_values(survey, offset))
 
     async def schedulers(self, request: Request) -> Response:
@@ -156,8 +171,8 @@ class Pages:
         """Show tasks in a state, or one task."""
         latest = self._surveyor.latest
         try:
-            query = Query(request, ("state", "id"))
-            state, id = query.one_of("state", TASK_STATES), query.text("id").strip()
+            query = Query(request, (TASK_STATE, TASK_ID))
+            state, id = query.one_of(TASK_STATE), query.text("id").strip()
             if id:
                 encode_id(id)
                 status, found = await self._asker.ask(("page", id), lambda client: _one(client, id))
