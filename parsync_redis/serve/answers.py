@@ -90,7 +90,7 @@ class Demand(Fresh):
     shapes: list[Shape]
 
 
-class Tasks(BaseModel):
+class TaskList(BaseModel):
     """Tasks, those that have not ended first."""
 
     limit: int
@@ -109,7 +109,7 @@ class OneExplanation(BaseModel):
     explanation: Explanation
 
 
-class Events(BaseModel):
+class EventList(BaseModel):
     """The newest events, the oldest first, and the server's time (ms)."""
 
     limit: int
@@ -139,7 +139,7 @@ class OneOwnTask(BaseModel):
     task: OwnTask
 
 
-class Sent(BaseModel):
+class SentOne(BaseModel):
     """A task that was submitted, or exists. state: submitted or exists."""
 
     id: str
@@ -150,7 +150,7 @@ class Sent(BaseModel):
 class SentTasks(BaseModel):
     """What became of each task of a list, in its order. error, status: of the first that was refused."""
 
-    tasks: list[Sent | Error]
+    tasks: list[SentOne | Error]
     error: str = ""
     status: int = 0
 

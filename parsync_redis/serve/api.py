@@ -68,7 +68,7 @@ class Api:
             Operation("/schedulers", self.schedulers, {200: answers.Schedulers, **wrong}, PAGE),
             Operation("/kinds", self.kinds, {200: answers.Kinds, **wrong}, (NAME, *PAGE)),
             Operation("/names", self.names, {200: answers.Names, **wrong}, (NAME, *PAGE)),
-            Operation("/tasks", self.tasks, {200: answers.Tasks, **wrong}, (TASK_STATE, LIMIT)),
+            Operation("/tasks", self.tasks, {200: answers.TaskList, **wrong}, (TASK_STATE, LIMIT)),
             Operation("/tasks/{id:path}", self.task, {200: answers.OneTask, **wrong, 404: answers.OneTask}),
             Operation(
                 "/explain/{id:path}", self.explain, {200: answers.OneExplanation, **wrong, 404: answers.OneExplanation}

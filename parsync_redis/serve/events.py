@@ -39,7 +39,7 @@ class Events:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        found: dict[int, Any] = {200: answers.Events, 400: answers.Error, 503: answers.Error}
+        found: dict[int, Any] = {200: answers.EventList, 400: answers.Error, 503: answers.Error}
         return [
             Route("/events", self.stream),
             Operation("/events", self.list, found, (SINCE, UNTIL, *WANTED[:2], LIMIT, *WANTED[2:])),

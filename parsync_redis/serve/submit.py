@@ -85,7 +85,7 @@ class Submit:
         one = SubmitterOperation if self._only else _Tokened
         wrong: dict[int, Any] = dict.fromkeys((400, 401, 404, 429, 503), answers.Error)
         refused: dict[int, Any] = dict.fromkeys((400, 401, 403, 408, 413, 429, 503), answers.Error)
-        sent = answers.Sent | answers.SentTasks
+        sent = answers.SentOne | answers.SentTasks
         submits = {**refused, 200: sent, 201: sent, **dict.fromkeys((409, 422), answers.Error | answers.SentTasks)}
         cancels = {**wrong, 200: answers.Cancelled, 202: answers.Cancelled, 409: answers.Error}
         by = {"GET": {**wrong, 200: answers.OneOwnTask}, "DELETE": cancels}

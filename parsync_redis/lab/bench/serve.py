@@ -19,10 +19,10 @@ from ...settings import Settings
 from ...store.cluster import join_cluster
 from ...store.embedded import EmbeddedServer
 from .load import TASK
+from .onlookers import EVENTS, PATHS, Changes, Onlooker
 from .placement import Say, facts_of
 from .processes import cpu_of
 from .standins import NodePlan, StandIn
-from .watchers import EVENTS, PATHS, Changes, Watcher
 
 CLUSTER: Final = "serve"
 PARTITIONS: Final = 8
@@ -53,26 +53,26 @@ def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: thread
 
             def cores(during: Callable[[], object]) -> dict[str, float]:
                 began_s, pids = time.monotonic(), (process.popen.pid, server.process.pid)
-                before, came = [*map(cpu_of, pids)], sum(one.messages for one in watchers)
+                before, came = [*map(cpu_of, pids)], sum(one.messages for one in onlookers)
                 during()
                 took_s, after = time.monotonic() - began_s, [*map(cpu_of, pids)]
                 used = [round((now - then) / took_s, 4) for now, then in zip(after, before, strict=True)]
-                messages = round((sum(one.messages for one in watchers) - came) / took_s, 1)
+                messages = round((sum(one.messages for one in onlookers) - came) / took_s, 1)
                 return {"serve": used[0], "server": used[1], "messages_per_s": messages}
 
-            watchers: list[Watcher] = []
+            onlookers: list[Onlooker] = []
             say(f"measures for {seconds:g} s without viewers")
             stop.wait(2)
             idle = cores(lambda: stop.wait(seconds))
-            watchers += [Watcher(url, PATHS[number % len(PATHS)]) for number in range(viewers)]
+            onlookers += [Onlooker(url, PATHS[number % len(PATHS)]) for number in range(viewers)]
             say(f"measures for {seconds:g} s with {viewers} viewers")
             stop.wait(2)
             viewed = cores(lambda: stop.wait(seconds))
             say(f"changes the state for {CHANGING * seconds:g} s")
             fresh: dict[str, Any] = {}
-            events = Watcher(url, EVENTS)
+            events = Onlooker(url, EVENTS)
             with ParsyncClient(settings) as client:
-                changes = Changes(client, [*watchers, events], stop)
+                changes = Changes(client, [*onlookers, events], stop)
                 changing = cores(lambda: fresh.update(changes.timed(CHANGING * seconds)))
             took_s = re.findall(r"^parsync_survey_read_seconds (\S+)", _get(f"{url}/metrics").decode(), re.MULTILINE)
         finally:

@@ -24,7 +24,7 @@ LATE_S: Final = 60.0
 """A change must be shown within this time."""
 
 
-class Watcher(threading.Thread):
+class Onlooker(threading.Thread):
     """A viewer who follows a path, as a browser does. messages: how many have come."""
 
     def __init__(self, url: str, path: str) -> None:
@@ -58,8 +58,8 @@ class Watcher(threading.Thread):
 class Changes:
     """Changes the state: submits a task, drains a node, and so on, and times what viewers show."""
 
-    def __init__(self, client: ParsyncClient, watchers: Sequence[Watcher], stop: threading.Event) -> None:
-        self._client, self._watchers, self._stop = client, watchers, stop
+    def __init__(self, client: ParsyncClient, onlookers: Sequence[Onlooker], stop: threading.Event) -> None:
+        self._client, self._onlookers, self._stop = client, onlookers, stop
         self._waiting = sum(kind.waiting for kind in client.demand())
 
     def timed(self, seconds: float) -> dict[str, Any]:
@@ -75,8 +75,8 @@ class Changes:
         submits, reason = number % 2 == 0, f"change {number};"
         text = f">{self._waiting + 1:,}<" if submits else reason
         paths = (OVERVIEW,) if submits else (NODES, EVENTS)
-        watchers = [one for one in self._watchers if one.path in paths]
-        for one in watchers:
+        onlookers = [one for one in self._onlookers if one.path in paths]
+        for one in onlookers:
             one.want(text)
         if not submits and number > 1:
             self._client.undrain(NODE)
@@ -86,7 +86,7 @@ class Changes:
             self._waiting += 1
         else:
             self._client.drain(NODE, reason=reason)
-        for one in watchers:
+        for one in onlookers:
             late["events" if one.path == EVENTS else "pages"].append((one.wait() - began_s) * 1000)
 
 
