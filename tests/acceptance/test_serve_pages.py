@@ -212,6 +212,12 @@ def test_a_page_that_is_followed_comes_again_when_it_has_changed(driver):
             assert any(text in page for page in pages), path
         with pytest.raises(urllib.error.HTTPError, match="400"):
             next(followed(serve, "/view/tasks?state=odd"))
+        pages = followed(serve, "/view/nodes")
+        next(pages)
+        serve.process.send(signal.SIGTERM)
+        assert list(pages) == []
+        until(lambda: not serve.process.alive, "it has stopped")
+        assert not [line for line in serve.process.lines if "timeout graceful shutdown exceeded" in line]
 
 
 @needs_browser
