@@ -117,7 +117,7 @@ def serve(
     ]
     print_table(("VIEWERS", "STATE", "MESSAGES/S", "CORES OF SERVE", "CORES OF THE SERVER"), rows, "")
     print(f"\n{found['fresh']['changes']} changes, until viewers had them:")
-    late = [(what, *found["fresh"][what].values()) for what in ("pages", "events")]
+    late = [(what, *map(round, found["fresh"][what].values())) for what in ("pages", "events")]
     print_table(("VIEWERS OF", "P50 MS", "P99 MS", "MAX MS"), late, "")
 
 
