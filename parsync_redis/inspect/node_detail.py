@@ -16,10 +16,11 @@ from ..store.booked import read_booked, read_node_views
 from ..store.demand import read_demand
 from ..store.facts import facts_of
 from ..store.find_tasks import FoundTasks, TaskQuery, find_tasks
+from ..store.live_nodes import LiveNode
 from ..store.one_node import read_node
 from ..store.purge import server_ms
 from ..store.store import Store
-from ..store.views import Directory, LiveNode
+from ..store.views import Directory
 
 MOST_KINDS: Final = 100
 """Kinds of waiting tasks that are looked at, the next to be placed first."""

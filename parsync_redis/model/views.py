@@ -1,5 +1,6 @@
 """Nodes, partitions and what waits, for people; and how evenly nodes are dealt to partitions."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -118,10 +119,12 @@ def gather_partition(number: int, version: int, epoch: int, nodes: Sequence[Node
     """Return a partition's view from those of its nodes; nodes that are down are left out."""
     present = [node for node in nodes if node.state != "down"]
     slots = sum(node.slots for node in present)
-    labels: dict[str, int] = {}
+    alike, labels = Counter[tuple[tuple[str, str], ...]](), Counter[str]()
     for node in present:
-        for label in [f"{name}:{value}" for name, values in node.labels.items() for value in values.split(",")]:
-            labels[label] = labels.get(label, 0) + node.slots
+        alike[tuple(node.labels.items())] += node.slots
+    for words, count in alike.items():
+        for label in [f"{name}:{value}" for name, values in words for value in values.split(",")]:
+            labels[label] += count
     mean = sum(node.score * node.slots for node in present) / slots if slots else None
     free = sum(node.free for node in present)
     return PartitionView(number, version, epoch, len(present), slots, free, mean, dict(sorted(labels.items())))

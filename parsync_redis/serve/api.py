@@ -1,13 +1,12 @@
 """The JSON API, version 1: the lists of the command line with --json, in pages, and the demand for machines."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from ..cli.requirements import parse_requirements
 from ..cli.states import parse_states
@@ -20,21 +19,36 @@ from ..model.status import TaskStatus
 from ..model.task import WAITING, TaskState
 from ..model.views import measure_evenness
 from ..store.tasks import ANY, list_tasks
+from . import answers
 from .asker import Asker
 from .demand import Machine, measure_demand
 from .health import freshness
 from .metrics import STATES, state_of
-from .query import PAGE, Query, asked
+from .operation import ROOT, Operation
+from .query import LIMIT, OFFSET, Param, Query, asked
 from .replies import encode, reply
 from .survey import Survey
 from .surveyor import Latest, Surveyor
 
-ROOT: Final = "/api/v1"
 MOST_PAGES: Final = 200
 """Pages of one survey that are kept."""
 
 TASK_STATES: Final = (WAITING, *(state.value for state in TaskState if state is not TaskState.GONE))
-DESCRIBED: Final = ("label", "resource", "taint", "device", "device_resource")
+TASK_STATE: Final = Param("state", "waiting", "Only tasks in this state.", words=TASK_STATES)
+NODE_STATE: Final = Param("state", "up", "Only nodes in this state.", words=STATES)
+NAME: Final = Param("name", "proj.*", "Only tasks of such names: a pattern.")
+PAGE: Final = (LIMIT, OFFSET)
+SLOTS: Final = Param("slots", "4", "Slots of the machine.", least=0, most=MAX_SLOTS)
+SHARED: Final = Param("shared_devices", "true", "It lets tasks without a device use its slots.", words=("true",))
+REQUIRE: Final = Param("require", "zone=a", "Only tasks that require at least this.", repeated=True)
+DESCRIBED: Final = (
+    Param("label", "zone=a", "A label of the machine.", repeated=True),
+    Param("resource", "mem=64GiB", "A resource of the machine.", repeated=True),
+    Param("taint", "spot", "A taint of the machine.", repeated=True),
+    Param("device", "gpu=0-3", "Devices of the machine.", repeated=True),
+    Param("device_resource", "gpu.mem=24GiB", "An attribute of its devices; it needs `device`.", repeated=True),
+)
+MACHINE: Final = (SLOTS, NAME, SHARED, REQUIRE, *DESCRIBED)
 
 
 class Api:
@@ -43,42 +57,43 @@ class Api:
     def __init__(self, surveyor: Surveyor, asker: Asker) -> None:
         self._surveyor, self._asker = surveyor, asker
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[Operation]:
         """Return the routes."""
-        paths: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/nodes": self.nodes,
-            "/nodes/{name}": self.node,
-            "/partitions": self.partitions,
-            "/schedulers": self.schedulers,
-            "/kinds": self.kinds,
-            "/names": self.names,
-            "/tasks": self.tasks,
-            "/tasks/{id:path}": self.task,
-            "/explain/{id:path}": self.explain,
-            "/demand": self.demand,
-        }
-        return [Route(f"{ROOT}{path}", answer) for path, answer in paths.items()]
+        wrong = {400: answers.Error, 503: answers.Error}
+        none = {**wrong, 404: answers.Error}
+        return [
+            Operation("/nodes", self.nodes, {200: answers.Nodes, **wrong}, (NODE_STATE, *PAGE)),
+            Operation("/nodes/{name}", self.node, {200: answers.OneNode, **none}),
+            Operation("/partitions", self.partitions, {200: answers.Partitions, **wrong}, PAGE),
+            Operation("/schedulers", self.schedulers, {200: answers.Schedulers, **wrong}, PAGE),
+            Operation("/kinds", self.kinds, {200: answers.Kinds, **wrong}, (NAME, *PAGE)),
+            Operation("/names", self.names, {200: answers.Names, **wrong}, (NAME, *PAGE)),
+            Operation("/tasks", self.tasks, {200: answers.TaskList, **wrong}, (TASK_STATE, LIMIT)),
+            Operation("/tasks/{id:path}", self.task, {200: answers.OneTask, **wrong, 404: answers.OneTask}),
+            Operation(
+                "/explain/{id:path}", self.explain, {200: answers.OneExplanation, **wrong, 404: answers.OneExplanation}
+            ),
+            Operation("/demand", self.demand, {200: answers.Demand, **wrong}, MACHINE),
+        ]
 
     # -- of the survey -----------------------------------------------------------------------------------------------
 
-    async def nodes(self, request: Request) -> Response:
+    async def nodes(self, request: Request, query: Query) -> Response:
         """List nodes: ?state=up, draining, suspect, leaving or down."""
-        query = Query(request, ("state", *PAGE))
-        state = query.one_of("state", STATES)
+        state = query.one_of(NODE_STATE)
         return self._page(request, query, lambda survey: [n for n in survey.nodes if state in ("", state_of(n))])
 
-    async def node(self, request: Request) -> Response:
+    async def node(self, request: Request, query: Query) -> Response:
         """Show one node."""
-        Query(request)
         name, latest = request.path_params["name"], self._surveyor.latest
         found = next((node for node in _survey(latest).nodes if node.name == name), None)
         if found is None:
             raise HTTPException(404, f"no node {shown(name)}")
         return _answer(latest, {"node": found})
 
-    async def partitions(self, request: Request) -> Response:
+    async def partitions(self, request: Request, query: Query) -> Response:
         """List partitions, and how evenly nodes are dealt to them."""
-        query, latest = Query(request, PAGE), self._surveyor.latest
+        latest = self._surveyor.latest
         return self._page(
             request,
             query,
@@ -86,31 +101,26 @@ class Api:
             {"evenness": measure_evenness(_survey(latest).partitions)},
         )
 
-    async def schedulers(self, request: Request) -> Response:
+    async def schedulers(self, request: Request, query: Query) -> Response:
         """List schedulers."""
-        return self._page(request, Query(request, PAGE), lambda survey: survey.schedulers)
+        return self._page(request, query, lambda survey: survey.schedulers)
 
-    async def kinds(self, request: Request) -> Response:
+    async def kinds(self, request: Request, query: Query) -> Response:
         """List what waits, by kind, as `parsync demand` does: ?name=proj.*."""
-        query = Query(request, ("name", *PAGE))
         name = query.pattern("name")
         return self._page(request, query, lambda survey: [k for k in survey.kinds if name.match(k.name)])
 
-    async def names(self, request: Request) -> Response:
+    async def names(self, request: Request, query: Query) -> Response:
         """List the run times by name; they are at most 10 seconds older than the rest."""
-        query = Query(request, ("name", *PAGE))
         name = query.pattern("name")
         return self._page(request, query, lambda survey: [n for n in survey.names if name.match(n.name)])
 
-    async def demand(self, request: Request) -> Response:
+    async def demand(self, request: Request, query: Query) -> Response:
         """Say how many slots and machines of a kind are wanted; an error if the survey is stale."""
-        query, latest = (
-            Query(request, ("slots", "name", "shared_devices"), ("require", *DESCRIBED)),
-            self._surveyor.latest,
-        )
-        described = any(query.all(name) for name in DESCRIBED)
+        latest = self._surveyor.latest
+        described = any(query.all(one.name) for one in DESCRIBED)
         machine = Machine.of(
-            query.number("slots", int(described), int(described), MAX_SLOTS),
+            query.number(SLOTS, int(described), int(described)),
             query.pairs("resource"),
             query.pairs("label"),
             query.all("taint"),
@@ -118,7 +128,7 @@ class Api:
             query.pattern("name"),
             read_indexes("device", query.all("device")) if query.all("device") else None,
             query.pairs("device_resource"),
-            query.one_of("shared_devices", ("true",)) == "true",
+            query.one_of(SHARED) == "true",
         )
         survey = _survey(latest)
         if latest.stale:
@@ -155,10 +165,9 @@ class Api:
 
     # -- of single tasks ---------------------------------------------------------------------------------------------
 
-    async def tasks(self, request: Request) -> Response:
+    async def tasks(self, request: Request, query: Query) -> Response:
         """List tasks: first those that have not ended; ?state=waiting, placed, running, ..."""
-        query = Query(request, ("state", "limit"))
-        state, limit = query.one_of("state", TASK_STATES), query.limit()
+        state, limit = query.one_of(TASK_STATE), query.limit()
         states = parse_states(state) if state else ANY
 
         def look(client: ParsyncClient) -> bytes:
@@ -168,13 +177,13 @@ class Api:
 
         return reply(await self._asker.ask(("tasks", state, limit), look))
 
-    async def task(self, request: Request) -> Response:
+    async def task(self, request: Request, query: Query) -> Response:
         """Show one task: its place, its times, why it waits."""
         id = _id(request, "tasks")
         status: TaskStatus = await self._asker.ask(("task", id), lambda client: _status(client, id))
         return reply({"task": status}, 404 if status.state is TaskState.GONE else 200)
 
-    async def explain(self, request: Request) -> Response:
+    async def explain(self, request: Request, query: Query) -> Response:
         """Explain one task: the obstacles at each node, the tasks that hold its needs, when it may start."""
         id = _id(request, "explain")
         found: Explanation = await self._asker.ask(("explain", id), lambda client: client.explain(id))
@@ -192,7 +201,6 @@ def id_in(request: Request, what: str) -> str:
 
 def _id(request: Request, what: str) -> str:
     """Return the id that a path names; raises InvalidInput."""
-    Query(request)
     id = id_in(request, what)
     encode_id(id)
     return id

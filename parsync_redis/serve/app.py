@@ -1,6 +1,7 @@
 """The web application: which path is answered by what."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,15 +14,19 @@ from starlette.routing import Route
 
 from .. import __version__
 from ..errors import ParsyncError
-from .api import ROOT, Api
+from . import answers
+from .api import Api
 from .asker import Asker
 from .doors import Doors
 from .events import Events
 from .feed import EventFeed
 from .health import judge_health, judge_health_for_submitters, judge_readiness
 from .metrics import CONTENT_TYPE, render_metrics
+from .openapi import make_document, operations_of
+from .operation import Operation
 from .pages import Pages
-from .replies import on_bug, on_http_error, on_parsync_error, reply
+from .query import Query
+from .replies import encode, on_bug, on_http_error, on_parsync_error, reply
 from .surveyor import Latest, Surveyor
 
 
@@ -53,16 +58,26 @@ def make_app(
         Route("/readyz", judged(judge_readiness)),
         Route("/metrics", metrics),
         *Api(surveyor, asker).routes(),
-        *Events(feed, asker).routes(ROOT),
+        *Events(feed, asker).routes(),
         *pages.routes(),
     ]
     health = judged(judge_health_for_submitters if doors.submit_only else judge_health)
     routes = [Route("/healthz", health), *doors.routes(pages), *([] if doors.submit_only else views)]
 
-    async def index(request: Request) -> Response:
+    async def index(request: Request, query: Query) -> Response:
+        """Tell the version of parsync, and the paths."""
         return reply({"parsync": __version__, "paths": list(dict.fromkeys(route.path for route in routes))})
 
-    routes.append(Route(ROOT, index))
+    @cache
+    def document() -> bytes:
+        return encode(make_document(operations_of(routes), doors.gate.scheme if doors.gate else None))
+
+    async def openapi(request: Request, query: Query) -> Response:
+        """Return the OpenAPI document of the paths under /api/v1."""
+        return reply(document())
+
+    routes.append(Operation("/openapi.json", openapi, {200: answers.Document, 400: answers.Error}))
+    routes.append(Operation("", index, {200: answers.Index, 400: answers.Error}))
     handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     return Starlette(routes=routes, exception_handlers=handlers, middleware=[trusted])

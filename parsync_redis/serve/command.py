@@ -43,7 +43,7 @@ def serve(
     cluster: Cluster = None,
     config: Config = None,
 ) -> None:
-    """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API. It reads once a second.
+    """Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API. It reads twice a second.
 
     Whoever reaches its port sees all: keep it on a private network, or behind a proxy that asks for a login. It changes
     nothing, unless --submitters, --operators or --operator-header lets somebody do so.
@@ -72,9 +72,14 @@ def serve(
         logging.getLogger("parsync.serve").info(
             "cluster %s on %s is shown at %s", client.settings.cluster, client.store.address, url_of(listening)
         )
+
+        def end() -> None:
+            feed.end_all()
+            surveyor.news.end()
+
         try:
             app = make_app(surveyor, asker, feed, client.settings.cluster, hosts_of(listening), doors)
-            run(app, listening, feed.end_all, came)
+            run(app, listening, end, came)
         finally:
             asker.close()
             feed.stop()

@@ -1,33 +1,34 @@
 """Events over HTTP: a list, asked of Redis, and a stream of server-sent events, from memory."""
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator
 from datetime import UTC
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
 
 from ..cli.common import plain
 from ..client import ParsyncClient
-from ..model.events import Event, Wanted
+from ..model.events import WORDS, Event, Wanted
 from ..model.moments import read_moment
 from ..store.places import now_ms
+from . import answers
 from .asker import Asker
 from .feed import EventFeed, Viewer
-from .query import Query
+from .operation import Operation
+from .query import LIMIT, Param, Query
 from .replies import encode, reply
+from .stream import BEGIN, KEEP_ALIVE, Stream
 
-log = logging.getLogger("parsync.serve")
-
-SLOW_S: Final = 10.0
-"""A viewer who takes nothing for so long is dropped."""
-
-HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
-KEEP_ALIVE: Final = b": nothing happened\n\n"
+SINCE: Final = Param("since", "10m", "Only later events: 10m (ago), 14:02 (UTC) or 2026-11-25T14:02.")
+UNTIL: Final = Param("until", "1m", "Only earlier events, written like `since`.")
+AFTER: Final = Param("after", "p0/1795631558018-0", "The id of the event behind which the stream begins.")
+WANTED: Final = (
+    Param("task", "a81f", "Only events of this task."),
+    Param("node", "n1", "Only events of this node."),
+    Param("event", "failed", "Only such events.", words=tuple(WORDS), repeated=True),
+)
 
 
 class Events:
@@ -36,13 +37,16 @@ class Events:
     def __init__(self, feed: EventFeed, asker: Asker) -> None:
         self._feed, self._asker = feed, asker
 
-    def routes(self, root: str) -> list[Route]:
+    def routes(self) -> list[Route]:
         """Return the routes."""
-        return [Route("/events", self.stream), Route(f"{root}/events", self.list)]
+        found: dict[int, Any] = {200: answers.EventList, 400: answers.Error, 503: answers.Error}
+        return [
+            Route("/events", self.stream),
+            Operation("/events", self.list, found, (SINCE, UNTIL, *WANTED[:2], LIMIT, *WANTED[2:])),
+        ]
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request, query: Query) -> Response:
         """List the newest events, the oldest first: ?since=10m&until=...&task=ID&node=NODE&event=failed."""
-        query = Query(request, ("since", "until", "task", "node", "limit"), ("event",))
         since, until, limit = query.text("since"), query.text("until"), query.limit()
         wanted = _wanted(query)
         key = ("events", since, until, wanted, limit)
@@ -66,41 +70,14 @@ class Events:
 
     async def stream(self, request: Request) -> Response:
         """Send events as they come, behind the one that the header Last-Event-ID or ?after= names."""
-        query = Query(request, ("task", "node", "after"), ("event",))
+        query = Query(request, (*WANTED, AFTER))
         after = query.text("after") if "after" in request.query_params else None
         viewer = self._feed.enter(_wanted(query), request.headers.get("last-event-id", after))
-        return Stream(self._feed, viewer)
-
-
-class Stream(StreamingResponse):
-    """The stream of one viewer."""
-
-    def __init__(self, feed: EventFeed, viewer: Viewer) -> None:
-        super().__init__(_chunks(viewer), headers=HEADERS, media_type="text/event-stream")
-        self._feed, self._viewer = feed, viewer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and forget the viewer, however that ends."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._feed.leave(self._viewer)
-
-    async def stream_response(self, send: Send) -> None:
-        """Send, and drop a viewer who takes nothing."""
-
-        async def in_time(message: Message) -> None:
-            async with asyncio.timeout(SLOW_S):
-                await send(message)
-
-        try:
-            await super().stream_response(in_time)
-        except TimeoutError:
-            log.info("a viewer of events took nothing for %.0f s, and is dropped", SLOW_S)
+        return Stream(_chunks(viewer), lambda: self._feed.leave(viewer))
 
 
 async def _chunks(viewer: Viewer) -> AsyncIterator[bytes]:
-    yield b"retry: 2000\n\n"
+    yield BEGIN
     async for event in viewer.events():
         yield KEEP_ALIVE if event is None else chunk_of(event)
 

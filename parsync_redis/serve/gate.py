@@ -51,6 +51,11 @@ class Gate:
         self._sessions, self._attempts = Sessions(), Attempts(EACH, ALL)
         self._one_at_a_time = asyncio.Lock()
 
+    @property
+    def scheme(self) -> Mapping[str, str]:
+        """Return where a request says which operator asks, as a security scheme of OpenAPI does."""
+        return {"in": "header", "name": self.header} if self.header else {"in": "cookie", "name": self._cookie}
+
     # -- who asks ----------------------------------------------------------------------------------------------------
 
     def operator(self, request: Request) -> Operator | None:

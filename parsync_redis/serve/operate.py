@@ -19,7 +19,7 @@ from .body import read_form
 from .gate import Gate, Operator
 from .pages import Pages
 from .passwords import USER_RULE
-from .query import MOST_TEXT, Query
+from .query import MOST_TEXT, Param, Query
 from .writer import Writer
 
 log = logging.getLogger("parsync.serve")
@@ -117,7 +117,7 @@ class Operate:
                 if operator is None or not self._gate.is_mark(operator.key, form.get("mark", "")):
                     return self._say(_OLD, 403, back)
                 return await self._do(request, operator, name, target, form)
-            target = Query(request, (action.of,)).text(action.of)
+            target = Query(request, (Param(action.of, "n1", "What it is done to."),)).text(action.of)
             back = _back(action, target)
             if operator is None:
                 return self._ask(request, after=f"{ROOT}/{name}?{request.scope['query_string'].decode('latin-1')}")

@@ -1,10 +1,13 @@
 """The pages for people: templates filled from the survey, and from Redis for tasks. They work without JavaScript."""
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -17,12 +20,13 @@ from ..model.explanation import Explanation
 from ..model.ids import encode_id
 from ..model.status import TaskStatus
 from ..store.tasks import ANY, list_tasks
-from .api import TASK_STATES
+from .api import TASK_STATE, TASK_STATES
 from .asker import Asker
-from .feed import EventFeed
+from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
-from .query import Query, asked
+from .query import OFFSET, Param, Query, asked
+from .stream import BEGIN, Stream
 from .survey import Survey
 from .surveyor import Latest, Surveyor
 
@@ -40,7 +44,14 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+TASK_ID: Final = Param("id", "a81f", "Only this task.")
 MOST_TASKS, MOST_PAGES = 100, 200
+LOOK_S: Final = 2.0
+"""If no survey comes, a page that is followed is made anew so often: it says how old it is."""
+
+ALIVE: Final = b"event: alive\ndata:\n\n"
+
+Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
@@ -50,6 +61,8 @@ class Pages:
         self, surveyor: Surveyor, asker: Asker, feed: EventFeed, cluster: str, operators: bool = False
     ) -> None:
         self._surveyor, self._asker, self._feed, self._cluster = surveyor, asker, feed, cluster
+        self._followers = 0
+        self._messages, self._messages_of = dict[str, bytes](), (-1, 0.0)
         self._links = (*LINKS, ("/operator", "operator")) if operators else LINKS
         self._templates = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
         self._templates.globals["operators"] = operators
@@ -57,7 +70,7 @@ class Pages:
     def routes(self) -> list[Route]:
         """Return the routes."""
         answers = (self.overview, self.nodes, self.tasks, self.schedulers)
-        found = [Route(path, answer) for (path, _), answer in zip(LINKS, answers, strict=True)]
+        found = [Route(path, self._followed(answer)) for (path, _), answer in zip(LINKS, answers, strict=True)]
         return [*found, *(Route(f"/static/{name}", _file(name)) for name in ("page.css", "page.js"))]
 
     def _show(self, latest: Latest, here: str, template: str, **values: Any) -> bytes:
@@ -82,6 +95,55 @@ class Pages:
                 latest.pages[key] = body
         return _page(body)
 
+    def _followed(self, answer: Answer) -> Answer:
+        """Return what answers with a page, or with a stream of a page for whoever accepts that, as EventSource does."""
+
+        @wraps(answer)
+        async def found(request: Request) -> Response:
+            page = await answer(request)
+            if page.status_code != 200 or "text/event-stream" not in request.headers.get("accept", ""):
+                return page
+            if self._followers >= MOST_VIEWERS:
+                raise HTTPException(503, f"{MOST_VIEWERS} viewers follow pages already", {"Retry-After": "10"})
+            self._followers += 1
+            return Stream(self._chunks(request, answer), self._leave)
+
+        return found
+
+    def _leave(self) -> None:
+        self._followers -= 1
+
+    async def _chunks(self, request: Request, answer: Answer) -> AsyncIterator[bytes]:
+        """Give the page, and again whenever it has changed."""
+        news, shown, said_s = self._surveyor.news, b"", time.monotonic()
+        yield BEGIN
+        while not news.over:
+            number = news.number
+            try:
+                message = await self._message(request, answer, number)
+            except HTTPException:  # too many questions: the browser comes again
+                return
+            if message != shown:
+                shown, said_s = message, time.monotonic()
+                yield message
+            elif time.monotonic() - said_s >= KEEP_ALIVE_S:
+                said_s = time.monotonic()
+                yield ALIVE
+            await news.after(number, LOOK_S)
+
+    async def _message(self, request: Request, answer: Answer, number: int) -> bytes:
+        """Return the page as it is at a survey; it is made once for all who follow it."""
+        now = (number, time.monotonic() // LOOK_S)
+        if self._messages_of != now:
+            self._messages, self._messages_of = {}, now
+        key = asked(request)
+        if (message := self._messages.get(key)) is None:
+            page = await answer(request)
+            message = message_of(bytes(page.body))
+            if self._messages_of == now:
+                self._messages[key] = message
+        return message
+
     async def overview(self, request: Request) -> Response:
         """Show whether tasks can be placed, the waiting tasks, and the last events."""
         Query(request)
@@ -94,7 +156,7 @@ class Pages:
 
     async def nodes(self, request: Request) -> Response:
         """Show nodes and their slots."""
-        offset = Query(request, ("offset",)).offset()
+        offset = Query(request, (OFFSET,)).offset()
         return self._of_survey(request, "/view/nodes", "nodes.html", lambda survey: node_values(survey, offset))
 
     async def schedulers(self, request: Request) -> Response:
@@ -109,8 +171,8 @@ class Pages:
         """Show tasks in a state, or one task."""
         latest = self._surveyor.latest
         try:
-            query = Query(request, ("state", "id"))
-            state, id = query.one_of("state", TASK_STATES), query.text("id").strip()
+            query = Query(request, (TASK_STATE, TASK_ID))
+            state, id = query.one_of(TASK_STATE), query.text("id").strip()
             if id:
                 encode_id(id)
                 status, found = await self._asker.ask(("page", id), lambda client: _one(client, id))
@@ -124,7 +186,12 @@ class Pages:
         return _page(self._show(latest, "/view/tasks", "tasks.html", **values))
 
 
-def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+def message_of(page: bytes) -> bytes:
+    """Return a page as a message of a stream, a line of it in each line."""
+    return b"data: " + page.replace(b"\r", b"\n").replace(b"\n", b"\ndata: ") + b"\n\n"
+
+
+def _file(name: str) -> Answer:
     async def answer(request: Request) -> Response:
         return FileResponse(FOLDER / name, headers={"X-Content-Type-Options": "nosniff"})
 

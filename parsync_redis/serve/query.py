@@ -1,7 +1,8 @@
-"""Read the query of a request. A wrong one raises InvalidInput, with one sentence."""
+"""The parameters of requests, and how they are read. A wrong one raises InvalidInput, with one sentence."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import translate
 from typing import Final
 
@@ -16,9 +17,27 @@ MOST_WORDS: Final = 64
 MOST_TEXT: Final = 255
 """Characters of one value."""
 
-MOST_LIMIT: Final = 1000
-USUAL_LIMIT: Final = 100
-PAGE: Final = ("limit", "offset")
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of a query: its name, an example, and what it is for.
+
+    words: the values that there are, () for any text. least, most: the bounds of a whole number, None for a text.
+    repeated: it may come several times.
+    """
+
+    name: str
+    example: str
+    about: str
+    words: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    repeated: bool = False
+
+
+LIMIT: Final = Param("limit", "2", "The number of items, at most (100).", least=1, most=1000)
+OFFSET: Final = Param("offset", "0", "The number of items before the first (0).", least=0, most=10**8)
+USUAL: Final = {LIMIT: 100, OFFSET: 0}
 
 
 def asked(request: Request) -> str:
@@ -27,18 +46,18 @@ def asked(request: Request) -> str:
 
 
 class Query:
-    """The parameters of a request: each is one of `known`, and at most those of `repeated` come several times."""
+    """The parameters of a request: each is one of `params`."""
 
-    def __init__(self, request: Request, known: Collection[str] = (), repeated: Collection[str] = ()) -> None:
+    def __init__(self, request: Request, params: Sequence[Param] = ()) -> None:
         self._words: dict[str, list[str]] = {}
+        known = {param.name: param for param in params}
         for name, value in request.query_params.multi_items():
             self._words.setdefault(name, []).append(value)
-        all_known = [*known, *repeated]
         for name, values in self._words.items():
-            if name not in all_known:
-                there_are = f"known are {', '.join(all_known)}" if all_known else "there are none here"
+            if name not in known:
+                there_are = f"known are {', '.join(known)}" if known else "there are none here"
                 raise InvalidInput(f"unknown parameter {shown(name)}: {there_are}")
-            if len(values) > (MOST_WORDS if name in repeated else 1):
+            if len(values) > (MOST_WORDS if known[name].repeated else 1):
                 raise InvalidInput(f"parameter {name} is given {len(values)} times, which is too often")
             if (longest := max(map(len, values))) > MOST_TEXT:
                 raise InvalidInput(f"parameter {name} has {longest} characters: there may be {MOST_TEXT}")
@@ -55,8 +74,9 @@ class Query:
         """Return a pattern of names, `proj.*`, to `match` them; all names if it is not given."""
         return re.compile(translate(self.text(name, "*")))  # fnmatchcase would keep up to 32,768 patterns of strangers
 
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Return a whole number; raises InvalidInput."""
+    def number(self, param: Param, default: int, least: int | None = None) -> int:
+        """Return a whole number; raises InvalidInput. least: instead of the parameter's own."""
+        name, most, least = param.name, param.most or 0, (param.least or 0) if least is None else least
         text = self.text(name, str(default))
         if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
             raise InvalidInput(f"{name}={shown(text)} is not valid: it must be a whole number from {least} to {most}")
@@ -64,17 +84,17 @@ class Query:
 
     def limit(self) -> int:
         """Return how many things are asked for."""
-        return self.number("limit", USUAL_LIMIT, 1, MOST_LIMIT)
+        return self.number(LIMIT, USUAL[LIMIT])
 
     def offset(self) -> int:
         """Return after how many things the page begins."""
-        return self.number("offset", 0, 0, 10**8)
+        return self.number(OFFSET, USUAL[OFFSET])
 
-    def one_of(self, name: str, words: Sequence[str]) -> str:
-        """Return a word, '' if it is not given; raises InvalidInput."""
-        word = self.text(name)
-        if word and word not in words:
-            raise InvalidInput(f"{name}={shown(word)} is not known: known are {', '.join(words)}")
+    def one_of(self, param: Param) -> str:
+        """Return one of a parameter's words, '' if it is not given; raises InvalidInput."""
+        word = self.text(param.name)
+        if word and word not in param.words:
+            raise InvalidInput(f"{param.name}={shown(word)} is not known: known are {', '.join(param.words)}")
         return word
 
     def pairs(self, name: str) -> Mapping[str, str]:

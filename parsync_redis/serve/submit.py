@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import Match
 
 from ..client import ParsyncClient
 from ..client.submitter import Submitter
@@ -24,12 +24,15 @@ from ..model.task import WAITING, Submission, TaskState
 from ..placement.reasons import reason_class
 from ..store.views import read_names
 from ..submission import ACCEPTED, Item, explain_unknown
-from .api import ROOT, id_in
+from . import answers
+from .api import id_in
 from .asker import Asker
 from .body import make_tasks, parse_tasks, read_body
+from .operation import ROOT, SubmitterOperation
 from .replies import refuse, reply
 from .rights import Forbidden
 from .submitters import KnownSubmitter, Submitters
+from .task_schema import task_schema
 from .writer import Writer
 
 log = logging.getLogger("parsync.serve")
@@ -38,7 +41,7 @@ SAY_S: Final = 10.0
 """While requests of submitters fail, the log says so once in this time."""
 
 
-class _Tokened(Route):
+class _Tokened(SubmitterOperation):
     """A route for requests that have a token; others are left to the routes for viewers."""
 
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
@@ -77,12 +80,18 @@ class Submit:
         self._submitters, self._client, self._asker, self._writer = submitters, client, asker, writer
         self._sender, self._only, self._said_s = Submitter(client.requests), only, -math.inf
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[SubmitterOperation]:
         """Return the routes; they go before those for viewers."""
-        one = Route if self._only else _Tokened
+        one = SubmitterOperation if self._only else _Tokened
+        wrong: dict[int, Any] = dict.fromkeys((400, 401, 404, 429, 503), answers.Error)
+        refused: dict[int, Any] = dict.fromkeys((400, 401, 403, 408, 413, 429, 503), answers.Error)
+        sent = answers.SentOne | answers.SentTasks
+        submits = {**refused, 200: sent, 201: sent, **dict.fromkeys((409, 422), answers.Error | answers.SentTasks)}
+        cancels = {**wrong, 200: answers.Cancelled, 202: answers.Cancelled, 409: answers.Error}
+        by = {"GET": {**wrong, 200: answers.OneOwnTask}, "DELETE": cancels}
         return [
-            Route(f"{ROOT}/tasks", self._guarded(self.submit), methods=["POST"]),
-            one(f"{ROOT}/tasks/{{id:path}}", self._guarded(self.one), methods=["GET", "DELETE"]),
+            SubmitterOperation("/tasks", self._guarded(self.submit), {"POST": submits}, task_schema()),
+            one("/tasks/{id:path}", self._guarded(self.one), by),
         ]
 
     def _guarded(self, answer: Callable[[Request, KnownSubmitter], Any]) -> Callable[[Request], Any]:
@@ -125,17 +134,14 @@ class Submit:
 
     async def submit(self, request: Request, submitter: KnownSubmitter) -> Response:
         """Submit a task, or a list of tasks."""
+        _take(submitter, 1)  # before the body: one that is too large, does not come or is no JSON counts as well
         body = await read_body(request, submitter.rights.most_bytes)
-        try:
-            tasks, several = await run_in_threadpool(parse_tasks, body)
-        except InvalidInput:
-            _take(submitter, 1)
-            raise
+        tasks, several = await run_in_threadpool(parse_tasks, body)
         most = submitter.rights.most_tasks
-        fits = 1 <= len(tasks) <= most
-        _take(submitter, len(tasks) if fits else 1)
-        if not fits:
+        if not 1 <= len(tasks) <= most:
             return refuse(413 if tasks else 400, f"the list has {len(tasks)} tasks: it must have 1 to {most}")
+        submitter.bucket.give_back(1)
+        _take(submitter, len(tasks))
         make_id = await self._writer.do(lambda: self._client.requests.make_ids(submitter.prefix))
         items, made = await run_in_threadpool(make_tasks, submitter, tasks, several, make_id)
         try:

@@ -15,6 +15,7 @@ from ..store.oldest import read_oldest
 from ..store.purge import server_ms
 from ..store.store import Store
 from ..store.times import names_of, read_times, runs_of
+from ..store.view_reader import ViewReader
 from .top import top
 
 
@@ -47,23 +48,29 @@ def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
     return top(waiting, TOP_NAMES)
 
 
-def read_survey(store: Store, before: Survey | None = None) -> Survey:
-    """Read the cluster as it is now. before: has the run times, if they need not be read. Raises ParsyncError."""
+def read_survey(
+    store: Store, reader: ViewReader, times_of: Survey | None = None, oldest_of: Survey | None = None
+) -> Survey:
+    """Read the cluster as it is now. Raises ParsyncError.
+
+    reader: the one of the survey before. times_of, oldest_of: an earlier survey, if the run times, or the oldest tasks,
+    need not be read.
+    """
     damaged: list[str] = []
-    partitions, nodes = read_all_views(store)
+    partitions, nodes = read_all_views(store, reader.read)
     schedulers = read_schedulers(store)
     lines = list(read_lines(store, damaged))
     kinds = demand_of(lines, damaged)
-    learnt = LearntTimes() if before else read_times(store)
+    learnt = LearntTimes() if times_of else read_times(store)
     return Survey(
         server_ms(store),
         partitions,
         nodes,
         schedulers,
         kinds,
-        before.names if before else names_of(learnt),
-        read_oldest(store, lines, group_names(kinds)),
+        times_of.names if times_of else names_of(learnt),
+        oldest_of.oldest_ms if oldest_of and kinds else read_oldest(store, lines, group_names(kinds)),
         count_tasks(store),
         explain_no_scheduler(store, schedulers),
-        before.runs if before else runs_of(learnt),
+        times_of.runs if times_of else runs_of(learnt),
     )

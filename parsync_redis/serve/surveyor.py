@@ -1,4 +1,4 @@
-"""The thread that reads a survey once a second. All viewers get the newest one."""
+"""The thread that reads a survey twice a second. All viewers get the newest one."""
 
 import logging
 import threading
@@ -10,14 +10,19 @@ from redis.exceptions import RedisError
 
 from ..client import ParsyncClient
 from ..errors import ParsyncError
+from ..store.view_reader import ViewReader
 from .counting import Counted, Counting
+from .news import News
 from .survey import Survey, read_survey
 
 log = logging.getLogger("parsync.serve")
 
-EVERY_S: Final = 1.0
-NAMES_EVERY: Final = 10
+EVERY_S: Final = 0.5
+NAMES_EVERY: Final = 20
 """Run times change slowly, and there may be ten thousand of them: they are read every so many times."""
+
+OLDEST_EVERY: Final = 2
+"""The oldest tasks take some hundred requests: they are looked for every so many times."""
 
 STALE_S: Final = 5.0
 """A survey that is older is stale."""
@@ -54,15 +59,18 @@ class Latest:
 
 
 class Surveyor(threading.Thread):
-    """Reads until stopped; it survives outages. latest: replaced whole, so that any thread may read it."""
+    """Reads until stopped; it survives outages.
+
+    latest: replaced whole, so that any thread may read it. news: tells of each new one.
+    """
 
     def __init__(self, client: ParsyncClient) -> None:
         super().__init__(name="surveyor", daemon=True)
         self._client = client
-        self._counting, self._turns = Counting(), 0
+        self._counting, self._reader, self._turns = Counting(), ViewReader(), 0
         self._said_s = float("-inf")
         self._stop_asked = threading.Event()
-        self.latest = Latest()
+        self.latest, self.news = Latest(), News()
 
     def stop(self) -> None:
         """End the thread."""
@@ -71,7 +79,7 @@ class Surveyor(threading.Thread):
             self.join(timeout=10)
 
     def run(self) -> None:
-        """Read once a second, and never for more than half of the time."""
+        """Read twice a second, and never for more than half of the time."""
         while not self._stop_asked.is_set():
             began_s = time.monotonic()
             self.look()
@@ -93,9 +101,12 @@ class Surveyor(threading.Thread):
                 log.info("the cluster is read again")
             took_s, counted = time.monotonic() - began_s, self._counting.add(survey, began_s)
             self.latest = Latest(survey, began_s, took_s, "", self.latest.errors, counted)
+        self.news.tell()
 
     def _read(self) -> Survey:
-        found = read_survey(self._client.store, self.latest.survey if self._turns % NAMES_EVERY else None)
+        before, turn = self.latest.survey, self._turns
+        times_of, oldest_of = before if turn % NAMES_EVERY else None, before if turn % OLDEST_EVERY else None
+        found = read_survey(self._client.store, self._reader, times_of, oldest_of)
         self._turns += 1
         return found
 

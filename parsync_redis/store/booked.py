@@ -1,5 +1,6 @@
 """Read which nodes are booked, for schedulers and for people."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..model.booking import Booking, read_bookings
@@ -18,9 +19,14 @@ def read_node_views(store: Store) -> list[NodeView]:
     return read_all_views(store)[1]
 
 
-def read_all_views(store: Store) -> tuple[list[PartitionView], list[NodeView]]:
-    """Return every partition by number, and what `read_node_views` returns. Raises ServerUnreachable."""
-    found = list(read_views(store))
+def read_all_views(
+    store: Store, read: Callable[[Store], Iterable[tuple[PartitionView, list[NodeView]]]] = read_views
+) -> tuple[list[PartitionView], list[NodeView]]:
+    """Return every partition by number, and what `read_node_views` returns. Raises ServerUnreachable.
+
+    read: how they are read, that of a ViewReader if it is done often.
+    """
+    found = list(read(store))
     views = sorted((node for _, nodes in found for node in nodes), key=lambda node: node.name)
     whom = {booking.node: booking.whom for booking in read_booked(store)} if views else {}
     views = [replace(view, reserved=whom[view.name]) if view.name in whom else view for view in views]

@@ -7,8 +7,8 @@ from ..model.ids import decode_id
 from ..model.needs import read_amounts
 from ..model.node import Node
 from ..placement.facts import Holder, NodeFacts
+from .live_nodes import LiveNode
 from .store import Store
-from .views import LiveNode
 
 
 def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> NodeFacts:

@@ -69,7 +69,26 @@ class LoopPool:
 
     def get_connection(self) -> LoopConnection:
         """Return a connection that nobody else uses."""
-        return LoopConnection(wait(self.own.get_connection()))
+        return LoopConnection(wait(self._get()))
+
+    async def _get(self) -> Any:
+        """Do what the pool's own get_connection does, and give the connection back if the call is cancelled meanwhile.
+
+        redis-py may swallow a cancel (asyncio.wait_for of Python 3.11). `bridge.call` raises it nevertheless, and then
+        nobody gets the connection.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        cancels, connection = task.cancelling(), self.own.get_available_connection()
+        try:
+            await self.own.ensure_connection(connection)
+            if task.cancelling() > cancels:
+                raise asyncio.CancelledError
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            await self.own.release(connection)
+            raise
+        return connection
 
     def release(self, connection: LoopConnection) -> None:
         """Give a connection back."""

@@ -1,8 +1,9 @@
 """Read one node for people, without the other partitions."""
 
 from ..model.views import NodeView
+from .live_nodes import LiveNode, live_nodes
 from .store import Store
-from .views import LiveNode, find_node, live_nodes, reads_of, view_partition
+from .views import find_node, reads_of, view_partition
 
 
 def read_node(store: Store, name: str) -> tuple[LiveNode, NodeView] | None:

@@ -9,11 +9,11 @@ from ..model.amount import amount_numbers
 from ..model.apart import undeclared
 from ..model.apps import KnownTasks
 from ..model.ids import readable
-from ..model.needs import Resources, is_resources, labels_of, parse_resources, queues_of, read_amounts
-from ..model.node import Node, read_nodes
+from ..model.needs import Resources, is_resources, labels_of, parse_resources, queues_of
+from ..model.node import Node
 from ..model.taints import taints_of
-from ..model.text import COUNTER
 from ..model.views import NodeView, PartitionView, gather_partition
+from .live_nodes import LiveNode, live_nodes
 from .server_errors import translate
 from .store import Store
 
@@ -26,7 +26,7 @@ def read_views(store: Store) -> Iterator[tuple[PartitionView, list[NodeView]]]:
     They are read one after another, while the cluster goes on; the log names those whose server is away. Raises
     ServerUnreachable if the settings' server is away, or all are.
     """
-    for number, rows in _fetch(store):
+    for number, rows in fetch(store):
         yield view_partition(store, number, *rows)
 
 
@@ -129,7 +129,7 @@ def read_offers(store: Store) -> dict[str, Resources]:
     return {node: parse_resources(offer) for node, offer in shapes.items() if is_resources(offer)}
 
 
-def _fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
+def fetch(store: Store) -> Iterator[tuple[int, list[Any]]]:
     """Yield the number and the records of each partition whose server answers."""
     numbers = range(count_partitions(store))
     for start in range(0, len(numbers), _CHUNK):
@@ -144,99 +144,50 @@ def reads_of(store: Store, number: int) -> list[tuple[Any, ...]]:
     return [("hmget", meta, ["version", "epoch"]), ("get", free), *hashes]
 
 
-def note_of(node: Node, note: str) -> str:
-    """Return a node's note, '' if the node is neither drained nor suspect any more."""
-    return note if node.draining or node.state == "suspect" else ""
-
-
-def _down_ms(counter: bytes) -> int | None:
-    """Return when a node was marked down (ms), by the line of its counter; None if it is up or the line is damaged."""
-    since = (COUNTER.read(readable(counter)) or {}).get("since")
-    return int(since) if since else None
-
-
-@dataclass(frozen=True, slots=True)
-class LiveNode:
-    """A node's free slots and waiting seats, what is left (thousandths), its note, and since when it is down (ms)."""
-
-    partition: int
-    node: Node
-    free: int
-    free_ahead: int
-    left: Mapping[str, int]
-    note: str
-    down_ms: int | None
-
-
 def read_live_nodes(store: Store) -> Iterator[list[LiveNode]]:
     """Yield the nodes of each partition, by number; nothing for a cluster that no scheduler has joined yet."""
-    for number, (_, *rows) in _fetch(store):
+    for number, (_, *rows) in fetch(store):
         yield live_nodes(number, *rows)
-
-
-def count_bits(bitmap: bytes, first: int, count: int) -> int:
-    """Return how many of `count` bits from bit `first` on are 1, without numpy: its import takes longer."""
-    part = bitmap[first // 8 : (first + count + 7) // 8]
-    width = max(0, 8 * len(part) - first % 8)
-    return ((int.from_bytes(part, "big") & ((1 << width) - 1)) >> max(0, width - count)).bit_count()
-
-
-def live_nodes(
-    number: int,
-    free: bytes | None,
-    left: dict[bytes, bytes],
-    records: dict[bytes, bytes],
-    notes: dict[bytes, bytes],
-    counters: dict[bytes, bytes],
-) -> list[LiveNode]:
-    """Return the nodes of a partition by name, from the replies to `reads_of` without the first."""
-    found = []
-    for name, node in sorted(read_nodes(records)[0].items()):
-        found.append(
-            LiveNode(
-                number,
-                node,
-                count_bits(free or b"", node.first, node.offer.slots),
-                count_bits(free or b"", node.first + node.offer.slots, node.ahead or 0),
-                read_amounts(readable(left.get(name.encode(), b""))),
-                note_of(node, readable(notes.get(name.encode(), b""))),
-                _down_ms(counters.get(name.encode(), b"")),
-            )
-        )
-    return found
 
 
 def view_partition(
     store: Store, number: int, meta: list[bytes | None], *rows: Any
 ) -> tuple[PartitionView, list[NodeView]]:
     """Return a partition and its nodes, from the replies to `reads_of`."""
-    views, nodes = [], []
-    for state in live_nodes(number, *rows):
-        node, offer = state.node, state.node.offer
-        nodes.append(node)
-        views.append(
-            NodeView(
-                node.name,
-                number,
-                node.state,
-                node.draining,
-                node.inc,
-                node.score,
-                offer.slots,
-                state.free,
-                offer.slots - state.free,
-                amount_numbers(offer.amounts),
-                amount_numbers((name, amount) for name, amount in state.left.items() if not undeclared(name)),
-                labels_of(offer),
-                f"over {state.note}" if node.drain == 2 else state.note,
-                tuple(queues_of(offer)),
-                state.down_ms,
-                (node.ahead or 0) - state.free_ahead,
-                node.ahead or 0,
-                taints=taints_of(offer),
-            )
-        )
+    return complete(store, number, meta, [(state.node, view_of(state)) for state in live_nodes(number, *rows)])
+
+
+def view_of(state: LiveNode) -> NodeView:
+    """Return the view of a node, without what only its leases tell."""
+    node, offer = state.node, state.node.offer
+    return NodeView(
+        node.name,
+        state.partition,
+        node.state,
+        node.draining,
+        node.inc,
+        node.score,
+        offer.slots,
+        state.free,
+        offer.slots - state.free,
+        amount_numbers(offer.amounts),
+        amount_numbers((name, amount) for name, amount in state.left.items() if not undeclared(name)),
+        labels_of(offer),
+        f"over {state.note}" if node.drain == 2 else state.note,
+        tuple(queues_of(offer)),
+        state.down_ms,
+        (node.ahead or 0) - state.free_ahead,
+        node.ahead or 0,
+        taints=taints_of(offer),
+    )
+
+
+def complete(
+    store: Store, number: int, meta: list[bytes | None], some: Sequence[tuple[Node, NodeView]]
+) -> tuple[PartitionView, list[NodeView]]:
+    """Return a partition and the views of its nodes, with what only their leases tell."""
     # Count the leases where the bits do not tell: a slot may be neither free nor held, and a shut seat may be held.
+    nodes, views = [node for node, _ in some], [view for _, view in some]
     unusual = {n.name: n for n in nodes if n.state != "up" or n.draining or n.span != n.offer.slots + (n.ahead or 0)}
     held, waiting = Counter[str](), Counter[str]()
     for lease in store.leases(number, unusual.values()):

@@ -3,6 +3,8 @@
 import shutil
 import signal
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -13,7 +15,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.acceptance.test_serve import PROGRAM, set_up
 from tests.conftest import PRIMARIES
-from tests.serving import Form, serving, url_of
+from tests.serving import ASK_S, Form, serving, url_of
 from tests.waiting import until
 
 pytestmark = [
@@ -128,7 +130,7 @@ def test_a_page_follows_the_state_and_says_when_it_cannot(browser):
             driver.submit("a")
             browser.until_text("#waiting", lambda text: text == "1")
             print(f"the page has changed after {time.monotonic() - began_s:.2f} s")
-            browser.driver.execute_script("window.fetch = () => new Promise(() => {})")  # only the stream is left
+            browser.driver.execute_script("pages.close(); window.fetch = () => new Promise(() => {})")
             driver.submit("gone", name=HOSTILE_NAME)
             driver.cancel("gone", HOSTILE)
             browser.until_text("#events", lambda text: f"task gone ({HOSTILE_NAME}) was cancelled: {HOSTILE}" in text)
@@ -149,7 +151,7 @@ def test_a_page_asks_one_thing_at_a_time_and_takes_only_pages(driver, browser):
         serve.until_json("/healthz", lambda found: found["ok"])
         browser.open(serve, "/")
         asked = browser.driver.execute_script(
-            "window.asked = 0;"
+            "pages.close(); followed = false; window.asked = 0;"
             "window.fetch = () => { asked++; return new Promise((done) => { window.answer = done; }); };"
             "busy = false; update(); update(); update(); return asked"
         )
@@ -177,6 +179,61 @@ def test_hostile_texts_are_only_texts(driver, browser):
         for path in ("/view/tasks?id=%3Cscript%3E", "/view/tasks?id=" + "%3Cb%3E" * 90):
             browser.open(serve, path)
             assert browser.count("main script") + browser.count("main b") == 0
+
+
+def followed(serve, path):
+    """Yield a page, and again whenever it has changed."""
+    request = urllib.request.Request(f"{serve.url}{path}", headers={"Accept": "text/event-stream"})
+    with urllib.request.urlopen(request, timeout=ASK_S) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        page = []
+        for line in answer:
+            field, _, text = line.decode().rstrip("\n").partition(": ")
+            if field == "data":
+                page.append(text)
+            elif not field and page:
+                yield "\n".join(page)
+                page = []
+
+
+def test_a_page_that_is_followed_comes_again_when_it_has_changed(driver):
+    with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
+        serve.until_json("/healthz", lambda found: found["ok"])
+        for path, change, text in (
+            ("/view/nodes", lambda: driver.node("n7", 2, p=1), "n7"),
+            ("/view/tasks?state=waiting", lambda: driver.submit(encode_id("new\rid: 7")), "new\nid: 7"),
+            ("/view/tasks?id=later", lambda: driver.submit("later", name="proj.late"), "proj.late"),
+        ):
+            pages = followed(serve, path)
+            first = next(pages)
+            assert first == serve.get_exactly(path)[1].replace("\r", "\n")
+            assert text not in first
+            change()
+            assert any(text in page for page in pages), path
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            next(followed(serve, "/view/tasks?state=odd"))
+        pages = followed(serve, "/view/nodes")
+        next(pages)
+        serve.process.send(signal.SIGTERM)
+        assert list(pages) == []
+        until(lambda: not serve.process.alive, "it has stopped")
+        assert not [line for line in serve.process.lines if "timeout graceful shutdown exceeded" in line]
+
+
+@needs_browser
+def test_a_page_is_replaced_as_it_comes_but_not_while_somebody_types(driver, browser):
+    with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
+        serve.until_json("/healthz", lambda found: found["ok"])
+        browser.open(serve, "/view/tasks?state=waiting")
+        browser.driver.execute_script("window.fetch = () => new Promise(() => {})")  # only the stream is left
+        driver.submit("one")
+        browser.until_text("#tasks", lambda text: "one" in text)
+        browser.driver.execute_script("document.querySelector('input').focus()")
+        driver.submit("two")
+        until(lambda: browser.driver.execute_script("return newest.includes('two')"), "the page has come", 60)
+        assert "two" not in browser.text("#tasks")
+        browser.driver.execute_script("document.activeElement.blur()")
+        browser.until_text("#tasks", lambda text: "two" in text)
 
 
 def test_pages_work_without_javascript_and_forbid_what_they_do_not_need(driver):

@@ -51,6 +51,7 @@ def watched(tmp_path_factory) -> Iterator[Watched]:
         patch.setenv("PARSYNC_CLUSTER", "watched")
         tasks = importlib.import_module("tests.acceptance.traced_app")
         env = {"PARSYNC_LOG_FORMAT": "json", "PARSYNC_HEALTH_FILE": str(folder / "n1.health")}
+        env["TRACED_SPANS"] = str(folder / "spans")
         with (
             LocalStack("watched", server.url, logs=folder, cwd=ROOT, env=env) as stack,
             serving(server.url, "watched", "--log-format", "json") as serve,
@@ -151,3 +152,30 @@ def test_the_place_span_is_between_submit_and_run_in_the_same_trace(watched, wor
     assert facts["parsync.waiting_ms"] >= 0
     assert facts["parsync.view_age_ms"] >= 0
     assert [event["name"] for event in place["events"]] == ["placed"]
+
+
+def test_a_prefork_worker_makes_the_place_span_in_its_main_process_and_the_run_span_in_the_pool(watched, worked):
+    node = watched.stack.worker("tests.acceptance.traced_app:app", "n2", 1, labels={"pool": "prefork"})
+    main = watched.stack.processes[node].popen.pid
+    watched.serve.until_json("/api/v1/nodes", lambda found: found["total"] == 2)
+    result = watched.tasks.work.apply_async(parsync={"require": {"pool": "prefork"}})
+    assert result.get(timeout=120) == "worked"
+    (submit,) = [
+        span
+        for span in watched.tasks.exporter.get_finished_spans()
+        if span.name == "apply_async/traced.work" and span.attributes["messaging.message.id"] == result.id
+    ]
+    trace = f"0x{submit.context.trace_id:032x}"
+
+    def made():
+        lines = map(json.loads, (watched.folder / "spans").read_text(encoding="utf-8").splitlines())
+        return {span["name"]: span for span in lines if span["context"]["trace_id"] == trace}
+
+    until(lambda: made().keys() == {"place/traced.work", "run/traced.work"}, "the spans are made")
+    place, run = made()["place/traced.work"], made()["run/traced.work"]
+    assert place["parent_id"] == run["parent_id"] == f"0x{submit.context.span_id:016x}"
+    assert (place["pid"] == main, run["pid"] == main) == (True, False)
+    assert place["end_time"] <= run["end_time"]
+    assert (place["attributes"]["parsync.node"], place["attributes"]["parsync.scheduler"]) == ("n2", "scheduler-1")
+    watched.stack.processes[node].send(signal.SIGTERM)
+    until(lambda: not watched.stack.processes[node].alive, "it has stopped")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from parsync_redis.cli.app import COMMANDS, load
-from parsync_redis.serve.api import ROOT, Api
+from parsync_redis.serve.api import Api
 from parsync_redis.serve.events import Events
 from parsync_redis.serve.operate import Operate
 from parsync_redis.serve.submit import Submit
@@ -61,7 +61,7 @@ def http_part() -> str:
     submit: Any = Submit.__new__(Submit)
     submit._only = True
     rows = ["| path | methods | what |", "|---|---|---|"]
-    for route in (*api.routes(), *events.routes(ROOT), *submit.routes(), *operate.routes()):
+    for route in (*api.routes(), *events.routes(), *submit.routes(), *operate.routes()):
         methods = ", ".join(sorted((route.methods or set()) - {"HEAD"}))
         path = route.path.replace(":path}", "}")
         rows.append(f"| `{path}` | {methods} | {_cell((inspect.getdoc(route.endpoint) or '').partition(chr(10))[0])} |")

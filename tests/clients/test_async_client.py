@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -203,6 +204,27 @@ def test_a_cancelled_call_leaves_no_connection_with_a_reply_to_come(url, method,
             proxy.open()
             assert (await client.status("b")).name == "proj.other"
             assert proxy.connections == before + 1
+
+    run(main())
+
+
+def test_a_connection_is_given_back_if_a_timeout_in_redis_py_swallows_the_cancel(url):
+    async def main():
+        async with aio(url) as client:
+            assert (await client.status("a")).state == "gone"
+            own = pool(client)
+
+            async def swallow(connection):
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
+
+            own.ensure_connection = swallow
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.create_task(client.status("a"))
+            assert not own._in_use_connections
 
     run(main())
 

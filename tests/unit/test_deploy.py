@@ -15,6 +15,7 @@ from parsync_redis.model.devices import read_indexes
 from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.model.views import KindView, NodeView
 from parsync_redis.placement.reasons import CLASSES, OTHER
+from parsync_redis.serve.api import MACHINE, SLOTS
 from parsync_redis.serve.counting import Counted
 from parsync_redis.serve.demand import Machine, measure_demand
 from parsync_redis.serve.metrics import STATES, render_metrics
@@ -176,11 +177,10 @@ def test_keda_asks_for_machines_as_its_workers_are_and_stands_still_without_an_a
     url = urlsplit(trigger["metadata"]["url"])
     query = Query(
         Request({"type": "http", "query_string": url.query.encode()}),
-        ("slots",),
-        ("device", "label", "taint", "require"),
+        MACHINE,
     )
     machine = Machine.of(
-        query.number("slots", 0, 1, 100),
+        query.number(SLOTS, 0),
         {},
         query.pairs("label"),
         query.all("taint"),

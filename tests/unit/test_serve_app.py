@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 
 from parsync_redis import ParsyncClient
 from parsync_redis.serve.app import make_app
@@ -79,6 +80,8 @@ async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9"
     async def receive():
         if not bodies:
             await asyncio.Event().wait()  # it stays connected
+        if bodies == [None]:
+            return {"type": "http.disconnect"}
         return {"type": "http.request", "body": bodies.pop(), "more_body": False}
 
     async def send(message):
@@ -105,6 +108,7 @@ def test_only_viewers_are_told_why_reading_fails(serve):
         ("POST", TASKS, b"{", 400),
         ("POST", TASKS, b"[]", 400),
         ("POST", TASKS, b"[1, 2, 3]", 413),
+        ("POST", TASKS, b" " * (SHOP.most_bytes + 1), 413),
         ("POST", TASKS, b"[1]", 503),
     ],
 )
@@ -113,6 +117,15 @@ def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
     fill_writer(app)
     found = [app.ask(method, path, TOKEN, body=body)[0] for _ in range(3)]
     assert found == [status, status, 429]
+
+
+def test_a_body_that_does_not_come_counts(serve):
+    """The submitter goes away instead."""
+    app = serve(submitters=Submitters({"shop": SHOP}))
+    for _ in range(2):
+        with pytest.raises(ClientDisconnect):
+            app.ask("POST", TASKS, TOKEN, body=None)
+    assert app.ask("POST", TASKS, TOKEN, body=b"{}")[0] == 429
 
 
 def test_an_id_in_a_path_is_whole(serve):

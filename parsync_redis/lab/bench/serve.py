@@ -1,4 +1,7 @@
-"""Measure the CPU time of `parsync serve` and of the server. Nodes and waiting tasks are only records."""
+"""Measure the CPU time of `parsync serve` and of the server, and how soon a page shows a change.
+
+Nodes and waiting tasks are only records.
+"""
 
 import os
 import re
@@ -6,7 +9,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ...cli.stack import Process
@@ -16,6 +19,7 @@ from ...settings import Settings
 from ...store.cluster import join_cluster
 from ...store.embedded import EmbeddedServer
 from .load import TASK
+from .onlookers import EVENTS, PATHS, Changes, Onlooker
 from .placement import Say, facts_of
 from .processes import cpu_of
 from .standins import NodePlan, StandIn
@@ -23,12 +27,15 @@ from .standins import NodePlan, StandIn
 CLUSTER: Final = "serve"
 PARTITIONS: Final = 8
 START_S: Final = 60.0
-PATHS: Final = ("/", "/view/nodes", "/view/schedulers")
-"""Pages that viewers ask for, one after the other; each asks once a second, as the script of the pages does."""
+CHANGING: Final = 3
+"""The state changes for so many times `seconds`."""
 
 
 def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: threading.Event, say: Say) -> dict[str, Any]:
-    """Fill a cluster, serve it without and with viewers, and return the cores that both processes take."""
+    """Fill a cluster, serve it without and with viewers, and return the cores that both processes take.
+
+    With viewers the state stands still first. Then it changes, and the changes are timed until all viewers show them.
+    """
     with EmbeddedServer() as server:
         settings = Settings.load(url=server.url, cluster=CLUSTER, partitions=PARTITIONS)
         with ParsyncClient(settings) as client:
@@ -43,17 +50,38 @@ def run_serve(nodes: int, tasks: int, viewers: int, seconds: float, stop: thread
         process = Process("serve", [*command, "--cluster", CLUSTER], os.environ, None, None)
         try:
             url = _url(process)
-            cores = {}
-            for count in (0, viewers):
-                say(f"measures for {seconds:g} s with {count} viewers")
-                cores[count] = _measure(url, process.popen.pid, server.process.pid, count, seconds, stop)
+
+            def cores(during: Callable[[], object]) -> dict[str, float]:
+                began_s, pids = time.monotonic(), (process.popen.pid, server.process.pid)
+                before, came = [*map(cpu_of, pids)], sum(one.messages for one in onlookers)
+                during()
+                took_s, after = time.monotonic() - began_s, [*map(cpu_of, pids)]
+                used = [round((now - then) / took_s, 4) for now, then in zip(after, before, strict=True)]
+                messages = round((sum(one.messages for one in onlookers) - came) / took_s, 1)
+                return {"serve": used[0], "server": used[1], "messages_per_s": messages}
+
+            onlookers: list[Onlooker] = []
+            say(f"measures for {seconds:g} s without viewers")
+            stop.wait(2)
+            idle = cores(lambda: stop.wait(seconds))
+            onlookers += [Onlooker(url, PATHS[number % len(PATHS)]) for number in range(viewers)]
+            say(f"measures for {seconds:g} s with {viewers} viewers")
+            stop.wait(2)
+            viewed = cores(lambda: stop.wait(seconds))
+            say(f"changes the state for {CHANGING * seconds:g} s")
+            fresh: dict[str, Any] = {}
+            events = Onlooker(url, EVENTS)
+            with ParsyncClient(settings) as client:
+                changes = Changes(client, [*onlookers, events], stop)
+                changing = cores(lambda: fresh.update(changes.timed(CHANGING * seconds)))
             took_s = re.findall(r"^parsync_survey_read_seconds (\S+)", _get(f"{url}/metrics").decode(), re.MULTILINE)
         finally:
             process.send(15)
             process.end(time.monotonic() + 10)
         facts = facts_of(server)
     asked = {"nodes": nodes, "tasks": tasks, "kinds": kinds, "viewers": viewers, "seconds": seconds}
-    return {**asked, "idle": cores[0], "viewed": cores[viewers], "read_s": float(took_s[0]), "facts": facts}
+    found = {"idle": idle, "viewed": viewed, "changing": changing, "fresh": fresh}
+    return {**asked, **found, "read_s": float(took_s[0]), "facts": facts}
 
 
 def _offer(number: int) -> Resources:
@@ -86,29 +114,3 @@ def _get(url: str, instead: bytes = b"") -> bytes:
         if not instead:
             raise
         return instead
-
-
-def _measure(
-    url: str, serve: int, server: int, viewers: int, seconds: float, stop: threading.Event
-) -> dict[str, float]:
-    """Return the cores of both processes, and the requests a second."""
-    over, counts = threading.Event(), [0] * viewers
-
-    def view(number: int) -> None:
-        while not over.is_set():
-            _get(f"{url}{PATHS[(number + counts[number]) % len(PATHS)]}")
-            counts[number] += 1
-            over.wait(1.0)
-
-    threads = [threading.Thread(target=view, args=(number,), daemon=True) for number in range(viewers)]
-    for thread in threads:
-        thread.start()
-    stop.wait(2)
-    began_s, before, asked = time.monotonic(), (cpu_of(serve), cpu_of(server)), sum(counts)
-    stop.wait(seconds)
-    took_s, after, answered = time.monotonic() - began_s, (cpu_of(serve), cpu_of(server)), sum(counts)
-    over.set()
-    for thread in threads:
-        thread.join(timeout=30)
-    cores = [round((now - then) / took_s, 4) for now, then in zip(after, before, strict=True)]
-    return {"serve": cores[0], "server": cores[1], "requests_per_s": round((answered - asked) / took_s, 1)}

@@ -97,11 +97,11 @@ def idle(
 def serve(
     nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes of 4 slots each.")] = 1000,
     tasks: Annotated[int, typer.Option(min=1, max=10_000_000, help="Tasks that wait, of 100 kinds.")] = 100_000,
-    viewers: Annotated[int, typer.Option(min=0, max=400, help="Viewers that ask once a second.")] = 50,
+    viewers: Annotated[int, typer.Option(min=3, max=90, help="Viewers that follow pages.")] = 50,
     seconds: Seconds = 15.0,
     as_json: Json = False,
 ) -> None:
-    """Measure the CPU time of `parsync serve` and of its server, without and with viewers."""
+    """Measure the CPU time of `parsync serve` and of its server, and how soon a page shows a change."""
     from ..bench.serve import run_serve
 
     with measuring() as (stop, line):
@@ -110,11 +110,15 @@ def serve(
         print(json.dumps(found, indent=2))
         return
     print(f"{nodes:,} nodes, {tasks:,} tasks of {found['kinds']} kinds; a survey takes {found['read_s']:.3f} s\n")
+    phases = ((0, "stands still", "idle"), (viewers, "stands still", "viewed"), (viewers, "changes", "changing"))
     rows = [
-        (count, figures["requests_per_s"], figures["serve"], figures["server"])
-        for count, figures in ((0, found["idle"]), (viewers, found["viewed"]))
+        (count, state, found[phase]["messages_per_s"], found[phase]["serve"], found[phase]["server"])
+        for count, state, phase in phases
     ]
-    print_table(("VIEWERS", "REQUESTS/S", "CORES OF SERVE", "CORES OF THE SERVER"), rows, "")
+    print_table(("VIEWERS", "STATE", "MESSAGES/S", "CORES OF SERVE", "CORES OF THE SERVER"), rows, "")
+    print(f"\n{found['fresh']['changes']} changes, until viewers had them:")
+    late = [(what, *map(round, found["fresh"][what].values())) for what in ("pages", "events")]
+    print_table(("VIEWERS OF", "P50 MS", "P99 MS", "MAX MS"), late, "")
 
 
 def decide(

@@ -1,17 +1,31 @@
-// Replace what is shown by the newest page, once a second while somebody looks; show events as they come.
+// Show the newest page as it comes while somebody looks, or ask for it once a second; show events as they come.
 "use strict";
-let busy = false, live = false;
+let busy = false, live = false, pages = null, followed = false, newest = "", heard = 0;
+function typing() {
+  return document.activeElement instanceof HTMLInputElement;
+}
+function show(text) {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const fresh = page.querySelector("main"), shown = document.querySelector("main");
+  if (!fresh) throw new Error("this is not a page");
+  const events = shown.querySelector("#events");
+  if (live && events) fresh.querySelector("#events")?.replaceWith(page.importNode(events, true));
+  if (fresh.innerHTML !== shown.innerHTML) shown.replaceWith(document.adoptNode(fresh));
+}
 async function update() {
-  if (busy || document.hidden || document.activeElement instanceof HTMLInputElement) return;
+  if (document.hidden || typing()) return;
+  if (followed) {
+    if (newest) show(newest);
+    newest = "";
+    if (Date.now() - heard > 40000) watch();
+    return;
+  }
+  if (busy) return;
   busy = true;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: AbortSignal.timeout(10000) });
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const fresh = page.querySelector("main"), shown = document.querySelector("main");
-    if (!fresh) throw new Error("this is not a page");
-    const events = shown.querySelector("#events");
-    if (live && events) fresh.querySelector("#events")?.replaceWith(page.importNode(events, true));
-    if (fresh.innerHTML !== shown.innerHTML) shown.replaceWith(document.adoptNode(fresh));
+    const text = await answer.text();
+    if (!followed) show(text);
   } catch (error) {
     let gone = document.getElementById("gone");
     if (!gone) {
@@ -24,6 +38,21 @@ async function update() {
   } finally {
     busy = false;
   }
+}
+function watch() {
+  pages?.close();
+  pages = null;
+  followed = false;
+  if (document.hidden) return;
+  pages = new EventSource(location.href);
+  pages.onerror = () => { followed = false; };
+  pages.addEventListener("alive", () => { heard = Date.now(); });
+  pages.onmessage = (message) => {
+    followed = true;
+    heard = Date.now();
+    newest = message.data;
+    update();
+  };
 }
 function follow(after) {
   const source = new EventSource("/events?after=" + encodeURIComponent(after));
@@ -40,5 +69,7 @@ function follow(after) {
   };
 }
 setInterval(update, 1000);
+document.addEventListener("visibilitychange", watch);
+watch();
 const events = document.getElementById("events");
 if (events) follow(events.dataset.after);
