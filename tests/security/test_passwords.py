@@ -99,7 +99,7 @@ def test_acl_prints_hashes_and_never_a_password(tmp_path):
     done = acl("--password-file", str(tmp_path), "--close-default")
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 5
-    assert done.stdout.splitlines()[-1] == "user default off"
+    assert done.stdout.splitlines()[-1] == "user default off resetpass ~* &* +@all"
     assert SECRET not in done.stdout + done.stderr
 
 
