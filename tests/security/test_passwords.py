@@ -88,6 +88,12 @@ def test_a_password_file_that_cannot_be_used_is_one_sentence(tmp_path, content):
     assert str(path) in str(caught.value)
 
 
+def test_a_path_with_an_at_sign_is_shown_as_it_is(monkeypatch):
+    monkeypatch.setenv("PARSYNC_PASSWORD_FILE", "/run/credentials/parsync-worker@gpu.service/password")
+    with pytest.raises(InvalidInput, match="/run/credentials/parsync-worker@gpu.service/password"):
+        Settings.load()
+
+
 def acl(*words):
     command = [sys.executable, "-m", "parsync_redis.cli", "acl", *words]
     return run(command, capture_output=True, text=True)
