@@ -90,7 +90,7 @@ def test_a_password_file_that_cannot_be_used_is_one_sentence(tmp_path, content):
 
 def test_a_path_with_an_at_sign_is_shown_as_it_is(monkeypatch):
     monkeypatch.setenv("PARSYNC_PASSWORD_FILE", "/run/credentials/parsync-worker@gpu.service/password")
-    with pytest.raises(InvalidInput, match="/run/credentials/parsync-worker@gpu.service/password"):
+    with pytest.raises(InvalidInput, match=r"/run/credentials/parsync-worker@gpu\.service/password"):
         Settings.load()
 
 
