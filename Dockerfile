@@ -19,6 +19,7 @@ RUN pip install --no-deps '/build[serve]' && rm -rf /build
 RUN useradd --create-home --uid 10001 parsync
 COPY examples /app/examples
 WORKDIR /app
-USER parsync
+# By its number: Kubernetes cannot tell whether a user with a name is root, and the chart has `runAsNonRoot`.
+USER 10001
 
 CMD ["parsync", "--help"]

@@ -101,7 +101,7 @@ newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM
 cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
 	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n $(STACKS) --dist loadfile tests/acceptance tests/cluster $(ARGS)
 
-compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, and 200 tasks from the host (ARGS=--cluster)
+compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, and 200 tasks from the host (ARGS=--cluster, ARGS=--monitor)
 	@$(BIN)/python tests/compose/run.py $(ARGS)
 
 site: $(STAMP) ## build the documentation in build/site, strictly: a broken link is an error

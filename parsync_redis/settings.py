@@ -242,7 +242,8 @@ def _sentence(error: dict[str, Any], flags: dict[str, Any], path: Path | None) -
         source = f" (from {variable})"
     else:
         source = f" (from {path})"
-    said = shown(safe_url(value) if isinstance(value, str) else value)
+    is_text = isinstance(value, str) and not value.startswith("/")  # a path is no address: '/worker@gpu/password'
+    said = shown(safe_url(value) if is_text else value)
     why = error.get("ctx", {}).get("error")
     right = f"{why}; an address is" if isinstance(why, BadAddress) else "it must be"
     return f"setting {name}={said}{source} is not valid: {right} {_RIGHT[name]}"

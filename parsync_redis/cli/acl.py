@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,6 +13,9 @@ from ..security.acl import Options, user_line
 from ..security.acl_tables import Role
 from ..settings import Settings, read_password
 from .common import Cluster, Config, say
+
+_CLOSED: Final = "default off resetpass ~* &* +@all"
+"""Nobody is this user. But many servers read their append-only file with its rights: without them they lose writes."""
 
 
 def register(app: typer.Typer) -> None:
@@ -66,11 +69,11 @@ def acl(
         if one not in hashes:
             say(f"{name}-{one} has no password and is off: give one with --password-file", to_stderr=True)
     if close_default:
-        say("user default off" if form == "file" else "ACL SETUSER default off")
+        say(f"user {_CLOSED}" if form == "file" else f"ACL SETUSER {_CLOSED}")
     else:
         say(
-            "not printed: user default off. Until then whoever reaches the server may do everything on it; "
-            "once each login works: --close-default",
+            "not printed: the line that turns the default user off. Until then whoever reaches the server may do "
+            "everything on it; once each login works: --close-default",
             to_stderr=True,
         )
 

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import ceil
 from typing import Any, Final
 
 from ..model.octaves import TimeHistogram
@@ -73,18 +74,24 @@ def charts_of(moments: Sequence[Moment]) -> list[Chart]:
     return [_chart(name, unit, moments, of) for name, unit, of in asked]
 
 
+def minutes_of(moments: Sequence[Moment]) -> int:
+    """Return how many minutes the charts show: those that are known, from one to MINUTES."""
+    known_s = moments[-1].at_s - moments[0].at_s if moments else 0.0
+    return min(MINUTES, max(1, ceil(known_s / 60)))
+
+
 def _chart(name: str, unit: str, moments: Sequence[Moment], of: Callable[[Moment, Moment], float | None]) -> Chart:
     """Return the chart of a figure between two moments; where it is None the line has a gap."""
     pairs = pairwise(moments)
     values = [(now.at_s - moments[-1].at_s, of(before, now)) for before, now in pairs]
     known = [value for _, value in values if value is not None]
-    most = max(known, default=0.0)
+    most, minutes = max(known, default=0.0), minutes_of(moments)
     pieces: list[list[str]] = [[]]
     for at_s, value in values:
         if value is None:
             pieces.append([])
             continue
-        x, y = WIDTH * (1 + at_s / (60 * MINUTES)), HEIGHT * (1 - value / (most or 1))
+        x, y = WIDTH * (1 + at_s / (60 * minutes)), HEIGHT * (1 - value / (most or 1))
         pieces[-1].append(f"{max(0.0, x):.1f},{y:.1f}")
     last = values[-1][1] if values else None
     shown = "nothing yet" if not known else f"{_number(last)} {unit} now, {_number(most)} at most"
@@ -98,4 +105,4 @@ def _number(value: float | None) -> str:
 
 def chart_values(moments: Sequence[Moment]) -> dict[str, Any]:
     """Return what the page shows of them."""
-    return {"charts": charts_of(moments), "minutes": MINUTES, "width": WIDTH, "height": HEIGHT}
+    return {"charts": charts_of(moments), "minutes": minutes_of(moments), "width": WIDTH, "height": HEIGHT}

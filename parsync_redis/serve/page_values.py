@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..cli.common import show_time, words
+from ..cli.node_page import left_text
 from ..model.events import Event
 from ..model.explanation import Explanation
+from ..model.human import needs_shown
 from ..model.status import TaskStatus
 from ..model.views import VIEW_AGES, NodeView
 from ..placement.reasons import reason_class
@@ -40,7 +42,7 @@ def overview_values(found: Survey | None) -> dict[str, Any]:
         "held": sum(node.held for node in present),
         "slots": sum(node.slots for node in present),
         "reasons": [(name, count, 100 * count // waiting) for name, count in reasons.most_common()],
-        "kinds": survey.kinds[:MOST_KINDS],
+        "kinds": [(needs_shown(kind.kind), kind) for kind in survey.kinds[:MOST_KINDS]],
         "more": max(0, len(survey.kinds) - MOST_KINDS),
     }
 
@@ -54,7 +56,9 @@ def event_values(kept: Sequence[Event]) -> dict[str, Any]:
 def node_values(found: Survey | None, offset: int) -> dict[str, Any]:
     """Return a page of nodes."""
     every = (found or NOTHING).nodes
-    some = [(n, state_of(n), boxes_of(n), _left(n), words(n.labels, ":")) for n in every[offset : offset + MOST_NODES]]
+    some = [
+        (n, state_of(n), boxes_of(n), left_text(n), words(n.labels, ":")) for n in every[offset : offset + MOST_NODES]
+    ]
     states = Counter(map(state_of, every)).most_common()
     return {"total": len(every), "states": states, "nodes": some, "offset": offset, "limit": MOST_NODES}
 
@@ -65,10 +69,6 @@ def scheduler_values(found: Survey | None, moments: Sequence[Moment] = ()) -> di
     ages = [(one.name, ages_of(one)) for one in schedulers if one.alive]
     partitions = range(max((len(some) for _, some in ages), default=0))
     return {"schedulers": schedulers, "freshness": ages, "partitions": partitions, **chart_values(moments)}
-
-
-def _left(node: NodeView) -> str:
-    return " ".join(f"{name}={node.left.get(name, 0)}/{amount}" for name, amount in node.resources.items())
 
 
 def boxes_of(node: NodeView) -> list[str]:
@@ -108,7 +108,7 @@ def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
         parts.append((name, round(at, 2), round(100 * size / total, 2), age_text(size / 1000)))
         at += 100 * size / total
     facts = [(name, show_time(at_ms)) for name, at_ms in times.items() if at_ms]
-    facts += [("needs", task.needs), ("place", task.node or "-"), ("attempt", str(task.attempt))]
+    facts += [("needs", needs_shown(task.needs)), ("place", task.node or "-"), ("attempt", str(task.attempt))]
     if found.ahead:
         facts.append(("waiting tasks before it", f"{found.ahead:,}"))
     classes = [

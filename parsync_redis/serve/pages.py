@@ -17,6 +17,7 @@ from ..cli.states import parse_states
 from ..client import ParsyncClient
 from ..errors import InvalidInput, ParsyncError
 from ..model.explanation import Explanation
+from ..model.human import needs_shown
 from ..model.ids import encode_id
 from ..model.status import TaskStatus
 from ..store.tasks import ANY, list_tasks
@@ -181,7 +182,7 @@ class Pages:
         except ParsyncError as error:
             wrong = isinstance(error, InvalidInput)
             return _page(self._show(latest, "/view/tasks", "problem.html", problem=str(error)), 400 if wrong else 503)
-        rows = [(task, show_time(task.times.get("submitted"))) for task in some]
+        rows = [(task, needs_shown(task.needs), show_time(task.times.get("submitted"))) for task in some]
         values = {"tasks": rows, "words": TASK_STATES, "state": state, "limit": MOST_TASKS}
         return _page(self._show(latest, "/view/tasks", "tasks.html", **values))
 

@@ -15,6 +15,8 @@ from types import TracebackType
 from typing import Any, Final
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from ..errors import ServerUnreachable
 from .server_info import LIST_SETTINGS
@@ -134,7 +136,7 @@ class EmbeddedServer:
             env = {**os.environ, **({"LD_PRELOAD": self.preloaded} if self.preloaded else {})}
             process = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
         deadline = time.monotonic() + (_LAUNCH_S if self._launcher else _START_S)
-        with redis.Redis(port=self.port, socket_timeout=1) as client:
+        with redis.Redis(port=self.port, socket_timeout=1, retry=Retry(NoBackoff(), 0)) as client:
             while time.monotonic() < deadline and process.poll() is None:
                 try:
                     told: Any = client.info("server")

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 from parsync_redis.cli.stack import LocalStack
-from parsync_redis.model.ids import encode_id
+from parsync_redis.model.ids import encode_id, new_id
 from parsync_redis.model.task import TaskState
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
@@ -115,6 +115,35 @@ def test_each_view_shows_the_cluster_without_a_complaint(driver, browser):
         browser.open(serve, "/view/tasks?id=dead")
         assert "Lost attempts" in browser.text()
         assert browser.complaints() == []
+
+
+@needs_browser
+def test_pages_break_no_word_show_units_and_fit_a_narrow_window(driver, browser):
+    id = new_id()
+    driver.node("n3", 2, {"mem": 64 << 30}, p=1)
+    driver.submit(id, {"resources": {"mem": "1TiB"}}, name="proj.render")
+    with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
+        serve.until_json("/healthz", lambda found: found["ok"])
+        browser.open(serve, "/view/nodes")
+        assert "mem=64GiB/64GiB" in browser.text("#nodes")
+        browser.open(serve, "/")
+        assert "mem=1TiB" in browser.text("#kinds")
+        browser.open(serve, "/view/tasks")
+        assert "mem=1TiB" in browser.text("#tasks")
+        wide = "return document.documentElement.scrollWidth - innerWidth"
+        lines = (
+            "return [...document.querySelectorAll('#tasks td:nth-child(-n+3)')].map(one => {"
+            "const text = document.createRange(); text.selectNodeContents(one);"
+            "return [one.innerText, new Set([...text.getClientRects()].map(line => line.top)).size]})"
+        )
+        browser.driver.set_window_size(1100, 640)
+        shown = browser.driver.execute_script(lines)
+        assert [id, 1] in shown
+        assert [text for text, count in shown if count > 1] == [], "an id, a name or a state has two lines"
+        browser.driver.set_window_size(500, 800)
+        for path in ("/", "/view/nodes", "/view/tasks", f"/view/tasks?id={id}", "/view/schedulers"):
+            browser.open(serve, path)
+            assert browser.driver.execute_script(wide) <= 0, path
 
 
 @needs_browser

@@ -1,6 +1,8 @@
 """Runs docker-compose.yml for real: up, 200 tasks submitted from the host, all succeed, down. `make compose-test`.
 
-With --cluster the state is on a Redis Cluster (docker-compose.cluster.yml), and a primary is killed while tasks run.
+Redis restarts once, and has its tasks again. With --cluster the state is on a Redis Cluster instead
+(docker-compose.cluster.yml), and a primary is killed while tasks run. With --monitor there are also `parsync serve` and
+Prometheus, which must read its metrics and evaluate the alert rules.
 
 The stack is closed as the file says: each container's user, root, capabilities, environment and ports are looked at.
 
@@ -16,9 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -26,6 +31,7 @@ from parsync_redis import ParsyncClient
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = {"redis": 1, "scheduler": 3, "worker": 4}
+MONITOR = ("serve", "prometheus")
 SERVERS = [f"redis-{n}" for n in range(1, 7)]
 TASKS = 200
 CLUSTER = "compose-test"
@@ -39,12 +45,10 @@ DONE_WITHIN_S = 120
 class Stack:
     """The compose project of this run."""
 
-    def __init__(self, cluster: bool) -> None:
-        self.cluster, self.files = cluster, CLUSTER_FILES if cluster else FILES
-        self.scale = {**SCALE, **dict.fromkeys(SERVERS, 1)} if cluster else SCALE
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+    def __init__(self, cluster: bool, monitor: bool) -> None:
+        self.cluster, self.monitor, self.files = cluster, monitor, CLUSTER_FILES if cluster else FILES
+        self.scale = {**SCALE, **dict.fromkeys(SERVERS if cluster else (), 1)}
+        self.port, self.pages, self.prometheus = free_port(), free_port(), free_port()
         self.url = f"redis://{CLUSTER}-client@127.0.0.1:{self.port}/0"
         self.secrets = Path(tempfile.mkdtemp(prefix="parsync-secrets-"))
         self._name = f"parsync-test-{os.getpid()}"
@@ -66,6 +70,7 @@ class Stack:
 
     def _env(self) -> dict[str, str]:
         own = {"PARSYNC_PORT": str(self.port), "PARSYNC_CLUSTER": CLUSTER, "PARSYNC_SECRETS": str(self.secrets)}
+        own |= {"PARSYNC_SERVE_PORT": str(self.pages), "PARSYNC_PROMETHEUS_PORT": str(self.prometheus)}
         return {**os.environ, **own, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def make_secrets(self) -> None:
@@ -113,6 +118,14 @@ class Stack:
             time.sleep(0.5)
         return time.monotonic() - begin
 
+    def ask_prometheus(self, path: str) -> Any:
+        """What Prometheus answers, None if it does not yet."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.prometheus}/api/v1/{path}", timeout=10) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return None
+
     def find_cluster(self) -> str:
         """The address of the cluster as the host sees it: the containers' own addresses."""
         form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
@@ -147,9 +160,47 @@ def submit_and_wait(stack: Stack) -> None:
     assert len(by_node) == len(nodes), "a node ran nothing"
 
 
+def restart_redis(stack: Stack) -> None:
+    """Restarts Redis, and checks that it knows every task as before: it has read its append-only file."""
+    with ParsyncClient.from_url(stack.url, CLUSTER, password_file=stack.secrets / "client") as client:
+        ids = [client.submit("tiles.render", (1,), resources={"mem": "1TiB"}, wait_for_capacity=True)]
+        ids.append(client.submit("tiles.render", (1,)))
+        client.wait(ids[1:], timeout=DONE_WITHIN_S)
+        before = [(status.state, status.attempt) for status in client.statuses(ids)]
+        stack.run("restart", "redis")
+        after = [(status.state, status.attempt) for status in client.statuses(ids)]
+        assert after == before, f"before Redis restarted {before}, then {after}"
+        client.cancel(ids[0])
+        (done,) = client.wait([client.submit("tiles.render", (2,))], timeout=DONE_WITHIN_S).values()
+    assert done.state == "succeeded", done
+    print("Redis restarted, and has its tasks")
+
+
+def check_prometheus(stack: Stack) -> None:
+    """Starts the services that watch, and checks that Prometheus reads the metrics and evaluates the alert rules."""
+    stack.run("--profile", "monitor", "up", "--detach", "--no-recreate", *MONITOR)
+    begin, query = time.monotonic(), urllib.parse.urlencode({"query": "up == 1 and on () parsync_stale == 0"})
+    while not ((read := stack.ask_prometheus(f"query?{query}")) and read["result"]):
+        if time.monotonic() - begin > HEALTHY_WITHIN_S:
+            raise TimeoutError(f"Prometheus does not read the metrics of serve: {read}")
+        time.sleep(0.5)
+    rules = [rule for group in stack.ask_prometheus("rules")["groups"] for rule in group["rules"]]
+    wrong = [(rule["name"], rule["health"], rule.get("lastError")) for rule in rules if rule["health"] == "err"]
+    assert rules, "Prometheus has no rules"
+    assert not wrong, wrong
+    print(f"Prometheus reads the metrics and evaluates {len(rules)} rules")
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody uses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def main() -> int:
     """The whole run; always ends with the stack down and its volume removed."""
-    stack = Stack("--cluster" in sys.argv[1:])
+    stack = Stack("--cluster" in sys.argv[1:], "--monitor" in sys.argv[1:])
     try:
         stack.make_secrets()
         closed = stack.run("config", capture=True, files=FILES[:1])
@@ -160,16 +211,20 @@ def main() -> int:
         scale = [word for name, count in stack.scale.items() for word in ("--scale", f"{name}={count}")]
         stack.run("up", "--detach", *scale)
         print(f"{sum(stack.scale.values())} containers healthy after {stack.wait_healthy():.1f} s")
+        if stack.monitor:
+            check_prometheus(stack)
         stack.check_closed()
         if stack.cluster:
             stack.url = stack.find_cluster()
         submit_and_wait(stack)
+        if not stack.cluster:
+            restart_redis(stack)
     except (AssertionError, OSError, TimeoutError, subprocess.CalledProcessError) as error:
         print(f"compose-test failed: {error}", file=sys.stderr)
         stack.run("logs", "--tail", "40")
         return 1
     finally:
-        stack.run("down", "--volumes", "--timeout", "15")
+        stack.run("--profile", "monitor", "down", "--volumes", "--timeout", "15")
         shutil.rmtree(stack.secrets)
     return 0
 

@@ -88,6 +88,12 @@ def test_a_password_file_that_cannot_be_used_is_one_sentence(tmp_path, content):
     assert str(path) in str(caught.value)
 
 
+def test_a_path_with_an_at_sign_is_shown_as_it_is(monkeypatch):
+    monkeypatch.setenv("PARSYNC_PASSWORD_FILE", "/run/credentials/parsync-worker@gpu.service/password")
+    with pytest.raises(InvalidInput, match=r"/run/credentials/parsync-worker@gpu\.service/password"):
+        Settings.load()
+
+
 def acl(*words):
     command = [sys.executable, "-m", "parsync_redis.cli", "acl", *words]
     return run(command, capture_output=True, text=True)
@@ -99,7 +105,7 @@ def test_acl_prints_hashes_and_never_a_password(tmp_path):
     done = acl("--password-file", str(tmp_path), "--close-default")
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 5
-    assert done.stdout.splitlines()[-1] == "user default off"
+    assert done.stdout.splitlines()[-1] == "user default off resetpass ~* &* +@all"
     assert SECRET not in done.stdout + done.stderr
 
 

@@ -156,6 +156,9 @@ OFFERS: dict[str, tuple[int, float, dict[str, str], dict[str, str | int]]] = {
     "big-1": (16, 3.0, {"zone": "a"}, {"mem": "1TiB"}),
     "cpu-1": (8, 1.0, {"zone": "b"}, {"mem": "32GiB"}),
 }
+ROUNDS, ROUND_S = 12, 4.0
+"""How many times short tasks run first, and the pause between."""
+
 LOAD: tuple[tuple[int, dict[str, Any]], ...] = (
     (4, {"resources": {"gpu": 1}, "require": {"gpu_model": "a100"}}),
     (3, {"resources": {"gpu": 1}, "require": {"gpu_model": "a10"}}),
@@ -179,6 +182,10 @@ def record_pages() -> None:
                 stack.worker("proj", node, slots, score, labels, resources, pool="threads")
             with ParsyncClient.from_url(url, "studio") as client, serving(url, "studio") as serve:
                 until(lambda: len(client.nodes()) == len(OFFERS), "the nodes")
+                for at in range(ROUNDS):  # so that the charts have something to show
+                    small = [{"name": "proj.render", "args": [0.5], **LOAD[3][1]} for _ in range(4 + at * 5 % 12)]
+                    client.wait(client.submit_many(small), timeout=60)
+                    time.sleep(ROUND_S)
                 for count, options in LOAD:
                     client.submit_many([{"name": "proj.render", "args": [3600], **options} for _ in range(count)])
                 waiting = sum(count for count, _ in LOAD[-2:])

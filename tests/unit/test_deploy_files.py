@@ -183,6 +183,13 @@ def test_the_schema_refuses_values_that_the_chart_does_not_know(helm, chart, val
         chart.validate_schema({**values, **change})
 
 
+def test_the_user_of_the_image_is_a_number_because_no_pod_may_run_as_root(chart, values):
+    (user,) = re.findall(r"^USER (.*)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.fullmatch(r"[1-9]\d*", user)
+    for (kind, _), one in rendered(chart, values).items():
+        assert kind != "Deployment" or one["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"]
+
+
 def test_the_chart_is_of_this_version():
     found = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     assert found["appVersion"] == __version__

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.serve.counting import Counting
-from parsync_redis.serve.history import MINUTES, STEP_S, Moment, Ring, charts_of
+from parsync_redis.serve.history import MINUTES, STEP_S, Moment, Ring, charts_of, minutes_of
 from parsync_redis.serve.page_values import NOTHING
 from parsync_redis.store.members import SchedulerView
 
@@ -57,8 +59,13 @@ def test_a_chart_has_a_line_for_what_was_counted_and_a_gap_where_nothing_was():
     ]
     placed, conflicts, delay = charts_of(moments)
     assert placed.text == "0.2 a second now, 0.4 at most"
-    assert placed.points == ["295.0,0.0 297.5,60.0 300.0,30.0"]
-    assert conflicts.points == ["295.0,60.0 297.5,60.0 300.0,60.0"]
+    assert placed.points == ["250.0,0.0 275.0,60.0 300.0,30.0"]
+    assert conflicts.points == ["250.0,60.0 275.0,60.0 300.0,60.0"]
     assert delay.text == "100 ms now, 100 at most"
     assert [len(points.split()) for points in delay.points] == [2, 2], "a single point is a dot"
     assert [chart.text for chart in charts_of(moments[:1])] == ["nothing yet"] * 3
+
+
+@pytest.mark.parametrize(("known_s", "minutes"), [(0.0, 1), (60.0, 1), (65.0, 2), (600.0, 10), (605.0, 10)])
+def test_charts_show_the_minutes_that_are_known(known_s, minutes):
+    assert minutes_of([Moment(100.0, {}), Moment(100.0 + known_s, {})]) == minutes
