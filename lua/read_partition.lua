@@ -4,8 +4,8 @@
 -- ARGV: version waiter
 --   version: that of the copy that is to be renewed, -1 for none
 --   waiter: '' or the scheduler that wants to hear of a slot freed here; each is told once, in the order they asked
--- RETURNS: {version, epoch} if nothing changed, else {version, epoch, bits, whole, (node, amounts left)*}; whole: 1 if all nodes
---   with amounts follow, 0 if those whose amounts changed since `version` do, '' if a node has none any more
+-- RETURNS: {version, epoch} if nothing changed, else {version, epoch, bits, whole, nodes, amounts}; nodes, amounts: names, and what is
+--   left there, a line each; whole: 1 if these are all nodes with amounts, 0 if those whose amounts changed since `version`
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: it writes nothing that a decision rests on.
 -- ATOMICITY: bits, amounts and version belong together.
@@ -16,24 +16,21 @@ local damaged, version, epoch = read_counts(meta, 'version', 'epoch', 'free')
 if damaged then return damaged end
 version, epoch = tonumber(version or 0), tonumber(epoch or 0)
 
--- changes_since: return {node, amounts left, ...} of the nodes that changed since a version; nil if that is not known.
-local function changes_since(since)
-  local first, found = tonumber(redis.call('ZSCORE', changed, '') or version), {}
-  if not since or since < first or since > version then return nil end
-  local names = redis.call('ZRANGEBYSCORE', changed, string.format('(%d', since), '+inf')
-  local texts = read_list(left, names)
-  for i, name in ipairs(names) do found[2 * i - 1], found[2 * i] = name, texts[i] or '' end
-  return found
-end
-
 local reply, since = {version, epoch}, tonumber(args.version)
 if version ~= since then
-  local changes = changes_since(since)
-  reply = changes or redis.call('HGETALL', left)
-  table.insert(reply, 1, changes and 0 or 1)
-  table.insert(reply, 1, redis.call('GET', free) or '')
-  table.insert(reply, 1, epoch)
-  table.insert(reply, 1, version)
+  local names, texts
+  local first = tonumber(redis.call('ZSCORE', changed, '') or version) -- of an earlier version the changes are not known
+  local whole = not since or since < first or since > version
+  if whole then
+    names, texts = redis.call('HKEYS', left), redis.call('HVALS', left)
+  else
+    names = redis.call('ZRANGEBYSCORE', changed, string.format('(%d', since), '+inf')
+    texts = read_list(left, names)
+    for i = 1, #names do texts[i] = texts[i] or '' end
+  end
+  -- two long texts cost both sides half of what hundreds of short ones do
+  reply[3], reply[4] = redis.call('GET', free) or '', whole and 1 or 0
+  reply[5], reply[6] = table.concat(names, '\n'), table.concat(texts, '\n')
 end
 local waiter = args.waiter
 if waiter ~= '' then

@@ -80,10 +80,11 @@ class PartitionCalls(Calls):
         def read(reply: Reply) -> Snapshot:
             if len(reply) == 2:
                 return Snapshot(p, int(reply[0]), int(reply[1]), None, {})
-            left = dict(pairs(words(reply[4:])))
-            damaged = {amounts for amounts in {*left.values()} if amounts and not is_resources(amounts)}
-            if damaged:
-                left = {node: "" if amounts in damaged else amounts for node, amounts in left.items()}
+            names, texts = (text(lines).split("\n") for lines in reply[4:])
+            damaged = {some for some in {*texts} if some and not is_resources(some)}
+            if len(names) != len(texts):
+                names, damaged = [], {"a line too many"}
+            left = {node: "" if some in damaged else some for node, some in zip(names, texts, strict=False) if node}
             bits = reply[2] if isinstance(reply[2], bytes) else str(reply[2]).encode("latin-1")
             return Snapshot(p, int(reply[0]), int(reply[1]), bits, left, bool(int(reply[3])), bool(damaged))
 

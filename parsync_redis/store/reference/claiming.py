@@ -109,7 +109,7 @@ class Claiming(Leases):
         found = self.read(0, int(args.version), args.waiter)
         reply: list[Any] = [found.version, found.epoch]
         if found.bits is not None:
-            reply += (found.bits, int(found.whole), *(word for pair in found.left.items() for word in pair))
+            reply += (found.bits, int(found.whole), "\n".join(found.left), "\n".join(found.left.values()))
         return reply
 
     def read(self, number: int, version: int, waiter: str = "") -> Snapshot:
