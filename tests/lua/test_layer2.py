@@ -90,7 +90,8 @@ def fresh(store: Store) -> Callable[[], Driver]:
                 for key in keys:
                     pipe.pttl(key).dump(key)
                 facts = pipe.execute()
-            kept.extend((key, max(0, ttl), value) for key, ttl, value in zip(keys, facts[::2], facts[1::2], strict=True))
+            ttls = (max(0, ttl_ms) for ttl_ms in facts[::2])
+            kept.extend(zip(keys, ttls, facts[1::2], strict=True))
         else:
             with client.pipeline(transaction=False) as pipe:
                 pipe.flushall()
