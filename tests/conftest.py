@@ -12,6 +12,7 @@ cases that are new in each run. PARSYNC_TEST_CLUSTER=3 puts the state on a Redis
 instead of a server; Celery's broker and results stay on a server.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -105,6 +106,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last (Redis)"
     )
     config.addinivalue_line("markers", "unaudited: the test leaves a state that is broken on purpose")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking through ten thousand tests again and again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
