@@ -19,8 +19,13 @@ class Shares(LoadScopeScheduling):
     """Deals tests; a scope is what one worker gets at once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return file if is_whole(self.config.rootpath / file) else nodeid
+        return scope_of(nodeid, self.config.rootpath)
+
+
+def scope_of(nodeid: str, root: Path) -> str:
+    """Return the file of a test if its tests stay together, else the test."""
+    file = nodeid.partition("::")[0]
+    return file if is_whole(root / file) else nodeid
 
 
 @cache
