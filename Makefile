@@ -95,7 +95,7 @@ newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM
 	@.ci/newer-pythons $(or $(FORM),full) $(ARGS)
 
 cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
-	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n $(JOBS) --dist loadfile tests/acceptance tests/cluster $(ARGS)
+	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n 4 --dist loadfile tests/acceptance tests/cluster $(ARGS)
 
 compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, and 200 tasks from the host (ARGS=--cluster)
 	@$(BIN)/python tests/compose/run.py $(ARGS)
