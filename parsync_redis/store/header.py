@@ -32,7 +32,7 @@ Once = Mapping[str, Word]
 FIELDS: Final = ("KEYS", "ARGV", "RETURNS", "ERRORS", "INVARIANT", "ATOMICITY", "COMPLEXITY")
 _ARGV: Final = re.compile(r"((?:\w+ )*)(?:(\w+)|\((\w+(?: \w+)*)\)\*|(\w+)\*)")
 _NAMED: Final = re.compile(r"\b(args|row)\.(\w+)")
-_LOOP: Final = re.compile(r"\bfor (\w+), (\w+) in rows\(\) do\b")
+_LOOP: Final = re.compile(r"for (\w+), (\w+) in rows\(\) do\b")
 _ANY_TYPE: Final = ", of any type"
 
 

@@ -14,7 +14,7 @@ from ..errors import BrokenContract
 from .header import Header, Word
 
 _INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
-_RARE: Final = re.compile(r"\bin_full\(\)\.(\w+)")
+_RARE: Final = re.compile(r"in_full\(\)\.(\w+)")
 _HERE: Final = "-- in_full\n"
 _STATE: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = .*\n", re.MULTILINE)
 _NAME: Final = re.compile(r"\b[A-Z_]+\b")
@@ -119,7 +119,8 @@ def compose(header: Header, folder: Path) -> str:
     lines = _STATE.sub("", text)
     if re.search(r"\bKEY\b", lines):
         text, table, lines = table + text, "", lines + table
-    later = [found[0] for found in _STATE.finditer(text) if not {*found[1].split(", ")} & {*_NAME.findall(lines)}]
+    used = {*_NAME.findall(lines)}
+    later = [found[0] for found in _STATE.finditer(text) if not {*found[1].split(", ")} & used]
     for line in later:
         text = text.replace(line, "", 1)
     head, tail = text.split(_HERE)

@@ -57,15 +57,12 @@ def printed(driver, *words):
     return json.loads(CliRunner().invoke(app, [*words, "--json"], env=env).stdout)
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [("nodes", ["nodes"]), ("kinds", ["demand"]), ("names", ["names"]), ("schedulers", ["schedulers"])],
-)
-def test_a_list_is_what_the_command_lists(driver, serve, path, words):
-    status, found = serve.json(f"{V1}/{path}")
-    assert (status, found["items"]) == (200, printed(driver, *words))
-    assert (found["total"], found["limit"], found["offset"]) == (len(found["items"]), 100, 0)
-    assert (found["stale"], found["age_s"] < 5, found["now_ms"] > 0) == (False, True, True)
+def test_a_list_is_what_the_command_lists(driver, serve):
+    for path, command in (("nodes", "nodes"), ("kinds", "demand"), ("names", "names"), ("schedulers", "schedulers")):
+        status, found = serve.json(f"{V1}/{path}")
+        assert (status, found["items"]) == (200, printed(driver, command))
+        assert (found["total"], found["limit"], found["offset"]) == (len(found["items"]), 100, 0)
+        assert (found["stale"], found["age_s"] < 5, found["now_ms"] > 0) == (False, True, True)
 
 
 def test_partitions_tasks_a_task_and_its_explanation_are_what_the_commands_print(driver, serve):
@@ -94,36 +91,38 @@ def test_pages_and_filters(serve):
     assert [(kind["name"], kind["waiting"]) for kind in found["items"]] == [("proj.train", 5)]
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "error"),
-    [
-        ("/nodes?limit=0", 400, "limit='0' is not valid: it must be a whole number from 1 to 1000"),
-        ("/nodes?limit=1e3", 400, "limit='1e3' is not valid"),
-        ("/nodes?offset=-1", 400, "offset='-1' is not valid"),
-        ("/nodes?limit=1&limit=2", 400, "parameter limit is given 2 times, which is too often"),
-        ("/nodes?color=red", 400, "unknown parameter 'color': known are state, limit, offset"),
-        ("/nodes?state=green", 400, "state='green' is not known: known are up, draining, suspect, leaving, down"),
-        ("/nodes/n9", 404, "no node 'n9'"),
-        ("/tasks?state=lost", 400, "state='lost' is not known: known are waiting, pending, taken"),
-        ("/tasks?offset=1", 400, "unknown parameter 'offset': known are state, limit"),
-        ("/kinds?name=" + "*" * 256, 400, "parameter name has 256 characters: there may be 255"),
-        ("/demand?taint=a&taint=" + "b" * 256, 400, "parameter taint has 256 characters: there may be 255"),
-        ("/tasks/" + "x" * 256, 400, "is not valid: it must be a text of 1 to 255 characters"),
-        ("/demand?require=gpu", 400, "require 'gpu' is not valid: it must be one of NAME=A"),
-        ("/demand?resource=gpu=much", 400, "resource gpu='much' is not an amount"),
-        ("/demand?device=0-3", 400, "device '0-3' is not valid: it must be KIND=INDEXES"),
-        ("/demand?device=gpu=0&device_resource=fpga.mem=1", 400, "the node has no device 'fpga'"),
-        ("/demand?shared_devices=no", 400, "shared_devices='no' is not known: known are true"),
-        ("/demand?label=zone", 400, "label='zone' is not valid: it must be NAME=VALUE"),
-        ("/demand?label=a=b&slots=0", 400, "slots='0' is not valid: it must be a whole number from 1"),
-        ("/demand?" + "&".join(["taint=a"] * 65), 400, "parameter taint is given 65 times"),
-        ("/none", 404, "there is no /api/v1/none: see /api/v1"),
-    ],
+WRONG = (
+    ("/nodes?limit=0", 400, "limit='0' is not valid: it must be a whole number from 1 to 1000"),
+    ("/nodes?limit=1e3", 400, "limit='1e3' is not valid"),
+    ("/nodes?offset=-1", 400, "offset='-1' is not valid"),
+    ("/nodes?limit=1&limit=2", 400, "parameter limit is given 2 times, which is too often"),
+    ("/nodes?color=red", 400, "unknown parameter 'color': known are state, limit, offset"),
+    ("/nodes?state=green", 400, "state='green' is not known: known are up, draining, suspect, leaving, down"),
+    ("/nodes/n9", 404, "no node 'n9'"),
+    ("/tasks?state=lost", 400, "state='lost' is not known: known are waiting, pending, taken"),
+    ("/tasks?offset=1", 400, "unknown parameter 'offset': known are state, limit"),
+    ("/kinds?name=" + "*" * 256, 400, "parameter name has 256 characters: there may be 255"),
+    ("/demand?taint=a&taint=" + "b" * 256, 400, "parameter taint has 256 characters: there may be 255"),
+    ("/tasks/" + "x" * 256, 400, "is not valid: it must be a text of 1 to 255 characters"),
+    ("/demand?require=gpu", 400, "require 'gpu' is not valid: it must be one of NAME=A"),
+    ("/demand?resource=gpu=much", 400, "resource gpu='much' is not an amount"),
+    ("/demand?device=0-3", 400, "device '0-3' is not valid: it must be KIND=INDEXES"),
+    ("/demand?device=gpu=0&device_resource=fpga.mem=1", 400, "the node has no device 'fpga'"),
+    ("/demand?shared_devices=no", 400, "shared_devices='no' is not known: known are true"),
+    ("/demand?label=zone", 400, "label='zone' is not valid: it must be NAME=VALUE"),
+    ("/demand?label=a=b&slots=0", 400, "slots='0' is not valid: it must be a whole number from 1"),
+    ("/demand?" + "&".join(["taint=a"] * 65), 400, "parameter taint is given 65 times"),
+    ("/none", 404, "there is no /api/v1/none: see /api/v1"),
 )
-def test_what_is_wrong_is_said_in_json(serve, path, status, error):
-    found, body, _ = serve.get_exactly(f"{V1}{path}")
-    assert (found, json.loads(body)["status"]) == (status, status)
-    assert error in json.loads(body)["error"]
+"""Paths, each with the status and a part of the error that it is answered with."""
+
+
+def test_what_is_wrong_is_said_in_json(serve):
+    """One server answers all of it."""
+    for path, status, error in WRONG:
+        found, body, _ = serve.get_exactly(f"{V1}{path}")
+        assert (found, json.loads(body)["status"]) == (status, status), path
+        assert error in json.loads(body)["error"], path
 
 
 def test_the_demand_is_of_the_machine_that_could_be_added(serve):

@@ -68,6 +68,14 @@ def hostile(word: str) -> Iterator[tuple[Any, ...]]:
         raise AssertionError(f"say how a thief would use {word}")
 
 
+@pytest.fixture
+def scripts(guarded: Guarded) -> None:
+    """A stage is made a thousand times, and the server keeps its scripts."""
+    store = Store.from_url(guarded.url(Role.SCHEDULER), CLUSTER)
+    store.load_scripts()
+    store.client.close()
+
+
 class Stage:
     """A cluster with a node, a task that runs and tasks of a victim in each state; each login has its store."""
 
@@ -77,7 +85,6 @@ class Stage:
         self.client, self.scheduler, self.worker = (
             Store.from_url(guarded.url(role), CLUSTER) for role in (Role.CLIENT, Role.SCHEDULER, Role.WORKER)
         )
-        self.scheduler.load_scripts()
         self.commands, self.keys = self.client.commands, self.client.keys
         self.inc, self.first = self.worker.run(self.commands.register_node(0, "n1", 0, 1.0, "slots=9"))
         self.slot = 0
@@ -121,6 +128,7 @@ def test_the_page_has_a_row_for_each_key_that_a_client_may_write_and_no_other():
     assert sorted(told) == sorted(WRITES)
 
 
+@pytest.mark.usefixtures("scripts")
 @pytest.mark.parametrize(("kind", "word"), sorted(WRITES))
 def test_no_right_of_a_client_halts_the_cluster(guarded: Guarded, kind: str, word: str):
     wrong, stage = [], Stage(guarded)
@@ -144,6 +152,7 @@ def test_no_right_of_a_client_halts_the_cluster(guarded: Guarded, kind: str, wor
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.usefixtures("scripts")
 def test_a_client_can_write_no_text_into_meta_and_send_to_no_plain_queue(guarded: Guarded):
     stage = Stage(guarded)
     for words in (

@@ -26,7 +26,7 @@ from parsync_redis.serve.submitters import hash_token
 from tests.acceptance.conftest import LONG_LEASE_S
 from tests.conftest import server_programs
 from tests.serving import Form, serving
-from tests.waiting import run
+from tests.waiting import run, until
 
 from .conftest import CLUSTER, Guarded
 
@@ -246,7 +246,8 @@ def test_a_viewers_login_lets_nobody_submit_or_drain(site: Site, tmp_path: Path)
     with serving(env["PARSYNC_URL"], CLUSTER, *flags, **env) as serve:
         status, text, _ = serve.ask("POST", "/api/v1/tasks", {"name": "tiles.ping"}, {"Authorization": "Bearer shop"})
         assert (status, "has no rights to do this on its Redis server" in text) == (503, True)
-        assert any("a request of a submitter failed" in line for line in serve.process.lines)
+        said = "a request of a submitter failed"
+        until(lambda: any(said in line for line in list(serve.process.lines)), "the log says it")
     site.guarded.admin.execute_command("ACL LOG RESET")
 
 

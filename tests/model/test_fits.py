@@ -92,14 +92,16 @@ def test_many_nodes_at_once_fit_as_each_does(offers: list[Resources], needs: Res
     assert Offers(nodes).fitting(needs, None).tolist() == [fits(offer, needs) for offer in offers]
 
 
-def test_what_fits_for_the_view_fits_for_the_scripts(any_store: Store):
-    client: Any = any_store.client
+def test_what_fits_for_the_view_fits_for_the_scripts(every_store: list[Store]):
+    clients: list[Any] = [store.client for store in every_store]
 
     @settings(max_examples=300)
     @given(st.lists(PAIRS, min_size=1, max_size=50))
     def same(pairs: list[tuple[Resources, Resources]]) -> None:
-        answers = client.eval(SCRIPT, 0, *(resources.text for pair in pairs for resources in pair))
-        assert [bool(answer) for answer in answers] == [fits(offer, needs) for offer, needs in pairs]
+        expected = [fits(offer, needs) for offer, needs in pairs]
+        for client in clients:
+            answers = client.eval(SCRIPT, 0, *(resources.text for pair in pairs for resources in pair))
+            assert [bool(answer) for answer in answers] == expected, client
         assert all(parse_resources(offer.text) == offer and parse_needs(needs.text) == needs for offer, needs in pairs)
 
     same()
