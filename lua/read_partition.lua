@@ -4,8 +4,8 @@
 -- ARGV: version waiter
 --   version: that of the copy that is to be renewed, -1 for none
 --   waiter: '' or the scheduler that wants to hear of a slot freed here; each is told once, in the order they asked
--- RETURNS: {version, epoch} if nothing changed, else {version, epoch, bits, whole, nodes, amounts}; nodes, amounts: names, and what is
---   left there, a line each; whole: 1 if these are all nodes with amounts, 0 if those whose amounts changed since `version`
+-- RETURNS: {version, epoch} if nothing changed, else {version, epoch, bits, whole, nodes, amounts}; nodes, amounts: names, and
+--   what is left there, a line each; whole: 1 for all nodes with amounts, 0 for those whose amounts changed since `version`
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: it writes nothing that a decision rests on.
 -- ATOMICITY: bits, amounts and version belong together.

@@ -8,7 +8,9 @@ local function judge_changed(changed, latest, any, is_node, tell)
   for i = 1, #entries, 2 do
     local name, at = entries[i], tonumber(entries[i + 1])
     begins = begins or name == ''
-    if name ~= '' and not is_node(name) or at < 0 or at > latest or at % 1 ~= 0 then tell(changed, name, entries[i + 1]) end
+    if name ~= '' and not is_node(name) or at < 0 or at > latest or at % 1 ~= 0 then
+      tell(changed, name, (name == '' and 'it begins at a version that there was not: ' or '') .. entries[i + 1])
+    end
   end
   if not begins then tell(changed, '', 'it does not say from which version on it is complete') end
 end

@@ -125,7 +125,7 @@ class Core:
         self._merges.on_snapshot(snapshot)
         self._refusals.on_snapshot(snapshot.partition)
         self._freshness.on_read(partition, now_s)
-        if snapshot.bits is not None or partition.differs:
+        if snapshot.bits is not None or -1 < partition.judged <= snapshot.version:
             partition.set_free(snapshot.bits, snapshot.left, snapshot.version, snapshot.whole)
             self._placer.changed.add(snapshot.partition)
 
@@ -171,7 +171,9 @@ class Core:
         self.counters.merged += 0 if current else len(judged.claims) - lost
         self._refusing += self._refusals.on_judged(judged, current, lost)
         self.counters.conflicts += lost
-        partition.differs = True
+        partition.judged = judged.version
+        if lost and current:  # nobody else changed anything: the copy is wrong
+            partition.version = -1
 
     def on_unread(self, partition: int, claims: Iterable[Claim] = ()) -> None:
         """Place nothing in a partition whose server does not answer until it is read; the tasks of `claims` go back."""

@@ -7,7 +7,7 @@ be taken from the queue; each reserved seat ends as a claim, or goes back.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -16,7 +16,10 @@ from ..model.node import Node
 from ..placement.columns import Mask
 from ..placement.strategy import SHARPNESS, Floats, Ints, pace
 from .bit_layout import BitLayout
-from .offers import Knowers, Offers, keep
+from .offers import Knowers, Offers
+
+WHOLE: Final = 64
+"""Of so many reads of a partition one is whole."""
 
 
 @dataclass(slots=True)
@@ -91,24 +94,23 @@ class PartitionCopy:
     read_s: when it was read, on the scheduler's monotonic clock. due: the last of the scheduler's ticks at which this
     partition was due; turn: the value of `due` when it was last read. fetched_pass: the scheduler's pass at which it
     was last read out of turn. free: slots and waiting seats that may be claimed; free_count and ahead_count count each.
-    version: that of the snapshot, -1 if all must be read anew. differs: it has claims that the snapshot has not.
+    version: that of the snapshot, -1 if all must be read anew. judged: that after the last claims, -1 after a read.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.version, self.epoch, self.differs = -1, -1, False
+        self.version, self.epoch, self.judged = -1, -1, -1
         self.read_s = float("-inf")
         self.due, self.turn, self.fetched_pass = 0, 0, -1
         self.nodes: list[Node] = []
         self.offers = Offers([])
-        self._bits, self.free = b"", np.zeros(0, dtype=bool)
+        self._reads, self._bits, self.free = 0, b"", np.zeros(0, dtype=bool)
         self.free_count = self.ahead_count = 0
         self.left = self.offers.left_of({})
         self.quality, self._paces = np.zeros(0), np.ones(0)
         self.reserved: dict[Reservation, None] = {}
         self._free_of: Ints | None = None
         self._seats: dict[tuple[str, Knowers, bool], tuple[Seats, int]] = {}
-        self._bits_of_nodes: dict[tuple[str, Knowers, bool], Ints] = {}
         self._changed: list[int] = []  # the nodes whose seats were taken or put back since these answers began
         self._layout = BitLayout([])
         self._most: dict[tuple[str, Knowers], tuple[dict[str, int], int]] = {}
@@ -121,7 +123,6 @@ class PartitionCopy:
         self.close()
         self.set_quality(np.zeros(len(self.nodes)))
         self.offers = Offers(self.nodes)
-        self._bits_of_nodes.clear()
         self.left = self.offers.left_of({})
 
     def close(self) -> None:
@@ -138,9 +139,15 @@ class PartitionCopy:
         self.quality, self._paces = quality, pace(quality, sharpness)
         self._forget_seats()
 
+    @property
+    def since(self) -> int:
+        """The version since which the changes are to be read, -1 for all: now and then, for what nobody noted."""
+        return self.version if self._reads % WHOLE else -1
+
     def set_free(self, bits: bytes | None, left: Mapping[str, str], version: int, whole: bool = True) -> None:
         """Store a snapshot: the bitmap as Redis has it, None for that of the last one, and the amounts left."""
-        self._bits, self.differs, whole = self._bits if bits is None else bits, False, whole and bits is not None
+        self._bits, self.judged, whole = self._bits if bits is None else bits, -1, whole and bits is not None
+        self._reads += 1
         # unpackbits fills a short bitmap up with 0, but makes garbage of no byte at all.
         seen = np.unpackbits(np.frombuffer(self._bits or b"\0", dtype=np.uint8), count=len(self._layout.is_slot))
         self.free = seen.view(bool) & (self._layout.node_of >= 0)
@@ -184,7 +191,7 @@ class PartitionCopy:
 
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
         if needs.amounts or needs.labels or knowers is not None or self.offers.choosy:
-            of_nodes = self._bits_of(needs, knowers, ahead)
+            of_nodes = self._layout.bits_of((needs.text, knowers, ahead), self.offers.open(needs, knowers))
             bits = of_nodes[self.free[of_nodes]]
         else:
             bits = (self.free & (self._layout.is_slot != ahead)).nonzero()[0]
@@ -198,13 +205,6 @@ class PartitionCopy:
         of_seats = rank < np.repeat(most * needs.slots, counts)
         leads = (of_seats if needs.slots == 1 else of_seats & (rank % needs.slots == 0)).nonzero()[0]
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
-
-    def _bits_of(self, needs: Resources, knowers: Knowers, ahead: bool) -> Ints:
-        """Return the positions of all slots, or waiting seats, of the open nodes that fit these needs. Cached."""
-        key = needs.text, knowers, ahead
-        if key not in self._bits_of_nodes:
-            keep(self._bits_of_nodes, key, self._layout.bits_of(self.offers.open(needs, knowers), ahead))
-        return self._bits_of_nodes[key]
 
     def reserve(self, seats: Seats, chosen: Ints, needs: Resources) -> Reservation:
         """Take seats, by their indices, out of this copy, for tasks that are still to be taken."""

@@ -107,7 +107,7 @@ class PlanRunner:
             steps.append(_Step(commands.set_node(p, node, "suspect", inc, why), f"p{p}", lambda: None))
         for p in plan.read:
             waiter = core.name if p in plan.ask else ""
-            read = commands.read_partition(p, core.view.partitions[p].version, waiter)
+            read = commands.read_partition(p, core.view.partitions[p].since, waiter)
             steps.append(_Step(read, f"p{p}", partial(core.on_unread, p)))
         for shard, look in plan.looks.items():
             salt = f".{core.rng.integers(10**6)}"

@@ -242,6 +242,7 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
         "bits of no node": lambda scene, key: scene.client.setbit(key, 5000, 1),
     },
     ("partition", "left"): {"other amounts": _hset("n1", "gpu=99"), "a ghost": _hset("ghost", "gpu=1")},
+    ("partition", "changed"): {"late versions": _scores(9e14), "a ghost": _zadd("ghost", 1)},
     ("partition", "nodes"): {
         "another offer": _every(lambda text: text.replace(" gpu=4", " gpu=9")),
         "another state": _every(lambda text: text.replace("up ", "leaving ", 1)),

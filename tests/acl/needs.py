@@ -15,7 +15,7 @@ from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 _CALL = re.compile(r"(?:redis\.p?call|write_all)\(([^,()]+?)(?:, *([^,()]+?(?:\[[^\]]*\])?))?[,)]")
 _READS = re.compile(r"(?<!function )read_(?:fields|list|counts)\(")
 _CLUSTER = {*CLUSTER_KINDS, "stats"}
-_QUEUE = {*QUEUE_KINDS, "extra:", "pending:"} - {"meta"}
+_QUEUE = {*QUEUE_KINDS, "extra:", "pending:"} - {"meta", "changed"}
 _REPAIRED = ("slots", "left", "nodes", "alive")
 
 

@@ -49,7 +49,12 @@ OTHER_KINDS = (
         "if #names >= tonumber(most)",
         "if #names > tonumber(most)",
     ),
-    Mutant("release keeps the amounts", "release", "if ledgers then in_full().write_ledgers(left) end", ""),
+    Mutant(
+        "release keeps the amounts",
+        "release",
+        "if ledgers then in_full().write_ledgers(left, changed, version) end",
+        "",
+    ),
     Mutant(
         "reclaim lists no node as lost",
         "reclaim",

@@ -61,6 +61,18 @@ def test_changes_that_are_lost_are_not_missed(drive: Driver) -> None:
     assert (repaired.whole, repaired.epoch > found.epoch) == (True, True)
 
 
+@pytest.mark.unaudited
+def test_a_lease_that_is_put_back_changes_its_node(drive: Driver) -> None:
+    drive.node("n1", 2, {"gpu": 2})
+    place = drive.held("a", needs="slots=1 gpu=1")
+    client: Any = drive.store.client
+    client.hdel(drive.keys.partition(0, "slots"), "n1/0")
+    client.hset(drive.keys.partition(0, "left"), "n1", "gpu=2")
+    version = drive.run(drive.commands.read_partition(0)).version
+    assert drive.run(drive.commands.restore(0, [place])) == ["back"]
+    assert drive.run(drive.commands.read_partition(0, version)).left == {"n1": "gpu=1"}
+
+
 @pytest.mark.parametrize("damaged", ["x", "gpu=-", "gpu=" + "9" * 40])
 @pytest.mark.unaudited
 def test_an_amount_that_cannot_be_read_is_none(drive: Driver, damaged: str) -> None:

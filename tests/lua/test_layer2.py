@@ -84,6 +84,7 @@ def fresh(store: Store) -> Callable[[], Driver]:
     def make() -> Driver:
         drive, client = Driver(store), cast(Any, store.client)
         if not kept:
+            client.flushall()
             busy_cluster(drive)
             keys = sorted(client.scan_iter(count=1000))
             with client.pipeline(transaction=False) as pipe:

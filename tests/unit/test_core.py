@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from parsync_redis.model.apps import KnownTasks, offer_with
-from parsync_redis.model.claim import ClaimOutcome
+from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.place import Place
-from parsync_redis.model.replies import Snapshot, Took
+from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.plan import Look
 
@@ -56,6 +56,45 @@ def test_seats_of_lost_claims_are_free_again_when_the_partition_has_not_changed(
     core.on_snapshot(Snapshot(0, 7, 1, None, {}), 1.0)
     assert (core.view.partitions[0].free_count, core.view.partitions[0].left.of_node(0)) == (2, {"mem": 2000})
     assert len(claims_of(core.plan(confirm=False))) == 2
+
+
+def test_a_copy_that_is_wrong_though_nobody_else_changed_anything_is_read_anew_as_a_whole() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 2, version=7)
+    plan = waiting(core, 1).turn()
+    assert core.view.partitions[0].since == 7
+    core.on_judged(Judged(0, 7, 1, plan.commit[0], [Verdict(ClaimOutcome.SHORT, "")]))
+    assert core.view.partitions[0].since == -1
+
+
+def test_an_answer_from_before_the_claims_does_not_free_their_seats() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 2, version=7)
+    plan = waiting(core, 2).turn()
+    core.on_judged(Judged(0, 8, 1, plan.commit[0], [Verdict(ClaimOutcome.HELD, "1")] * 2))
+    core.on_snapshot(Snapshot(0, 7, 1, None, {}), 1.0)
+    assert core.view.partitions[0].free_count == 0
+
+
+def test_now_and_then_a_partition_is_read_as_a_whole() -> None:
+    core = make()
+    see(core, 0, [node("n", 2)], 2)
+    asked = []
+    for version in range(2, 130):
+        asked.append(core.view.partitions[0].since)
+        core.on_snapshot(Snapshot(0, version, 1, bitmap(2), {}, False), 0.0)
+    assert (asked.count(-1), asked[0]) == (2, 1)
+
+
+def test_seats_are_of_the_nodes_that_are_there_now() -> None:
+    core = make()
+    for name, zone in (("n1", "a"), ("n2", "b")):
+        core.on_nodes(0, [node("n0", 1), replace(node(name, 2, zone=zone), first=1)], 1)
+        core.on_snapshot(Snapshot(0, 2, 1, bitmap(3), {}), 0.0)
+        found = {
+            at: len(core.view.partitions[0].seats(Resources.of(1, labels={"zone": at})).leads) for at in ("a", "b")
+        }
+        assert found == {"a": 2 * (zone == "a"), "b": 2 * (zone == "b")}
 
 
 def test_won_claims_that_nobody_has_started_for_a_while_are_due_to_confirm_to_be_confirmed() -> None:
