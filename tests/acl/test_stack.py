@@ -192,7 +192,8 @@ def test_a_viewers_login_is_enough_to_serve(site: Site):
                 "demand",
             ):
                 assert serve.json(f"/api/v1/{path}")[0] == 200
-            assert "parsync_oldest_waiting_by_name_seconds{" in serve.get("/metrics")[1]
+            oldest = "parsync_oldest_waiting_by_name_seconds{"
+            until(lambda: oldest in serve.get("/metrics")[1], "the oldest tasks are looked for at every second survey")
             assert site.guarded.denials() == []
         finally:
             client.cancel_many([late, waits])
