@@ -60,8 +60,11 @@ def serve(client):
         one.close()
 
 
-async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9"):
-    """Ask an application for a decoded path; return the status, the body and the cookies that it sets."""
+async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9", told=None):
+    """Ask an application for a decoded path; return the status, the body and the cookies that it sets.
+
+    told: takes the headers of the answer.
+    """
     sent = []
     raw = [(name.lower().encode(), value.encode()) for name, value in dict(headers).items()]
     scope = {
@@ -89,6 +92,8 @@ async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9"
 
     await app(scope, receive, send)
     text = b"".join(message.get("body", b"") for message in sent).decode()
+    if told is not None:
+        told |= {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     cookies = [value.decode() for name, value in sent[0]["headers"] if name == b"set-cookie"]
     return sent[0]["status"], text, dict(re.findall(r"^(\w+)=([^;]*)", "\n".join(cookies), re.MULTILINE))
 
@@ -117,6 +122,16 @@ def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
     fill_writer(app)
     found = [app.ask(method, path, TOKEN, body=body)[0] for _ in range(3)]
     assert found == [status, status, 429]
+
+
+def test_a_list_that_comes_too_fast_costs_one(serve):
+    """What it is told is when all of it could be let through."""
+    app, told = serve(submitters=Submitters({"shop": SHOP})), {}
+    assert app.ask("GET", f"{TASKS}/other:1", TOKEN)[0] == 404
+    assert app.ask("POST", TASKS, TOKEN, body=b"[1, 2]", told=told)[0] == 429
+    assert 150 < int(told["retry-after"]) <= 200
+    assert app.ask("POST", TASKS, TOKEN, body=b"{", told=told)[0] == 429
+    assert 50 < int(told["retry-after"]) <= 100
 
 
 def test_a_body_that_does_not_come_counts(serve):
