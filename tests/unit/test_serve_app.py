@@ -8,6 +8,7 @@ import socket
 from contextlib import closing
 from threading import Thread
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -130,7 +131,7 @@ def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
 
 def test_a_list_that_comes_too_fast_costs_one(serve):
     """What it is told is when all of it could be let through."""
-    app, told = serve(submitters=Submitters({"shop": SHOP})), {}
+    app, told = serve(submitters=Submitters({"shop": SHOP})), dict[str, str]()
     assert app.ask("GET", f"{TASKS}/other:1", TOKEN)[0] == 404
     assert app.ask("POST", TASKS, TOKEN, body=b"[1, 2]", told=told)[0] == 429
     assert 150 < int(told["retry-after"]) <= 200
@@ -183,7 +184,7 @@ class Follower:
     """Follows a stream until it leaves."""
 
     def __init__(self, app, path):
-        self.told, self._gone = {}, asyncio.Event()
+        self.told, self._gone = dict[str, Any](), asyncio.Event()
         self._answer = asyncio.ensure_future(ask(app, "GET", path, STREAM, told=self.told, gone=self._gone))
 
     async def status(self):
@@ -224,7 +225,7 @@ def test_a_head_follows_nothing(serve, path):
     """Its answer ends, although it stays connected."""
 
     async def look():
-        told = {}
+        told = dict[str, Any]()
         async with asyncio.timeout(PATIENCE_S):
             await ask(app, "HEAD", path, STREAM, told=told)
         return told["status"], told["content-type"]
