@@ -304,6 +304,25 @@ def test_a_tab_that_is_hidden_holds_no_stream_and_misses_no_event(driver, browse
 
 
 @needs_browser
+def test_events_that_the_page_has_shown_do_not_come_again(driver, browser):
+    """The page may come before the stream is open."""
+    with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
+        serve.until_json("/api/v1/events", lambda found: found["items"])
+        browser.open(serve, "/")
+        browser.until_text("#events", lambda text: "dead" in text)
+        browser.driver.execute_script(
+            "pages.close(); followed = true; heard = Date.now(); newest = '';"  # this page stays
+            "const list = document.getElementById('events'), shown = list.dataset.after;"
+            "list.replaceChildren(); list.dataset.after = ''; follow(); list.dataset.after = shown"
+        )
+        until(lambda: browser.driver.execute_script("return live"), "the stream is open", 60)
+        driver.submit("later")
+        driver.cancel("later", "seen")
+        browser.until_text("#events", lambda text: "task later " in text)
+        assert browser.count("#events li") == 1, browser.text("#events")
+
+
+@needs_browser
 def test_a_stream_that_was_refused_is_asked_for_again_later(driver, browser):
     with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
