@@ -15,7 +15,10 @@ from ..settings import Settings, read_password
 from .common import Cluster, Config, say
 
 _CLOSED: Final = "default off resetpass ~* &* +@all"
-"""Nobody is this user. But many servers read their append-only file with its rights: without them they lose writes."""
+"""Nobody is this user. But many servers read their append-only file with its rights: without them they lose writes.
+
+Connections that were open without a login keep these rights until `CLIENT KILL USER default`.
+"""
 
 
 def register(app: typer.Typer) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from ..cli.common import plain
@@ -19,7 +19,7 @@ from .feed import EventFeed, Viewer
 from .operation import Operation
 from .query import LIMIT, Param, Query
 from .replies import encode, reply
-from .stream import BEGIN, KEEP_ALIVE, Stream
+from .stream import BEGIN, HEADERS, KEEP_ALIVE, MEDIA_TYPE, Stream
 
 SINCE: Final = Param("since", "10m", "Only later events: 10m (ago), 14:02 (UTC) or 2026-11-25T14:02.")
 UNTIL: Final = Param("until", "1m", "Only earlier events, written like `since`.")
@@ -72,7 +72,10 @@ class Events:
         """Send events as they come, behind the one that the header Last-Event-ID or ?after= names."""
         query = Query(request, (*WANTED, AFTER))
         after = query.text("after") if "after" in request.query_params else None
-        viewer = self._feed.enter(_wanted(query), request.headers.get("last-event-id", after))
+        wanted = _wanted(query)
+        if request.method == "HEAD":  # it follows nothing
+            return StreamingResponse((), headers=HEADERS, media_type=MEDIA_TYPE)
+        viewer = self._feed.enter(wanted, request.headers.get("last-event-id", after))
         return Stream(_chunks(viewer), lambda: self._feed.leave(viewer))
 
 

@@ -5,8 +5,9 @@ from contextlib import suppress
 
 
 class News:
-    """Says that there is a new survey. number: how many there have been. `tell` is for any thread, the rest for the
-    event loop.
+    """Says that there is a new survey.
+
+    number: how many there have been. over: the process stops. `tell` is for any thread, the rest for the event loop.
     """
 
     def __init__(self) -> None:

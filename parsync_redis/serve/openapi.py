@@ -26,8 +26,8 @@ ADDED: Final[Mapping[str, Mapping[str, Any]]] = {
 """Fields that JSON has besides those of a data class."""
 
 ABOUT: Final = (
-    "Version 1 stays as it is, except that fields may be added. The document has what this process answers; "
-    "it depends on its flags."
+    "Version 1 stays as it is, except that fields may be added. The document describes the paths of this process. "
+    "They depend on its flags."
 )
 
 

@@ -27,7 +27,7 @@ from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
 from .query import OFFSET, Param, Query, asked
-from .stream import BEGIN, Stream
+from .stream import BEGIN, MEDIA_TYPE, Stream
 from .survey import Survey
 from .surveyor import Latest, Surveyor
 
@@ -102,7 +102,8 @@ class Pages:
         @wraps(answer)
         async def found(request: Request) -> Response:
             page = await answer(request)
-            if page.status_code != 200 or "text/event-stream" not in request.headers.get("accept", ""):
+            wanted = request.method == "GET" and MEDIA_TYPE in request.headers.get("accept", "")
+            if page.status_code != 200 or not wanted:
                 return page
             if self._followers >= MOST_VIEWERS:
                 raise HTTPException(503, f"{MOST_VIEWERS} viewers follow pages already", {"Retry-After": "10"})

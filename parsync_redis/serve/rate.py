@@ -23,10 +23,6 @@ class RateBucket:
         self._left -= count
         return 0.0
 
-    def give_back(self, count: float) -> None:
-        """Put back what was taken."""
-        self._left = min(self._burst, self._left + count)
-
 
 MOST_ADDRESSES: Final = 1000
 """Addresses that are remembered; of more, the one that was heard of least recently is forgotten."""

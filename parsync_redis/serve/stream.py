@@ -14,6 +14,7 @@ SLOW_S: Final = 10.0
 """A viewer who takes nothing for so long is dropped."""
 
 HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
+MEDIA_TYPE: Final = "text/event-stream"
 BEGIN: Final = b"retry: 2000\n\n"
 KEEP_ALIVE: Final = b": nothing happened\n\n"
 
@@ -22,7 +23,7 @@ class Stream(StreamingResponse):
     """The stream of one viewer. leave: forgets the viewer, and is called however the stream ends."""
 
     def __init__(self, chunks: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
-        super().__init__(chunks, headers=HEADERS, media_type="text/event-stream")
+        super().__init__(chunks, headers=HEADERS, media_type=MEDIA_TYPE)
         self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -140,8 +140,7 @@ class Submit:
         most = submitter.rights.most_tasks
         if not 1 <= len(tasks) <= most:
             return refuse(413 if tasks else 400, f"the list has {len(tasks)} tasks: it must have 1 to {most}")
-        submitter.bucket.give_back(1)
-        _take(submitter, len(tasks))
+        _take(submitter, len(tasks), taken=1)
         make_id = await self._writer.do(lambda: self._client.requests.make_ids(submitter.prefix))
         items, made = await run_in_threadpool(make_tasks, submitter, tasks, several, make_id)
         try:
@@ -223,10 +222,14 @@ def _none(id: str) -> Response:
     return refuse(404, f"you have no task {shown(id)}")
 
 
-def _take(submitter: KnownSubmitter, count: int) -> None:
-    """Take so many tasks of a submitter's rate, before anything is done for them; an error if they are not left."""
-    if wait_s := submitter.bucket.take(count, time.monotonic()):
+def _take(submitter: KnownSubmitter, count: int, taken: int = 0) -> None:
+    """Take so many tasks of a submitter's rate, before anything is done for them; an error if they are not left.
+
+    taken: so many of them were taken already. They stay taken, and who comes again needs all of them.
+    """
+    if wait_s := submitter.bucket.take(count - taken, time.monotonic()):
         rights = submitter.rights
+        wait_s += taken / rights.rate
         text = f"too fast: you may submit {rights.rate:g} tasks a second, and {rights.burst} at once"
         raise HTTPException(429, text, {"Retry-After": str(math.ceil(wait_s))})
 

@@ -8,12 +8,14 @@ import socket
 from contextlib import closing
 from threading import Thread
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 
 from parsync_redis import ParsyncClient
+from parsync_redis.serve import feed, pages
 from parsync_redis.serve.app import make_app
 from parsync_redis.serve.asker import Asker
 from parsync_redis.serve.doors import Doors
@@ -25,10 +27,11 @@ from parsync_redis.serve.server import listen, run
 from parsync_redis.serve.submitters import Submitters, hash_token
 from parsync_redis.serve.surveyor import Surveyor
 from parsync_redis.serve.writer import MOST, Writer
-from tests.waiting import joined
+from tests.waiting import PATIENCE_S, joined
 
 TASKS = "/api/v1/tasks"
 SHOP = Rights(token_sha256=[hash_token("shop-token")], names=["shop.*"], rate=0.01, burst=2)
+STREAM = {"Accept": "text/event-stream"}
 TOKEN = {"Authorization": "Bearer shop-token"}
 
 
@@ -51,7 +54,7 @@ def serve(client):
         surveyor._fail("no connection to 10.0.0.5:6379")
         app = make_app(surveyor, asker, EventFeed(client), "demo", ["*"], opened)
         made.append(opened)
-        return SimpleNamespace(doors=opened, ask=lambda *asked, **more: asyncio.run(ask(app, *asked, **more)))
+        return SimpleNamespace(app=app, doors=opened, ask=lambda *asked, **more: asyncio.run(ask(app, *asked, **more)))
 
     made: list[Doors] = []
     with closing(asker):
@@ -60,8 +63,11 @@ def serve(client):
         one.close()
 
 
-async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9"):
-    """Ask an application for a decoded path; return the status, the body and the cookies that it sets."""
+async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9", told=None, gone=None):
+    """Ask an application for a decoded path; return the status, the body and the cookies that it sets.
+
+    told: takes the status and the headers of the answer when it begins. gone: the peer hangs up when it is set.
+    """
     sent = []
     raw = [(name.lower().encode(), value.encode()) for name, value in dict(headers).items()]
     scope = {
@@ -79,13 +85,17 @@ async def ask(app, method, path, headers=(), query="", body=b"", peer="10.0.0.9"
 
     async def receive():
         if not bodies:
-            await asyncio.Event().wait()  # it stays connected
+            await (gone or asyncio.Event()).wait()  # it stays connected
+            return {"type": "http.disconnect"}
         if bodies == [None]:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": bodies.pop(), "more_body": False}
 
     async def send(message):
         sent.append(message)
+        if told is not None and len(sent) == 1:
+            told.update((name.decode(), value.decode()) for name, value in message["headers"])
+            told["status"] = message["status"]
 
     await app(scope, receive, send)
     text = b"".join(message.get("body", b"") for message in sent).decode()
@@ -117,6 +127,16 @@ def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
     fill_writer(app)
     found = [app.ask(method, path, TOKEN, body=body)[0] for _ in range(3)]
     assert found == [status, status, 429]
+
+
+def test_a_list_that_comes_too_fast_costs_one(serve):
+    """What it is told is when all of it could be let through."""
+    app, told = serve(submitters=Submitters({"shop": SHOP})), dict[str, str]()
+    assert app.ask("GET", f"{TASKS}/other:1", TOKEN)[0] == 404
+    assert app.ask("POST", TASKS, TOKEN, body=b"[1, 2]", told=told)[0] == 429
+    assert 150 < int(told["retry-after"]) <= 200
+    assert app.ask("POST", TASKS, TOKEN, body=b"{", told=told)[0] == 429
+    assert 50 < int(told["retry-after"]) <= 100
 
 
 def test_a_body_that_does_not_come_counts(serve):
@@ -158,6 +178,60 @@ def test_a_link_from_elsewhere_logs_nobody_out(serve, tmp_path):
     jar |= given
     jar |= app.ask("GET", "/operator/drain", query="node=n1")[2]
     assert "Operator alice" in app.ask("GET", "/operator", cookies(jar))[1]
+
+
+class Follower:
+    """Follows a stream until it leaves."""
+
+    def __init__(self, app, path):
+        self.told, self._gone = dict[str, Any](), asyncio.Event()
+        self._answer = asyncio.ensure_future(ask(app, "GET", path, STREAM, told=self.told, gone=self._gone))
+
+    async def status(self):
+        """Return the status of the answer, once it has begun."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not self.told:
+                await asyncio.sleep(0.001)
+        return self.told["status"]
+
+    async def leave(self):
+        self._gone.set()
+        await asyncio.wait_for(self._answer, PATIENCE_S)
+
+
+@pytest.mark.parametrize("path", ["/view/nodes", "/events"])
+def test_so_many_follow_and_the_next_one_once_one_has_left(serve, path, monkeypatch):
+    for module in (pages, feed):
+        monkeypatch.setattr(module, "MOST_VIEWERS", 2)
+    app = serve().app
+
+    async def look():
+        first, second, third = (Follower(app, path) for _ in range(3))
+        assert [await one.status() for one in (first, second, third)] == [200, 200, 503]
+        assert third.told["retry-after"] == "10"
+        assert (await ask(app, "HEAD", path, STREAM))[0] == 200, "it takes no place, and needs none"
+        await first.leave()
+        fourth = Follower(app, path)
+        assert await fourth.status() == 200
+        assert (await ask(app, "GET", path, STREAM))[0] == 503
+        for one in (second, third, fourth):
+            await one.leave()
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize("path", ["/view/nodes", "/events"])
+def test_a_head_follows_nothing(serve, path):
+    """Its answer ends, although it stays connected."""
+
+    async def look():
+        told = dict[str, Any]()
+        async with asyncio.timeout(PATIENCE_S):
+            await ask(app, "HEAD", path, STREAM, told=told)
+        return told["status"], told["content-type"]
+
+    app, kind = serve().app, "text/html" if path == "/view/nodes" else "text/event-stream"
+    assert asyncio.run(look()) == (200, f"{kind}; charset=utf-8")
 
 
 def cookies(jar):

@@ -1,6 +1,6 @@
 // Show the newest page as it comes while somebody looks, or ask for it once a second; show events as they come.
 "use strict";
-let busy = false, live = false, pages = null, followed = false, newest = "", heard = 0;
+let busy = false, live = false, pages = null, stream = null, followed = false, newest = "", heard = 0;
 function typing() {
   return document.activeElement instanceof HTMLInputElement;
 }
@@ -39,25 +39,46 @@ async function update() {
     busy = false;
   }
 }
+function later() {
+  return 10000 + 5000 * Math.random();
+}
 function watch() {
   pages?.close();
   pages = null;
   followed = false;
   if (document.hidden) return;
-  pages = new EventSource(location.href);
-  pages.onerror = () => { followed = false; };
-  pages.addEventListener("alive", () => { heard = Date.now(); });
-  pages.onmessage = (message) => {
+  const source = pages = new EventSource(location.href);
+  source.onerror = () => {
+    followed = false;
+    if (source.readyState === EventSource.CLOSED) setTimeout(() => { if (pages === source) watch(); }, later());
+  };
+  source.addEventListener("alive", () => { heard = Date.now(); });
+  source.onmessage = (message) => {
     followed = true;
     heard = Date.now();
     newest = message.data;
     update();
   };
 }
-function follow(after) {
-  const source = new EventSource("/events?after=" + encodeURIComponent(after));
-  source.onopen = () => { live = true; };
-  source.onerror = () => { live = false; };
+// The attribute data-after of the list has the id of its newest event, from the page or from the stream.
+function follow() {
+  stream?.close();
+  stream = null;
+  live = false;
+  const begun = document.getElementById("events");
+  if (document.hidden || !begun) return;
+  const after = begun.dataset.after;
+  const source = stream = new EventSource("/events?after=" + encodeURIComponent(after));
+  source.onopen = () => {
+    live = document.getElementById("events")?.dataset.after === after;
+    if (!live) follow();  // meanwhile the page has shown later events
+  };
+  source.onerror = () => {
+    const wait = source.readyState === EventSource.CLOSED ? later() : 2000;
+    source.close();
+    live = false;
+    setTimeout(() => { if (stream === source) follow(); }, wait);
+  };
   source.onmessage = (message) => {
     const list = document.getElementById("events"), event = JSON.parse(message.data);
     const line = document.createElement("li"), time = document.createElement("time"), text = document.createElement("span");
@@ -65,11 +86,11 @@ function follow(after) {
     text.textContent = event.text;
     line.append(time, " ", text);
     list.prepend(line);
+    list.dataset.after = message.lastEventId;
     while (list.children.length > Number(list.dataset.most)) list.lastElementChild.remove();
   };
 }
 setInterval(update, 1000);
-document.addEventListener("visibilitychange", watch);
+document.addEventListener("visibilitychange", () => { watch(); follow(); });
 watch();
-const events = document.getElementById("events");
-if (events) follow(events.dataset.after);
+follow();
