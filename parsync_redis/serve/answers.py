@@ -118,7 +118,7 @@ class EventList(BaseModel):
 
 
 class OwnTask(BaseModel):
-    """What a submitter is told of its task. waits_for: a reason. outcome: why it failed, was cancelled, or died."""
+    """A task as its submitter sees it. waits_for: a reason. outcome: why it failed, was cancelled, or died."""
 
     id: str
     name: str
@@ -148,7 +148,7 @@ class SentOne(BaseModel):
 
 
 class SentTasks(BaseModel):
-    """What became of each task of a list, in its order. error, status: of the first that was refused."""
+    """The answer to each task of a list, in its order. error, status: of the first that was refused."""
 
     tasks: list[SentOne | Error]
     error: str = ""

@@ -72,7 +72,7 @@ CHANGES = {
     "ParsyncTicksAreNotHeard": {"parsync_own_ticks_total": "0+120x40"},
     "ParsyncManyConflicts": {"parsync_conflicts_total": "0+60x40"},
 }
-"""What is otherwise when an alert fires."""
+"""The series that differ when an alert fires."""
 
 
 def at(series, instance):

@@ -119,7 +119,7 @@ class Stack:
         return time.monotonic() - begin
 
     def ask_prometheus(self, path: str) -> Any:
-        """What Prometheus answers, None if it does not yet."""
+        """Prometheus' answer, None if there is none yet."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.prometheus}/api/v1/{path}", timeout=10) as answer:
                 return json.load(answer)["data"]

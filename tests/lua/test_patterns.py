@@ -20,7 +20,7 @@ FUNCTIONS = re.compile(r"string\.(find|match|gmatch|gsub)\(")
 LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'")
 SIZES = 1024, 4 * 1024, 16 * 1024
 NOTICED_US = 1500
-"""What a pattern may take for the longest, whatever its growth: quadratic time is a hundred times as much."""
+"""The most that a pattern may take, whatever its growth: quadratic time is a hundred times as much."""
 
 RUN = """
 local text, pattern = ARGV[2], ARGV[3]

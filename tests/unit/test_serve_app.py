@@ -130,7 +130,7 @@ def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
 
 
 def test_a_list_that_comes_too_fast_costs_one(serve):
-    """What it is told is when all of it could be let through."""
+    """The answer says when all of it could be let through."""
     app, told = serve(submitters=Submitters({"shop": SHOP})), dict[str, str]()
     assert app.ask("GET", f"{TASKS}/other:1", TOKEN)[0] == 404
     assert app.ask("POST", TASKS, TOKEN, body=b"[1, 2]", told=told)[0] == 429

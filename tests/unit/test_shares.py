@@ -1,4 +1,4 @@
-"""What one worker of pytest-xdist gets at once: a file that starts processes, or a single test."""
+"""One worker of pytest-xdist gets a file that starts processes, or a single test, at once."""
 
 import pytest
 
