@@ -4,7 +4,8 @@
 -- READS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count channel retention_s (id text outcome)*
 --   text: the lease; outcome: succeeded, failed, cancelled, or again (the run ended well and wants another: retry,
---   reject+requeue), and behind a space why
+--   reject+requeue), and behind a space why; 'unstored failed' or 'unstored cancelled' if the result backend did not take
+--   the result, which goes to the outbox
 -- RETURNS: (row, word)* of outcomes that do not end the task: again (it is pending again), yours (this outcome was
 --   accepted before), stale
 -- ERRORS: PSARGS PSOUTCOME
@@ -15,11 +16,19 @@
 --- @include outcome
 --- @include queue
 local known = {succeeded = true, failed = true, cancelled = true, again = true}
+
+-- is_known: return whether an outcome is one that a run may have.
+local function is_known(outcome)
+  local stored = string.match(outcome, '^unstored (%l+)')
+  if stored then return stored == 'failed' or stored == 'cancelled' end
+  return known[string.match(outcome, '^%l+')]
+end
+
 local ids, reply, over, finals, later_on, seen, f, now = {}, {}, {}, {}, {}, {}, 0, now_ms()
 local told
 for i, row in rows() do
   local outcome = row.outcome
-  if outcome ~= 'succeeded' and not known[string.match(outcome, '^%l+')] then
+  if outcome ~= 'succeeded' and not is_known(outcome) then
     return redis.error_reply('PSOUTCOME unknown outcome ' .. outcome)
   end
   ids[i] = row.id
@@ -30,7 +39,9 @@ for i, row in rows() do
   local id, text, run, line, outcome = ids[i], row.text, runs[i], lines[i], row.outcome
   local mine = run and #run < #text + 32 and string.find(run, text, 1, true) == 1
     and string.find(run, ' started=', #text + 1, true) == #text + 1
-  if mine and not seen[id] and line and string.byte(line) ~= 43 and string.byte(outcome) ~= 97 then -- no '+', and not again
+  local first = string.byte(outcome)
+  local is_plain = first ~= 97 and first ~= 117 -- neither again nor unstored
+  if mine and not seen[id] and line and string.byte(line) ~= 43 and is_plain then -- the line has no '+'
     local state, why = outcome, ''
     if outcome ~= 'succeeded' then
       state, why = string.match(outcome, '^(%l+) ?(.*)$')

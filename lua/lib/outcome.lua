@@ -25,7 +25,8 @@ end
 -- accept: carry out an outcome; return ok, again, yours or stale. `ended`: the task has ended in this call.
 local function accept(asked, now, retention_s, ended)
   local task, text = TASKS[asked.id], asked.text
-  local outcome, why = string.match(asked.outcome, '^(%l+) ?(.*)$')
+  local unstored = string.match(asked.outcome, '^unstored (.*)$')
+  local outcome, why = string.match(unstored or asked.outcome, '^(%l+) ?(.*)$')
   if ended then return judge_again(load_tasks({asked.id})[asked.id], text, outcome) end
   if not task or task.state ~= 'running' or task.place ~= text then return judge_again(task, text, outcome) end
   local cancelled = task.extra.cancel ~= nil
@@ -37,8 +38,12 @@ local function accept(asked, now, retention_s, ended)
     return 'again'
   end
   local state = outcome == 'again' and 'cancelled' or outcome
-  if outcome == 'again' then end_unseen(task, state, now, why, retention_s) else to_final(task, state, now, why, retention_s) end
-  if outcome == 'failed' or outcome == 'cancelled' then note_task(task, state, why, attempt_of(text), text) end
+  if outcome == 'again' or unstored then
+    end_unseen(task, state, now, why, retention_s)
+  else
+    to_final(task, state, now, why, retention_s)
+    if outcome ~= 'succeeded' then note_task(task, state, why, attempt_of(text), text) end
+  end
   task.text = state .. '\n\n' .. text .. ' started='
   return 'ok'
 end

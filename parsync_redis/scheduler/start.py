@@ -9,11 +9,11 @@ import threading
 import time
 from typing import Final
 
-from ..errors import ServerReadOnly, ServerUnreachable
 from ..health_file import HealthFile
 from ..model.ids import check_name
 from ..settings import Settings
 from ..store.cluster import ClusterConfig, join_cluster
+from ..store.server_errors import AWAY
 from ..store.server_info import explain_durability
 from ..store.store import Store
 from .loop import Scheduler
@@ -54,8 +54,8 @@ def run(settings: Settings, name: str | None = None, stop: threading.Event | Non
 def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> ClusterConfig | None:
     """Return the cluster's settings as soon as its server takes writes, None if stopped before.
 
-    It waits for a replica as well, which becomes the primary in a failover. Raises ServerUnfit, AccessDenied or
-    ClusterMismatch at once: no waiting repairs those.
+    It waits for a replica as well, which becomes the primary in a failover, and for one whose memory is full. Raises
+    ServerUnfit, AccessDenied or ClusterMismatch at once: no waiting repairs those.
     """
     said_s = float("-inf")
     while not stop.is_set():
@@ -65,7 +65,7 @@ def join_when_up(store: Store, settings: Settings, stop: threading.Event) -> Clu
                 if danger := explain_durability(info):
                     log.warning("the server at %s: %s", address, danger)
             return config
-        except (ServerUnreachable, ServerReadOnly) as error:
+        except AWAY as error:
             if time.monotonic() - said_s >= SAY_S:
                 said_s = time.monotonic()
                 log.warning("%s: this scheduler waits for it", error)

@@ -43,6 +43,7 @@ _NOT_NOW: Final = {
     "BUSY": "a script of somebody runs for too long there; redis-cli SCRIPT KILL ends it",
     "CLUSTERDOWN": "its cluster is down",
     "MASTERDOWN": "it is a replica and has lost its primary",
+    "UNBLOCKED": "it became a replica, or somebody has ended the wait with CLIENT UNBLOCK",
     "TRYAGAIN": "its cluster is moving keys",
     "MOVED": "it is of a cluster and has not these keys; the address of a cluster is redis+cluster://HOST:PORT",
     "ASK": "its cluster is moving keys",
@@ -158,6 +159,11 @@ def denied(address: str, what: str, error: object) -> ParsyncError:
         f"the login at {address} may not do this: {what}{': ' if what else ''}{error}; "
         "`parsync acl` prints what each role needs"
     )
+
+
+def refusal_to(address: str, error: Exception) -> ParsyncError | None:
+    """Return the error for a server that answers, and does nothing for this login now; None for any other error."""
+    return denied(address, "", error) if is_denied(error) else refusal(address, error)
 
 
 def is_damage(error: object) -> bool:

@@ -33,6 +33,7 @@ from .node import FLAGS, node_spec
 from .panel import extend_panel
 from .port import CeleryWorker
 from .request import watch
+from .storing import watch_results
 from .transport import connection_to_nothing
 
 __all__ = ["Inbox", "NodeStep"]
@@ -58,6 +59,7 @@ class NodeStep(bootsteps.StartStopStep):
             raise SystemExit(2) from None
         if self.enabled:
             signals.worker_shutting_down.connect(lambda **_: self.agent.leave(), weak=False)
+            leave_before_soft_shutdown(worker, self.agent)
             signals.worker_before_create_process.connect(share_memory)
             call_when_stopped(worker.blueprint, lambda: stop(worker.pool, self.agent))
 
@@ -89,6 +91,7 @@ def make_agent(worker: Worker, flags: dict[str, Any], said: dict[str, str], isol
     """Make the agent of a worker that is to be a node; raises InvalidInput or AccessDenied."""
     app = worker.app
     prepare_loop(worker, bool(flags.get("parsync_only")))
+    watch_results(app)
     settings = app.parsync.settings()
     spec = node_spec(worker, flags, said)
     if settings.log_format == JSON:
@@ -140,6 +143,19 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
     return MachineIsolation(
         file_of, not issubclass(worker.pool_cls, ThreadPool), Guarded(node, *kept, log_format=settings.log_format)
     )
+
+
+def leave_before_soft_shutdown(worker: Worker, agent: Agent) -> None:
+    """Have the node leave when a soft shutdown begins. Celery sends its signal only after the wait for what runs."""
+    celery_wait = getattr(worker, "wait_for_soft_shutdown", None)  # since Celery 5.5
+    if celery_wait is None:
+        return
+
+    def wait_for_soft_shutdown() -> None:
+        agent.leave()
+        celery_wait()
+
+    worker.wait_for_soft_shutdown = wait_for_soft_shutdown
 
 
 def call_when_stopped(blueprint: Blueprint, stop: Callable[[], None]) -> None:

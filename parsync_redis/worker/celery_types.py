@@ -119,6 +119,15 @@ class Request(Protocol):
         """Kill the run without reporting its end."""
 
 
+class Backend(Protocol):
+    """A result backend."""
+
+    store_result: Callback
+
+    def as_uri(self) -> str:
+        """Return its address without a password."""
+
+
 class Bucket(Protocol):
     """A token bucket of kombu's, which Celery has for each task with a rate limit."""
 
@@ -188,3 +197,4 @@ class Worker(Protocol):
     _conninfo: Connection
     parsync_agent: object
     register_with_event_loop: Callback
+    wait_for_soft_shutdown: Callback

@@ -18,6 +18,7 @@ from kombu import Connection
 
 from .celery_types import Hub, TimerEntry, Worker
 from .garbage import connect_carefully, handle_carefully
+from .refusing_broker import outliving, pause
 from .transport import connection_to_nothing
 
 QUICK_S: Final = 0.1
@@ -70,15 +71,28 @@ class Attempt(threading.Thread):
 
 
 class NodeConsumer(CeleryConsumer):
-    """The differences of a node's consumer from Celery's. `node_consumer` puts it before the app's own class."""
+    """The differences of a node's consumer from Celery's. `node_consumer` puts it before the app's own class.
+
+    was_refused: the broker's server answered, and did not do what it was asked.
+    """
 
     _alone = False
+    was_refused = False
 
     def ensure_connected(self, conn: Connection) -> Connection | None:
         """Connect as Celery does, and turn the event loop until that is done."""
         connect_carefully(conn)
-        connect = super().ensure_connected
-        attempt = Attempt(lambda: connect(conn), lambda: self.hub.call_soon(_nothing))
+        refused = self.was_refused
+        self.was_refused = False
+        celery_connect = super().ensure_connected
+
+        def connect() -> Connection:
+            if refused:
+                pause()
+            connection: Connection = celery_connect(conn)
+            return connection
+
+        attempt = Attempt(connect, lambda: self.hub.call_soon(_nothing))
         attempt.start()
         attempt.join(QUICK_S)
         if not attempt.done:
@@ -119,6 +133,15 @@ class NodeConsumer(CeleryConsumer):
             events.enabled = True
         self._alone, hub.propagate_errors = False, errors
 
+    def on_connection_error_after_connected(self, exc: BaseException) -> None:
+        """Close the connection as Celery does, and end what the broker delivers again: no placed task is among that."""
+        node = self.controller.parsync_agent.node
+        node.broker_lost = True
+        try:
+            super().on_connection_error_after_connected(exc)
+        finally:
+            node.broker_lost = False
+
     def create_task_handler(self, *args: object, **kwargs: object) -> object:
         """Return Celery's handler of messages, which drops those that are none."""
         return handle_carefully(self, super().create_task_handler(*args, **kwargs))
@@ -157,7 +180,9 @@ class PlacedOnlyConsumer(NodeConsumer):
 @cache
 def node_consumer(base: type, placed_only: bool) -> type:
     """Return `base`, a class of Celery consumers, as a node's."""
-    return type(base.__name__, (PlacedOnlyConsumer if placed_only else NodeConsumer, base), {"__doc__": base.__doc__})
+    kinds = (PlacedOnlyConsumer if placed_only else NodeConsumer, base)
+    blueprint = outliving(base.Blueprint)  # type: ignore[attr-defined] # of every Celery consumer
+    return type(base.__name__, kinds, {"__doc__": base.__doc__, "Blueprint": blueprint})
 
 
 def register_once(worker: Worker) -> None:

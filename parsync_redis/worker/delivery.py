@@ -58,6 +58,7 @@ class Delivery:
         except Exception as error:
             log.error("the message of task %s cannot be run: %r", run.place.task, error, exc_info=True)
             if run.request is not None and run.request.time_start:  # it ran inside this call: the message is sound
+                run.flaw = run.flaw or f"Celery could not report its end: {type(error).__name__}"
                 self._agent.reporter.ended(run, "failed")
             else:
                 self._fail(run, error, message)

@@ -19,6 +19,7 @@ from kombu.transport import virtual
 
 from ..wire.headers import flaw_of, flaw_of_message
 from .celery_types import Consumer
+from .refusing_broker import writable
 
 log = logging.getLogger("parsync.agent")
 
@@ -72,9 +73,12 @@ def careful(transport: type) -> type:
 
 # Any: a method of this object only is replaced
 def connect_carefully(connection: Any) -> None:
-    """Have a connection that is not made yet, and those that replace it, drop what is no message."""
+    """Have a connection that is not made yet, and those that replace it, drop what is no message.
+
+    It is made when the server takes writes: a message that was read must be written down.
+    """
     original = connection.get_transport_cls
-    connection.get_transport_cls = lambda: careful(original())
+    connection.get_transport_cls = lambda: writable(careful(original()))
 
 
 def handle_carefully(consumer: Consumer, handle: Callable[[Message], object]) -> Callable[[Message], object]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from celery import bootsteps
 from redis import Connection
-from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from ..errors import ParsyncError
 from ..model.place import Place
@@ -63,8 +63,6 @@ class Inbox(bootsteps.StartStopStep):
         self._wanted = False
         if agent is not None:
             self.agent = agent
-            # kombu writes when it connects: a full or read-only server must not end the worker, as Celery would have it
-            consumer.connection_errors += (OutOfMemoryError, ReadOnlyError)
             self.turns = Turns(consumer, agent, Delivery(consumer, agent), self._rung_meanwhile)
             if self.turns.looks_ahead:
                 self._at_a_time = MOST
@@ -165,7 +163,7 @@ class Inbox(bootsteps.StartStopStep):
             else:
                 self._answer_bells(bells)
                 self._ask(connection)
-        except (RedisError, OSError) as error:
+        except (ParsyncError, RedisError, OSError) as error:
             self._listen_again(error)
 
     def _rung_meanwhile(self) -> list[Place]:

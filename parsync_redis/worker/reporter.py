@@ -230,7 +230,7 @@ def _first_error(replies: Iterable[object]) -> Exception | None:
 
 def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
     """Return the calls that report how these runs ended."""
-    finished = [(r.place, r.outcome, r.flaw) for r in runs if r.outcome not in ("refused", "lost", "recalled")]
+    finished = [(r.place, _outcome(r), r.flaw) for r in runs if r.outcome not in ("refused", "lost", "recalled")]
     lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]
     recalled = [run for run in runs if run.outcome == "recalled"]
     calls = [commands.finish(finished)] if finished else []
@@ -238,3 +238,8 @@ def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
     places, delays_ms = [(run.place, run.why_recalled) for run in recalled], [run.delay_ms for run in recalled]
     calls += [commands.requeue(places, "recalled", delays_ms)] if recalled else []
     return calls
+
+
+def _outcome(run: Run) -> str:
+    """Return how a run ended, as `finish` names it."""
+    return f"unstored {run.outcome}" if run.unstored and run.outcome in ("failed", "cancelled") else run.outcome

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from signal import SIGTERM
 from typing import Final
@@ -25,6 +27,7 @@ from .agent import Agent
 from .celery_types import Pool
 from .isolation.tie import IsolatedPool, NotBegun
 from .runs import Run
+from .storing import is_unstored, why_unstored
 
 log = logging.getLogger("parsync.agent")
 
@@ -48,6 +51,7 @@ class ReportedRequest(CeleryRequest):
     """A request that reports how it ends if parsync placed it; `request_class` puts it before the task's own class."""
 
     of_parsync = True
+    _acknowledged = False
     _put_back = False
     _dropped_by: Pool | None = None
     _agent: Agent | None = None
@@ -64,6 +68,19 @@ class ReportedRequest(CeleryRequest):
         # Celery derives a class from this one that overrides both without super(): the instance's come before those
         self._celery_success, self.on_success = self.on_success, self._on_success  # type: ignore[has-type]
         self._celery_execute, self.execute_using_pool = super().execute_using_pool, self._execute
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether Celery need not expect the broker to deliver the request's message again.
+
+        A placed request has no message. Celery asks when the broker's connection is lost, to cancel what comes again;
+        and in a cold shutdown, to cancel what has not ended.
+        """
+        return self._acknowledged or (self._agent is not None and self._agent.node.broker_lost)
+
+    @acknowledged.setter
+    def acknowledged(self, acknowledged: bool) -> None:
+        self._acknowledged = acknowledged
 
     def _execute(self, pool: Pool, **kwargs: object) -> object:
         """Run the task in the pool, isolated.
@@ -97,7 +114,7 @@ class ReportedRequest(CeleryRequest):
 
     def reject(self, requeue: bool = False) -> object:
         """Put the task back into parsync's queue if Celery would put its message back into the broker's."""
-        self._put_back = self._put_back or (requeue and not self.acknowledged)
+        self._put_back = self._put_back or (requeue and not self._acknowledged)
         return super().reject(requeue=requeue)
 
     def _on_success(self, result: tuple[object, ...], **kwargs: object) -> object:
@@ -118,11 +135,47 @@ class ReportedRequest(CeleryRequest):
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
         if self._run is not None and self._goes_back(self._run, error):
             return None
-        return_ok = return_ok and not getattr(error, "unstored", False)
+        return_ok = return_ok and not is_unstored(error)
+        if is_unstored(error):
+            self._give_reason(why_unstored(error))
         try:
-            return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+            with self._noting_unstored():
+                return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
         finally:
-            self._ended(self._outcome(error), None if self._already_revoked else is_failure(error))
+            outcome = self._outcome(error)
+            if outcome == "failed":
+                self._give_reason(why_failed(error))
+            self._ended(outcome, None if self._already_revoked else is_failure(error))
+
+    def _give_reason(self, why: str) -> None:
+        """Note why the run failed; the first reason counts."""
+        if self._run is not None:
+            self._run.flaw = self._run.flaw or why
+
+    @contextmanager
+    def _noting_unstored(self) -> Iterator[None]:
+        """Have the results outbox tell the result that Celery fails to store in this block."""
+        try:
+            yield
+        except Exception as trouble:
+            if self._run is not None and is_unstored(trouble):
+                log.warning("task %s: the results outbox has its result: %r", self.id, trouble)
+                self._run.unstored = True
+                self._give_reason(why_unstored(trouble))
+                return
+            raise
+
+    def _announce_revoked(self, *args: object) -> None:
+        """Store and tell that the run was revoked."""
+        with self._noting_unstored():
+            super()._announce_revoked(*args)
+        self._already_revoked = True
+
+    def _announce_cancelled(self, **kwargs: object) -> None:
+        """Store and tell that a run was cancelled which goes back. It does so whatever the result backend says."""
+        with self._noting_unstored():
+            super()._announce_cancelled(**kwargs)
+        self._already_cancelled = True
 
     def _goes_back(self, run: Run, error: BaseException) -> bool:
         """Report a run that did not fail, but was dropped, could not begin, or lost its process; False if it failed."""
@@ -167,10 +220,14 @@ class ReportedRequest(CeleryRequest):
     def on_timeout(self, soft: bool, timeout: float) -> object:
         """Report a hard time limit as failed; in a cold shutdown it does not count: the task goes back."""
         try:
-            return super().on_timeout(soft, timeout)
+            with self._noting_unstored():
+                return super().on_timeout(soft, timeout)
         finally:
             if not soft:
-                self._ended("again" if self._put_back else "lost" if state.should_terminate else "failed")
+                outcome = "again" if self._put_back else "lost" if state.should_terminate else "failed"
+                if outcome == "failed":
+                    self._give_reason(f"its time limit of {timeout:g} s was over")
+                self._ended(outcome)
 
     def revoked(self) -> bool:
         """Report a task that expired or was revoked before it ran as cancelled."""
@@ -202,6 +259,13 @@ def outcome_of(error: BaseException, revoked: bool) -> str:
     if isinstance(error, Ignore):
         return "succeeded"
     return "succeeded" if isinstance(error, WorkerLostError) else "failed"
+
+
+def why_failed(error: BaseException) -> str:
+    """Return why a task has failed, without the text of its error: that is for those who may read its result."""
+    if isinstance(error, WorkerLostError):
+        return "it ended its own process"
+    return f"it raised {type(error).__name__}"
 
 
 def is_failure(error: BaseException) -> bool | None:

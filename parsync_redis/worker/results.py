@@ -1,6 +1,7 @@
-"""The results outbox: tasks that ended where no worker saw it (cancelled, dead), or that were revived (pending).
+"""The results outbox: tasks whose end the result backend does not know, or that were revived (pending).
 
-A process that has the task's app tells the result backend.
+No worker saw their end (cancelled, dead), or the backend did not take their result. A process that has the task's app
+tells the backend.
 """
 
 import logging
@@ -30,15 +31,19 @@ log = logging.getLogger("parsync.agent")
 MOST: Final = 100
 """The most entries that are announced at a time."""
 
+_owed: dict[str, list[bytes]] = {}
+"""Entries of each outbox that this process took, and could not put back because the server refused."""
+
 _ENTRY = re.compile(rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?")
 
 
 def announce(store: Store, app: Celery, send_event: SendEvent | None = None) -> int:
     """Tell the result backend of up to 100 entries of each shard's outbox, the oldest first; return how many."""
     done = 0
-    for shard, entries in enumerate(
-        store.pipe_each([("lrange", key, -MOST, -1) for key in store.keys.queues("outbox")])
-    ):
+    keys = store.keys.queues("outbox")
+    for key in filter(_owed.get, keys):
+        _put_back(store.client, key, [])
+    for shard, entries in enumerate(store.pipe_each([("lrange", key, -MOST, -1) for key in keys])):
         if isinstance(entries, Exception):
             if not isinstance(entries, ServerUnreachable):  # what is away waits
                 raise entries
@@ -68,7 +73,8 @@ def _announce_shard(
     task, it goes back to the outbox.
     """
     client: Any = store.client  # Any: redis-py says that each reply may be awaitable
-    key, done = store.keys.queue("outbox", shard), 0
+    key = store.keys.queue("outbox", shard)
+    done = 0
     try:
         client.zadd(store.keys.queue("changed", shard), {"": 0}, xx=True)  # changes nothing; a full server refuses it
     except OutOfMemoryError:  # it would take no result, and an entry taken from the list could not be put back
@@ -90,8 +96,19 @@ def _announce_shard(
         except Exception as error:
             log.warning("the result %r waits for the result backend: %r", entry, error)
         if not told:
-            client.lpush(key, entry)
+            _put_back(client, key, [entry])
     return done
+
+
+# Any: redis-py says that each reply may be awaitable
+def _put_back(client: Any, key: str, entries: list[bytes]) -> None:
+    """Put entries back that were taken, and those that this process owes. If the server refuses, it owes them all."""
+    owed = _owed.pop(key, []) + entries
+    try:
+        client.lpush(key, *owed)
+    except (RedisError, OSError):
+        _owed[key] = owed
+        raise
 
 
 def _look_up(store: Store, id: str) -> tuple[str, str, bytes | None]:

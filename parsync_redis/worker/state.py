@@ -26,8 +26,8 @@ class NodeState:
 
     partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its worker shuts down.
     said_leaving: the server knows that. stalled: why it is suspect by its event loop, '' if it is not. drained: an
-    operator drains it. failures: those here. ahead: its look-ahead; seats_open: the waiting seats that
-    incarnation seats_of has opened, -1 if that is not known.
+    operator drains it. broker_lost: Celery deals with the loss of its broker's connection now. failures: those here.
+    ahead: its look-ahead; seats_open: the waiting seats that incarnation seats_of has opened, -1 if that is not known.
     """
 
     def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
@@ -38,6 +38,7 @@ class NodeState:
         self.partition, self.inc = -1, 0
         self.lease_s, self.pause_s = 5 * BEFORE_CLUSTER_S, BEFORE_CLUSTER_S
         self.leaving = self.said_leaving = False
+        self.broker_lost = False
         self.stalled = ""
         self._hindrances: set[str] = set()
         self._stopped, self._woken = threading.Event(), threading.Event()

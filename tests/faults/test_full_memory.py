@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from redis.exceptions import ResponseError
 
 from parsync_redis import ParsyncClient
 from parsync_redis.errors import ServerFull
@@ -133,6 +134,38 @@ def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_ta
     with full(busy.store):
         assert announce(busy.store, app) == 0
         assert busy.store.client.llen(busy.keys.queue("outbox")) == 1
+    assert announce(busy.store, app) == 1
+    assert app.AsyncResult("waits").state == "REVOKED"
+    app.backend.client.close()
+
+
+def test_a_result_that_can_neither_be_told_nor_put_back_is_told_later(busy: Driver) -> None:
+    port = busy.store.address.rpartition(":")[2]
+    app = Celery("outbox", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
+    admin: Any = busy.store.client
+
+    @app.task(name="work", shared=False)
+    def work() -> None:
+        """Never runs."""
+
+    app.finalize()
+    outbox = busy.keys.queue("outbox")
+    admin.delete(outbox)
+    assert busy.cancel("waits") == ("cancelled", "")
+    revoked = app.backend.mark_as_revoked
+
+    def refuse(*args: Any, **options: Any) -> None:
+        admin.config_set("min-replicas-to-write", 1)
+        revoked(*args, **options)
+
+    app.backend.mark_as_revoked = refuse
+    try:
+        with pytest.raises(ResponseError, match="NOREPLICAS"):
+            announce(busy.store, app)
+    finally:
+        admin.config_set("min-replicas-to-write", 0)
+    assert admin.llen(outbox) == 0
+    app.backend.mark_as_revoked = revoked
     assert announce(busy.store, app) == 1
     assert app.AsyncResult("waits").state == "REVOKED"
     app.backend.client.close()

@@ -10,6 +10,7 @@ from parsync_redis.scheduler.start import join_when_up, run
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
+from tests.faults.refusals import Refusal, full_memory, missing_replicas, replica, stale_replica
 from tests.waiting import joined, until
 
 
@@ -19,23 +20,30 @@ def clients(admin: Any) -> set[str]:
 
 
 @pytest.mark.one_server(-1)
-def test_a_scheduler_that_starts_on_a_replica_waits_until_it_is_primary(
-    server: EmbeddedServer, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (replica, "is a read-only replica"),
+        (stale_replica, "has lost its primary"),
+        (missing_replicas, "fewer replicas in step"),
+        (full_memory, "is full, nothing was done"),
+    ],
+)
+def test_a_scheduler_that_starts_on_a_server_that_refuses_waits_until_it_takes_writes(
+    server: EmbeddedServer, caplog: pytest.LogCaptureFixture, refusal: Refusal, said: str
 ) -> None:
-    """F16: a failover at the moment of its start."""
+    """F16: a failover at the moment of its start; F17, F19."""
     settings = Settings(url=server.url, cluster="starting", partitions=1, lease_s=3, gap_s=0.1)
     store, stop = Store.from_url(server.url, "starting"), threading.Event()
     admin: Any = store.client
-    admin.execute_command("REPLICAOF", "127.0.0.1", "1")
     thread = threading.Thread(target=run, args=(settings, "s1", stop))
     try:
-        thread.start()
-        until(lambda: "is a read-only replica" in caplog.text or not thread.is_alive(), "it says why it waits")
-        assert thread.is_alive(), "it has ended"
-        admin.execute_command("REPLICAOF", "NO", "ONE")
+        with refusal(server):
+            thread.start()
+            until(lambda: said in caplog.text or not thread.is_alive(), "it says why it waits")
+            assert thread.is_alive(), "it has ended"
         until(lambda: admin.hexists(store.keys.shared("schedulers"), "s1"), "it is a member")
     finally:
-        admin.execute_command("REPLICAOF", "NO", "ONE")
         stop.set()
         joined(thread)
 

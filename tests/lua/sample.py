@@ -85,6 +85,7 @@ def rare_calls(commands: Commands) -> dict[str, list[Call[Any]]]:
         "finish": [
             commands.finish([(HELD, "again", "")]),
             commands.finish([(HELD, "failed", "why"), (other, "succeeded", "")]),
+            commands.finish([(HELD, "unstored failed", "why")]),
         ],
         "look_over": [
             commands.look_over(0, what)

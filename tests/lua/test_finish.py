@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from parsync_redis.errors import BrokenContract
 from parsync_redis.model.task import TaskState
 from tests.lua.driver import NEVER_MS, Driver, nth
 
@@ -103,3 +104,38 @@ def test_a_task_that_waits_again_wakes_one_scheduler(drive: Driver):
     drive.wait("s1")
     channel = f"{drive.keys.wakes()}:s1"
     assert drive.heard(lambda: drive.finish(place, "again"), channel) == [(channel, b"wake")]
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_a_result_that_was_not_stored_goes_to_the_outbox_with_its_message(drive: Driver, state: str):
+    place = drive.bring(TaskState.RUNNING)
+    assert drive.finish(place, f"unstored {state}", "its result could not be stored") == "ok"
+    record = drive.record("a")
+    assert (record.state, record.why, record.place) == (state, "its result could not be stored", place)
+    outbox = drive.keys.queue("outbox")
+    lines = [f"a {state} its result could not be stored".encode()]
+    assert drive.store.client.lrange(outbox, 0, -1) == lines
+    assert drive.store.client.hget(drive.keys.extra("a"), "message") is not None
+    again = drive.commands.finish([(place, f"unstored {state}", "its result could not be stored")])
+    assert drive.unchanged_by(again) == ["yours"], "the outbox has it once"
+
+
+def test_a_stale_outcome_does_not_go_to_the_outbox(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    stale = drive.commands.finish([(replace(place, attempt=nth(9, 9)), "unstored failed", "")])
+    assert drive.unchanged_by(stale) == ["stale"]
+
+
+def test_a_run_that_left_a_successor_is_not_told_as_failed(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    drive.submit("a", message=b"next", after=place.attempt)
+    assert drive.finish(place, "unstored failed") == "again"
+    assert drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1) == []
+
+
+@pytest.mark.parametrize("outcome", ["unstored", "unstored succeeded", "unstored again", "unstored unstored failed"])
+def test_only_a_failure_or_a_cancel_can_be_unstored(drive: Driver, outcome: str):
+    place = drive.bring(TaskState.RUNNING)
+    with pytest.raises(BrokenContract, match="PSOUTCOME"):
+        drive.finish(place, outcome)
+    assert drive.state("a") == "running"

@@ -64,6 +64,14 @@ goes back to parsync's queue until its token is due. A worker that was busy for 
 call the app, so parsync does not see it. To cancel tasks that wait in parsync as well, use `app.control.purge()` or
 `parsync purge`.
 
+**A placed task has no message on the broker.** When the broker's connection is lost, Celery cancels no placed task,
+whatever `acks_late` and `worker_cancel_long_running_tasks_on_connection_loss` say. `worker_soft_shutdown_timeout`
+applies to placed tasks too.
+
+**A result that cannot be stored fails the task.** A run waits for 20 seconds for a result backend in Redis that
+refuses, for example because its disk is full. Then the task has failed, with that reason, and `get()` raises it when
+the backend takes results again. Plain Celery stores nothing, and `get()` waits for ever.
+
 **`sys.exit()` does not end the pool's process.** The task has failed, as in plain Celery. The process continues with
 the next task.
 

@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from billiard.einfo import ExceptionInfo
 from billiard.exceptions import Terminated, WorkerLostError
 from celery import Celery
-from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
+from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry, SoftTimeLimitExceeded
 from celery.worker.request import Request
+from redis.exceptions import ReadOnlyError
 
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.integration.app import signal_name
@@ -23,8 +25,10 @@ from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.isolation.tie import RunIsolation
 from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.received import Delivered, as_message
+from parsync_redis.worker.reporter import outcomes
 from parsync_redis.worker.request import outcome_of, request_class
 from parsync_redis.worker.runs import Run
+from parsync_redis.worker.storing import mark_unstored, watch_results
 
 
 @pytest.mark.parametrize(
@@ -86,20 +90,53 @@ class Guards(Isolation):
         return RunIsolation("locks", tuple(slots), f"guard {self.guard}", True)
 
 
-def test_a_run_that_waited_for_a_process_is_tied_to_the_guard_that_lives_when_it_begins() -> None:
+def placed_request(isolation: Isolation | None = None, acks_late: bool = False) -> Any:
+    """Return the request of a placed task whose run is in the node's table."""
     app, place = Celery("unit", broker="memory://", set_as_current=False), Place("t", "1@1", 0, "n1", (3,), 1, 0)
 
-    @app.task(name="proj.add", shared=False)
+    @app.task(name="proj.add", shared=False, acks_late=acks_late)
     def add() -> None: ...
 
     parsync = Parsync(app, url="redis://127.0.0.1:1/0", cluster="unit")
-    settings, spec, isolation = parsync.settings(), NodeSpec("n1", Resources.of(4), 1.0), Guards()
+    settings, spec = parsync.settings(), NodeSpec("n1", Resources.of(4), 1.0)
     store, no_worker = Store.from_url(settings.url, settings.cluster), cast(Any, None)
     parsync.agent = Agent(app, settings, store, spec, no_worker, isolation)
     assert parsync.agent.node.runs.enter(Run(place))
     payload = open_envelope(make_message("proj.add", (), {}, "t"))
     payload["headers"]["parsync"] = {"id": "t", "attempt": "1@1", "slot": 3}
-    request: Any = request_class(Request)(as_message(app, payload, Delivered), app=app, task=app.tasks["proj.add"])
+    message = as_message(app, payload, Delivered)
+    nothing = {"on_ack": lambda *_: None, "on_reject": lambda *_: None}
+    return request_class(Request)(message, app=app, task=app.tasks["proj.add"], **nothing)
+
+
+def run_of(request: Any) -> Run:
+    """Return the run of the one placed request."""
+    run = request.app.parsync.agent.node.runs.get(("t", "1@1", 3))
+    assert run is not None
+    return run
+
+
+class NoBackend:
+    """A result backend that takes nothing."""
+
+    def store_result(self, *args: object, **options: object) -> None:
+        raise ReadOnlyError("You can't write against a read only replica.")
+
+    def as_uri(self) -> str:
+        return "redis://h/0"
+
+
+def take_backend_away(request: Any) -> None:
+    """Have the request's app store no result."""
+    backend = request.app.backend
+    vars(backend).update(store_result=NoBackend().store_result)
+    request.app._local.backend = request.app._backend_cache = backend
+    watch_results(request.app)
+
+
+def test_a_run_that_waited_for_a_process_is_tied_to_the_guard_that_lives_when_it_begins() -> None:
+    isolation = Guards()
+    request = placed_request(isolation)
     isolation.renewed(0.0, 1.0)
     handed: list[RunIsolation] = []
 
@@ -110,3 +147,100 @@ def test_a_run_that_waited_for_a_process_is_tied_to_the_guard_that_lives_when_it
 
     request.execute_using_pool(Pool())
     assert handed == [RunIsolation("locks", (3,), "guard 1", True)]
+
+
+def test_a_placed_request_has_no_message_to_wait_for_while_celery_deals_with_a_lost_broker() -> None:
+    request = placed_request(acks_late=True)
+    node = request.app.parsync.agent.node
+    assert not request.acknowledged, "a cold shutdown ends it"
+    node.broker_lost = True
+    assert request.acknowledged, "the loss of the broker does not"
+    node.broker_lost = False
+    request.reject(requeue=True)
+    assert request.acknowledged
+    assert request._outcome(ValueError()) == "again", "it goes back, as its message would"
+
+
+def failure(error: BaseException) -> ExceptionInfo:
+    """Return what a pool reports of a run that raised an error."""
+    try:
+        raise error
+    except BaseException:
+        return ExceptionInfo()
+
+
+def test_a_failure_that_is_not_stored_goes_to_the_outbox_with_the_reason() -> None:
+    request = placed_request()
+    take_backend_away(request)
+    request.on_failure(failure(ValueError("boom")))
+    run = run_of(request)
+    assert (run.outcome, run.unstored) == ("failed", True)
+    assert run.flaw.startswith("its result could not be stored: ReadOnlyError You can't write")
+    (call,) = outcomes(request.app.parsync.agent.store.commands, [run])
+    assert f"unstored failed {run.flaw}" in call.args
+
+
+def test_a_result_that_its_own_process_could_not_store_names_that_reason() -> None:
+    request = placed_request()
+    lost = ReadOnlyError("You can't write against a read only replica.")
+    mark_unstored(lost)
+    stored: list[object] = []
+    vars(request.app.backend).update(store_result=lambda *args, **options: stored.append(args[1]))
+    request.on_failure(failure(lost), return_ok=True)
+    run = run_of(request)
+    assert stored == [lost], "the worker stores the failure itself"
+    assert (run.outcome, run.unstored) == ("failed", False)
+    assert run.flaw.startswith("its result could not be stored: ReadOnlyError")
+
+
+def test_a_revoke_that_is_not_stored_goes_to_the_outbox() -> None:
+    request = placed_request()
+    take_backend_away(request)
+    request._announce_revoked("terminated", True, "15", False)
+    request.on_failure(failure(Terminated(15)))
+    run = run_of(request)
+    assert (run.outcome, run.unstored) == ("cancelled", True)
+
+
+def test_a_run_that_a_cold_shutdown_ends_goes_back_though_that_is_not_stored() -> None:
+    request = placed_request()
+    take_backend_away(request)
+    request._announce_cancelled(emit_retry=True)
+    request.on_failure(failure(Terminated(15)))
+    assert run_of(request).outcome == "lost"
+
+
+def test_an_error_of_the_app_after_the_result_was_stored_is_the_apps() -> None:
+    request = placed_request()
+
+    def broken(*args: object, **options: object) -> None:
+        raise RuntimeError("a handler of the app's")
+
+    vars(request.app.backend).update(mark_as_failure=broken)
+    with pytest.raises(RuntimeError, match="handler"):
+        request.on_failure(failure(ValueError("boom")))
+    run = run_of(request)
+    assert (run.outcome, run.unstored, run.flaw) == ("failed", False, "it raised ValueError")
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ValueError("a secret"), "it raised ValueError"),
+        (Reject("a secret"), "it raised Reject"),
+        (WorkerLostError("Worker exited prematurely: exitcode 3."), "it ended its own process"),
+        (SoftTimeLimitExceeded(1), "it raised SoftTimeLimitExceeded"),
+    ],
+)
+def test_a_failed_run_has_a_reason(error: BaseException, why: str) -> None:
+    request = placed_request()
+    vars(request.app.backend).update(mark_as_failure=lambda *args, **options: None)
+    request.on_failure(failure(error))
+    assert (run_of(request).outcome, run_of(request).flaw) == ("failed", why)
+
+
+def test_a_run_that_its_time_limit_ends_has_that_reason() -> None:
+    request = placed_request()
+    vars(request.app.backend).update(mark_as_failure=lambda *args, **options: None)
+    request.on_timeout(False, 1.5)
+    assert (run_of(request).outcome, run_of(request).flaw) == ("failed", "its time limit of 1.5 s was over")

@@ -148,8 +148,9 @@ class Running(Tasks):
         """Accept the outcome of the current attempt, from its place."""
         replies = []
         for number, row in enumerate(args.rows, 1):
-            outcome, _, why = row.outcome.partition(" ")
-            word = self._finish(Place.of(row.text), outcome, why)
+            unstored = row.outcome.startswith("unstored ")
+            outcome, _, why = row.outcome.removeprefix("unstored ").partition(" ")
+            word = self._finish(Place.of(row.text), outcome, why, unstored)
             if word != "ok":
                 replies += [str(number), word]
         self._write_kinds(args.channel)
@@ -161,7 +162,7 @@ class Running(Tasks):
         self.write_kinds()
         return word
 
-    def _finish(self, place: Place, outcome: str, why: str) -> str:
+    def _finish(self, place: Place, outcome: str, why: str, unstored: bool = False) -> str:
         id, task = place.task, self.find(place.task)
         if task is None or task.started_ms is None or task.place != place:
             return "stale"
@@ -177,7 +178,7 @@ class Running(Tasks):
                 task.note_last()
             self._to_pending(id, task, due)
             return "again"
-        self._end(id, task, "cancelled" if outcome == "again" else outcome, why, outcome == "again")
+        self._end(id, task, "cancelled" if outcome == "again" else outcome, why, outcome == "again" or unstored)
         return "ok"
 
     def note_choices(self, keys: Sequence[str], args: Args) -> int:

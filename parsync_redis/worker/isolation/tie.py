@@ -24,6 +24,7 @@ from billiard.einfo import ExceptionInfo
 from billiard.exceptions import WorkerLostError
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
+from ..storing import mark_unstored, patient
 from .locks import SlotBusy, hold
 
 Trace = Callable[..., object]
@@ -102,7 +103,8 @@ def run_isolated(isolation: RunIsolation | None, environment: Mapping[str, str],
         if environment:
             held.enter_context(seeing(environment))
         try:
-            return trace(*args)
+            with patient():
+                return trace(*args)
         except BaseException as error:
             if _shuts_down(error):
                 raise
@@ -129,7 +131,7 @@ def _shuts_down(error: BaseException) -> bool:
 
 def _failed(error: BaseException) -> tuple[int, ExceptionInfo, float]:
     """Return what Celery's trace would for a run that failed with this error, which nobody has stored as its result."""
-    error.unstored = True  # type: ignore[attr-defined] # travels with the error from the pool's process
+    mark_unstored(error)
     try:
         raise error
     except BaseException:
