@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 import sys
+from functools import cache
 
 import pytest
 
@@ -51,27 +52,42 @@ def given(entry):
     """The parameters that calls in the examples give to a method or class; '**' for those that only **kwargs takes."""
     found, known = set(), parameters(entry)
     names = [one.name for one in known if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    for example in (one for text in examples().values() for one in doctest.DocTestParser().get_examples(text)):
-        for call in (node for node in ast.walk(ast.parse(example.source)) if isinstance(node, ast.Call)):
-            if getattr(call.func, "attr", getattr(call.func, "id", "")) == entry.rpartition(".")[2]:
-                found |= set(names[: len(call.args)])
-                found |= {word.arg if word.arg in names else "**" for word in call.keywords}
+    for call in calls_in_examples():
+        if getattr(call.func, "attr", getattr(call.func, "id", "")) == entry.rpartition(".")[2]:
+            found |= set(names[: len(call.args)])
+            found |= {word.arg if word.arg in names else "**" for word in call.keywords}
     return found
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_each_parameter_is_documented_and_in_an_example(entry):
+@cache
+def calls_in_examples():
+    """Return every call in the examples."""
+    parser = doctest.DocTestParser()
+    sources = [example.source for text in examples().values() for example in parser.get_examples(text)]
+    return [node for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+
+
+def test_each_parameter_is_documented_and_in_an_example():
+    assert ENTRIES
+    assert [f"{entry}: {missing}" for entry in ENTRIES for missing in missing_of(entry)] == []
+
+
+def missing_of(entry):
+    """Say what the docstring and the examples of an entry lack."""
     text = inspect.getdoc(find(entry)) or ""
-    assert text, "it has no docstring"
-    for one in parameters(entry):
-        assert ("**" if one.kind is one.VAR_KEYWORD else one.name) in given(entry), f"no example gives {one.name}"
-    unnamed = [one.name for one in parameters(entry) if not re.search(rf"\b{one.name}\b", text)]
-    assert not unnamed, f"the docstring does not name {unnamed}"
+    if not text:
+        yield "it has no docstring"
+    calls = given(entry)
+    for parameter in parameters(entry):
+        if ("**" if parameter.kind is parameter.VAR_KEYWORD else parameter.name) not in calls:
+            yield f"no example gives {parameter.name}"
+        if not re.search(rf"\b{parameter.name}\b", text):
+            yield f"the docstring does not name {parameter.name}"
 
 
-@pytest.mark.parametrize("setting", Settings.model_fields)
-def test_each_setting_is_in_an_example(setting):
-    assert re.search(rf"\b{setting}=", examples()["Settings"])
+def test_each_setting_is_in_an_example():
+    text = examples()["Settings"]
+    assert [setting for setting in Settings.model_fields if not re.search(rf"\b{setting}=", text)] == []
 
 
 # -- the examples run ----------------------------------------------------------------------------------------------

@@ -33,10 +33,17 @@ OTHER_TOML = {"docs/serve.md"}
 """Pages whose TOML is not a settings file of parsync."""
 
 
-def of(*languages):
-    """The blocks of these languages, as parameters."""
-    found = [(name, block) for name, block in ALL if block.language in languages]
-    return pytest.mark.parametrize("block", [pytest.param(b, id=f"{name}: {b.heading}") for name, b in found])
+def check_all(check, *languages):
+    """Check each block of these languages; fail with all that are wrong, each by its page, its heading and why."""
+    wrong = []
+    blocks = [(name, block) for name, block in ALL if block.language in languages]
+    assert blocks
+    for name, block in blocks:
+        try:
+            check(block)
+        except Exception as error:
+            wrong.append(f"{name}: {block.heading}: {type(error).__name__} {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_each_block_has_a_language_that_is_checked():
@@ -65,8 +72,11 @@ def test_a_file_has_one_text_on_all_pages():
     assert {"proj.py", "train.py", "before.py", "after.py"} <= files().keys()
 
 
-@of("python")
-def test_a_python_block_compiles_and_imports_what_there_is(block):
+def test_a_python_block_compiles_and_imports_what_there_is():
+    check_all(check_python, "python")
+
+
+def check_python(block):
     tree = ast.parse(block.text)
     own = {name.removesuffix(".py") for name in files()}
     for node in ast.walk(tree):
@@ -75,13 +85,15 @@ def test_a_python_block_compiles_and_imports_what_there_is(block):
             assert not [alias.name for alias in node.names if not hasattr(module, alias.name)], node.module
 
 
-@of("sh")
-def test_a_shell_block_says_what_there_is(block):
-    check_shell(block.text)
+def test_a_shell_block_says_what_there_is():
+    check_all(lambda block: check_shell(block.text), "sh")
 
 
-@of("console")
-def test_a_console_block_asks_parsync(block):
+def test_a_console_block_asks_parsync():
+    check_all(check_console, "console")
+
+
+def check_console(block):
     questions = [line for line, _ in asked(block)]
     assert questions
     for line in questions:
@@ -90,15 +102,19 @@ def test_a_console_block_asks_parsync(block):
             check_parsync(words)
 
 
-@of("toml")
-def test_a_settings_file_loads(block, tmp_path):
+def test_a_settings_file_loads(tmp_path):
+    check_all(lambda block: check_settings(block, tmp_path), "toml")
+
+
+def check_settings(block, folder):
     if any(block in Document(name).blocks("toml") for name in OTHER_TOML):
         assert tomllib.loads(block.text)
         return
-    (tmp_path / "parsync.toml").write_text(block.text)
-    given = Settings.load(tmp_path / "parsync.toml")
+    path = folder / "parsync.toml"
+    path.write_text(block.text)
+    given = Settings.load(path)
     assert given.model_fields_set == tomllib.loads(block.text).keys() - {RULES}
-    assert set(load_rules(tmp_path / "parsync.toml")) == tomllib.loads(block.text).get(RULES, {}).keys()
+    assert set(load_rules(path)) == tomllib.loads(block.text).get(RULES, {}).keys()
 
 
 def read_ini(text):
@@ -110,8 +126,11 @@ def read_ini(text):
 READERS = {"yaml": yaml.safe_load, "json": json.loads, "ini": read_ini, "text": lambda text: "\n$ " not in f"\n{text}"}
 
 
-@of(*READERS)
-def test_another_block_can_be_read(block):
+def test_another_block_can_be_read():
+    check_all(check_reads, *READERS)
+
+
+def check_reads(block):
     assert READERS[block.language](block.text)
 
 

@@ -3,7 +3,6 @@
 import re
 from functools import cache
 
-import pytest
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
@@ -45,9 +44,14 @@ def test_the_page_of_keys_lists_every_key_and_no_other():
         assert f"`{channel.replace('@0', '@DB')}:SCHEDULER`" in Document("docs/keys.md").text
 
 
-@pytest.mark.parametrize("row", key_rows(), ids=lambda row: row[0])
-def test_each_writer_of_a_key_takes_that_key(row):
-    key, _, _, writers, _ = row
+def test_each_writer_of_a_key_takes_that_key():
+    rows = list(key_rows())
+    assert rows
+    assert [wrong for key, _, _, writers, _ in rows for wrong in wrong_writers(key, writers.split(", "))] == []
+
+
+def wrong_writers(key, writers):
+    """Find the scripts that a row names as writers of its key, and that do not write it."""
     found = re.fullmatch(r"`parsync:\{C(:qN|:pN|)\}:(\w+)(?::\w+)?`", key)
     assert found, key
     family, kind = found.groups()
@@ -57,28 +61,28 @@ def test_each_writer_of_a_key_takes_that_key(row):
     keys = {verb: {name.strip("*:") for name in (*script.keys, *script.also)} for verb, script in SCRIPTS.items()}
     may = {verb for verb, names in keys.items() if kind in names and (mates is None or mates & names)}
     may |= {"align"} if (kind, family) == ("meta", ":qN") else set()  # which takes no other key
-    for writer in writers.split(", "):
-        assert writer in may, f"{writer} does not take {key}"
-        text = (lua_folder() / f"{writer}.lua").read_text()
-        assert re.search(rf"\b{kind}\b|\bkey\b|KEYS\[|prefix", text), f"{writer} does nothing with {key}"
+    for writer in writers:
+        path = lua_folder() / f"{writer}.lua"
+        if writer not in may:
+            yield f"{writer} does not take {key}"
+        elif not re.search(rf"\b{kind}\b|\bkey\b|KEYS\[|prefix", path.read_text()):
+            yield f"{writer} does nothing with {key}"
 
 
 # -- commands, flags and settings ----------------------------------------------------------------------------------
 
 
 def command_lines(words):
-    """Find the commands that begin with these words, in fenced or indented blocks and in `code`."""
+    """Find the commands that begin with these words, in fenced or indented blocks and in `code`: (page, line)."""
     found = []
     for name in DOCUMENTS:
         document = Document(name)
         lines = [line.removeprefix("$ ") for block in document.blocks() for line in block.text.splitlines()]
         lines += re.findall(r"^    (\S.*)$", document.text, re.MULTILINE)
         lines += re.findall(r"`([^`\n]+)`", document.text)
-        found += [
-            pytest.param(line.partition("#")[0].strip(), id=f"{name}: {line[:60]}")
-            for line in dict.fromkeys(lines)
-            if re.match(rf"{words}\b", line)
-        ]
+        commands = [line for line in dict.fromkeys(lines) if re.match(rf"{words}\b", line)]
+        found += [(name, line.partition("#")[0].strip()) for line in commands]
+    assert len(found) > 10
     return found
 
 
@@ -89,13 +93,19 @@ def help_of(*command):
     return result.output
 
 
-@pytest.mark.parametrize("line", command_lines("parsync [a-z]+"))
-def test_each_parsync_command_exists_with_its_flags(line):
-    command, *words = line.split()[1:]
-    below = [word for word in words[:1] if word in getattr(load(command), "commands", ())]
-    for word in words:
-        if word.startswith("-"):
-            assert re.search(rf"(?<![\w-]){re.escape(word.partition('=')[0])}(?![\w-])", help_of(command, *below)), word
+def test_each_parsync_command_exists_with_its_flags():
+    lines = command_lines("parsync [a-z]+")
+    assert [f"{page}: {line}: {what}" for page, line in lines for what in unknown_words(*line.split()[1:])] == []
+
+
+def unknown_words(command, *words):
+    """Find the words of a line that the command line does not know: the command itself, or flags."""
+    try:
+        below = [word for word in words[:1] if word in getattr(load(command), "commands", ())]
+    except KeyError:
+        return [f"no command {command}"]
+    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+    return [flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", help_of(command, *below))]
 
 
 def test_every_command_has_a_row_of_what_it_is_for():
@@ -143,22 +153,22 @@ def test_the_page_of_options_has_the_task_options_of_the_code():
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", command_lines("make [a-z]+"))
-def test_each_make_target_exists(line):
-    makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"^make ((?:[a-z-]+ ?)*)", line)[0].split():
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+def test_each_make_target_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    lines = command_lines("make [a-z]+")
+    named = [(page, re.findall(r"^make ((?:[a-z-]+ ?)*)", line)[0].split()) for page, line in lines]
+    assert [f"{page}: make {name}" for page, names in named for name in names if name not in targets] == []
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_each_link_leads_to_a_file(name):
-    document = Document(name)
-    for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", document.text):
-        assert (document.path.parent / link).exists(), link
+def test_each_link_leads_to_a_file():
+    pages = [Document(name) for name in DOCUMENTS]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", page.text)]
+    assert [f"{page.path}: {link}" for page, link in links if not (page.path.parent / link).exists()] == []
 
 
 FOLDERS = ("parsync_redis", "lua", "tests", "docs", "examples", "deploy")
 FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.is_file()]
+FILE_NAMES = {path.name for path in FILES}
 STARTS = (ROOT, ROOT / "parsync_redis", ROOT / "lua")
 """Where the paths that pages name begin."""
 
@@ -170,15 +180,20 @@ def code_spans(name):
     return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", Document(name).text, flags=re.DOTALL | re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_each_file_and_folder_that_a_page_names_exists(name):
-    for span in code_spans(name):
-        for path in re.findall(r"(?<![\w/.*-])[\w./-]*\w\.(?:py|lua|sh|toml|yml|md)\b", span):
-            at_home = any((start / path).is_file() for start in STARTS)
-            alone = "/" not in path and any(file.name == path for file in FILES)
-            assert at_home or alone or path in NOT_OURS, f"{path} is gone or has moved"
-        for folder in re.findall(rf"^(?:{'|'.join(FOLDERS)})/[\w/-]*$", span):
-            assert (ROOT / folder).is_dir() or (ROOT / folder).is_file(), f"{folder} is gone or has moved"
+def test_each_file_and_folder_that_a_page_names_exists():
+    spans = [(page, span) for page in DOCUMENTS for span in code_spans(page)]
+    assert [f"{page}: {path} is gone or has moved" for page, span in spans for path in gone_paths(span)] == []
+
+
+def gone_paths(span):
+    """Find the files and folders in a text that are not there."""
+    for path in re.findall(r"(?<![\w/.*-])[\w./-]*\w\.(?:py|lua|sh|toml|yml|md)\b", span):
+        at_home = any((start / path).is_file() for start in STARTS)
+        if not at_home and path not in FILE_NAMES and path not in NOT_OURS:
+            yield path
+    for folder in re.findall(rf"^(?:{'|'.join(FOLDERS)})/[\w/-]*$", span):
+        if not (ROOT / folder).exists():
+            yield folder
 
 
 @cache
@@ -188,21 +203,21 @@ def words_of_the_code():
     return set(re.findall(r"\w+", text))
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_each_identifier_that_a_page_names_is_in_the_code(name):
+def test_each_identifier_that_a_page_names_is_in_the_code():
     pattern = r"(?<![\w/])(?:[A-Za-z]\w*_\w+|[A-Za-z]+[a-z][A-Z]\w*)\b(?!/|\.(?:py|lua|md)\b)"
-    named = {word for span in code_spans(name) for word in re.findall(pattern, span)}
-    gone = {word for word in named - words_of_the_code() - NOT_OURS if not word.startswith("PARSYNC_")}
+    known = words_of_the_code() | NOT_OURS
+    named = {(page, word) for page in DOCUMENTS for span in code_spans(page) for word in re.findall(pattern, span)}
+    gone = sorted((page, word) for page, word in named if word not in known and not word.startswith("PARSYNC_"))
     assert not gone, "nothing in the code has these names"  # PARSYNC_ variables are compared with the settings above
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs/decisions").glob("*.md")), ids=lambda path: path.name)
-def test_a_decision_record_has_its_parts_in_order(path):
-    text = path.read_text()
-    assert text.startswith(f"# {path.name[:4]}: ")
-    parts = [text.find(f"**{part}.**") for part in ("Context", "Cost", "What would change our mind")]
-    assert -1 not in parts
-    assert parts == sorted(parts)
+def test_a_decision_record_has_its_parts_in_order():
+    records = {path.name: path.read_text() for path in (ROOT / "docs/decisions").glob("*.md")}
+    assert len(records) > 40
+    assert sorted(name for name, text in records.items() if not text.startswith(f"# {name[:4]}: ")) == []
+    titles = [f"**{part}.**" for part in ("Context", "Cost", "What would change our mind")]
+    places = {name: [text.find(title) for title in titles] for name, text in records.items()}
+    assert sorted(name for name, parts in places.items() if -1 in parts or parts != sorted(parts)) == []
 
 
 def test_the_failure_modes_are_numbered_without_a_gap_each_with_a_test_or_a_reason():
