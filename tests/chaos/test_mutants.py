@@ -18,6 +18,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from tests.chaos.more_mutants import FENCES
 from tests.chaos.mutant import Mutant
 from tests.chaos.mutants import MUTANTS, planted
+from tests.offenders import none_wrong
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,8 @@ def client() -> Iterator[redis.Redis]:
 
 
 def test_a_bug_can_be_planted_and_leaves_scripts_that_compile(client: redis.Redis) -> None:
-    assert [f"{mutant.name}: {why}" for mutant in MUTANTS for why in mistakes(mutant, client)] == []
+    wrong = [f"{mutant.name}: {why}" for mutant in MUTANTS for why in mistakes(mutant, client)]
+    none_wrong("a bug can be planted and leaves scripts that compile", wrong)
 
 
 def mistakes(mutant: Mutant, client: redis.Redis) -> Iterator[str]:

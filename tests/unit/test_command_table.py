@@ -12,6 +12,7 @@ from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 from tests.lua.driver import Driver
+from tests.offenders import none_wrong
 from tests.waiting import run
 
 NEVER = {"celery", "kombu", "numpy", "matplotlib"} | {
@@ -30,10 +31,11 @@ def first_sentence(text):
 
 def test_the_table_has_each_command_of_a_module_with_the_first_sentence_of_its_help():
     names = {module: commands_of(module) for module in COMMANDS}
-    assert names == {module: set(commands) for module, commands in COMMANDS.items()}, "COMMANDS in cli/app.py"
-    sentences = {name: sentence for commands in COMMANDS.values() for name, sentence in commands.items()}
-    helps = {name: first_sentence(load(name).help) for name in sentences}
-    assert helps == sentences, "copy the docstring into COMMANDS in cli/app.py"
+    wrong = [f"{module} has {names[module]}" for module, commands in COMMANDS.items() if names[module] != {*commands}]
+    none_wrong("COMMANDS in cli/app.py has the commands of each module", wrong)
+    rows = [(name, sentence) for commands in COMMANDS.values() for name, sentence in commands.items()]
+    other = [name for name, sentence in rows if first_sentence(load(name).help) != sentence]
+    none_wrong("COMMANDS in cli/app.py has the first sentence of the command's docstring: copy it", other)
 
 
 def commands_of(module):

@@ -5,6 +5,7 @@ import re
 from parsync_redis.model.options import STORED as STORED_OPTIONS
 from parsync_redis.model.task import TaskState
 from tests.documents import ROOT, Document, tables
+from tests.offenders import none_wrong
 
 TEXT = Document("CONTRIBUTING.md").text
 STORED = set(TaskState) - {TaskState.GONE}
@@ -14,21 +15,21 @@ def test_each_file_exists():
     names = set(re.findall(r"`([\w.]+/[\w./]*)`", TEXT))
     assert len(names) > 20
     templates = {name for name in names if "NNNN" in name or "VERB" in name}
-    assert sorted(name for name in names - templates if not (ROOT / name).exists()) == []
+    none_wrong("a named file exists", sorted(name for name in names - templates if not (ROOT / name).exists()))
 
 
 def test_each_test_exists():
     names = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT))
     assert len(names) > 20
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path, _ in names}
-    missing = {(path, test) for path, test in names if not re.search(rf"^def {test}\(", texts[path], re.MULTILINE)}
-    assert missing == set()
+    missing = [name for name in sorted(names) if not re.search(rf"^def {name[1]}\(", texts[name[0]], re.MULTILINE)]
+    none_wrong("a named test exists", missing)
 
 
 def test_each_link_leads_to_a_file():
     links = re.findall(r"\]\(([^)#:]+)\)", TEXT + Document("SECURITY.md").text)
     assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    none_wrong("a link leads to a file", [link for link in links if not (ROOT / link).exists()])
 
 
 def test_the_page_of_keys_has_every_state():

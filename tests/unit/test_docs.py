@@ -15,6 +15,7 @@ from parsync_redis.store.cluster import DEFAULT_GAP_S, DEFAULT_LEASE_S, DEFAULT_
 from parsync_redis.store.scripts import lua_folder
 from parsync_redis.wire.keys import CLUSTER_KINDS, DEFAULT_SHARDS, PARTITION_KINDS, QUEUE_KINDS, Keys
 from tests.documents import ROOT, Document, tables
+from tests.offenders import none_wrong
 
 DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 SCRIPTS = {script.verb: script for script in calls.ALL}
@@ -47,7 +48,8 @@ def test_the_page_of_keys_lists_every_key_and_no_other():
 def test_each_writer_of_a_key_takes_that_key():
     rows = list(key_rows())
     assert rows
-    assert [wrong for key, _, _, writers, _ in rows for wrong in wrong_writers(key, writers.split(", "))] == []
+    wrong = [why for key, _, _, writers, _ in rows for why in wrong_writers(key, writers.split(", "))]
+    none_wrong("a script that a row of docs/keys.md names writes the key", wrong)
 
 
 def wrong_writers(key, writers):
@@ -95,15 +97,15 @@ def help_of(*command):
 
 def test_each_parsync_command_exists_with_its_flags():
     lines = command_lines("parsync [a-z]+")
-    assert [f"{page}: {line}: {what}" for page, line in lines for what in unknown_words(*line.split()[1:])] == []
+    wrong = [f"{page}: {line}: {what}" for page, line in lines for what in unknown_words(*line.split()[1:])]
+    none_wrong("a command line of a page has commands and flags that there are", wrong)
 
 
 def unknown_words(command, *words):
     """Find the words of a line that the command line does not know: the command itself, or flags."""
-    try:
-        below = [word for word in words[:1] if word in getattr(load(command), "commands", ())]
-    except KeyError:
+    if not any(command in commands for commands in COMMANDS.values()):
         return [f"no command {command}"]
+    below = [word for word in words[:1] if word in getattr(load(command), "commands", ())]
     flags = [word.partition("=")[0] for word in words if word.startswith("-")]
     return [flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", help_of(command, *below))]
 
@@ -157,13 +159,15 @@ def test_each_make_target_exists():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     lines = command_lines("make [a-z]+")
     named = [(page, re.findall(r"^make ((?:[a-z-]+ ?)*)", line)[0].split()) for page, line in lines]
-    assert [f"{page}: make {name}" for page, names in named for name in names if name not in targets] == []
+    wrong = [f"{page}: make {name}" for page, names in named for name in names if name not in targets]
+    none_wrong("a page names targets of the Makefile", wrong)
 
 
 def test_each_link_leads_to_a_file():
     pages = [Document(name) for name in DOCUMENTS]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", page.text)]
-    assert [f"{page.path}: {link}" for page, link in links if not (page.path.parent / link).exists()] == []
+    wrong = [f"{page.path.relative_to(ROOT)}: {link}" for page, link in links if not (page.path.parent / link).exists()]
+    none_wrong("a link leads to a file", wrong)
 
 
 FOLDERS = ("parsync_redis", "lua", "tests", "docs", "examples", "deploy")
@@ -182,7 +186,8 @@ def code_spans(name):
 
 def test_each_file_and_folder_that_a_page_names_exists():
     spans = [(page, span) for page in DOCUMENTS for span in code_spans(page)]
-    assert [f"{page}: {path} is gone or has moved" for page, span in spans for path in gone_paths(span)] == []
+    wrong = [f"{page}: {path}" for page, span in spans for path in gone_paths(span)]
+    none_wrong("a page names files and folders that are there", wrong)
 
 
 def gone_paths(span):
@@ -207,17 +212,20 @@ def test_each_identifier_that_a_page_names_is_in_the_code():
     pattern = r"(?<![\w/])(?:[A-Za-z]\w*_\w+|[A-Za-z]+[a-z][A-Z]\w*)\b(?!/|\.(?:py|lua|md)\b)"
     known = words_of_the_code() | NOT_OURS
     named = {(page, word) for page in DOCUMENTS for span in code_spans(page) for word in re.findall(pattern, span)}
-    gone = sorted((page, word) for page, word in named if word not in known and not word.startswith("PARSYNC_"))
-    assert not gone, "nothing in the code has these names"  # PARSYNC_ variables are compared with the settings above
+    # PARSYNC_ variables are compared with the settings above
+    gone = sorted(f"{page}: {word}" for page, word in named if word not in known and not word.startswith("PARSYNC_"))
+    none_wrong("an identifier that a page names is in the code", gone)
 
 
 def test_a_decision_record_has_its_parts_in_order():
     records = {path.name: path.read_text() for path in (ROOT / "docs/decisions").glob("*.md")}
     assert len(records) > 40
-    assert sorted(name for name, text in records.items() if not text.startswith(f"# {name[:4]}: ")) == []
+    untitled = sorted(name for name, text in records.items() if not text.startswith(f"# {name[:4]}: "))
+    none_wrong("a record's title begins with its number", untitled)
     titles = [f"**{part}.**" for part in ("Context", "Cost", "What would change our mind")]
     places = {name: [text.find(title) for title in titles] for name, text in records.items()}
-    assert sorted(name for name, parts in places.items() if -1 in parts or parts != sorted(parts)) == []
+    wrong = sorted(name for name, parts in places.items() if -1 in parts or parts != sorted(parts))
+    none_wrong(f"a record has {', '.join(titles)} in this order", wrong)
 
 
 def test_the_failure_modes_are_numbered_without_a_gap_each_with_a_test_or_a_reason():

@@ -4,6 +4,7 @@ import re
 from functools import cache
 
 from tests.documents import ROOT, Document, tables
+from tests.offenders import none_wrong
 
 ROWS = [row for row in tables(Document("docs/glossary.md").text) if row[0] != "word"]
 
@@ -22,8 +23,11 @@ def test_each_word_has_one_row():
 
 def test_what_a_row_names_exists():
     found = {word: re.findall(r"`([^`]+)`", where) for word, _, where in ROWS}
-    assert [word for word, meaning, _ in ROWS if not meaning or not found[word]] == []
-    assert [f"{word}: {name}" for word, names in found.items() for name in names if not is_there(name)] == []
+    none_wrong(
+        "a row has a meaning and names code", [word for word, meaning, _ in ROWS if not meaning or not found[word]]
+    )
+    wrong = [f"{word}: {name}" for word, names in found.items() for name in names if not is_there(name)]
+    none_wrong("what a row names exists", wrong)
 
 
 def is_there(name):

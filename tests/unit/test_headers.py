@@ -9,6 +9,7 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.store.calls import ALL
 from parsync_redis.store.header import FIELDS, Header
 from parsync_redis.store.scripts import Script, expand, lua_folder
+from tests.offenders import none_wrong
 
 LUA = sorted(lua_folder().rglob("*.lua"))
 
@@ -114,7 +115,7 @@ def test_a_script_that_uses_a_name_which_its_header_lacks_is_refused(text: str):
 
 def test_a_script_uses_every_name_of_its_header():
     unused = [f"{script.verb}.lua never uses {name}" for script in ALL for name in unused_names(script)]
-    assert not unused, "the header names it"
+    none_wrong("a script uses what its header names", unused)
 
 
 def unused_names(script: Script) -> list[str]:
@@ -132,4 +133,4 @@ def test_a_script_does_not_count_in_keys_or_arguments():
         for line in re.findall(r".*\b(?:KEYS|ARGV)\b.*", code(path))
         if path.stem != "types" or "ipairs(KEYS)" not in line
     ]
-    assert not spelled, "the header names it: args.NAME or row.NAME"
+    none_wrong("the header names keys and arguments: args.NAME or row.NAME", spelled)

@@ -11,6 +11,7 @@ from parsync_redis.store import scripts
 from parsync_redis.store.calls import ALL
 from parsync_redis.store.header import FIELDS, Header
 from parsync_redis.store.scripts import Script, compose, expand, lua_folder, read_header
+from tests.offenders import none_wrong
 
 Write = Callable[..., Path]
 HEAD = "".join(f"-- {name}: x\n" for name in FIELDS)
@@ -118,10 +119,12 @@ def test_every_script_has_a_binding_and_every_library_a_use():
 def test_a_script_is_short_and_asks_for_no_unlisted_keys():
     texts = {path.stem: path.read_text() for path in lua_folder().rglob("*.lua")}
     lines = [(stem, line) for stem, text in texts.items() for line in text.splitlines()]
-    assert [stem for stem, text in texts.items() if len(text.splitlines()) >= 80] == []
-    assert [(stem, line) for stem, line in lines if len(line) > 130 and not line.startswith("-- KEYS:")] == []
+    none_wrong("a script is short", [stem for stem, text in texts.items() if len(text.splitlines()) >= 80])
+    wide = [f"{stem}: {line}" for stem, line in lines if len(line) > 130 and not line.startswith("-- KEYS:")]
+    none_wrong("a line has at most 130 characters", wide)
     words = ("'KEYS'", "'SCAN'", "cjson", "cmsgpack", "math.random", "'FLUSHALL'")
-    assert [(stem, word) for stem, text in texts.items() for word in words if word in text] == []
+    wrong = [f"{stem} has {word}" for stem, text in texts.items() for word in words if word in text]
+    none_wrong("a script asks for no unlisted keys", wrong)
 
 
 def test_functions_that_are_called_in_full_only_are_made_when_they_are_called(write: Write):
@@ -152,4 +155,5 @@ def test_functions_that_are_called_in_full_only_are_made_when_they_are_called(wr
 def test_a_script_has_room_for_its_locals():
     """Lua allows 200 in one function, and includes are text in the same one."""
     locals = {script.verb: sum(line.startswith("local ") for line in script.text.splitlines()) for script in ALL}
-    assert {verb: count for verb, count in locals.items() if count >= 100} == {}
+    wrong = [f"{verb} has {count} locals" for verb, count in locals.items() if count >= 100]
+    none_wrong("a script has fewer than 100 locals", wrong)
