@@ -143,7 +143,10 @@ class Rig:
 
     def until_state(self, id: Any, *states: str) -> TaskStatus:
         """Waits until a task is in one of these states."""
-        self.until(lambda: self.status(id).state in states, f"task {id} is {' or '.join(states)}")
+        try:
+            self.until(lambda: self.status(id).state in states, f"task {id} is {' or '.join(states)}")
+        except pytest.fail.Exception as error:
+            pytest.fail(f"{error}\n-- it is {self.status(id)}\n-- nodes: {self.client.nodes()}")
         return self.status(id)
 
     def leases(self) -> list[Lease]:

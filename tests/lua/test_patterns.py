@@ -1,6 +1,6 @@
 """Every pattern of Lua takes time in proportion to the text: a script runs alone on its server.
 
-Each pattern in lua/ is tried on texts that nearly match it, of 16 kB, and of less if that takes long: for each repeated
+Each pattern in lua/ is tried on texts that nearly match it, of 4 kB, and of less if that takes long: for each repeated
 item of the pattern the shortest text that matches all before, then the item's own characters, then one that fails; and
 the same for whole repetitions. The server measures the time of its scripts.
 """
@@ -19,9 +19,9 @@ from tests.offenders import none_wrong
 
 FUNCTIONS = re.compile(r"string\.(find|match|gmatch|gsub)\(")
 LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'")
-SIZES = 1024, 4 * 1024, 16 * 1024
+SIZES = 256, 1024, 4 * 1024
 NOTICED_US = 1500
-"""The most that a pattern may take, whatever its growth: quadratic time is a hundred times as much."""
+"""The most that a pattern may take, whatever its growth: quadratic time is ten times as much."""
 
 RUN = """
 local text, pattern = ARGV[2], ARGV[3]

@@ -54,9 +54,17 @@ def busy(drive: Driver) -> Driver:
     return drive
 
 
-def passes(drive: Driver, janitor: Janitor) -> None:
-    for _ in range(9):
+def passes(drive: Driver, janitor: Janitor, count: int = 9) -> None:
+    """Let a leader look at everything: each partition has its turn within eight passes."""
+    for _ in range(count):
         janitor.work(lambda: 0.0, {"s1": 1})
+
+
+def leader(drive: Driver) -> Janitor:
+    """Return a leader that has seen the state as it is: its first pass looks at all of it."""
+    janitor = Janitor(drive.store, 1, LEASE_S)
+    passes(drive, janitor, 1)
+    return janitor
 
 
 def damage(drive: Driver, key: str, how: str) -> None:
@@ -88,12 +96,12 @@ LOST = {
 """What becomes of tasks by the damage: nothing tells more of them. A place that was lost counts as a start."""
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("how", ["deleted", "of another type"])
 @pytest.mark.parametrize("by", ["the leader", "parsync repair"])
 @pytest.mark.parametrize("kind", [*QUEUE_KINDS, "pending"])
 def test_a_key_of_the_queue_is_made_anew(busy: Driver, kind: str, how: str, by: str) -> None:
-    janitor = Janitor(busy.store, 1, LEASE_S)
-    passes(busy, janitor)
+    janitor = leader(busy)
     sound(busy)
     damage(busy, busy.keys.pending("work slots=2") if kind == "pending" else busy.keys.queue(kind), how)
     if by == "the leader":
@@ -106,12 +114,12 @@ def test_a_key_of_the_queue_is_made_anew(busy: Driver, kind: str, how: str, by: 
     sound(busy, **LOST.get(kind, {}))
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("how", ["deleted", "of another type"])
 @pytest.mark.parametrize("by", ["the leader", "parsync repair"])
 @pytest.mark.parametrize("kind", [kind for kind in PARTITION_KINDS if kind != "nodes"])
 def test_a_key_of_a_partition_is_made_anew(busy: Driver, kind: str, how: str, by: str) -> None:
-    janitor = Janitor(busy.store, 1, LEASE_S)
-    passes(busy, janitor)
+    janitor = leader(busy)
     damage(busy, busy.keys.partition(0, kind), how)
     if by == "the leader":
         passes(busy, janitor)
@@ -121,13 +129,13 @@ def test_a_key_of_a_partition_is_made_anew(busy: Driver, kind: str, how: str, by
     sound(busy)
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("field", ["submitted", "version", "floor", "shards"])
 @pytest.mark.parametrize("value", ["x", "1", "899999999999", "999999999999999", ""])
 def test_a_number_of_the_queue_is_repaired_and_no_number_is_given_out_again(
     busy: Driver, field: str, value: str
 ) -> None:
-    janitor = Janitor(busy.store, 1, LEASE_S)
-    passes(busy, janitor)
+    janitor = leader(busy)
     lives = {busy.line(id).life for id in STATES}
     client: Any = busy.store.client
     client.hset(busy.keys.queue("meta"), field, value)
@@ -138,8 +146,7 @@ def test_a_number_of_the_queue_is_repaired_and_no_number_is_given_out_again(
 
 
 def test_a_delayed_task_in_the_list_of_dead_ones_is_delayed_again(busy: Driver) -> None:
-    janitor = Janitor(busy.store, 1, LEASE_S)
-    passes(busy, janitor)
+    janitor = leader(busy)
     client: Any = busy.store.client
     client.zrem(busy.keys.queue("later"), "later")
     client.zadd(busy.keys.queue("dead"), {"later": 1})
@@ -190,8 +197,7 @@ def test_what_a_lost_lease_holds_is_not_offered_before_it_is_put_back(busy: Driv
 
 
 def test_an_id_that_no_call_takes_does_not_keep_others_from_being_repaired(busy: Driver) -> None:
-    janitor = Janitor(busy.store, 1, LEASE_S)
-    passes(busy, janitor)
+    janitor = leader(busy)
     client: Any = busy.store.client
     long = "x" * (MAX_MESSAGE + 1)
     client.hset(busy.keys.queue("tasks"), long, "garbage")
@@ -202,8 +208,7 @@ def test_an_id_that_no_call_takes_does_not_keep_others_from_being_repaired(busy:
 
 
 def test_an_id_that_is_no_text_is_repaired_once(busy: Driver) -> None:
-    janitor = Janitor(busy.store, 1, LEASE_S)
-    passes(busy, janitor)
+    janitor = leader(busy)
     client: Any = busy.store.client
     client.hset(busy.keys.queue("tasks"), b"\xff\xfe", "garbage")
     passes(busy, janitor)
@@ -217,8 +222,7 @@ def test_an_id_that_is_no_text_is_repaired_once(busy: Driver) -> None:
 def test_a_number_of_submissions_that_went_back_is_a_loss_that_the_leader_records(
     busy: Driver, left: str | None
 ) -> None:
-    janitor = Janitor(busy.store, 1, LEASE_S)
-    passes(busy, janitor)
+    janitor = leader(busy)
     assert read_losses(busy.store) == []
     client: Any = busy.store.client
     meta = busy.keys.queue("meta")
@@ -256,6 +260,7 @@ def test_a_lease_is_not_freed_while_its_task_has_its_attempt(busy: Driver) -> No
     sound(busy)
 
 
+@pytest.mark.one_server(-1)
 def test_more_leases_are_put_back_than_a_call_takes(store: Store) -> None:
     drive = Driver(store)
     drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000, "shards": 1}))
