@@ -10,6 +10,9 @@ from zlib import crc32
 
 import pytest
 
+SERVERS = ("server_kind", "guarded")
+"""The parameters that name a server program."""
+
 MARK = "dealt: a matrix whose cases are dealt to the server programs (tests/dealt.py)"
 
 
@@ -20,7 +23,8 @@ def deal(config: pytest.Config, items: list[pytest.Item]) -> None:
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("dealt"):
-            kind = item.callspec.params["server_kind"]  # type: ignore[attr-defined]
+            params = item.callspec.params  # type: ignore[attr-defined]
+            kind = next(params[name] for name in SERVERS if name in params)
             cases[item.nodeid.replace(kind, "", 1)].append(item)
     left_out = {
         id(item) for case, same in cases.items() for item in same if item is not same[crc32(case.encode()) % len(same)]

@@ -22,11 +22,22 @@ PATIENCE_S: Final = 180.0
 
 def until(fact: Callable[[], T], what: str = "", patience_s: float = PATIENCE_S) -> T:
     """Wait for a fact and return it; fail if it does not come."""
-    deadline_s = time.monotonic() + patience_s
+    began_s = time.monotonic()
+    asked_s = began_s
     while not (found := fact()):
-        assert time.monotonic() < deadline_s, f"not seen within {patience_s:g} s: {what or fact.__doc__ or fact}"
-        time.sleep(0.01)
+        now_s = time.monotonic()
+        assert now_s < began_s + patience_s, f"not seen within {patience_s:g} s: {what or fact.__doc__ or fact}"
+        pause(now_s - began_s, now_s - asked_s)
+        asked_s = time.monotonic()
     return found
+
+
+def pause(waited_s: float, took_s: float) -> None:
+    """Wait before the next look at a fact: a twentieth of the time until now, and longer than the last look took.
+
+    So a test that waits leaves the processor to what it waits for, and sees a fact that comes at once at once.
+    """
+    time.sleep(min(0.25, max(0.01, waited_s / 20, 3 * took_s)))
 
 
 def ended(process: "subprocess.Popen[Any]", what: str = "", patience_s: float = PATIENCE_S) -> int:

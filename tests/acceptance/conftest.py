@@ -27,6 +27,7 @@ from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.conftest import PRIMARIES, server_programs, start_cluster
+from tests.waiting import pause
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,13 +121,15 @@ class Rig:
         `pytest -rP` shows how long each fact took.
         """
         began_s = time.monotonic()
-        deadline = began_s + patience_s
+        asked_s = began_s
         while not (found := fact()):
-            if time.monotonic() > deadline:
+            now_s = time.monotonic()
+            if now_s > began_s + patience_s:
                 self._ask_where()
                 tails = "\n".join(f"-- {name}\n{self.lines(name)[-6000:]}" for name in self.stack.processes)
                 pytest.fail(f"not seen within {patience_s:g} s: {what}\n{tails}")
-            time.sleep(0.02)
+            pause(now_s - began_s, now_s - asked_s)
+            asked_s = time.monotonic()
         print(f"after {time.monotonic() - began_s:.2f} s: {what}")
         return found
 

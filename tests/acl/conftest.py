@@ -11,8 +11,19 @@ from parsync_redis.security.acl_tables import Role
 from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.embedded_cluster import EmbeddedCluster
 from tests.conftest import server_programs
+from tests.dealt import MARK, deal
 
 CLUSTER = "guarded"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark of these tests."""
+    config.addinivalue_line("markers", MARK)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deal the cases of large matrices to the servers."""
+    deal(config, items)
 
 
 class Guarded:

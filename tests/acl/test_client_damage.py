@@ -129,6 +129,7 @@ def test_the_page_has_a_row_for_each_key_that_a_client_may_write_and_no_other():
 
 
 @pytest.mark.usefixtures("scripts")
+@pytest.mark.dealt
 @pytest.mark.parametrize(("kind", "word"), sorted(WRITES))
 def test_no_right_of_a_client_halts_the_cluster(guarded: Guarded, kind: str, word: str):
     wrong, stage = [], Stage(guarded)

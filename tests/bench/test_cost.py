@@ -97,19 +97,16 @@ def test_no_verb_became_a_tenth_dearer():
 
 
 @needs_valgrind
-def test_instructions_are_counted_on_another_server_and_larger_calls_are_cheaper():
-    found = run(by=CALLGRIND, rounds=1, tasks=10, held=0, sizes=(10, 1), program=list(server_programs().values())[-1])
-    for case in CASES:
-        ten, one = (found["cost"][case][size]["life"]["median"] for size in ("10", "1"))
-        assert 10_000 < ten < one < 10_000_000
-
-
-@needs_valgrind
-def test_the_instructions_of_a_cluster_are_summed_and_calls_of_any_shards_cost_more():
-    size = {"rounds": 1, "tasks": 10, "held": 0, "sizes": (10,), "primaries": 2}
-    of_one, of_any = (run(by=CALLGRIND, **size, mixed=mixed) for mixed in (False, True))
+def test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_and_of_any_shards_dearer():
+    """On another server program than above."""
+    asked = {"by": CALLGRIND, "rounds": 1, "tasks": 10, "held": 0, "primaries": 2}
+    asked["program"] = list(server_programs().values())[-1]
+    of_one = run(**asked, sizes=(10, 1))
+    of_any = run(**asked, sizes=(10,), mixed=True)
     assert [(found["primaries"], found["shards"]) for found in (of_one, of_any)] == [(2, 16)] * 2
     for case in CASES:
+        ten, one = (of_one["cost"][case][size]["life"]["median"] for size in ("10", "1"))
+        assert 10_000 < ten < one < 10_000_000
         cheap, dear = (found["cost"][case]["10"] for found in (of_one, of_any))
         assert cheap["life"]["least"] < dear["life"]["least"]
         assert 2 * cheap["submit"]["least"] < dear["submit"]["least"], "ten tasks are in at least five shards"

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,17 +48,28 @@ ROOT = Path(__file__).parents[2]
 BY_NAME = [mutant for mutant in (*MUTANTS, *FENCES) if mutant.found_by]
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """Return a folder with a copy of the project."""
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a copy of the project, which is compiled once for all bugs."""
+    folder = tmp_path_factory.mktemp("copy")
     for name in ("parsync_redis", "lua", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
 
 
-def plant(mutant: Mutant, copy: Path) -> None:
-    """Plant the bug in the files of the copy."""
+@contextmanager
+def changed(mutant: Mutant, copy: Path) -> Iterator[None]:
+    """Have the bug in the files of the copy meanwhile."""
+    file = plant(mutant, copy)
+    try:
+        yield
+    finally:
+        shutil.copy2(ROOT / file.relative_to(copy), file)  # with its time, by which Python knows compiled files
+
+
+def plant(mutant: Mutant, copy: Path) -> Path:
+    """Plant the bug in the files of the copy; return the file."""
     module, _, function = mutant.where.partition(":")
     file = copy / (f"{module.replace('.', '/')}.py" if function else f"lua/{mutant.where}.lua")
     head, start, body = file.read_text().rpartition(f"def {function.rpartition('.')[2]}(" if function else "\0")
@@ -65,7 +77,7 @@ def plant(mutant: Mutant, copy: Path) -> None:
         old, new = (words.replace("\n", f"\n{indent}") for words in (mutant.old, mutant.new))
         if old in body:
             file.write_text(head + start + body.replace(old, new, 1))
-            return
+            return file
     pytest.fail(f"{mutant.name}: its words are not in {file}")
 
 
@@ -84,6 +96,6 @@ def test_the_tests_that_bugs_name_pass_without_them(copy: Path) -> None:
 
 @pytest.mark.parametrize("mutant", BY_NAME, ids=lambda mutant: mutant.name)
 def test_a_bug_that_names_a_test_makes_it_fail(mutant: Mutant, copy: Path) -> None:
-    plant(mutant, copy)
-    code, said = run_tests([mutant.found_by], copy)
+    with changed(mutant, copy):
+        code, said = run_tests([mutant.found_by], copy)
     assert code == 1, said

@@ -170,6 +170,7 @@ def counted(node: Driver) -> tuple[int, int]:
     return view.held, view.waiting
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("word", ["drain", "suspect", "leaving", ""])
 @pytest.mark.parametrize("seats", [0, 1, 3])
 def test_a_node_in_any_state_shows_what_it_holds_and_what_waits_there(node: Driver, word: str, seats: int):

@@ -132,6 +132,7 @@ BROKEN: dict[str, Break] = {
 }
 
 
+@pytest.mark.dealt
 @pytest.mark.unaudited
 @pytest.mark.parametrize("fact", BROKEN)
 def test_a_violated_fact_is_named(busy: Driver, fact: str):

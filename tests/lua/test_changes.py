@@ -86,6 +86,7 @@ def test_an_amount_that_cannot_be_read_is_none(drive: Driver, damaged: str) -> N
     assert (found.left, found.damaged) == ({"n1": ""}, True)
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("seed", range(6))
 def test_copies_that_are_renewed_now_and_then_are_as_the_partition_is(drive: Driver, seed: int) -> None:
     dice, held = random.Random(seed), dict[str, Place]()

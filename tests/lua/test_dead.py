@@ -89,6 +89,7 @@ def test_a_revived_task_waits_with_all_its_starts_before_it_and_no_attempt_comes
     assert outbox == [b"a dead its node n1 was lost", b"a pending by an operator", b"a dead its node n1 was lost"]
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.DEAD])
 def test_only_the_dead_are_revived(drive: Driver, state: TaskState):
     drive.bring(state)

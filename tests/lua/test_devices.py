@@ -296,6 +296,7 @@ class Storm:
         assert words == ["freed"] * len(places)
 
 
+@pytest.mark.one_server(0)
 def test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_nothing(store: Store) -> None:
     storm = Storm(store, 36)
     for at in range(NODES):

@@ -84,6 +84,7 @@ def test_an_outcome_that_is_repeated_after_a_rotation_is_yours(drive: Driver):
 # -- new lives ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 @pytest.mark.parametrize("state", FINAL)
 def test_a_new_life_forgets_the_old_one_in_whichever_generation_it_is(drive: Driver, state: TaskState, turns: int):

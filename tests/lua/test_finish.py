@@ -44,6 +44,7 @@ def test_place_fenced_finish(drive: Driver, other: dict[str, Any]):
     assert drive.unchanged_by(stale) == ["stale"]
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("state", [s for s in TaskState if s not in (TaskState.RUNNING, TaskState.SUCCEEDED)])
 def test_only_a_running_task_finishes(drive: Driver, state: TaskState):
     place = drive.bring(state)

@@ -66,6 +66,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("what", DAMAGES)
 def test_the_leader_repairs_it_and_a_copy_is_right_again(busy: Driver, what: str) -> None:
     DAMAGES[what](busy, busy.store.client)

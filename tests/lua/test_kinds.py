@@ -145,6 +145,7 @@ def test_a_take_of_too_many_changes_nothing(drive: Driver) -> None:
             drive.unchanged_by(drive.commands.take("s1", rows))
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.PENDING])
 def test_a_task_that_does_not_wait_is_not_taken_though_it_is_in_a_queue(drive: Driver, state: TaskState) -> None:
     drive.bring(state)

@@ -138,6 +138,7 @@ def check(drive: Driver, call: Call[Any]) -> None:
         )
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
 def test_a_malformed_argument_changes_all_or_nothing(fresh: Callable[[], Driver], verb: str) -> None:
     count = len(sample_calls(fresh().commands)[verb].args)
@@ -219,6 +220,7 @@ def refused_type(drive: Driver, verb: str, number: int, at: int) -> bool:
     return True
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
 def test_garbled_records_are_no_error_half_way(fresh: Callable[[], Driver], verb: str) -> None:
     """Each field of each hash in turn is garbage: the script refuses without a trace, or does something whole."""
@@ -258,6 +260,7 @@ TWICE_THE_SAME = {
 """Verbs whose repeat changes nothing; the others count (renew, take) or are new each time (register_node)."""
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("verb", sorted(TWICE_THE_SAME))
 def test_a_repeat_leaves_the_state_as_it_was_after_the_first(fresh: Callable[[], Driver], verb: str) -> None:
     drive = fresh()

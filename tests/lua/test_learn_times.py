@@ -104,6 +104,7 @@ class Text(RunTimes):
     text = ""
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(
     "text",
     [

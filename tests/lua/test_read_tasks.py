@@ -50,6 +50,7 @@ def test_rare_fields_are_read_but_for_messages(drive: Driver):
         assert "secret" not in str(record)
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(
     "text", ["", "x", "succeeded", "succeeded 1", "succeeded x\n\n\n", "\n\n\n", "\xff", "x" * 9000]
 )

@@ -46,6 +46,7 @@ WELL_FORMED = {
 }
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("verb", [script.verb for script in ALL])
 def test_a_wrong_number_of_keys_or_arguments_changes_nothing(busy: Driver, verb: str):
     call = sample_calls(busy.commands)[verb]

@@ -59,6 +59,7 @@ def take_the_lead_away(drive: Driver) -> None:
     drive.store.client.hdel(drive.keys.partition(0, "slots"), "n1/0")
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("damage", [garble_the_lead, take_the_lead_away])
 @pytest.mark.parametrize("meet", ["its agent", "set_node", "register_node", "reclaim"])
 def test_a_slot_whose_lead_is_gone_is_free_again(pair: Driver, damage: Any, meet: str) -> None:
@@ -112,6 +113,7 @@ def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slot
     assert facts(pair) == []
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(
     "text",
     [
@@ -228,6 +230,7 @@ MADE_UP = [
 ]
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(("name", "text"), MADE_UP)
 def test_the_leader_brings_a_made_up_record_into_line(drive: Driver, name: str, text: str) -> None:
     drive.node()

@@ -36,6 +36,7 @@ def test_an_id_twice_in_one_call_is_one_task(drive: Driver):
     assert drive.index("pending") == ["a"]
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.GONE])
 def test_a_task_in_any_state_is_not_submitted_again(drive: Driver, state: TaskState):
     drive.bring(state)
@@ -185,6 +186,7 @@ def test_an_id_that_no_lease_could_carry_is_refused_by_the_script_too(drive: Dri
         drive.unchanged_by(with_argument(drive, id=id))
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize(
     "options",
     [

@@ -42,6 +42,7 @@ def outbox(drive: Driver) -> list[bytes]:
     return list(client.lrange(drive.keys.queue("outbox"), 0, -1))
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("line", LINES)
 def test_a_task_that_waits_and_has_no_line_fails_when_it_is_taken(drive: Driver, line: str):
     drive.submit("a")
@@ -53,6 +54,7 @@ def test_a_task_that_waits_and_has_no_line_fails_when_it_is_taken(drive: Driver,
     assert outbox(drive) == [b"a failed its record is damaged: line"]
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("line", LINES)
 def test_a_delayed_task_that_has_no_line_fails_when_it_is_due(drive: Driver, line: str):
     drive.submit("a", delay_ms=0)
@@ -61,6 +63,7 @@ def test_a_delayed_task_that_has_no_line_fails_when_it_is_due(drive: Driver, lin
     assert (drive.state("a"), drive.index("later")) == ("failed", [])
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("line", LINES)
 def test_a_taken_task_that_has_no_line_fails_when_it_is_given_back(drive: Driver, line: str):
     drive.taken("a")
@@ -70,6 +73,7 @@ def test_a_taken_task_that_has_no_line_fails_when_it_is_given_back(drive: Driver
     assert [entry.where for entry in quarantine.entries(drive.store)] == [f"{drive.keys.queue('tasks')}\\x20a"]
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("line", LINES)
 def test_a_run_that_has_no_line_ends_as_it_likes(drive: Driver, line: str):
     for id, outcome in (("a", "succeeded"), ("b", "again"), ("c", "lost"), ("d", "cancelled")):
@@ -86,6 +90,7 @@ def test_a_run_that_has_no_line_ends_as_it_likes(drive: Driver, line: str):
     assert drive.index("running") == drive.index("tasks") == []
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("state", [state for state in TaskState if state not in (TaskState.GONE, TaskState.SUCCEEDED)])
 def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(drive: Driver, state: TaskState, line: str):
@@ -156,6 +161,7 @@ def test_a_call_of_more_tasks_than_lua_can_name_is_refused(drive: Driver, verb: 
     assert drive.state("a") == "taken"
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("attempt", ["", "x", "1", "1@1", "1@1.s1", "@1.s1.0", "x@1.s1.0", "1@x.s1.0"])
 def test_a_taken_task_whose_attempt_is_damaged_waits_again(drive: Driver, attempt: str):
     drive.taken("a")
@@ -193,6 +199,7 @@ def test_a_task_without_a_message_fails_when_it_is_repaired(drive: Driver):
 # -- repair_task -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("state", list(TaskState))
 def test_a_sound_task_is_not_repaired(drive: Driver, state: TaskState):
     drive.bring(state)
@@ -204,6 +211,7 @@ def test_a_delayed_task_is_sound(drive: Driver):
     assert drive.unchanged_by(drive.commands.repair_task("a", "why")) == "sound"
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("state", [state for state in TaskState if state != TaskState.PENDING])
 @pytest.mark.parametrize("index", ["pending", "later", "dead"])
 def test_a_task_that_is_listed_once_too_often_stays_what_it_is(drive: Driver, state: TaskState, index: str):

@@ -54,14 +54,15 @@ def bring(drive: Driver, state: TaskState, variant: str) -> Place:
     return place
 
 
+@pytest.mark.one_server(0)
 @pytest.mark.parametrize("state", list(TaskState))
-def test_only_listed_changes_of_state_happen_and_all_of_them(fake_store, state: TaskState):
-    drive = Driver(fake_store)
+def test_only_listed_changes_of_state_happen_and_all_of_them(store, state: TaskState):
+    drive = Driver(store)
     seen: dict[str, set[TaskState]] = {}
     for verb, makes in VERBS.items():
         for make in makes:
             for variant in ("plain", "cancel asked", "last start", "expired"):
-                fake_store.client.flushall()
+                store.client.flushall()
                 place = bring(drive, state, variant)
                 drive.run(make(drive.commands, place))
                 after = TaskState(drive.state("a"))

@@ -98,6 +98,7 @@ TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
 }
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("what", TWICE)
 def test_two_rows_of_one_task_are_judged_in_turn(drive: Driver, what: str):
     before, make, answers, after = TWICE[what]
@@ -106,6 +107,7 @@ def test_two_rows_of_one_task_are_judged_in_turn(drive: Driver, what: str):
     assert drive.state("a") == after
 
 
+@pytest.mark.dealt
 @pytest.mark.parametrize("what", TWICE)
 def test_two_rows_leave_what_two_calls_leave(drive: Driver, what: str):
     """Keys and texts of hashes are the same, but for times and versions."""

@@ -1,7 +1,6 @@
 """A case: one thing that a Celery user does, as a function that returns what can be compared; and what it is given."""
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -11,6 +10,8 @@ from uuid import uuid4
 import redis
 from celery import Celery
 from celery.exceptions import TimeoutError as GetTimeout
+
+from tests.waiting import until
 
 from .task_kit import GATES, MARKS
 
@@ -84,11 +85,7 @@ class Context:
 
     def until(self, fact: Callable[[], Any], what: str = "a fact") -> Any:
         """Waits for a fact and returns it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not (found := fact()):
-            assert time.monotonic() < deadline, f"not seen: {what}"
-            time.sleep(0.02)
-        return found
+        return until(fact, what, PATIENCE_S)
 
     def marks(self, n: int = 0, key: str = "") -> list[str]:
         """The marks under this case's key, as soon as there are n of them."""
