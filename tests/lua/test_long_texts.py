@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeout
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.store import Call, Store
@@ -114,7 +115,14 @@ class Bench:
     def judge(self, what: str, make: Callable[[int], tuple[Call[Any], Sequence[tuple[Any, ...]]]]) -> str:
         """Say what is wrong with a call, '' if nothing is; make(size) returns the call and the commands before it."""
         call, before = make(BYTES)
-        took, wrong, answer = self.took_us(call, *before), "unknown", self.answer
+        try:
+            took = self.took_us(call, *before)
+        except RedisTimeout:
+            pytest.fail(f"{what} takes longer than a client waits")
+        wrong = "unknown"
+        answer = self.answer
+        if took > 20 * MOST_US:  # no busy machine makes a call so long, and more of them would take minutes
+            pytest.fail(f"{what} takes {took} us")
         part, before_part = make(BYTES // 4) if took > NOTICED_US else (call, before)
         turns: list[tuple[int, int, int]] = []
         while wrong and took > NOTICED_US and len(turns) < TURNS:
