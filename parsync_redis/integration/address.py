@@ -1,50 +1,162 @@
-"""The address of an app's broker as parsync's settings write it: the server that parsync uses unless told otherwise."""
+"""The address of an app's broker as parsync's settings write it: parsync's own, unless told otherwise.
+
+kombu has its connection from the URL, `broker_use_ssl` and `broker_transport_options`. Guards, and
+schedulers beside workers, get an address only. So the address carries all of that, as options which
+model/address_rules.py lists. What text cannot carry is refused: a placed task must not use another
+login or another trust than a plain one (docs/decisions/0051).
+"""
 
 from __future__ import annotations
 
-import re
-from urllib.parse import urlencode
+import math
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import urlencode, urlsplit
 
 from kombu import Connection
 
 from ..errors import InvalidInput
 from ..model.address import SCHEME, as_redis, is_cluster, safe_url
+from ..model.address_rules import KEEPALIVE
+from ..model.ids import shown
+from .tls_options import tls_options
+
+_SOCKET_FILES: Final = {"redis+socket://": "unix://", "socket://": "unix://"}
+_OF_TCP: Final = ("socket_connect_timeout", "socket_keepalive", "socket_keepalive_options")
+"""Options that kombu leaves out for a socket file."""
 
 
 def broker_address(connection: Connection) -> str | None:
     """Return the address of a kombu connection's broker as `PARSYNC_URL` would name it, None if it is not Redis.
 
-    Raises InvalidInput if the address names Sentinels, but not the service they watch, or a Redis Cluster.
+    Raises InvalidInput for a Redis Cluster, for Sentinels without the service they watch, and for what an address
+    cannot carry.
     """
+    if callable(connection.password) and connection.transport.driver_type == "redis":
+        raise _no_provider("the app's broker")
     broker = str(connection.as_uri(include_password=True))
     if is_cluster(broker):
         raise InvalidInput(
             f"the app's broker is {safe_url(broker)}, but Celery cannot use a Redis Cluster as broker: "
             "name one server as the broker, and the cluster with Parsync(app, url=...) or PARSYNC_URL"
         )
-    if not broker.startswith(SCHEME):
-        return redis_url(broker)
+    if not broker.startswith(SCHEME) and redis_url(broker) is None:
+        return None
+    if getattr(connection, "credential_provider", None) or "credential_provider=" in broker:
+        raise _no_provider("the app's broker")
+    tls = tls_options(connection.ssl, "broker_use_ssl")
     options = connection.transport_options or {}
+    if broker.startswith(SCHEME):
+        return _sentinels(connection, broker, options, tls)
+    url = redis_url(broker) or ""
+    carried = transport_options(options)
+    if url.startswith("unix://"):
+        if tls is not None:
+            raise InvalidInput(
+                f"the app's broker is {safe_url(broker)}, but a socket file has no TLS: remove broker_use_ssl"
+            )
+        return _with(url, {name: value for name, value in carried.items() if name not in _OF_TCP})
+    if tls is not None:
+        url = f"rediss://{url.partition('://')[2]}"
+    return _with(url, {**(tls or {}), **carried})
+
+
+def redis_url(broker: str) -> str | None:
+    """Return a kombu broker URL with redis-py's scheme, None if the broker is not Redis."""
+    if broker.startswith(("redis://", "rediss://", "valkey://", "valkeys://")):
+        return as_redis(broker.split(";")[0])
+    for prefix, scheme in _SOCKET_FILES.items():
+        if broker.startswith(prefix):
+            return scheme + broker.removeprefix(prefix).replace("virtual_host=", "db=")
+    return None
+
+
+def transport_options(options: Mapping[str, object]) -> dict[str, str]:
+    """Return those of `broker_transport_options` that are of each connection, as options of an address.
+
+    Options of kombu's queues and of its pool have no meaning for parsync. `retry_on_timeout` has none either, because
+    parsync repeats requests itself. Raises InvalidInput for a value of another type.
+    """
+    writers: dict[str, Callable[[object], str]] = {
+        "client_name": str,
+        "health_check_interval": lambda value: str(math.ceil(_number(value))),
+        "socket_connect_timeout": _seconds,
+        "socket_keepalive": lambda value: str(bool(value)).lower(),
+        "socket_keepalive_options": _keepalive,
+        "socket_timeout": _seconds,
+    }
+    carried: dict[str, str] = {}
+    for name, write in writers.items():
+        value = options.get(name)
+        if value is None or value == {}:
+            continue
+        try:
+            carried[name] = write(value)
+        except (TypeError, ValueError, KeyError, OverflowError):
+            raise InvalidInput(
+                f"{name}={shown(value)} in broker_transport_options is not valid: it must be what redis-py takes"
+            ) from None
+    return carried
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float | str):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def _seconds(value: object) -> str:
+    return f"{_number(value):.6f}".rstrip("0").rstrip(".")
+
+
+def _keepalive(value: object) -> str:
+    if not isinstance(value, Mapping):
+        raise TypeError("not a mapping")
+    names = {getattr(socket, name): name for name in KEEPALIVE if hasattr(socket, name)}
+    return ",".join(f"{names[option]}:{int(number)}" for option, number in value.items())
+
+
+def _sentinels(
+    connection: Connection, broker: str, options: Mapping[str, object], tls: Mapping[str, str] | None
+) -> str:
+    """Return the address of Sentinels. kombu speaks TLS to them only if `sentinel_kwargs` says so."""
     if not options.get("master_name"):
         raise InvalidInput(
             f"the app's broker is {safe_url(broker)}, but which service is not said: "
             "set broker_transport_options = {'master_name': ...}"
         )
-    login = {
-        f"sentinel_{key}": value
-        for key, value in (options.get("sentinel_kwargs") or {}).items()
-        if key in ("username", "password") and value
-    }
-    places = [str(place).partition("?")[0] for place in connection.alt or [broker]]
-    return f"{';'.join(places)}?{urlencode({'service': options['master_name'], **login})}"
+    given = options.get("sentinel_kwargs")
+    sentinel: Mapping[str, object] = given if isinstance(given, Mapping) else {}
+    if sentinel.get("credential_provider"):
+        raise _no_provider("sentinel_kwargs")
+    query = {"service": str(options["master_name"])}
+    for name in ("username", "password"):
+        if sentinel.get(name):
+            query[f"sentinel_{name}"] = str(sentinel[name])
+    if options.get("min_other_sentinels"):
+        query["min_other_sentinels"] = str(options["min_other_sentinels"])
+    if sentinel.get("ssl"):
+        own = {name: value for name, value in sentinel.items() if name.startswith("ssl_")}
+        query["sentinel_ssl"] = "true"
+        query |= {f"sentinel_{name}": value for name, value in (tls_options(own, "sentinel_kwargs") or {}).items()}
+    elif tls is not None:
+        query["sentinel_ssl"] = "false"
+    if tls is not None:
+        query |= {"ssl": "true", **tls}
+    others = [urlsplit(str(place)).netloc.rpartition("@")[2] for place in connection.alt[1:]]
+    places = [broker, *(f"{SCHEME}{place}" for place in others)]
+    return _with(";".join(places), {**query, **transport_options(options)})
 
 
-def redis_url(broker: str) -> str | None:
-    """Return a kombu broker URL as redis-py reads it, None if the broker is not Redis."""
-    if broker.startswith(("redis://", "rediss://", "valkey://", "valkeys://")):
-        # Celery writes ssl_cert_reqs=CERT_NONE, as Python's ssl does
-        return re.sub(r"(?<=[?&]ssl_cert_reqs=)CERT_(\w+)", lambda m: m[1].lower(), as_redis(broker.split(";")[0]))
-    for prefix, scheme in (("redis+socket://", "unix://"), ("socket://", "unix://")):
-        if broker.startswith(prefix):
-            return scheme + broker.removeprefix(prefix).replace("virtual_host=", "db=")
-    return None
+def _with(url: str, options: Mapping[str, str]) -> str:
+    if not options:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(options)}"
+
+
+def _no_provider(where: str) -> InvalidInput:
+    return InvalidInput(
+        f"{where} has a credential provider, and parsync's other processes cannot have that object: "
+        "give parsync a login of its own with Parsync(app, url=...) or PARSYNC_URL"
+    )

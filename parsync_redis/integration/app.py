@@ -75,15 +75,25 @@ class Parsync:
     # -- settings and client -----------------------------------------------------------------------------------------
 
     def settings(self) -> Settings:
-        """Return the settings: arguments, then PARSYNC_*, then the TOML file; the default url is the app's broker."""
+        """Return the settings: arguments, then PARSYNC_*, then the TOML file; the default url is the app's broker.
+
+        Raises InvalidInput if the broker's address cannot be parsync's.
+        """
         settings = Settings.load(url=self._url, cluster=self._cluster)
         if "url" in settings.model_fields_set:
             return settings
-        broker = broker_address(self.app.connection_for_write())
+        connection = self.app.connection_for_write()
+        broker = broker_address(connection)
         if broker is None:
             raise InvalidInput(
                 f"the app's broker is {safe_url(str(self.app.conf.broker_url))}, not Redis: "
                 "say where parsync's server is with Parsync(app, url=...) or PARSYNC_URL"
+            )
+        prefix = (connection.transport_options or {}).get("global_keyprefix")
+        if prefix and "cluster" not in settings.model_fields_set:
+            raise InvalidInput(
+                f"the app's broker has global_keyprefix={shown(prefix)}, which parsync's keys do not get: apps with "
+                "different prefixes would share a cluster, so name it with Parsync(app, cluster=...) or PARSYNC_CLUSTER"
             )
         return Settings.load(url=broker, cluster=self._cluster)
 

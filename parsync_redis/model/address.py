@@ -6,7 +6,8 @@ A server that Sentinels watch is named by its service; whichever server is prima
     sentinel://HOST:26379/DB;sentinel://HOST:26379/DB?service=mymaster     as Celery writes it
 
 User and password are the server's. In the query: `service`; `sentinel_username` and `sentinel_password` for Sentinels
-that ask for them; `ssl=true` or any of redis-py's `ssl_...` options, for TLS with both.
+that ask for them; `min_other_sentinels`; `ssl=true` or any of redis-py's `ssl_...` options, for TLS with both. If the
+Sentinels differ: `sentinel_ssl=true` or `false`, and their own `sentinel_ssl_...` options.
 
 A Redis Cluster is named by some of its servers, which tell the others; it has database 0 only:
 
@@ -25,7 +26,10 @@ PORT: Final = 26379
 _CLUSTERS: Final = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
 CLUSTER_FORM: Final = "redis+cluster://HOST:PORT,HOST:PORT"
 _CLUSTER_PORT: Final = 6379
-_PASSWORD_OPTION: Final = re.compile(r"([?&;](?:ssl_|sentinel_)?password=)[^&;#]*")
+_TRUE: Final = ("true", "yes", "1", "t", "y")
+_PASSWORD_OPTION: Final = re.compile(r"([?&;][a-z_]*password=)[^&;#]*")
+_CONSTANT: Final = re.compile(r"(?<=ssl_cert_reqs=)CERT_(NONE|OPTIONAL|REQUIRED)(?=[&#]|$)")
+"""The value of `ssl_cert_reqs` as Celery and kombu also write it: the name of Python's constant."""
 
 
 def safe_url(url: str) -> str:
@@ -59,7 +63,7 @@ def with_password(url: str, password: str) -> str:
 
 def check_address(url: str) -> str:
     """Return an address as redis-py, `parse_service` or `parse_cluster` reads it; raises ValueError for other text."""
-    url = as_redis(url)
+    url = _CONSTANT.sub(lambda match: match[1].lower(), as_redis(url))
     known = url.startswith(("redis://", "rediss://", "unix://", SCHEME)) or is_cluster(url)
     if not known or len(url.split("://", 1)[1].strip("/")) == 0:
         raise ValueError("not a server address")
@@ -75,17 +79,22 @@ def check_address(url: str) -> str:
 class Service:
     """A service that Sentinels watch.
 
-    sentinels: (host, port) of each. login: user and password of the server; sentinel_login: those of the Sentinels.
-    options: the rest of the query, as text. secured: TLS to the server and to the Sentinels.
+    sentinels: (host, port) of each; min_others: how many others a Sentinel must know to be believed.
+    login: user and password of the server; sentinel_login: those of the Sentinels.
+    options: the server's other options, as text; sentinel_tls: the TLS options of the Sentinels.
+    secured: TLS to the server; sentinel_secured: TLS to the Sentinels.
     """
 
     name: str
     sentinels: tuple[tuple[str, int], ...]
+    min_others: int
     db: int
     login: dict[str, str]
     sentinel_login: dict[str, str]
     options: dict[str, str]
+    sentinel_tls: dict[str, str]
     secured: bool
+    sentinel_secured: bool
 
 
 def parse_service(url: str) -> Service:
@@ -100,15 +109,22 @@ def parse_service(url: str) -> Service:
         "username": options.pop("sentinel_username", None),
         "password": options.pop("sentinel_password", None),
     }
-    ssl = options.pop("ssl", "").lower() in ("true", "1", "yes")
+    min_others = int(options.pop("min_other_sentinels", "0"))
+    own = {key.removeprefix("sentinel_"): options.pop(key) for key in [*options] if key.startswith("sentinel_ssl")}
+    ssl = options.pop("ssl", "").lower() in _TRUE
+    tls = {key: value for key, value in options.items() if key.startswith("ssl_")}
+    sentinel_ssl = own.pop("ssl", "true" if own else "").lower()
     return Service(
         name,
         sentinels=tuple((_host(place.hostname), place.port or PORT) for place in places),
+        min_others=min_others,
         db=_db([place.path for place in places]),
         login=_given({"username": places[0].username, "password": places[0].password}),
         sentinel_login=_given(sentinel_login),
         options=options,
-        secured=ssl or any(key.startswith("ssl_") for key in options),
+        sentinel_tls=own if sentinel_ssl else tls,
+        secured=ssl or bool(tls),
+        sentinel_secured=sentinel_ssl in _TRUE if sentinel_ssl else ssl or bool(tls),
     )
 
 

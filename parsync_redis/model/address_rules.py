@@ -4,14 +4,21 @@ The client would pass on whatever it does not know, and fail when it connects, i
 """
 
 import re
+import ssl
 from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _COUNT: Final = (r"\d{1,9}", "a whole number")
 _SECONDS: Final = (r"(?!0*\.?0*$)\d{1,6}(\.\d{1,6})?", "a number of seconds above 0")
-_TRUTH: Final = (r"(?i:true|false|yes|no|1|0|t|f|y|n|on|off)", "true or false")
+_TRUTH: Final = (r"(?i:true|false|yes|no|1|0|t|f|y|n)", "true or false")
 _TEXT: Final = (r"[^\0]+", "some text")
+_FLAG: Final = f"({'|'.join(ssl.VerifyFlags.__members__)})"
+_FLAGS: Final = (f"{_FLAG}(,{_FLAG})*", "names such as VERIFY_X509_STRICT, with commas")
+
+KEEPALIVE: Final = ("TCP_KEEPCNT", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_USER_TIMEOUT")
+"""The options of a socket that `socket_keepalive_options` may name."""
+_ONE_KEEPALIVE: Final = rf"({'|'.join(KEEPALIVE)}):\d{{1,9}}"
 
 PLAIN: Final[Mapping[str, tuple[str, str]]] = {
     "client_name": (r"[!-~]+", "text without spaces"),
@@ -23,6 +30,10 @@ PLAIN: Final[Mapping[str, tuple[str, str]]] = {
     "retry_on_timeout": _TRUTH,
     "socket_connect_timeout": _SECONDS,
     "socket_keepalive": _TRUTH,
+    "socket_keepalive_options": (
+        f"{_ONE_KEEPALIVE}(,{_ONE_KEEPALIVE})*",
+        f"NAME:NUMBER with commas, of {', '.join(KEEPALIVE)}",
+    ),
     "socket_read_size": (r"[1-9]\d{0,8}", "a whole number above 0"),
     "socket_timeout": _SECONDS,
     "username": _TEXT,
@@ -37,15 +48,20 @@ TLS: Final[Mapping[str, tuple[str, str]]] = {
     "ssl_certfile": _TEXT,
     "ssl_check_hostname": _TRUTH,
     "ssl_ciphers": _TEXT,
+    "ssl_exclude_verify_flags": _FLAGS,
+    "ssl_include_verify_flags": _FLAGS,
     "ssl_keyfile": _TEXT,
-    "ssl_min_version": _COUNT,
+    "ssl_min_version": (r"769|77[0-2]", "771 (TLS 1.2) or 772 (TLS 1.3)"),
     "ssl_password": _TEXT,
 }
 """The options of addresses with TLS."""
 
 SENTINELS: Final[Mapping[str, tuple[str, str]]] = {
+    "min_other_sentinels": _COUNT,
     "sentinel_password": _TEXT,
+    "sentinel_ssl": _TRUTH,
     "sentinel_username": _TEXT,
+    **{f"sentinel_{name}": rule for name, rule in TLS.items()},
     "service": _TEXT,
     "ssl": _TRUTH,
 }
@@ -110,7 +126,8 @@ def _check_options(scheme: str, options: Iterable[tuple[str, str]]) -> None:
     secured = scheme.startswith(("rediss", "valkeys", "sentinel"))
     known = {**PLAIN, **(TLS if secured else {}), **(SENTINELS if scheme == "sentinel" else {})}
     if scheme == "unix":
-        known.pop("socket_keepalive")
+        for name in ("socket_keepalive", "socket_keepalive_options"):
+            known.pop(name)
     seen: set[str] = set()
     for name, value in options:
         if name in TLS and not secured:

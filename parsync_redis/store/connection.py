@@ -7,17 +7,16 @@ executed: every script answers "yours" if it is repeated (docs/journey-of-a-task
 import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlencode
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from ..errors import InvalidInput
-from ..model.address import SCHEME, Seeds, as_redis, check_address, is_cluster, parse_cluster, parse_service, safe_url
+from ..model.address import SCHEME, Seeds, check_address, is_cluster, parse_cluster, parse_service, safe_url
 from ..model.address_rules import BadAddress
+from .address_options import read_options, split_options
 from .primaries import Primaries
 from .redis_cluster import ClusterClient
 from .sentinel import connect_service, copy_pool
@@ -54,14 +53,15 @@ def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Red
         "health_check_interval": 0,
     }
     try:
-        check_address(url)
+        url = check_address(url)
         if url.startswith(SCHEME):
             return connect_service(parse_service(url), kit.sentinel, kit.by_service, **options)
         if is_cluster(url):
             return connect_cluster(parse_cluster(url), kit.primaries, **options)
         if url.startswith("unix://"):
             del options["socket_keepalive"]  # of TCP
-        return kit.by_url(as_redis(url), **options)
+        bare, ours = split_options(url)
+        return kit.by_url(bare, **options, **ours)
     except BadAddress as error:
         raise InvalidInput(f"server address {safe_url(url)!r} is not valid: {error}") from None
     except ValueError as error:
@@ -71,8 +71,7 @@ def connect(url: str, timeout_s: float = 5.0, kit: Kit = BLOCKING) -> "redis.Red
 
 def connect_cluster(seeds: Seeds, primaries: type[Primaries], **options: Any) -> ClusterClient:
     """Return a client of a Redis Cluster. Raises ValueError if an option has a value that redis-py does not read."""
-    chosen: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(seeds.options)}"))
-    del chosen["host"]
+    chosen = read_options(seeds.options)
     secured = {"ssl": True} if seeds.secured else {}
     return ClusterClient(primaries(seeds.servers, {**options, **chosen, **secured, **seeds.login}))
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import urlencode
 
 import redis
-from redis.connection import parse_url
 from redis.sentinel import SentinelConnectionPool
 
 from ..model.address import Service
+from .address_options import read_options
 
 ASK_S: Final = 1.0
 """How long one Sentinel may take to answer before the next one is asked."""
@@ -22,13 +21,14 @@ def connect_service(
     sentinel, find: see Kit. options: redis-py's. Raises ValueError if an option in the address has a value that
     redis-py does not read.
     """
-    chosen: dict[str, Any] = dict(parse_url(f"redis://h/?{urlencode(service.options)}"))
-    del chosen["host"]
-    tls = {"ssl": True, **{key: value for key, value in chosen.items() if key.startswith("ssl_")}}
-    shared = tls if service.secured else {}
-    ask = {**options, "socket_timeout": ASK_S, "socket_connect_timeout": ASK_S, **shared, **service.sentinel_login}
-    own = {**options, "db": service.db, **chosen, **shared, **service.login}
-    return find(sentinel(service.sentinels, sentinel_kwargs=ask), service.name, **own)
+    chosen = read_options(service.options)
+    limits = {"socket_timeout": ASK_S, "socket_connect_timeout": ASK_S}
+    sentinel_tls = {"ssl": True, **read_options(service.sentinel_tls)} if service.sentinel_secured else {}
+    ask = {**options, **limits, **sentinel_tls, **service.sentinel_login}
+    tls = {"ssl": True} if service.secured else {}
+    own = {**options, "db": service.db, **chosen, **tls, **service.login}
+    found = sentinel(service.sentinels, min_other_sentinels=service.min_others, sentinel_kwargs=ask)
+    return find(found, service.name, **own)
 
 
 def copy_pool(pool: SentinelConnectionPool) -> SentinelConnectionPool:

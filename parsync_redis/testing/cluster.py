@@ -108,6 +108,10 @@ class TestCluster:
             time.sleep(0.005)
 
 
+_OF_ITS_BROKER: Final[dict[str, Any]] = {"broker_use_ssl": False, "redis_backend_use_ssl": None}
+"""What an app's configuration says of its own servers, and what this server needs: it has no TLS."""
+
+
 def _results(url: str) -> str:
     return f"{url.rpartition('/')[0]}/{_RESULTS}"
 
@@ -121,10 +125,13 @@ def _used_by(app: Celery, url: str) -> Iterator[None]:
     before = {name: os.environ.pop(name, None) for name in (*new, *others)}
     os.environ.update(new)  # Celery's variables come before an app's configuration
     place = app.parsync.move_to(url, CLUSTER)
+    of_its_broker = {name: app.conf[name] for name in _OF_ITS_BROKER}
+    app.conf.update(_OF_ITS_BROKER)
     _forget_connections(app)
     try:
         yield
     finally:
+        app.conf.update(of_its_broker)
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:

@@ -60,6 +60,11 @@ not declared and `task_create_missing_queues` is off, the worker warns once, and
 **Each worker has its own rate limit, and tasks hold no slot while they wait for it.** A task that may not start yet
 goes back to parsync's queue until its token is due. A worker that was busy for a moment makes up for 0.1 s at most.
 
+**parsync's connection is the broker's, as far as text can say it.** If the address comes from the app's broker, placed
+tasks use the same TLS, login, time-outs, keepalives and client name as plain ones
+([your-own-app.md](your-own-app.md#the-brokers-connection)). Credential providers, and `broker_use_ssl=True`, with which
+Celery speaks no TLS to Redis, are refused.
+
 **`celery purge` empties the broker's queues only.** The command goes straight to the broker's channel and does not
 call the app, so parsync does not see it. To cancel tasks that wait in parsync as well, use `app.control.purge()` or
 `parsync purge`.

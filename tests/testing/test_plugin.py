@@ -230,6 +230,25 @@ def test_a_password_file_is_refused(tmp_path, monkeypatch):
         TestCluster(app)
 
 
+def test_an_app_whose_servers_have_tls_is_tested_on_one_without():
+    tls = {"ssl_cert_reqs": "required", "ssl_ca_certs": "/none.pem"}
+    app = Celery("secure", broker="rediss://h/0", backend="rediss://h/1", set_as_current=False)
+    app.conf.update(broker_use_ssl=tls, redis_backend_use_ssl=tls)
+    Parsync(app)
+    tasks = [app.task(name=f"secure.{name}", **options)(nothing) for name, options in OPTIONS.items()]
+    with TestCluster(app):
+        assert [task.delay().get(timeout=180) for task in tasks] == [None, None]
+    assert (app.conf.broker_use_ssl, app.conf.redis_backend_use_ssl) == (tls, tls)
+    assert app.parsync.settings().url.startswith("rediss://h:6379/0?ssl_cert_reqs=required&")
+
+
+OPTIONS: dict[str, dict[str, object]] = {"plain": {}, "placed": {"parsync": {}}}
+
+
+def nothing():
+    """Do nothing."""
+
+
 def test_the_page_names_each_fixture_and_each_word_of_a_node():
     rows = {row[0].strip("`") for row in tables(PAGE.text)}
     assert rows >= {*NODE_KEYS, "parsync_eager", "parsync_cluster"}

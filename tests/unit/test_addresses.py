@@ -43,7 +43,7 @@ def test_a_broker_behind_sentinels_is_read_as_parsyncs_settings_say_it() -> None
         broker_address(app.connection_for_write())
     app.conf.broker_transport_options = {"master_name": "m", "sentinel_kwargs": {"password": "s&"}}
     address = broker_address(app.connection_for_write())
-    assert address == "sentinel://u:p%20w@a:1/2;sentinel://b:3/2?service=m&sentinel_password=s%26"
+    assert address == "sentinel://u:p%20w@a:1/2;sentinel://b:3?service=m&sentinel_password=s%26"
     service = parse_service(address)
     assert (service.name, service.sentinels, service.db) == ("m", (("a", 1), ("b", 3)), 2)
     assert (service.login, service.sentinel_login) == ({"username": "u", "password": "p w"}, {"password": "s&"})
@@ -111,6 +111,11 @@ def test_a_cluster_without_a_host_or_with_a_database_is_refused(rest: str) -> No
         ("redis://h/0?decode_responses=1", "there is no option 'decode_responses'"),
         ("redis://h/0?ssl_ca_certs=/x", "the option ssl_ca_certs needs TLS"),
         ("rediss://h/0?ssl_cert_reqs=maybe", "it must be none, optional or required"),
+        ("rediss://h/0?ssl_min_version=1.2", "it must be 771 (TLS 1.2) or 772 (TLS 1.3)"),
+        ("rediss://h/0?ssl_include_verify_flags=STRICT", "names such as VERIFY_X509_STRICT"),
+        ("rediss://h/0?ssl_check_hostname=off", "it must be true or false"),
+        ("redis://h/0?socket_keepalive_options=4:60", "it must be NAME:NUMBER with commas, of TCP_KEEPCNT, "),
+        ("redis://h/0?credential_provider=a.B", "there is no option 'credential_provider'"),
         ("redis://h:0/0", "a port is a number from 1 to 65535"),
         ("redis://h:99999/0", "a port is a number from 1 to 65535"),
         ("redis://h:port/0", "a port is a number"),
@@ -158,6 +163,9 @@ NAMES = [
     "password",
     "client_name",
     "service",
+    "sentinel_ssl_ca_data",
+    "socket_keepalive_options",
+    "ssl_min_version",
     "connection_class",
     "path",
     "a;b",
@@ -165,6 +173,7 @@ NAMES = [
     "\x1b[2J",
 ]
 VALUES = ["", "0", "1", "-1", "1e9", "1e999", "nan", "true", "x", "%00", "%FF", "a b", "none", "9" * 40, "٣", "1_0"]
+VALUES += ["771", "TCP_KEEPIDLE:60", "TCP_KEEPCNT:0,TCP_X:1"]
 SCHEMES = ["redis", "rediss", "valkey", "unix", "sentinel", "redis+cluster", "http", ""]
 
 
