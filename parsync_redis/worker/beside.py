@@ -11,6 +11,7 @@ import time
 from typing import Final
 
 from ..settings import Settings
+from .children import start_child
 
 log = logging.getLogger("parsync.agent")
 
@@ -69,9 +70,8 @@ class SchedulerBeside(threading.Thread):
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        child = self._child = subprocess.Popen(
-            self._command, env=self._env, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        child = start_child(self._command, env=self._env, stdin=subprocess.DEVNULL, start_new_session=True)
+        self._child = child
         if self._done.is_set():  # stop() may have looked before there was a child
             child.terminate()
         return child

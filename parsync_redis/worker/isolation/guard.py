@@ -7,11 +7,14 @@ the site module, and finds only Python's own modules and those that the worker n
 
 import json
 import os
+import select
 import signal
 import sys
 
 IGNORED = ("INT", "TERM", "HUP", "QUIT", "TSTP", "TTIN", "TTOU", "USR1", "USR2")
 """Signals that are meant for the worker, which may go on for a while."""
+FIRST_LINE_S = 60.0
+"""How long the guard waits for what it is to guard: a worker says that at once."""
 
 
 def main() -> None:
@@ -20,7 +23,7 @@ def main() -> None:
         signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
     read = b""
     while b"\n" not in read:
-        words = os.read(0, 65536)
+        words = os.read(0, 65536) if select.select([0], [], [], FIRST_LINE_S)[0] else b""
         if not words:
             return
         read += words

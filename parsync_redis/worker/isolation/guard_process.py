@@ -16,13 +16,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from ..children import no_fork, start_child
 from ..lease import Order
 from .guarding import LEAVE, Guarded
 
 PACKAGES: Final = ("redis", "hiredis", "parsync_redis")
 """What the guard imports, besides Python's own modules."""
 START_S: Final = 60.0
-"""A guard that is not ready after this is given up."""
+"""A guard that is not ready after this is killed, and another is started."""
+END_S: Final = 10.0
+"""A guard that has not ended after this is killed: it may wait for a log that takes no more."""
+DEAF: Final = "its guard has stopped reading"
+"""Why a guard was killed whose pipe is full: it has not read hundreds of orders."""
 
 
 class GuardProcess:
@@ -30,10 +35,8 @@ class GuardProcess:
 
     def __init__(self, guarded: Guarded) -> None:
         """Start a guard, and wait until it is ready. Raises OSError."""
-        program = Path(__file__).with_name("guard.py")
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", program], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("guard.py"))]
+        self._process = start_child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
@@ -43,6 +46,7 @@ class GuardProcess:
         try:
             self._send(json.dumps({"path": _paths(), **asdict(guarded)}).encode() + b"\n")
             self.tie = f"/proc/{self._process.pid}/fd/{self._until_ready()}"
+            os.set_blocking(self._input.fileno(), False)
         except BaseException:
             self._process.kill()
             self._process.wait()
@@ -96,16 +100,24 @@ class GuardProcess:
         return found
 
     def end(self) -> None:
-        """Let it end, with all that is tied to it; wait for that."""
-        self._input.close()
-        self._process.wait()
+        """Let it end, with all that is tied to it; wait for that. Kill it if it takes longer than END_S."""
+        with no_fork():  # or a process that is forked now would keep the guard's input open
+            self._input.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         with self._lock:
             self._closed = True
             self._output.close()
 
     def _send(self, line: bytes) -> None:
+        """Write a line to the guard; kill a guard whose pipe is full, so that this thread never waits for it."""
         with suppress(BrokenPipeError):  # it has ended
-            self._input.write(line)
+            if self._input.write(line) != len(line):
+                self.words = DEAF
+                self._process.kill()
 
     def _until_ready(self) -> int:
         until_s = time.monotonic() + START_S

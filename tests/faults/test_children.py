@@ -1,0 +1,116 @@
+"""Children of a worker beside its forks: no start hangs, no forked process keeps a pipe, no wait is without a limit."""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+import parsync_redis.worker
+from parsync_redis.worker.children import no_fork, start_child
+from parsync_redis.worker.isolation import guard_process
+from parsync_redis.worker.isolation.guard_process import DEAF, GuardProcess
+from parsync_redis.worker.isolation.guarding import Guarded
+from parsync_redis.worker.isolation.locks import CAN_ISOLATE
+from parsync_redis.worker.lease import Order
+from tests.guards import forked
+from tests.waiting import child_ended, ended, run, until
+
+WORKER = Path(parsync_redis.worker.__file__).parent
+isolates = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
+
+
+@pytest.fixture
+def guard() -> Iterator[GuardProcess]:
+    """A guard whose server is away."""
+    guard = GuardProcess(guarded())
+    yield guard
+    if guard._process.returncode is None:
+        os.kill(guard.pid, signal.SIGKILL)
+        guard.end()
+
+
+def guarded() -> Guarded:
+    return Guarded("n1", "redis://127.0.0.1:1/0", "cluster", 60, 3, 60.0, worker=os.getpid())
+
+
+@isolates
+def test_no_start_of_a_process_hangs_beside_a_forking_pool() -> None:
+    command = [sys.executable, "-m", "tests.faults.fork_race", "--starts", "300", "--guards", "3"]
+    done = run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_worker_starts_processes_by_one_function_only() -> None:
+    """The search for devices runs before there is a thread or a pool."""
+    starts = re.compile(r"\bPopen\(|subprocess\.(run|call|check_\w+)\(|posix_spawn|os\.popen|os\.fork\(")
+    found = {file.name for file in WORKER.rglob("*.py") if starts.search(file.read_text())}
+    assert found == {"children.py", "devices.py"}
+
+
+def test_a_forked_process_keeps_no_pipe_of_a_child() -> None:
+    child = start_child(["/bin/cat"], stdin=PIPE, stdout=PIPE)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    pool = forked(signal.pause)
+    try:
+        child.stdin.close()
+        ended(child, "cat reads the end of its input, as no other process has the writing end")
+    finally:
+        os.kill(pool, signal.SIGKILL)
+        child_ended(pool)
+        child.stdout.close()
+
+
+def test_a_thread_that_lets_no_other_fork_may_fork_and_so_may_its_child() -> None:
+    def fork_and_start() -> None:
+        with no_fork():
+            pid = forked(lambda: os._exit(ended(start_child(["/bin/true"])) + 7))
+        os._exit(os.waitstatus_to_exitcode(child_ended(pid)))
+
+    def fork() -> None:
+        with no_fork():
+            pid = forked(fork_and_start)
+        os._exit(os.waitstatus_to_exitcode(child_ended(pid)))
+
+    assert os.waitstatus_to_exitcode(child_ended(forked(fork))) == 7
+
+
+@isolates
+def test_a_guard_that_reads_nothing_is_killed_before_its_worker_waits_for_it(guard: GuardProcess) -> None:
+    os.kill(guard.pid, signal.SIGSTOP)
+    order = Order(0, 1, 10.0)
+
+    def ends() -> bool:
+        guard.send(order)
+        return guard.ended
+
+    until(ends, "its pipe is full")
+    assert guard.words == DEAF
+
+
+@isolates
+def test_the_end_of_a_guard_that_does_not_end_is_not_waited_for(
+    guard: GuardProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_process, "END_S", 0.1)
+    os.kill(guard.pid, signal.SIGSTOP)
+    guard.end()
+    assert guard._process.returncode == -signal.SIGKILL
+
+
+@isolates
+def test_a_guard_that_is_not_ready_in_time_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_process, "START_S", 0.0)
+    before = children_of(os.getpid())
+    with pytest.raises(OSError, match="did not start: it was not ready after 0 s"):
+        GuardProcess(guarded())
+    assert children_of(os.getpid()) == before
+
+
+def children_of(pid: int) -> set[str]:
+    return {child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()}
