@@ -5,8 +5,9 @@
 --   and opens no bit that is shut: leases may be lost, and the leader puts them back before it opens bits
 -- RETURNS: (key, field, text)* of what was corrupt; if nothing was, nothing has changed
 -- ERRORS: PSARGS
--- INVARIANT: a sound lease stays. A node whose record is corrupt is down, with as many slots as its leases need: the leader
---   recovers those, and its agent registers again. A drain survives in the record or in the note.
+-- INVARIANT: a sound lease stays. A record that contradicts the counter of a node that is up follows the counter, unless
+--   only the record's incarnation has leases. A node whose record is corrupt is down, with as many slots as its leases
+--   need: the leader recovers those, and its agent registers again. A drain survives in the record or in the note.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(slots of the partition)
 --- @include clock

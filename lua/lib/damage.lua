@@ -25,8 +25,14 @@ local function find_damage(meta, slots, free, left, changed, nodes, alive, lost,
   each(alive, function(name, text)
     counters[name] = counter_of(text)
   end)
+  local leased = incarnations_leased(each, slots)
   each(nodes, function(name, text)
     local node, counter = string.find(name, NAME) and parse_node(name, text), counters[name]
+    if node and is_contradicted(node, counter, leased, highest) then
+      tell(nodes, name, text)
+      node.inc = counter.inc
+      if node.state == 'down' then node.state = 'up' end
+    end
     local made_up = node and counter and counter.inc and counter.inc ~= node.inc and tonumber(node.inc) > highest
     if not node or made_up or not well_formed(node.offer) then
       tell(nodes, name, text)

@@ -25,3 +25,22 @@ local function judge_record(node, counter, said, is_apart, nodes, alive, notes, 
   node.note = note_of(node, note)
   if node.note ~= note then tell(notes, name, said or 'no note') end
 end
+
+-- incarnations_leased: return {'NODE INCARNATION' -> true} of the leases of a partition.
+local function incarnations_leased(each, slots)
+  local leased = {}
+  each(slots, function(_, text)
+    local name, inc = string.match(text, ' p%d+ ([^ /]+)/[%d,]+ inc=(%d+)')
+    if name then leased[name .. ' ' .. inc] = true end
+  end)
+  return leased
+end
+
+-- is_contradicted: return whether a record is wrong: the counter of its node, which is up, has another incarnation, or the record
+-- says down. If leases name the incarnation of the record alone, it is the counter that is wrong.
+local function is_contradicted(node, counter, leased, highest)
+  local inc = counter and not counter.down and tonumber(counter.inc)
+  if not inc or inc > highest then return false end
+  if counter.inc == node.inc then return node.state == 'down' end
+  return not leased[node.name .. ' ' .. node.inc] or leased[node.name .. ' ' .. counter.inc]
+end
