@@ -28,7 +28,7 @@ from ..store.store import Store
 from ..store.times import read_times
 from .isolation.machine import Isolation
 from .lease import shorten_timeouts
-from .loop_watch import LoopWatch
+from .loop_watch import LoopWatch, RenewalWatch
 from .node import NodeSpec
 from .port import WorkerPort
 from .reconciler import Reconciler
@@ -77,6 +77,7 @@ class Agent:
         self.reporter.tell = self._tell
         renewing = threading.Thread(target=lambda: self.renewer.run(store.again()), name="parsync-renew", daemon=True)
         tending = threading.Thread(target=self._tend, name="parsync-tend", daemon=True)
+        self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
         self._threads = (self.reporter, renewing, tending, *seats)
 
@@ -131,6 +132,8 @@ class Agent:
         backoff = Backoff(log, f"node {node.name}")
         while not node.stopped:
             pause_s = node.pause_s
+            if not node.leaving and self._renewal.is_stuck(node.lease_s, self.settings.standstill_s):
+                self._port.stop(cold=True)
             try:
                 if node.inc:
                     self.reconciler.reconcile(store)

@@ -1,26 +1,31 @@
-"""Watches the worker's event loop, which says five times a second that it turns."""
+"""Watches the worker's event loop, which says five times a second that it turns, and the thread that renews."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import sysconfig
 import threading
 import time
 from typing import Final
 
+log = logging.getLogger("parsync.agent")
+
 BEAT_S: Final = 0.2
 """How often the event loop says that it turns."""
+STUCK_LEASES: Final = 2
+"""A thread that renews and has not turned for so many leases is stuck."""
 
 
 class LoopWatch:
-    """When the event loop last turned."""
+    """When a loop last turned: the event loop, or that of a thread."""
 
     def __init__(self) -> None:
         self.began_s = time.monotonic()
         self._turned_s = self._asked_s = self._excused_s = 0.0
 
     def turned(self) -> None:
-        """Note that the event loop turns. The loop calls this every BEAT_S."""
+        """Note that the loop turns. The event loop calls this every BEAT_S."""
         self._turned_s = time.monotonic()
 
     @property
@@ -40,9 +45,36 @@ class LoopWatch:
         return now_s - max(self._turned_s, self._excused_s)
 
 
-def whereabouts() -> str:
-    """Say where the thread of the event loop is: in the innermost function that is not of the standard library."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+class RenewalWatch:
+    """Notices that the thread that renews the lease of a node is stuck. Another thread of the worker looks."""
+
+    def __init__(self, node: str, loop: LoopWatch, thread: threading.Thread) -> None:
+        self._node, self._loop, self._thread = node, loop, thread
+        self._said = False
+
+    def is_stuck(self, lease_s: float, limit_s: float) -> bool:
+        """Log once that the thread has not turned for two leases; return True if it has not for `limit_s` either."""
+        still_s = self._loop.still_s(STUCK_LEASES * lease_s) if self._thread.is_alive() else 0.0
+        if still_s < STUCK_LEASES * lease_s:
+            self._said = False
+            return False
+        if not self._said:
+            self._said = True
+            log.critical(
+                "node %s is silent: the thread that has its lease renewed stands still; %s. After %g s the worker ends",
+                self._node,
+                whereabouts(self._thread),
+                limit_s,
+            )
+        return still_s >= limit_s
+
+
+def whereabouts(thread: threading.Thread | None = None) -> str:
+    """Say where a thread is, by default that of the event loop.
+
+    That is the innermost function that is not of the standard library.
+    """
+    frame = sys._current_frames().get((thread or threading.main_thread()).ident or 0)
     while frame is not None and frame.f_back is not None and _of_stdlib(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:

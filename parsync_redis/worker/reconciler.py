@@ -25,6 +25,9 @@ from .state import NodeState
 
 log = logging.getLogger("parsync.agent")
 
+Record = tuple[str, str]
+"""The line of a task and the text of its run, as the server has them; empty texts if it has none."""
+
 
 class Reconciler:
     """Compares leases with runs, five times a lease."""
@@ -35,9 +38,13 @@ class Reconciler:
         self._shard = 0  # whose copy of the app's tasks was looked at last
 
     def reconcile(self, store: Store) -> None:
-        """Compare once. A node that leaves, or whose event loop stands still, gives back what it does not run."""
+        """Compare once. A node that leaves, or whose event loop stands still, gives back what it does not run.
+
+        Runs go on while a node leaves, so a cancel ends them then as well.
+        """
         node = self._node
         if node.leaving:
+            self.end_cancelled(store)
             if node.said_leaving:
                 self._give_back(store, self._not_run(store), "its worker shuts down")
             return
@@ -47,6 +54,7 @@ class Reconciler:
             self._compare(store)
         self.end_cancelled(store)
         self._keep_known(store)
+        node.runs.passed()
 
     def give_back_all(self, store: Store) -> None:
         """Give back every lease of this incarnation: the worker has stopped."""
@@ -129,9 +137,21 @@ class Reconciler:
                 raise answer
 
     def end_cancelled(self, store: Store) -> None:
-        """End runs whose tasks were cancelled, by the signal that the cancel names, or before they begin."""
+        """End runs whose tasks were cancelled, by the signal that the cancel names, or before they begin.
+
+        Start again those whose start the server has lost in a failover: they run here.
+        """
         runs = self._node.runs.open()
-        for run, how in zip(runs, self._cancels(store, runs), strict=True):
+        if not runs:
+            return
+        records = self._records(store, [run.place.task for run in runs])
+        unknown = [run for run in runs if run.request is not None and not run.outcome and not _began(run, records)]
+        if unknown:
+            store.run(store.commands.start([run.place for run in unknown[:MAX_BATCH]]))
+        marked = [run for run in runs if _is_marked(run, records)]
+        reads = [("hget", store.keys.extra(run.place.task), "cancel") for run in marked]
+        for run, word in zip(marked, store.pipe_each(reads), strict=True):
+            how = readable(word) if isinstance(word, bytes) else ""
             if not how:
                 continue
             if run.request is None:
@@ -140,30 +160,20 @@ class Reconciler:
                 run.ending = how if how in Signals.__members__ else "SIGTERM"
                 self._port.terminate(run.request, run.ending)
 
-    def _cancels(self, store: Store, runs: Sequence[Run]) -> list[str]:
-        """Return the signal that ends each of these runs; '' if its task is not known to be cancelled here."""
-        if not runs:
-            return []
-        keys, ids = store.keys, [run.place.task for run in runs]
+    def _records(self, store: Store, ids: Sequence[str]) -> dict[str, Record]:
+        """Return the line and the run of each task, by its id, without those of a shard that is away."""
+        keys = store.keys
         reads: list[tuple[Any, ...]] = []  # Any: as Runner.pipe takes them
-        rows: dict[str, tuple[bytes | None, bytes | None]] = {}
         shards = keys.by_shard(ids, str)
         for shard, some in shards:
             reads += [("hmget", keys.queue(kind, shard), some) for kind in ("tasks", "running")]
         replies = store.pipe_each(reads)
+        records: dict[str, Record] = {}
         for (_, some), lines, places in zip(shards, replies[::2], replies[1::2], strict=True):
             if isinstance(lines, list) and isinstance(places, list):
-                rows |= zip(some, zip(lines, places, strict=True), strict=True)
-        marked = [
-            (line or b"").startswith(b"+") and place_text(readable(place or b"")) == run.place.text
-            for run, (line, place) in zip(runs, (rows.get(id, (None, None)) for id in ids), strict=True)
-        ]
-        asked = [keys.extra(id) for id, has in zip(ids, marked, strict=True) if has]
-        hows = (
-            how if isinstance(how, bytes) else b""
-            for how in store.pipe_each([("hget", key, "cancel") for key in asked])
-        )
-        return [readable(next(hows)) if has else "" for has in marked]
+                texts = [readable(text or b"") for text in (*lines, *places)]
+                records |= zip(some, zip(texts, texts[len(some) :], strict=False), strict=False)
+        return records
 
     def _keep_known(self, store: Store) -> None:
         """Tell a shard again what the node offers and its app knows if it has lost that; each time the next is asked.
@@ -182,6 +192,18 @@ class Reconciler:
                 raise wrong[0]
         elif not known[0] or known[1] is None or readable(known[2] or b"") != spec.offer.text:
             spec.tell(store)
+
+
+def _is_marked(run: Run, records: dict[str, Record]) -> bool:
+    """Return True if the task of a run has rare fields, of which a cancel is one, and the run is its present one."""
+    line, place = records.get(run.place.task, ("", ""))
+    return line.startswith("+") and place_text(place) == run.place.text
+
+
+def _began(run: Run, records: dict[str, Record]) -> bool:
+    """Return True if the server knows that a run has started, or is away."""
+    record = records.get(run.place.task)
+    return record is None or record[1].startswith(f"{run.place.text} started=")
 
 
 def _key(lease: Lease) -> Key:

@@ -37,6 +37,7 @@ class Renewer:
         self._settings, self._node, self._port, self._loop = settings, node, port, loop
         self._keeper, self._health = LeaseKeeper(node.name), HealthFile(settings.health_file)
         self._listens = 0  # to the inbox of this incarnation
+        self.own_loop = LoopWatch()  # of the thread that runs this
 
     def run(self, store: Store) -> None:
         """Renew until the node stops. The store is this thread's own."""
@@ -51,6 +52,7 @@ class Renewer:
         backoff = Backoff(log, f"node {node.name}", node.pause_s / 2, SAY_S)
         while not node.stopped:
             pause_s = node.pause_s
+            self.own_loop.turned()
             try:
                 if config is None and (config := self._join(store)) is not None:
                     node.isolation.join(config.id, config.shards)
@@ -88,6 +90,7 @@ class Renewer:
         """Wait for the event loop's first turn: before that no doorbell is answered. Return False if the node stops."""
         said_s = self._loop.began_s
         while not self._loop.has_turned:
+            self.own_loop.turned()
             if self._node.leaving or self._node.stopped:
                 return False
             self._node.wait(BEAT_S / 4)

@@ -101,14 +101,49 @@ class Reporter(threading.Thread):
         for run in runs:
             self._ended.put(run)
 
-    def reported(self, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
-        """Note that outcomes were sent; the thread frees the slots."""
-        for words in replies:
-            if stale := words.count("stale"):
-                log.warning("%d outcomes came too late: their tasks were given to others", stale)
+    def known(self, run: Run, before: Run) -> None:
+        """Report again how an attempt has ended here: the server has lost that, and it must not run a second time."""
+        log.warning(
+            "task %s attempt %s has ended here (%s), and the server has lost that: it is told again",
+            run.place.task,
+            run.place.attempt,
+            before.outcome,
+        )
+        run.flaw = before.flaw
+        run.unstored = before.unstored
+        run.why = before.why
+        run.ending = before.ending
+        run.delay_ms = before.delay_ms
+        self.ended(run, before.outcome)
+
+    def reported(self, store: Store, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
+        """Note that outcomes were sent; the thread frees the slots. replies: those to the calls of `outcomes`."""
+        late = stale_runs(runs, [word for words in replies for word in words])
+        try:
+            self._tell_late(store, late)
+            late = []
+        except (ParsyncError, RedisError, OSError) as error:
+            log.info("%d outcomes are told again: %s", len(late), error)
         for run in runs:
-            run.told = True
+            run.told = not any(run is other for other in late)
         self.put(runs)
+
+    def _tell_late(self, store: Store, late: list[Run]) -> None:
+        """Report stale outcomes once more, if the server has only lost that their runs had started.
+
+        A failover may lose the write of a start and keep the lease. The attempt is this process's all the same.
+        """
+        if not late:
+            return
+        answers = store.run(store.commands.start([run.place for run in late]))
+        begun = [run for run, (word, _) in zip(late, answers, strict=True) if word in ("ok", "yours")]
+        words = store.run(outcomes(store.commands, begun)[0]) if begun else []
+        if begun:
+            log.warning(
+                "the server had lost that %d tasks have started here: their outcomes are told again", len(begun)
+            )
+        if stale := len(late) - len(begun) + words.count("stale"):
+            log.warning("%d outcomes came too late: their tasks were given to others", stale)
 
     def close(self) -> None:
         """Report what is left, for some seconds if the server does not answer, and end the thread."""
@@ -171,8 +206,11 @@ class Reporter(threading.Thread):
         for (_, some), words in zip(groups, answers, strict=True):
             if isinstance(words, Exception):
                 continue
-            if stale := words.count("stale"):
-                log.warning("%d outcomes came too late: their tasks were given to others", stale)
+            try:
+                self._tell_late(store, stale_runs(some, words))
+            except (ParsyncError, RedisError, OSError) as error:
+                trouble = trouble or error
+                continue
             for run in some:
                 run.told = True
         places: dict[int, list[Run]] = {}
@@ -228,9 +266,18 @@ def _first_error(replies: Iterable[object]) -> Exception | None:
     return next((reply for reply in replies if isinstance(reply, Exception)), None)
 
 
+def stale_runs(runs: Sequence[Run], words: Sequence[str]) -> list[Run]:
+    """Return the runs whose outcome was stale. words: those that answer the calls of `outcomes`, one after another."""
+    return [run for run, word in zip(_finished(runs), words, strict=False) if word == "stale"]
+
+
+def _finished(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.outcome not in ("refused", "lost", "recalled")]
+
+
 def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
-    """Return the calls that report how these runs ended."""
-    finished = [(r.place, _outcome(r), r.flaw) for r in runs if r.outcome not in ("refused", "lost", "recalled")]
+    """Return the calls that report how these runs ended; the first is of those that have finished, if there are any."""
+    finished = [(run.place, _outcome(run), run.flaw) for run in _finished(runs)]
     lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]
     recalled = [run for run in runs if run.outcome == "recalled"]
     calls = [commands.finish(finished)] if finished else []

@@ -4,14 +4,20 @@ A run enters before its start is asked for and leaves when its slots were freed,
 twice. All threads of the agent share the table, under one lock.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from ..model.place import Place
 from .celery_types import Request
 
 Key = tuple[str, str, int]  # task, attempt, slot
+
+KEPT_PASSES: Final = 10
+"""For so many passes of the reconciler the table keeps what the server was told: two leases, an outage not counted."""
 
 
 @dataclass(slots=True)
@@ -28,6 +34,7 @@ class Run:
     if its place names a waiting seat, or a slot in which another runs. name, began_s: of its task, and when it was
     handed to Celery. freeing: the release of its slots was asked for. failed: whether its function failed, None if its
     end says nothing of this node. rests: its slots stay held for a while, as others failed before it.
+    before: the same attempt as it ended here; its outcome is told again, as the server has lost it.
     """
 
     place: Place
@@ -49,6 +56,7 @@ class Run:
     freeing: bool = False
     failed: bool | None = None
     rests: bool = False
+    before: Run | None = None
 
     @property
     def slots(self) -> frozenset[int]:
@@ -81,6 +89,8 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: dict[Key, Run] = {}
+        self._told: dict[Key, tuple[int, Run]] = {}  # with the pass in which it was told, the oldest first
+        self._passes = 0
         self._reserved: set[int] = set()
         self._lock = threading.Lock()
 
@@ -94,6 +104,7 @@ class Runs:
             busy = any(not other.outcome and not seats.isdisjoint(other.place.slots) for other in self._runs.values())
             if busy or run.key in self._runs:
                 return False
+            _, run.before = self._told.get(run.key, (0, None))
             self._runs[run.key] = run
             return True
 
@@ -148,10 +159,26 @@ class Runs:
             return True
 
     def drop(self, runs: Iterable[Run]) -> None:
-        """Forget runs: their slots are free."""
+        """Take runs out of the table, as their slots are free; keep what the server was told of how they ended.
+
+        A failover may lose what the server was told last. Then the doorbell of the same attempt rings again.
+        """
         with self._lock:
             for run in runs:
-                self._runs.pop(run.key, None)
+                known = self._runs.pop(run.key, None)
+                if known is not None and known.told and known.outcome != "refused":
+                    self._told.pop(known.key, None)
+                    self._told[known.key] = self._passes, replace(known, request=None, before=None)
+
+    def passed(self) -> None:
+        """Note that the reconciler has compared the leases with this table; forget what was told KEPT_PASSES ago."""
+        with self._lock:
+            self._passes += 1
+            while self._told:
+                key, (told_at, _) = next(iter(self._told.items()))
+                if told_at > self._passes - KEPT_PASSES:
+                    break
+                del self._told[key]
 
     def get(self, key: Key) -> Run | None:
         """Return the run of that key."""

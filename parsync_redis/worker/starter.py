@@ -62,6 +62,7 @@ class Starter:
     ) -> list[tuple[Run, str, bytes]]:
         """Report how runs ended and ask to start at most so many of others, in one round trip; return the answers.
 
+        An attempt that has ended here before is not started again: its outcome is told anew, and its answer is refused.
         slots: those that they are given. They are given before what ended may be freed.
         """
         first = set(map(id, runs[:most]))  # of several shards those that were named first
@@ -87,11 +88,14 @@ class Starter:
                 found += [(run, word, message) for run, (word, message) in zip(some, answer, strict=True)]
         self._give([run for run, word, _ in found if word in ("ok", "yours")], list(slots))
         if not any(isinstance(words, Exception) for words in told):
-            self._reporter.reported(ended, told)
-        for run, word, message in found:
+            self._reporter.reported(store, ended, told)
+        for number, (run, word, message) in enumerate(found):
             if word == "refused":
                 log.info("task %s attempt %s may not start (%s)", run.place.task, run.place.attempt, readable(message))
                 self._reporter.ended(run, "refused")
+            elif run.before is not None and word != "wait":
+                self._reporter.known(run, run.before)
+                found[number] = run, "refused", b""
         return found
 
     def _give(self, runs: list[Run], slots: list[int]) -> None:

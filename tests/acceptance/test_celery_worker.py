@@ -76,13 +76,16 @@ def test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_
     assert waits.get(timeout=GET_S)["node"] == "good"
 
 
-def test_a_warm_shutdown_ends_what_runs_and_gives_the_rest_to_others(rig: Rig, worker: Any) -> None:
-    rig.worker("leaves", score=50.0, slots=1, labels={"kind": "leaves"})
+def test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_others(rig: Rig, worker: Any) -> None:
+    rig.worker("leaves", score=50.0, slots=2, labels={"kind": "leaves"})
     runs = rig.tasks.gated.apply_async(("runs",), **on("leaves"))
-    rig.until(lambda: rig.marks("held", "runs"), "the first task runs")
+    cancelled = rig.tasks.gated.apply_async(("cancelled",), **on("leaves"))
+    rig.until(lambda: rig.marks("held", "runs") and rig.marks("held", "cancelled"), "two tasks run")
     waits = [rig.tasks.where.apply_async(**on("leaves")) for _ in range(3)]
     os.kill(rig.pid("leaves"), signal.SIGTERM)
     rig.until(lambda: rig.node("leaves").state == "leaving", "the node takes no more claims")
+    cancelled.revoke(terminate=True)
+    rig.until_state(cancelled, "cancelled")
     rig.open()
     assert runs.get(timeout=GET_S) == "runs"
     rig.until(lambda: not rig.stack.processes["leaves"].alive, "the worker has ended")

@@ -31,7 +31,7 @@ def start_light() -> None:
     child = start_child(["/bin/echo", "ready"], stdin=PIPE, stdout=PIPE)
     assert child.stdin is not None
     assert child.stdout is not None
-    # until all copies of the writing end are closed; limit: this thread is a daemon
+    # limit: this thread is a daemon. The read ends when all copies of the writing end are closed
     assert child.stdout.read() == b"ready\n"
     child.stdin.close()
     child.stdout.close()

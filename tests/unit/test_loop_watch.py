@@ -1,0 +1,54 @@
+"""The thread that renews is watched: one that is stuck is logged, and then the worker ends."""
+
+import logging
+import threading
+import time
+
+import pytest
+
+from parsync_redis.worker.loop_watch import LoopWatch, RenewalWatch
+from tests.waiting import happened, joined, until
+
+LEASE_S = 0.1
+
+
+@pytest.fixture(autouse=True)
+def logs(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "parsync.agent")
+    return caplog
+
+
+def test_a_thread_that_is_stuck_is_logged_once_with_where_it_is_and_then_its_worker_ends(
+    logs: pytest.LogCaptureFixture,
+) -> None:
+    loop, begun, go_on = LoopWatch(), threading.Event(), threading.Event()
+
+    def renew_stuck() -> None:
+        loop.turned()
+        begun.set()
+        happened(go_on, "the test lets it go on")
+
+    thread = threading.Thread(target=renew_stuck)
+    thread.start()
+    happened(begun, "the thread runs")
+    watch = RenewalWatch("n1", loop, thread)
+    began_s = time.monotonic()
+    until(lambda: watch.is_stuck(LEASE_S, 5 * LEASE_S), "it is stuck")
+    assert time.monotonic() - began_s >= 4 * LEASE_S
+    (line,) = logs.messages
+    assert line.startswith("node n1 is silent: the thread that has its lease renewed stands still; it waits in ")
+    assert "waiting.happened" in line
+    loop.turned()
+    assert not watch.is_stuck(LEASE_S, 5 * LEASE_S), "it goes on"
+    go_on.set()
+    joined(thread)
+    assert not watch.is_stuck(LEASE_S, 0.0), "it has ended"
+
+
+def test_a_worker_that_stood_still_as_a_whole_does_not_blame_the_thread(logs: pytest.LogCaptureFixture) -> None:
+    loop = LoopWatch()
+    watch = RenewalWatch("n1", loop, threading.current_thread())
+    loop.turned()
+    time.sleep(3 * LEASE_S)  # nobody looks meanwhile
+    assert not watch.is_stuck(LEASE_S, 0.0)
+    assert logs.messages == []
