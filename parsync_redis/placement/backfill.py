@@ -61,9 +61,7 @@ def most_bookings(open_nodes: int) -> int:
     return min(MOST, max(1, ceil(open_nodes / SHARE)))
 
 
-def unused(
-    bookings: Sequence[Booking], held: Mapping[str, Sequence[Held]], kinds: Mapping[str, str]
-) -> list[Booking]:
+def unused(bookings: Sequence[Booking], held: Mapping[str, Sequence[Held]], kinds: Mapping[str, str]) -> list[Booking]:
     """Return the bookings that no task of their kind has used up: none has got the node since it was booked.
 
     held: by node, its tasks. kinds: of these tasks, by id.

@@ -92,6 +92,7 @@ def test_a_booking_ends_when_its_kind_waits_no_more(drive: Driver, waits: Waitin
 def test_each_task_of_a_kind_has_a_booking_until_one_gets_its_node(drive: Driver, waits: Waiting) -> None:
     """The second waits for its own node, not for the end of the first."""
     learn(drive, "work", 4000.0)
+    learn(drive, "big", 5000.0)
     inc = drive.node("n2")
     drive.submit("b2", {"slots": 2}, name="big")
     (booking,) = waits.wait_s(5)
