@@ -61,7 +61,11 @@ def most_bookings(open_nodes: int) -> int:
     return min(MOST, max(1, ceil(open_nodes / SHARE)))
 
 
-def unused(bookings: Sequence[Booking], held: Mapping[str, Sequence[Held]], kinds: Mapping[str, str]) -> list[Booking]:
+def unused(
+    bookings: Sequence[Booking],
+    held: Mapping[str, Sequence[Held]],
+    kinds: Mapping[str, str],
+) -> list[Booking]:
     """Return the bookings that no task of their kind has used up: none has got the node since it was booked.
 
     held: by node, its tasks. kinds: of these tasks, by id.
@@ -69,7 +73,8 @@ def unused(bookings: Sequence[Booking], held: Mapping[str, Sequence[Held]], kind
 
     def is_used(booking: Booking) -> bool:
         holders = (one.holder for one in held.get(booking.node, ()))
-        return any(kinds.get(one.task) == booking.kind and one.since_ms >= booking.at_ms for one in holders)
+        new = [one.task for one in holders if one.since_ms >= booking.at_ms]
+        return any(kinds.get(task) == booking.kind for task in new)
 
     return [booking for booking in bookings if not is_used(booking)]
 
@@ -105,7 +110,8 @@ def choose(
         name = mine if stays else first
         long = one.waited_ms >= max(LEAST_MS, PATIENCE * (free[name] - now_ms))
         if mine or long:
-            found[name] = Booking(name, one.kind, one.task, free[name], kept.at_ms(name, one.kind, now_ms))
+            at_ms = kept.at_ms(name, one.kind, now_ms)
+            found[name] = Booking(name, one.kind, one.task, free[name], at_ms)
     return list(found.values())
 
 
@@ -113,8 +119,13 @@ def _starts(
     needs: Resources, nodes: Sequence[NodeFacts], held: Mapping[str, Sequence[Held]], now_ms: int
 ) -> dict[str, int]:
     """Return when each node is expected to have room (server time), as far as that is known."""
-    starts = {node.name: expected_start_ms(needs, [node], held.get(node.name, ()), 0, None, now_ms) for node in nodes}
-    return {name: start_ms for name, start_ms in starts.items() if start_ms is not None}
+    starts: dict[str, int] = {}
+    for node in nodes:
+        holding = held.get(node.name, ())
+        start_ms = expected_start_ms(needs, [node], holding, 0, None, now_ms)
+        if start_ms is not None:
+            starts[node.name] = start_ms
+    return starts
 
 
 class _Kept:
