@@ -1,8 +1,8 @@
--- book: keep these nodes for kinds of task that have waited long, and no others. Schedulers obey while the key is there.
+-- book: keep these nodes for tasks that have waited long, and no others. Schedulers obey while the key is there.
 -- KEYS: bookings
 -- ALSO: events
 -- ARGV: count keep_s (node text)*
---   text: 'from=MS task=ID KIND', when the node is expected to be free, the first task of the kind, and the kind
+--   text: 'from=MS at=MS task=ID KIND', when the node is expected to be free, since when it is kept, the task, its kind
 -- RETURNS: how many nodes are booked
 -- ERRORS: PSARGS
 -- INVARIANT: no script reads the key: a booking only keeps other tasks waiting, and lapses with its leader.

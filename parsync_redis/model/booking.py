@@ -1,4 +1,4 @@
-"""A booking: a node that the leader keeps for a kind of task that has waited long."""
+"""A booking: a node that the leader keeps for a task that has waited long."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,22 @@ from .text import BOOKING
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """The booking of a node. from_ms: when the node is expected to have room for the kind (server time).
+    """The booking of a node. from_ms: when the node is expected to have room for the task (server time).
 
-    task: the first waiting task of the kind, as Redis has its id.
+    task: its id, as Redis has it. Whichever task of its kind finds room there first uses the booking up. at_ms: when
+    the node was booked.
     """
 
     node: str
     kind: str
     task: str
     from_ms: int
+    at_ms: int = 0
 
     @property
     def text(self) -> str:
         """Return the field of `bookings`."""
-        return BOOKING.write(since=self.from_ms, task=self.task, kind=self.kind)
+        return BOOKING.write(since=self.from_ms, at=self.at_ms, task=self.task, kind=self.kind)
 
     @property
     def whom(self) -> str:
@@ -59,7 +61,7 @@ def read_booking(node: str, text: str) -> Booking | None:
     found = BOOKING.read(text)
     if found is None or not are_needs(split_kind(found["kind"]).needs):
         return None
-    return Booking(node, found["kind"], found["task"], int(found["since"]))
+    return Booking(node, found["kind"], found["task"], int(found["since"]), int(found.get("at", 0)))
 
 
 def read_bookings(fields: dict[bytes, bytes]) -> tuple[Booking, ...]:

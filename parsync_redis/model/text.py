@@ -103,8 +103,8 @@ LOSS: Final = Line("{name} {numbers}")
 """A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took over, at which offset:
 'submitted=150->120 p0=77->70 failover@4711=q3,p1'."""
 
-BOOKING: Final = Line("from={since} task={task} {kind}")
-"""The booking of a node, in `bookings`: from when on, first task of the kind, and the kind; see model/booking.py."""
+BOOKING: Final = Line("from={since}[ at={at}] task={task} {kind}")
+"""The booking of a node, in `bookings`: from when on, since when, the task, and its kind; see model/booking.py."""
 
 DAMAGE: Final = Line("{who} {where} {size} {why}")
 """The first line of an entry of `quarantine`; behind it are the first bytes of what was damaged."""

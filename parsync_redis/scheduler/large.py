@@ -13,10 +13,10 @@ MOST: Final = 32
 
 
 class Large(NamedTuple):
-    """A kind whose tasks need more than any node has free, and the order of its first task."""
+    """A kind whose tasks need more than any node has free, the shards where they wait, and the order of the first."""
 
     kind: str
-    shard: int
+    shards: tuple[int, ...]
     first: int
 
 
@@ -46,18 +46,19 @@ class LeastAsked:
 
 
 def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[Large, ...]:
-    """Return the large kinds of some groups, the oldest first: each in the shard where its first task is.
+    """Return the large kinds of some groups, the oldest first.
 
     Tasks of several slots are large, and those that ask for more of a resource than others do. A stream of smaller
     tasks could keep them waiting for ever. Other tasks get their turn as the oldest.
     """
-    first: dict[str, WaitingKind] = {}
+    waits: dict[str, list[WaitingKind]] = {}
     for group in groups:
         if group.needs.slots < 2 and not least.exceeded_by(group.needs):
             continue
         for waiting in group.waiting.values():
-            other = first.get(waiting.kind.text)
-            if other is None or waiting.first < other.first:
-                first[waiting.kind.text] = waiting
-    oldest = heapq.nsmallest(MOST, first.values(), key=lambda waiting: waiting.first)
-    return tuple(Large(one.kind.text, one.shard, one.first) for one in oldest)
+            waits.setdefault(waiting.kind.text, []).append(waiting)
+    large = (
+        Large(kind, tuple(sorted(one.shard for one in shards)), min(one.first for one in shards))
+        for kind, shards in waits.items()
+    )
+    return tuple(heapq.nsmallest(MOST, large, key=lambda one: one.first))

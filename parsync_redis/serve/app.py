@@ -20,6 +20,7 @@ from .asker import Asker
 from .doors import Doors
 from .events import Events
 from .feed import EventFeed
+from .gate import peer_of
 from .health import judge_health, judge_health_for_submitters, judge_readiness
 from .metrics import CONTENT_TYPE, render_metrics
 from .openapi import make_document, operations_of
@@ -27,15 +28,22 @@ from .operation import Operation
 from .pages import Pages
 from .query import Query
 from .replies import encode, on_bug, on_http_error, on_parsync_error, reply
+from .shares import SharedRequests, Shares
 from .surveyor import Latest, Surveyor
 
 
 def make_app(
-    surveyor: Surveyor, asker: Asker, feed: EventFeed, cluster: str, hosts: Sequence[str], doors: Doors | None = None
+    surveyor: Surveyor,
+    asker: Asker,
+    feed: EventFeed,
+    cluster: str,
+    hosts: Sequence[str],
+    doors: Doors | None = None,
+    requests: int = 1000,
 ) -> Starlette:
     """Make the application that shows what surveyor and feed have read, and asks for the rest.
 
-    hosts: its own names. doors: what may change the cluster.
+    hosts: its own names. doors: what may change the cluster. requests: that are answered at a time.
     """
 
     def judged(judge: Callable[[Latest], tuple[bool, dict[str, Any]]]) -> Callable[[Request], Any]:
@@ -80,4 +88,6 @@ def make_app(
     routes.append(Operation("", index, {200: answers.Index, 400: answers.Error}))
     handlers: Any = {HTTPException: on_http_error, ParsyncError: on_parsync_error, Exception: on_bug}
     trusted = Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    return Starlette(routes=routes, exception_handlers=handlers, middleware=[trusted])
+    address_of = doors.gate.address if doors.gate else peer_of
+    shared = Middleware(SharedRequests, shares=Shares(requests), address_of=address_of)
+    return Starlette(routes=routes, exception_handlers=handlers, middleware=[shared, trusted])

@@ -12,12 +12,16 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 
 from ..client import ParsyncClient
+from .shares import ADDRESS, Shares
 
 KEPT_S: Final = 1.0
 """For how long after it came an answer is given again to whoever asks the same."""
 
-MOST: Final = 100
-"""Questions that wait; more are told to come again. As many answers are kept, the newest."""
+MOST: Final = 200
+"""Questions that wait; more are told to come again. Those of one address are half of them at most.
+
+As many answers are kept, the newest.
+"""
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class Asker:
         self._client = client
         self._thread = ThreadPoolExecutor(1, "asker")
         self._kept: dict[Any, _Question] = {}
+        self._shares = Shares(MOST)
 
     async def ask(self, key: Any, question: Callable[[ParsyncClient], Any]) -> Any:
         """Return the answer to a question. key: equal for equal questions. Raises what the question raises."""
@@ -43,11 +48,13 @@ class Asker:
         self._kept = {key: one for key, one in self._kept.items() if now_s - one.ended_s < KEPT_S}
         if key not in self._kept:
             ended = [key for key, one in self._kept.items() if one.ended_s < math.inf]
-            if len(self._kept) - len(ended) >= MOST:
+            owner = ADDRESS.get()
+            if not self._shares.take(owner):
                 raise HTTPException(503, "too many questions at a time: ask again in a second", {"Retry-After": "1"})
             asked = partial(question, self._client)
             one = _Question(asyncio.get_running_loop().run_in_executor(self._thread, asked))
             one.answer.add_done_callback(one.end)
+            one.answer.add_done_callback(lambda _: self._shares.give_back(owner))
             self._kept[key] = one
             self.forget(*ended[:-MOST])  # they ended in the order in which they were asked
         return await asyncio.shield(self._kept[key].answer)

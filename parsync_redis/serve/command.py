@@ -53,9 +53,10 @@ def serve(
     check_level(log_level)
     from .app import make_app
     from .asker import Asker
+    from .connection import count_places
     from .doors import Doors, Flags
     from .feed import EventFeed
-    from .server import hosts_of, listen, run, url_of
+    from .server import MOST, hosts_of, listen, run, url_of
     from .surveyor import Surveyor
 
     flags = Flags(submitters, submit_only, operators, operator_header, trusted_proxy or ())
@@ -78,8 +79,10 @@ def serve(
             surveyor.news.end()
 
         try:
-            app = make_app(surveyor, asker, feed, client.settings.cluster, hosts_of(listening), doors)
-            run(app, listening, end, came)
+            resting = count_places(MOST) // 3
+            hosts = hosts_of(listening)
+            app = make_app(surveyor, asker, feed, client.settings.cluster, hosts, doors, 2 * resting)
+            run(app, listening, end, came, resting)
         finally:
             asker.close()
             feed.stop()

@@ -16,13 +16,16 @@ from ..client import ParsyncClient
 from ..errors import ParsyncError
 from ..model.events import Event, Wanted
 from ..store.events import POLL_S, Follower
+from .shares import ADDRESS, Shares
 
 log = logging.getLogger("parsync.serve")
 
 KEPT: Final = 2000
 """Events that are kept for viewers who come, or come back."""
 
-MOST_VIEWERS: Final = 100
+MOST_VIEWERS: Final = 200
+"""Viewers at a time; one address gets half of the places at most."""
+
 MOST_BEHIND: Final = 1000
 """Events that wait for a viewer; one who is further behind is dropped."""
 
@@ -100,7 +103,8 @@ class EventFeed(threading.Thread):
         self._client = client
         self._follower: Follower | None = None
         self._stop_asked = threading.Event()
-        self._viewers: set[Viewer] = set()
+        self._viewers: dict[Viewer, str] = {}
+        self._shares = Shares(MOST_VIEWERS)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fails = 0
         self.kept = Kept()
@@ -154,17 +158,18 @@ class EventFeed(threading.Thread):
 
         after: the id of an event, None for now. See `behind`.
         """
-        if len(self._viewers) >= MOST_VIEWERS:
-            raise HTTPException(503, f"{MOST_VIEWERS} viewers follow the events already", {"Retry-After": "10"})
+        owner = ADDRESS.get()
+        if not self._shares.take(owner):
+            raise HTTPException(503, "too many viewers follow the events already", {"Retry-After": "10"})
         self._loop = asyncio.get_running_loop()
         kept = self.kept
         viewer = Viewer(wanted, () if after is None else behind(kept.events, after), kept.end)
-        self._viewers.add(viewer)
+        self._viewers[viewer] = owner
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
         """Forget a viewer."""
-        self._viewers.discard(viewer)
+        self._shares.give_back(self._viewers.pop(viewer))
 
     def end_all(self) -> None:
         """Let the streams of all viewers end: the process stops."""

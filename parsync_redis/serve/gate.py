@@ -16,6 +16,7 @@ from ..model.ids import shown
 from .passwords import MOST_PASSWORD, NOBODY, USER, Hash
 from .rate import Attempts
 from .sessions import Sessions
+from .shares import owner_of
 
 EACH, ALL = 5, 30
 """Attempts to log in a minute: from one address, and from all."""
@@ -62,7 +63,7 @@ class Gate:
         """Return the operator who asks, None if it is nobody who is known."""
         if self.header:
             names = request.headers.getlist(self.header)
-            known = self._is_proxy(_peer(request)) and len(names) == 1 and USER.fullmatch(names[0])
+            known = self._is_proxy(peer_of(request)) and len(names) == 1 and USER.fullmatch(names[0])
             return Operator(names[0], f"header {names[0]}") if known else None
         token = self.token(request)
         name = self._sessions.user(token, time.monotonic())
@@ -70,7 +71,7 @@ class Gate:
 
     def address(self, request: Request) -> str:
         """Return the address of whoever asks; of a trusted proxy that of its client."""
-        peer = _peer(request)
+        peer = peer_of(request)
         if self._is_proxy(peer) and (told := request.headers.getlist("x-forwarded-for")):
             return told[-1].rpartition(",")[2].strip()[:64]
         return peer
@@ -114,7 +115,7 @@ class Gate:
 
     def wait_s(self, request: Request) -> float:
         """Count an attempt and return 0.0; or return for how many seconds none is allowed."""
-        return self._attempts.take(self.address(request), time.monotonic())
+        return self._attempts.take(owner_of(self.address(request)), time.monotonic())
 
     async def knows(self, name: str, password: str) -> bool:
         """Return whether an operator has this password; one check at a time, because each takes much memory."""
@@ -141,7 +142,8 @@ class Gate:
         return token
 
 
-def _peer(request: Request) -> str:
+def peer_of(request: Request) -> str:
+    """Return the address at the other end of the connection; '' if there is none."""
     return request.client.host if request.client else ""
 
 

@@ -27,6 +27,7 @@ from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
 from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
 from .query import OFFSET, Param, Query, asked
+from .shares import ADDRESS, Shares
 from .stream import BEGIN, MEDIA_TYPE, Stream
 from .survey import Survey
 from .surveyor import Latest, Surveyor
@@ -62,7 +63,7 @@ class Pages:
         self, surveyor: Surveyor, asker: Asker, feed: EventFeed, cluster: str, operators: bool = False
     ) -> None:
         self._surveyor, self._asker, self._feed, self._cluster = surveyor, asker, feed, cluster
-        self._followers = 0
+        self._shares = Shares(MOST_VIEWERS)
         self._messages, self._messages_of = dict[str, bytes](), (-1, 0.0)
         self._links = (*LINKS, ("/operator", "operator")) if operators else LINKS
         self._templates = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
@@ -105,15 +106,12 @@ class Pages:
             wanted = request.method == "GET" and MEDIA_TYPE in request.headers.get("accept", "")
             if page.status_code != 200 or not wanted:
                 return page
-            if self._followers >= MOST_VIEWERS:
-                raise HTTPException(503, f"{MOST_VIEWERS} viewers follow pages already", {"Retry-After": "10"})
-            self._followers += 1
-            return Stream(self._chunks(request, answer), self._leave)
+            owner = ADDRESS.get()
+            if not self._shares.take(owner):
+                raise HTTPException(503, "too many viewers follow pages already", {"Retry-After": "10"})
+            return Stream(self._chunks(request, answer), lambda: self._shares.give_back(owner))
 
         return found
-
-    def _leave(self) -> None:
-        self._followers -= 1
 
     async def _chunks(self, request: Request, answer: Answer) -> AsyncIterator[bytes]:
         """Give the page, and again whenever it has changed."""

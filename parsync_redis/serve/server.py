@@ -10,14 +10,15 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ..errors import InvalidInput
+from .connection import BACKLOG, make_connections
 
 log = logging.getLogger("parsync.serve")
 
 GRACE_S: Final = 3
 """Open connections get so long to end when the process stops."""
 
-MOST: Final = 500
-"""Connections and requests at a time; more get 503."""
+MOST: Final = 1500
+"""Connections at a time; on a third of them no request is being answered."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -29,7 +30,7 @@ def listen(host: str, port: int) -> socket.socket:
         found = socket.socket(family, kind)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-        found.listen(128)
+        found.listen(BACKLOG)
     except OSError as error:
         raise InvalidInput(f"cannot listen on {host} port {port}: {error.strerror}") from None
     return found
@@ -68,16 +69,29 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(app: Starlette, listening: socket.socket, end: Callable[[], None], came: Collection[int] = ()) -> None:
-    """Answer until SIGTERM or Ctrl-C. end: ends the answers that have no end. came: the signals that came before."""
-    config = uvicorn.Config(
+def make_config(app: Starlette, resting: int) -> uvicorn.Config:
+    """Return how uvicorn answers. resting: the connections without a request at a time."""
+    return uvicorn.Config(
         app,
+        http=make_connections(resting),
+        ws="none",  # its connections would be without limits
+        backlog=BACKLOG,
         access_log=False,
         log_config=None,
+        log_level="error",  # a warning for each bad request would let anybody fill the log
         proxy_headers=False,  # else anybody on this machine could say from which address they come
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
-        limit_concurrency=MOST,
     )
-    Server(config, end, came).run(sockets=[listening])
+
+
+def run(
+    app: Starlette,
+    listening: socket.socket,
+    end: Callable[[], None],
+    came: Collection[int] = (),
+    resting: int = MOST // 3,
+) -> None:
+    """Answer until SIGTERM or Ctrl-C. end: ends the answers that have no end. came: the signals that came before."""
+    Server(make_config(app, resting), end, came).run(sockets=[listening])

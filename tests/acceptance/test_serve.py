@@ -1,12 +1,14 @@
 """`parsync serve` in a process of its own, beside real servers and schedulers: it starts, tells the truth, and ends."""
 
 import os
+import resource
 import signal
 import socket
 import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 
@@ -18,7 +20,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from tests.conftest import PRIMARIES, server_programs
 from tests.lua.driver import Driver
 from tests.serving import serving, url_of
-from tests.waiting import run
+from tests.waiting import PATIENCE_S, run
 
 pytestmark = [pytest.mark.serial, pytest.mark.skipif(bool(PRIMARIES), reason="one server has the state")]
 PROGRAM = next(iter(server_programs().values()))
@@ -55,6 +57,26 @@ def test_it_is_well_and_says_whether_anything_can_be_placed(store):
             stack.scheduler()
             found = serve.until_json("/readyz", lambda found: found["ready"])
             assert (serve.json("/readyz")[0], found["reasons"]) == (200, [])
+
+
+@pytest.mark.one_server(0)
+def test_a_stranger_with_a_thousand_half_requests_shuts_nothing_off(store):
+    """All come from the address of those who ask for health and pages."""
+    set_up(store)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with serving(url_of(store), store.keys.cluster) as serve, ExitStack() as held:
+        serve.until_json("/healthz", lambda found: found["ok"])
+        host, port = serve.url.removeprefix("http://").split(":")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1000):
+            peer = held.enter_context(socket.create_connection((host, int(port)), PATIENCE_S))
+            peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        began_s = time.monotonic()
+        assert serve.json("/healthz")[0] == 200
+        print(f"/healthz beside 1,000 half requests: {time.monotonic() - began_s:.3f} s")
+        for path in ("/", "/metrics", "/api/v1/nodes"):
+            assert serve.get(path)[0] == 200, path
 
 
 def test_it_survives_its_server_and_says_how_old_its_survey_is():

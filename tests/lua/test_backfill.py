@@ -43,7 +43,7 @@ class Waiting:
             place = drive.held(f"w{slot}", drive.take()[f"w{slot}"], slots=(slot,))
             assert drive.start(place) == "ok"
         drive.submit("b", {"slots": 2}, name="big")
-        self.large: Sequence[Large] = [Large(BIG, 0, int(drive.kinds()[BIG].split()[1]))]
+        self.large: Sequence[Large] = [Large(BIG, (0,), int(drive.kinds()[BIG].split()[1]))]
         self.duty = BackfillDuty(drive.store, LEASE_S, lambda: self.large)
 
     def wait_s(self, seconds: int) -> tuple[Booking, ...]:
@@ -87,6 +87,21 @@ def test_a_booking_ends_when_its_kind_waits_no_more(drive: Driver, waits: Waitin
     waits.large = ()
     waits.duty.work(6.0)
     assert (read_booked(drive.store), waits.duty.booked) == ((), False)
+
+
+def test_each_task_of_a_kind_has_a_booking_until_one_gets_its_node(drive: Driver, waits: Waiting) -> None:
+    """The second waits for its own node, not for the end of the first."""
+    learn(drive, "work", 4000.0)
+    learn(drive, "big", 5000.0)
+    inc = drive.node("n2")
+    drive.submit("b2", {"slots": 2}, name="big")
+    (booking,) = waits.wait_s(5)
+    assert (booking.node, booking.task) == ("n2", "b"), "it is free; of two nodes one may be booked"
+    place = drive.held("b", drive.take(limit=1)["b"], node="n2", slots=(0, 1), inc=inc)
+    assert drive.start(place) == "ok"
+    waits.duty.work(6.0)
+    (booking,) = read_booked(drive.store)
+    assert (booking.node, booking.task) == ("n1", "b2")
 
 
 def test_a_new_leader_goes_on_with_the_bookings_of_the_one_before(drive: Driver, waits: Waiting) -> None:

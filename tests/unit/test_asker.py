@@ -10,6 +10,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from parsync_redis.serve.asker import KEPT_S, MOST, Asker
+from parsync_redis.serve.shares import ADDRESS
 from tests.waiting import happened
 
 
@@ -50,13 +51,17 @@ def test_answers_that_are_there_keep_nobody_waiting_and_are_bounded():
         for at in range(3 * MOST):
             assert await asker.ask(at, partial(give, at)) == at
         assert len(asker._kept) <= MOST + 1
-        asked = [asker.ask(f"w{at}", lambda _: happened(go, "it is let go")) for at in range(MOST)]
+        half = MOST // 2
+        asked = [asker.ask(f"w{at}", lambda _: happened(go, "it is let go")) for at in range(half)]
         held = [asyncio.ensure_future(one) for one in asked]
         await asyncio.sleep(0)
         with pytest.raises(HTTPException, match="too many questions at a time"):
             await asker.ask("one more", lambda _: None)
+        ADDRESS.set("another")
+        held.append(asyncio.ensure_future(asker.ask("another's", lambda _: None)))
+        await asyncio.sleep(0)
         go.set()
-        assert await asyncio.gather(*held) == [None] * MOST
+        assert await asyncio.gather(*held) == [None] * (half + 1)
 
     asyncio.run(ask())
     asker.close()

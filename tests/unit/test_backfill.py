@@ -8,7 +8,7 @@ from parsync_redis.model.booking import Booking, read_booking, read_bookings
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.placement.backfill import LEAST_MS, MOST, Waits, choose, nearest
+from parsync_redis.placement.backfill import LEAST_MS, Waits, choose, nearest, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import Held
 from parsync_redis.scheduler.bars import Bars
@@ -64,7 +64,44 @@ def test_a_kind_keeps_its_node_unless_another_is_much_earlier() -> None:
     before = [Booking("n1", BIG, "t", NOW + 4000)]
     assert booked(facts("n1"), facts("n2"), ends=ends, before=before, waited_ms=0) == ("n1", 4000)
     assert booked(facts("n1"), facts("n3"), ends=ends, before=before, waited_ms=0) == ("n3", 1900)
-    assert booked(facts("n2"), ends=ends, before=before, waited_ms=0) == ("n2", 3000), "n1 is drained or lost"
+    assert booked(facts("n2"), ends=ends, before=before, waited_ms=0) is None, "n1 is drained or lost"
+    assert booked(facts("n2"), ends=ends, before=before) == ("n2", 3000)
+
+
+def several(before: Any = (), tasks: Any = ("t1", "t2", "t3"), count: int = 8, **ends: int) -> dict[str, str]:
+    """Return for which task each node is booked; ends: how long the tasks of a node run yet."""
+    waits = [Waits(BIG, parse_needs("slots=4"), task, 10_000) for task in tasks]
+    lengths = {name: held(name, *[left_ms] * 4) for name, left_ms in ends.items()}
+    found = choose(waits, {BIG: [facts(name) for name in ends]}, lengths, before, count, NOW)
+    assert all(one.at_ms == (NOW - 9 if any(one.node == old.node for old in before) else NOW) for one in found)
+    return {one.node: one.task for one in found}
+
+
+def test_each_waiting_task_of_a_kind_gets_a_node_while_there_are_places() -> None:
+    assert several(count=12, n1=300, n2=100, n3=200, n4=400) == {"n2": "t1", "n3": "t2", "n1": "t3"}
+    assert several(count=8, n1=300, n2=100, n3=200, n4=400) == {"n2": "t1", "n3": "t2"}
+    assert several(tasks=["t1"], n1=300, n2=100) == {"n2": "t1"}
+
+
+def test_a_task_keeps_its_node_and_that_of_one_which_waits_no_more_goes_to_the_next() -> None:
+    before = [Booking("n1", BIG, "t1", NOW, NOW - 9), Booking("n2", BIG, "t2", NOW, NOW - 9)]
+    assert several(before, n1=300, n2=200) == {"n1": "t1", "n2": "t2"}
+    assert several(before, ["t2", "t3"], n1=300, n2=400, n3=250) == {"n2": "t2", "n1": "t3"}
+    assert several(before, ["t3"], n1=300, n2=400, n3=250) == {"n1": "t3"}
+
+
+def test_a_task_that_got_the_node_of_its_kind_uses_the_booking_up() -> None:
+    booking = Booking("n1", BIG, "t1", NOW + 500, NOW)
+    kinds = {"n1-0": BIG, "n1-1": "work slots=1"}
+
+    def left(since_ms: int, kinds: Any, node: str = "n1") -> list[Booking]:
+        holders = [Held(Holder(node, f"{node}-{at}", {}, 1, since_ms), None) for at in (0, 1)]
+        return unused([booking], {node: holders}, kinds)
+
+    assert left(NOW + 5, kinds) == []
+    assert left(NOW - 1, kinds) == [booking], "it was there before"
+    assert left(NOW + 5, {"n1-1": "work slots=1"}) == [booking], "others passed"
+    assert left(NOW + 5, {"n2-0": BIG}, "n2") == [booking], "it went elsewhere"
 
 
 def test_few_nodes_are_booked_and_each_for_one_kind() -> None:
@@ -72,7 +109,7 @@ def test_few_nodes_are_booked_and_each_for_one_kind() -> None:
     waits = [Waits(kind, parse_needs("slots=4"), "t", 10_000) for kind in kinds]
     nodes = [facts(f"n{number:02}") for number in range(20)]
     ends = {one.name: held(one.name, 1, 1, 1, 1) for one in nodes}
-    for count, most in ((1, 1), (7, 1), (12, 3), (1000, MOST)):
+    for count, most in ((1, 1), (4, 1), (7, 2), (12, 3), (1000, 20)):
         found = choose(waits, dict.fromkeys(kinds, nodes), ends, (), count, NOW)
         assert [one.kind for one in found] == kinds[:most], "the oldest first"
         assert len({one.node for one in found}) == most
@@ -91,7 +128,7 @@ def test_the_nearest_nodes_are_open_and_fit_and_booked_ones_come_first() -> None
 
 
 def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
-    booking = Booking("n1", "big slots=4 latency", "a%20b", NOW)
+    booking = Booking("n1", "big slots=4 latency", "a%20b", NOW, NOW - 5)
     assert read_bookings({b"n1": booking.text.encode(), b"n2": b"nonsense"}) == (booking,)
     assert booking.whom == "task a b (big slots=4)"
     assert not booking.bars("big", "slots=4", None, NOW)
@@ -201,6 +238,10 @@ def test_a_booked_node_takes_other_tasks_that_cannot_starve_its_kind(kind: str, 
     every = ["slots=1", "slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=1 gpu=2", "slots=3 gpu=1"]
     assert {needs for needs in every if booking.bars("work", needs, None, NOW)} == barred
     assert not any(booking.bars("work", needs, 10.0, NOW - 10) for needs in every), "they end before"
+
+
+def test_a_booking_of_a_leader_before_this_version_is_read() -> None:
+    assert read_booking("n1", f"from={NOW} task=t {BIG}") == Booking("n1", BIG, "t", NOW)
 
 
 def test_a_booking_of_a_kind_that_nobody_can_submit_is_none() -> None:

@@ -183,9 +183,10 @@ def test_a_link_from_elsewhere_logs_nobody_out(serve, tmp_path):
 class Follower:
     """Follows a stream until it leaves."""
 
-    def __init__(self, app, path):
+    def __init__(self, app, path, peer="10.0.0.9"):
         self.told, self._gone = dict[str, Any](), asyncio.Event()
-        self._answer = asyncio.ensure_future(ask(app, "GET", path, STREAM, told=self.told, gone=self._gone))
+        asked = ask(app, "GET", path, STREAM, peer=peer, told=self.told, gone=self._gone)
+        self._answer = asyncio.ensure_future(asked)
 
     async def status(self):
         """Return the status of the answer, once it has begun."""
@@ -201,15 +202,19 @@ class Follower:
 
 @pytest.mark.parametrize("path", ["/view/nodes", "/events"])
 def test_so_many_follow_and_the_next_one_once_one_has_left(serve, path, monkeypatch):
+    """An address gets places while it has fewer than are free."""
     for module in (pages, feed):
-        monkeypatch.setattr(module, "MOST_VIEWERS", 2)
+        monkeypatch.setattr(module, "MOST_VIEWERS", 4)
     app = serve().app
 
     async def look():
         first, second, third = (Follower(app, path) for _ in range(3))
         assert [await one.status() for one in (first, second, third)] == [200, 200, 503]
         assert third.told["retry-after"] == "10"
+        other = Follower(app, path, peer="10.0.0.8")
+        assert await other.status() == 200, "one address does not take the places of another"
         assert (await ask(app, "HEAD", path, STREAM))[0] == 200, "it takes no place, and needs none"
+        await other.leave()
         await first.leave()
         fourth = Follower(app, path)
         assert await fourth.status() == 200
@@ -218,6 +223,28 @@ def test_so_many_follow_and_the_next_one_once_one_has_left(serve, path, monkeypa
             await one.leave()
 
     asyncio.run(look())
+
+
+def test_an_address_with_many_requests_leaves_places_to_others_and_health_needs_none(client):
+    """Streams are requests that last. IPv6 addresses of one network are one."""
+    with closing(Asker(client)) as asker:
+        app = make_app(Surveyor(client), asker, EventFeed(client), "demo", ["*"], requests=4)
+
+        async def look():
+            addresses = ("2001:db8::1", "2001:db8::2", "2001:db8::3")
+            held = [Follower(app, "/events", peer) for peer in addresses]
+            assert [await one.status() for one in held] == [200, 200, 503]
+            assert held[2].told["retry-after"] == "1"
+            other = Follower(app, "/events", "::ffff:10.0.0.9")
+            assert await other.status() == 200
+            for path, status in (("/api/v1", 503), ("/healthz", 503), ("/readyz", 503), ("/metrics", 200)):
+                answer = await ask(app, "GET", path, peer="10.0.0.9")
+                assert (answer[0], "too many" in answer[1]) == (status, path == "/api/v1")
+            for one in (*held, other):
+                await one.leave()
+            assert (await ask(app, "GET", "/api/v1", peer="2001:db8::1"))[0] == 200
+
+        asyncio.run(look())
 
 
 @pytest.mark.parametrize("path", ["/view/nodes", "/events"])

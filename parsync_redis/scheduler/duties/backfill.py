@@ -1,20 +1,20 @@
-"""Book nodes for kinds of task that have waited long, so that small tasks do not starve large ones (EASY backfill).
+"""Book nodes for tasks that have waited long, so that small tasks do not starve large ones (EASY backfill).
 
 The leader's ticks tell schedulers that there are bookings. The key has a TTL: the bookings of a dead leader lapse.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from ...model.booking import Booking
 from ...model.ids import encode_id, readable
-from ...model.kind import Kind
+from ...model.kind import Kind, split_kind
 from ...model.near import settled
 from ...model.needs import Resources, parse_needs
 from ...model.node import Node
 from ...model.times import LearntTimes
-from ...placement.backfill import Waits, choose, nearest
+from ...placement.backfill import MOST, Waits, choose, nearest, unused
 from ...placement.facts import NodeFacts
 from ...placement.forecast import Held
 from ...store.booked import read_booked
@@ -26,6 +26,9 @@ from ...store.views import Directory, read_live_nodes
 from ..age_tracker import AgeTracker
 from ..large import Large
 
+WINDOW: Final = 2 * MOST
+"""Waiting tasks of a kind that are looked at: when those in front have started, the leader has seen the next ones."""
+
 
 class BackfillDuty:
     """The bookings of this leader. large: tells the large kinds that find no room. booked: there are bookings."""
@@ -33,21 +36,24 @@ class BackfillDuty:
     def __init__(self, store: Store, lease_s: float, large: Callable[[], Sequence[Large]]) -> None:
         self._store, self._lease_s, self._large = store, lease_s, large
         self._ages = AgeTracker(lease_s)
-        self._names: dict[str, str] = {}  # of the tasks that held some node at the last look
+        self._kinds: dict[str, str] = {}  # of the tasks that held some node at the last look
         self._apps = Directory(store)
         self.booked = True  # perhaps: by the leader before, or by a writer who knows no TTL
 
     def work(self, now_s: float) -> None:
-        """Book nodes, as far as kinds have waited long; other bookings end."""
+        """Book nodes, as far as tasks have waited long; other bookings end."""
         large = self._large()
-        ages = self._ages.look(now_s, large)
+        tasks = self._tasks(large) if large else []
+        ages = self._ages.look(now_s, [task for task, _ in tasks])
         if not large and not self.booked:
             return
-        found = self._choose(large, ages) if large else []
+        found = self._choose(large, tasks, ages) if tasks else []
         self._store.run(self._store.commands.book(found, ceil(self._lease_s)))
         self.booked = bool(found)
 
-    def _choose(self, large: Sequence[Large], ages: Mapping[Any, float]) -> list[Booking]:
+    def _choose(
+        self, large: Sequence[Large], tasks: Sequence[tuple[str, str]], ages: Mapping[Any, float]
+    ) -> list[Booking]:
         store, apps = self._store, self._apps.by_digest()
         before = read_booked(store)
         states = {state.node.name: state for some in read_live_nodes(store) for state in some}
@@ -65,31 +71,38 @@ class BackfillDuty:
             near.setdefault(states[name].partition, {})[name] = states[name].node
         now = now_ms(store)
         held = self._held(near, now)
-        firsts = self._firsts(large)
-        waiting = [Waits(one.kind, needs[one.kind], firsts[one], 1000 * ages[one]) for one in large if firsts[one]]
+        waiting = [Waits(kind, needs[kind], task, 1000 * ages[task]) for task, kind in tasks]
         open_nodes = sum(state.node.state == "up" and not state.node.draining for state in states.values())
-        return choose(waiting, nodes, held, before, open_nodes, now)
+        return choose(waiting, nodes, held, unused(before, held, self._kinds), open_nodes, now)
 
-    def _firsts(self, large: Sequence[Large]) -> dict[Large, str]:
-        """Return the first task of each kind, '' if none waits any more, or its queue cannot be read now."""
-        reads = [("zrange", self._store.keys.pending(one.kind, one.shard), 0, 0) for one in large]
-        replies = cast(list[list[bytes] | Exception], self._store.pipe_each(reads))
-        rows = zip(large, replies, strict=True)
-        return {one: readable(ids[0]) if ids and not isinstance(ids, Exception) else "" for one, ids in rows}
+    def _tasks(self, large: Sequence[Large]) -> list[tuple[str, str]]:
+        """Return the first waiting tasks of these kinds in their order, each with its kind.
+
+        Of a queue that cannot be read now there are none.
+        """
+        queues = [(one.kind, shard) for one in large for shard in one.shards]
+        keys = [self._store.keys.pending(kind, shard) for kind, shard in queues]
+        reads = [("zrange", key, 0, WINDOW - 1, False, True) for key in keys]
+        replies = cast(list[list[Any] | Exception], self._store.pipe_each(reads))
+        tasks: list[tuple[float, str, str]] = []
+        for (kind, _), reply in zip(queues, replies, strict=True):
+            if not isinstance(reply, Exception):
+                tasks += [(order, readable(id), kind) for id, order in reply]
+        return [(task, kind) for _, task, kind in sorted(tasks)]
 
     def _held(self, near: Mapping[int, Mapping[str, Node]], now: int) -> dict[str, list[Held]]:
         """Return what holds these nodes, by node, with the expected end of each."""
         store, found = self._store, dict[str, list[Held]]()
         holders = [one for p, nodes in near.items() for one in read_holders(store, p, [*nodes.values()])]
-        new = [one.task for one in holders if one.task not in self._names]
-        known = (
-            self._names | {task.id: task.name for task in store.statuses(map(encode_id, new))} if new else self._names
-        )
-        self._names = {one.task: known.get(one.task, "") for one in holders}
+        new = [one.task for one in holders if one.task not in self._kinds]
+        known = self._kinds
+        if new:
+            known = known | {task.id: task.kind for task in store.statuses(map(encode_id, new))}
+        self._kinds = {one.task: known.get(one.task, "") for one in holders}
         times = read_times(store) if holders else LearntTimes()
         nodes = {name: node for some in near.values() for name, node in some.items()}
         for one in holders:
-            learnt = times.of(self._names[one.task], nodes[one.node].offer)
+            learnt = times.of(split_kind(self._kinds[one.task]).name, nodes[one.node].offer)
             until_ms = learnt.end_ms(one.since_ms, now) if learnt else None
             found.setdefault(one.node, []).append(Held(one, until_ms))
         return found
