@@ -7,6 +7,7 @@ from celery import Celery
 from redis.exceptions import ResponseError
 
 from parsync_redis.errors import BrokenContract
+from parsync_redis.model.place import GiveBack
 from parsync_redis.model.record import read_run
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.scheduler.taken import give_back
@@ -136,8 +137,8 @@ def test_an_end_of_no_final_state_is_a_failure_for_every_script(drive: Driver, t
     drive.taken("a")
     drive.taken("b")
     write(drive, "ended", text, "e")
-    rows = [(id, "", "", "") for id in "aeb"]
-    assert drive.run(drive.commands.give_back("s1", rows)) == ["pending", "stale", "pending"]
+    back: list[tuple[str, str, GiveBack, str]] = [(id, "", "", "") for id in "aeb"]
+    assert drive.run(drive.commands.give_back("s1", back)) == ["pending", "stale", "pending"]
     assert drive.state("e") == "failed"
 
 
