@@ -23,6 +23,7 @@ for i, row in rows() do
     redis.call('HDEL', KEY.extra .. task.id, 'run', 'ended_ms')
     redis.call('ZREM', dead, task.id)
     set_option(task.line, 'starts', nil)
+    task.line.ready = now_ms()
     local due = option(task.line, 'expires')
     if due and #due < 16 and string.find(due, '^%d+$') then redis.call('ZADD', expires, due, task.id) end
     to_wait(task)

@@ -7,7 +7,7 @@
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none; most: how many changed lines it wants to
 --   be told, and how many due tasks are looked at; limit: how many tasks of that kind, 1,000 in all
 --   salt: '.SCHEDULER.RANDOM', the end of its attempts: it tells them from those of others, and from those of takes that the
---   server lost, docs/decisions/0016
+--   server lost, docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone is not counted
 --   waits: 'wait' to be woken when the next kind begins to wait; 'wake' to wake another scheduler that waits
 -- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}; version: where the copy stands now; due_ms: when the next
 --   delayed task is due, or ''; anew: 1 if the copy is to be dropped first; more: 1 if there are more changes; changes: (kind,
@@ -21,8 +21,8 @@
 --- @include changes
 --- @include queue
 --- @include turned
-local limit, bad, waiters = 0, bad_number('most', args.most, 1, 10000) or bad_since(args.since), nil
-if not bad then bad, waiters = bad_counts(meta, 'waiters') end
+local limit, bad, waiters, undone = 0, bad_number('most', args.most, 1, 10000) or bad_since(args.since), nil, nil
+if not bad then bad, waiters, undone = bad_counts(meta, 'waiters', 'undone') end
 for _, row in rows() do
   bad = bad or bad_number('limit', row.limit, 0, 1000) or bad_kind(pending_prefix, row.kind)
   if bad then return bad end
@@ -30,6 +30,7 @@ for _, row in rows() do
 end
 if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1,000 tasks at most') end
 local now, given, owners, gone, g, w, salt = now_ms(), {}, {}, {}, 0, 0, args.salt
+if undone and #undone < 16 and string.find(undone, '^%d+$') then salt = salt .. 'u' .. undone end
 local next_due, due_ids, due, sizes, following = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', {}, {}, {}, {}
 if next_due ~= '' and is_past(next_due, now) then
   due_ids, due, bad, next_due = in_full().find_due(now, args.most, gone)

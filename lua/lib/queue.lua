@@ -25,15 +25,30 @@ local function unhold(task)
   if task.run then redis.call('HDEL', KEY.running, task.id) end
 end
 
--- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not before. A successor that its
--- attempt submitted is lost with the run: otherwise a later run's success would start it. A successor of others stays.
+-- undo_take: let a taken task wait as if it had not been taken: its line, its place in the order and its rare fields stay.
+local function undo_take(task)
+  unhold(task)
+  enter(task.line.kind, task.id, task.line.order)
+  task.state, task.attempt = 'pending', nil
+end
+
+-- count_undone: count takes that were undone. A number that is damaged begins again beyond any that was counted.
+local function count_undone(more)
+  if more > 0 and type(redis.pcall('HINCRBY', KEY.meta, 'undone', more)) == 'table' then
+    redis.call('HSET', KEY.meta, 'undone', now_ms())
+  end
+end
+
+-- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not before. Only a task that has
+-- started is ready anew: the delay of any other goes on. A successor that its attempt submitted is lost with the run: otherwise
+-- a later run's success would start it. A successor of others stays.
 local function to_wait(task, due)
   local line = task.line
   unhold(task)
   local takes = task.attempt and string.match(task.attempt, '^%d+')
   if takes and #takes < 10 then line.takes = tonumber(takes) end
   if task.started then set_option(line, 'ran', task.started) end
-  line.ready = due or now_ms()
+  if due or task.started then line.ready = due or now_ms() end
   if task.extra.next and not is_others(task.extra.next) then
     redis.call('HDEL', KEY.extra .. task.id, 'next', 'next_message')
     task.extra.next = nil

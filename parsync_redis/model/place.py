@@ -88,5 +88,8 @@ def claim_text(task: str, attempt: str, partition: int, node: str, slots: tuple[
     return f"{task} {attempt} p{partition} {node}/{named} inc={inc}{amounts}"
 
 
+GiveBack = Literal["", "undo"]
+"""How a taken task goes back: its take counts (""), or is undone, because no claim of its attempt can have won."""
+
 Loss = Literal["", "unstarted", "recalled"]
 """How an attempt was lost: with its lease (""), before it started, or because its run was ended on purpose."""

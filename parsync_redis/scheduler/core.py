@@ -75,11 +75,13 @@ class Core:
         if (ordinal, members) != (self.ordinal, self.members):
             self.queue.forget_reasons()  # kinds are dealt anew; their reasons are others' until now
         self.ordinal, self.members = ordinal, max(1, members)
+        self._placer.ticks_of_gap = self.members
 
     def on_tick(self, number: int, own: bool = False) -> None:
         """Tick k: the partitions p with p mod N = (ordinal + k) mod N are due; on its turn it looks for tasks."""
         self.counters.ticks += 1
         self.counters.own_ticks += own
+        self._placer.ticks += 1
         self._freshness.on_tick(self.ordinal, self.members, number)
         gap, rest = divmod(self.ordinal + number, self.members)
         if not rest:
@@ -218,6 +220,11 @@ class Core:
     def taken(self) -> set[str]:
         """Ids of the tasks that Redis should have in `taken` for this scheduler: those that are not confirmed."""
         return {task.id for task in self._placer.unplaced} | {place.task for place in self.won.unconfirmed}
+
+    @property
+    def unclaimed(self) -> dict[str, str]:
+        """The taken tasks of which no claim can have won, with their attempts."""
+        return self._placer.unclaimed
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
     kind waits -> seats reserved in the view -> that many tasks taken -> claimed -> judged: won
                                                                             ^        lost, or its seat was another's
-                                                                            `------- another seat, or given back
+                                                                            |------- another seat
+                                                                            `------- kept for a gap, then given back
 
-A task is taken only for a seat that the view has, so none waits here: what finds no other seat goes back to its place.
+A task is taken only for a seat that the view has. A task whose seat was another's is kept for a gap, in which every
+partition is read once: it gets the next seat that this scheduler sees, and in a full cluster that comes soon.
 """
 
 import heapq
@@ -40,7 +42,7 @@ its tasks are older: so kinds that share seats get them in the order of their ta
 class Placer:
     """Turns what waits into claims. left_behind: the shards with seats beyond what one round trip may take.
 
-    choices: why some tasks got their places.
+    choices: why some tasks got their places. ticks: how many there were; ticks_of_gap: how many a gap has.
     """
 
     def __init__(
@@ -59,6 +61,9 @@ class Placer:
         self._finder = SeatFinder(view, freshness, orders, rng)
         self.unplaced = Unplaced({}, [])
         self.changed: set[int] = set()
+        self.ticks = 0
+        self.ticks_of_gap = 1
+        self._kept_until: dict[str, int] = {}  # the tick after which a task without a seat goes back
         self.left_behind: set[int] = set()
         self._ready: dict[int, list[Claim]] = {}
         self._reserved: dict[int, dict[Kind, list[Reservation]]] = {}  # by shard
@@ -69,6 +74,7 @@ class Placer:
         self.choices.forget()
         self._ready.clear()
         self._reserved.clear()
+        self._kept_until.clear()
         for partition in self._view.partitions:
             partition.forget_reservations()
 
@@ -120,18 +126,28 @@ class Placer:
         claimed = self.unplaced.claimed
         self.unplaced.doubtful += [claimed.pop(claim.task) for claim in claims if claim.task in claimed]
 
+    @property
+    def unclaimed(self) -> dict[str, str]:
+        """The taken tasks of which no claim can have won, with their attempts: no claim was sent, or it was lost."""
+        ready = (claim for claims in self._ready.values() for claim in claims)
+        return {task.id: task.attempt for task in self.unplaced.seatless} | {c.task: c.attempt for c in ready}
+
     def commit(self, plan: Plan) -> None:
         """Plan to send the claims that are ready."""
         plan.commit, self._ready = self._ready, {}
         self.choices.fill(plan)
 
     def retry(self, plan: Plan) -> None:
-        """Claim other seats for tasks without one; plan to give back those for which there is none.
+        """Claim other seats for tasks without one; plan to give back those that have found none for a whole gap.
 
-        While nodes are read they wait: the seats of those partitions are not known yet.
+        Their takes are undone, as no claim of theirs has won. While nodes are read, all are kept: the seats of those
+        partitions are not known yet.
         """
         tasks, self.unplaced.seatless = self.unplaced.seatless, []
         back, self.unplaced.doubtful = self.unplaced.doubtful, []
+        undone: list[Taken] = []
+        before = self._kept_until
+        self._kept_until = {}
         for kind, some in by_kind(tasks).items():
             group = self._queue.group_of(kind)
             found = self._finder.find(group, self._selector.resolve(kind.strategy), wanted=len(some))
@@ -139,12 +155,18 @@ class Placer:
             left = self._claim_all(kind, some, seats)
             for reservation in seats:
                 reservation.give_back()
-            if plan.read_nodes:
-                self.unplaced.seatless += left
-            else:
-                back += left
-        for task in back:
-            plan.give_back.append((task.id, task.attempt, ""))
+            if left:
+                self._finder.fetch(group, self._selector.resolve(kind.strategy), len(left), kept_back=True)
+            for task in left:
+                until = before.get(task.id, self.ticks + self.ticks_of_gap)
+                if plan.read_nodes or (self._freshness.asks and self.ticks <= until):
+                    self.unplaced.seatless.append(task)
+                    self._kept_until[task.id] = until
+                else:
+                    undone.append(task)
+        plan.give_back += [(task.id, task.attempt, "") for task in back]
+        plan.give_back += [(task.id, task.attempt, "undo") for task in undone]
+        for task in (*back, *undone):
             plan.look_at(shard_of(task.id, self._queue.shards))
 
     # -- seats for what waits ----------------------------------------------------------------------------------------

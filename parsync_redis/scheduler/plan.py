@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ..model.claim import Claim
 from ..model.explanation import Choice
-from ..model.place import Place
+from ..model.place import GiveBack, Place
 from ..model.replies import Waits
 from .refusals import Refusing
 
@@ -26,14 +26,14 @@ class Plan:
     """The steps of one round trip, in this order; the replies of commits, reads and looks come back as events.
 
     read_nodes: partitions whose nodes are read before all else. reasons: by shard, (kind, why its tasks wait).
-    give_back: (task, attempt, why). commit and read: by partition. ask: those of `read` that are to tell this scheduler
+    give_back: (task, attempt, how). commit and read: by partition. ask: those of `read` that are to tell this scheduler
     of the next slot that is freed in them. looks: by shard. choices: by task, why it has its place. suspect: nodes that
     refuse claims.
     """
 
     confirm: list[Place] = field(default_factory=list)
     reasons: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
-    give_back: list[tuple[str, str, str]] = field(default_factory=list)
+    give_back: list[tuple[str, str, GiveBack]] = field(default_factory=list)
     commit: dict[int, list[Claim]] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
     read_nodes: list[int] = field(default_factory=list)

@@ -98,7 +98,8 @@ class PlanRunner:
         notes = [(task, choice.text) for task, choice in plan.choices.items()]
         for shard, some in self._store.keys.by_shard(notes, itemgetter(0)):
             steps.append(_Step(commands.note_choices(some, shard), f"q{shard}", lambda: None))
-        for shard, rows in self._store.keys.by_shard(plan.give_back, itemgetter(0)):
+        back = [(task, attempt, how, "") for task, attempt, how in plan.give_back]
+        for shard, rows in self._store.keys.by_shard(back, itemgetter(0)):
             steps.append(_Step(commands.give_back(core.name, rows), f"q{shard}", partial(self.doubtful.add, shard)))
         for p, claims in plan.commit.items():
             steps.append(_Step(commands.commit(p, claims), f"p{p}", partial(core.on_unread, p, claims)))

@@ -1,13 +1,14 @@
 """The tasks that Redis has in `taken` for a scheduler: confirm those that were placed, give the others back."""
 
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final
 
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
-from ..model.place import Place
+from ..model.place import GiveBack, Place
 from ..model.record import owner_of
 from ..store.repair import repair_task
 from ..store.server_errors import AWAY
@@ -19,6 +20,7 @@ log = logging.getLogger("parsync.scheduler")
 
 
 _TASK: Final = attrgetter("task")
+NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class TakenTasks:
@@ -54,7 +56,8 @@ class TakenTasks:
 
     def give_back_all(self) -> None:
         """Give back every task of this scheduler, and let the core forget them."""
-        self._give_back(range(self._store.keys.shards))
+        unclaimed = self._core.unclaimed
+        self._give_back(range(self._store.keys.shards), unclaimed=unclaimed)
         self._core.forget()
 
     def give_back_strays(self, shards: Iterable[int] | None = None) -> None:
@@ -64,7 +67,9 @@ class TakenTasks:
         """
         self._give_back(range(self._store.keys.shards) if shards is None else shards, self._core.taken)
 
-    def _give_back(self, shards: Iterable[int], known: Set[str] | None = None) -> None:
+    def _give_back(
+        self, shards: Iterable[int], known: Set[str] | None = None, unclaimed: Mapping[str, str] = NONE
+    ) -> None:
         for shard in shards:
             try:
                 found = self._store.client.hscan_iter(self._store.keys.queue("taken", shard), count=1000)
@@ -74,18 +79,26 @@ class TakenTasks:
                         log.warning(
                             "%d tasks were taken, but the scheduler does not know them: they go back", len(strays)
                         )
-                    give_back(self._store, self._core.name, shard, strays, "")
+                    give_back(self._store, self._core.name, shard, strays, "", unclaimed)
             except AWAY as error:
                 if not self._store.several:
                     raise
                 log.info("shard %d: %s; what was taken there goes back later", shard, error)
 
 
-def give_back(store: Store, owner: str, shard: int, tasks: Sequence[str], why: str) -> None:
-    """Give back tasks that a scheduler has taken, as a shard has them in `taken`, whatever their attempt."""
+def give_back(
+    store: Store, owner: str, shard: int, tasks: Sequence[str], why: str, unclaimed: Mapping[str, str] = NONE
+) -> None:
+    """Give back tasks that a scheduler has taken, as a shard has them in `taken`, whatever their attempt.
+
+    unclaimed: the takes that are undone, as (task, attempt): no claim of theirs can have won.
+    """
     for at in range(0, len(tasks), MAX_BATCH):
         some = tasks[at : at + MAX_BATCH]
-        words = store.run(store.commands.give_back(owner, [(task, "", why) for task in some]))
+        rows: list[tuple[str, str, GiveBack, str]] = [
+            (task, unclaimed[task], "undo", why) if task in unclaimed else (task, "", "", why) for task in some
+        ]
+        words = store.run(store.commands.give_back(owner, rows))
         for task, word in zip(some, words, strict=True):
             if word == "stale":
                 repair_task(store, task, shard=shard)

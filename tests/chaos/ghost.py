@@ -178,6 +178,12 @@ class Ghost:
             if word == "pending" and row.attempt and (task := self.tasks.get(row.id)):
                 stale = f"a stale attempt put task {row.id} back: {row.attempt}, not {task.attempt}"
                 self.history(row.attempt == task.attempt, 4, stale, row.id)
+                if row.how == "undo":
+                    self.coverage["undone"] += 1
+                    undone = f"attempt {row.attempt} of task {row.id} was undone, which has started"
+                    self.history(row.attempt not in task.started, 4, undone, row.id)
+                    number, _, others = row.attempt.partition("@")
+                    task.attempt = f"{int(number) - 1}@{others}"
 
     def _expire(self, process: Process, call: Call[Any], args: Any, reply: Any) -> None:
         for id in call.read(reply):

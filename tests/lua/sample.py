@@ -26,7 +26,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
     return {
         "submit": commands.submit([Submission("new", "work", b"")]),
         "take": commands.take("s1", [("work slots=1", 1)]),
-        "give_back": commands.give_back("s1", [("taken", "", "why")]),
+        "give_back": commands.give_back("s1", [("taken", "", "", "why")]),
         "confirm": commands.confirm([taken]),
         "start": commands.start([taken]),
         "finish": commands.finish([(place, "succeeded", "")]),

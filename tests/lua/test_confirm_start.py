@@ -32,7 +32,7 @@ def test_confirm_does_not_move_a_task_that_has_a_place(drive: Driver, other: dic
 def test_confirm_fenced(drive: Driver):
     """An earlier attempt gives the task no place, though the task is taken."""
     place = drive.bring(TaskState.TAKEN)
-    drive.run(drive.commands.give_back("s1", [("a", "", "")]))
+    drive.run(drive.commands.give_back("s1", [("a", "", "", "")]))
     drive.take()
     assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
 
@@ -45,7 +45,7 @@ def test_confirm_needs_taken(drive: Driver, state: TaskState):
     place = drive.bring(state)
     if state == TaskState.PENDING:
         drive.take()
-        drive.run(drive.commands.give_back("s1", [("a", "", "")]))
+        drive.run(drive.commands.give_back("s1", [("a", "", "", "")]))
         assert drive.line().takes == 1
     assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
 
@@ -70,7 +70,7 @@ def test_start_unlists_taken(drive: Driver):
     place = drive.bring(TaskState.TAKEN)
     drive.start(place)
     assert drive.index("taken") == []
-    assert drive.unchanged_by(drive.commands.give_back("s1", [("a", "", "")])) == ["stale"]
+    assert drive.unchanged_by(drive.commands.give_back("s1", [("a", "", "", "")])) == ["stale"]
 
 
 def test_start_is_idempotent(drive: Driver):
@@ -81,7 +81,7 @@ def test_start_is_idempotent(drive: Driver):
 def test_start_needs_taken_or_placed(drive: Driver):
     """An attempt that was put back to pending, or has ended, may not start."""
     place = drive.bring(TaskState.TAKEN)
-    drive.run(drive.commands.give_back("s1", [("a", place.attempt, "")]))
+    drive.run(drive.commands.give_back("s1", [("a", place.attempt, "", "")]))
     assert drive.line().takes == 1
     assert drive.unchanged_by(drive.commands.start([place])) == [("refused", b"pending")]
 

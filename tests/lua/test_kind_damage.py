@@ -151,7 +151,7 @@ def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str
     call: Any = {
         "submit": commands.submit([Submission("x", "other", b""), Submission("y", "work", b"")]),
         "cancel": commands.cancel(["b", "taken"]),
-        "give_back": commands.give_back("s1", [("taken", "", "why")]),
+        "give_back": commands.give_back("s1", [("taken", "", "", "why")]),
         "revive": commands.revive(["taken"], "why"),
         "expire": commands.expire(),
         "take": commands.take("s1", [("other slots=1", 1)]),

@@ -297,7 +297,7 @@ def test_a_waiting_task_has_the_reason_of_its_kind_and_others_their_own(drive: D
     for id in ("waits", "back"):
         drive.submit(id)
     attempt = drive.take()["back"]
-    drive.run(drive.commands.give_back("s1", [("back", attempt, "its scheduler was lost"), ("waits", "", "")]))
+    drive.run(drive.commands.give_back("s1", [("back", attempt, "", "its scheduler was lost"), ("waits", "", "", "")]))
     drive.submit("late", delay_ms=NEVER_MS)
     drive.submit("other", name="other")
     whys = {task.id: task.why for task in drive.store.statuses(["waits", "back", "late", "other", "gone"])}

@@ -50,7 +50,7 @@ def test_requeue_touches_only_what_is_on_its_way(drive: Driver, state: TaskState
     place = drive.bring(state)
     if state == TaskState.PENDING:
         drive.take()
-        drive.run(drive.commands.give_back("s1", [("a", "", "")]))
+        drive.run(drive.commands.give_back("s1", [("a", "", "", "")]))
     assert drive.unchanged_by(drive.commands.requeue([(place, "")])) == ["none"]
 
 

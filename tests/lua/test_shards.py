@@ -80,7 +80,7 @@ def test_the_replies_of_all_shards_are_in_the_order_of_the_rows(drive: Driver):
         "none",
         "pending",
     ]
-    assert drive.run(drive.commands.give_back("s1", [(id, "", "") for id in ("t3", "t0", "t4")])) == [
+    assert drive.run(drive.commands.give_back("s1", [(id, "", "", "") for id in ("t3", "t0", "t4")])) == [
         "pending",
         "stale",
         "pending",

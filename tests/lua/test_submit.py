@@ -276,7 +276,7 @@ def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_ne
         drive.confirm(place)
     assert drive.submit("a", message=b"last step", publication="s7") == "next"
     if state == TaskState.TAKEN:
-        assert drive.word(drive.commands.give_back("s1", [("a", "", "")])) == "pending"
+        assert drive.word(drive.commands.give_back("s1", [("a", "", "", "")])) == "pending"
     if state != TaskState.PLACED:
         place = drive.place("a", drive.take()["a"])
     assert drive.start(place) == "ok"

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.lua.driver import NEVER_MS, Driver, nth
+import pytest
+
+from parsync_redis.model.place import GiveBack
+from tests.lua.driver import NEVER_MS, Driver, dump, nth
 
 
 def test_a_taken_task_is_in_taken_and_not_in_pending(drive: Driver):
@@ -34,7 +37,7 @@ def test_every_take_is_an_attempt_that_was_never_given_out_before(drive: Driver)
     for number in range(1, 12):
         attempt = drive.take()["a"]
         assert attempt == nth(number)
-        drive.run(drive.commands.give_back("s1", [("a", attempt, "")]))
+        drive.run(drive.commands.give_back("s1", [("a", attempt, "", "")]))
 
 
 def test_what_the_taker_drew_ends_the_attempt_and_counts_nothing(drive: Driver):
@@ -43,7 +46,7 @@ def test_what_the_taker_drew_ends_the_attempt_and_counts_nothing(drive: Driver):
         (task,) = drive.run(drive.taking(limit=1, salt=salt)).tasks
         assert task.attempt == f"{number}@1.s1{salt}"
         assert drive.start(drive.place("a", f"{number}@1.s1.8")) == "refused", "another take's"
-        drive.run(drive.commands.give_back("s1", [("a", task.attempt, "")]))
+        drive.run(drive.commands.give_back("s1", [("a", task.attempt, "", "")]))
 
 
 def test_a_delayed_task_is_taken_when_it_is_due_at_its_place_in_the_order(drive: Driver):
@@ -74,31 +77,110 @@ def test_a_take_says_that_no_task_is_delayed(drive: Driver):
 def test_a_task_given_back_waits_at_its_old_place(drive: Driver):
     attempt = drive.taken("a")
     drive.submit("b")
-    assert drive.run(drive.commands.give_back("s1", [("a", attempt, "no slot")])) == ["pending"]
+    assert drive.run(drive.commands.give_back("s1", [("a", attempt, "", "no slot")])) == ["pending"]
     assert (drive.index("pending"), drive.index("taken")) == (["a", "b"], [])
     assert (drive.status().why, drive.status().scheduler) == ("no slot", None)
+
+
+Back = tuple[str, str, GiveBack, str]
+LONG_AGO_MS = 1000
+
+
+def long_ago(drive: Driver, id: str) -> None:
+    """Make a task that has waited since 1970."""
+    key = drive.keys.queue("tasks")
+    line: Any = drive.store.client.hget(key, id)
+    takes, order, _, others = line.decode().split(" ", 3)
+    drive.store.client.hset(key, id, f"{takes} {order} {LONG_AGO_MS} {others}")
+
+
+def records(drive: Driver) -> dict[str, Any]:
+    """Return all keys but `meta` and `changed`, which tell copies of `kinds` of a take and count undone ones."""
+    found = {key.decode(): value for key, value in dump(drive.store).items()}
+    queues = {key for key in found if "pending:" in key}
+    found |= {key: drive.store.client.zrange(key, 0, -1, withscores=True) for key in queues}
+    return {key: value for key, value in found.items() if key.rpartition("}:")[2] not in ("meta", "changed")}
+
+
+@pytest.mark.parametrize("rare", [False, True], ids=["plain", "rare"])
+def test_a_take_that_is_undone_leaves_every_record_as_it_was(drive: Driver, rare: bool):
+    if rare:
+        place = drive.place("a", drive.taken("a"))
+        drive.start(place)
+        drive.run(drive.commands.requeue([(place, "its node n1 was lost")]))
+    else:
+        drive.submit("a", {"priority": 0})
+    drive.submit("behind")
+    before = records(drive)
+    tasks = drive.run(drive.taking(limit=2)).tasks
+    back: list[Back] = [(task.id, task.attempt, "undo", "") for task in tasks]
+    assert drive.run(drive.commands.give_back("s1", back)) == ["pending"] * 2
+    assert records(drive) == before
+
+
+def test_a_request_of_an_undone_take_that_comes_again_gives_out_another_attempt(drive: Driver):
+    drive.submit("a")
+    take, given = drive.taking(), list[str]()
+    for _ in range(3):
+        (task,) = drive.run(take).tasks
+        given.append(task.attempt)
+        drive.run(drive.commands.give_back("s1", [("a", task.attempt, "undo", "")]))
+    assert [attempt.partition("@")[0] for attempt in given] == ["1"] * 3
+    assert len({*given}) == 3
+    place = drive.place("a", given[0])
+    drive.run(take)
+    assert drive.run(drive.commands.start([place])) == [("refused", b"taken")]
+
+
+def test_a_damaged_count_of_undone_takes_begins_beyond_all_that_were_counted(drive: Driver):
+    drive.store.client.hset(drive.keys.queue("meta"), "undone", "x")
+    attempt = drive.taken("a")
+    assert drive.run(drive.commands.give_back("s1", [("a", attempt, "undo", "")])) == ["pending"]
+    undone: Any = drive.store.client.hget(drive.keys.queue("meta"), "undone")
+    assert int(undone) > 10**12
+
+
+def test_a_task_that_has_not_started_has_waited_since_it_could_first_be_taken(drive: Driver):
+    drive.submit("a")
+    long_ago(drive, "a")
+    steps = [
+        lambda place: drive.commands.give_back("s1", [("a", place.attempt, "undo", "")]),
+        lambda place: drive.commands.give_back("s1", [("a", place.attempt, "", "")]),
+        lambda place: drive.commands.give_back("s1", [("a", "", "", "its scheduler was lost")]),
+        lambda place: drive.commands.requeue([(place, "its node n1 was lost")]),
+    ]
+    for step in steps:
+        (task,) = drive.run(drive.taking()).tasks
+        assert task.ready_ms == LONG_AGO_MS
+        assert drive.run(step(drive.place("a", task.attempt))) == ["pending"]
+        assert drive.status().times["ready"] == LONG_AGO_MS
+    (task,) = drive.run(drive.taking()).tasks
+    drive.start(drive.place("a", task.attempt))
+    drive.run(drive.commands.requeue([(drive.place("a", task.attempt), "its node n1 was lost")]))
+    assert (drive.status().times["ready"] or 0) > LONG_AGO_MS
 
 
 def test_give_back_is_fenced_by_scheduler_and_attempt(drive: Driver):
     attempt = drive.taken("a")
     for scheduler, named in (("s2", attempt), ("s1", nth(0)), ("s1", nth(2)), ("s2", "")):
-        assert drive.unchanged_by(drive.commands.give_back(scheduler, [("a", named, "")])) == ["stale"]
+        assert drive.unchanged_by(drive.commands.give_back(scheduler, [("a", named, "", "")])) == ["stale"]
 
 
 def test_give_back_touches_only_what_is_taken(drive: Driver):
     attempt = drive.taken("a")
     drive.start(drive.place("a", attempt))
-    assert drive.unchanged_by(drive.commands.give_back("s1", [("a", attempt, ""), ("gone", "", "")])) == ["stale"] * 2
+    rows: list[Back] = [("a", attempt, "", ""), ("a", attempt, "undo", ""), ("gone", "", "", "")]
+    assert drive.unchanged_by(drive.commands.give_back("s1", rows)) == ["stale"] * 3
 
 
 def test_what_a_lost_scheduler_has_goes_back_whatever_its_attempt(drive: Driver):
     drive.taken("a")
-    assert drive.run(drive.commands.give_back("s1", [("a", "", "")])) == ["pending"]
+    assert drive.run(drive.commands.give_back("s1", [("a", "", "", "")])) == ["pending"]
 
 
 def test_an_attempt_that_was_put_back_cannot_start_or_confirm(drive: Driver):
     place = drive.place("a", drive.taken("a"))
-    drive.run(drive.commands.give_back("s1", [("a", "", "")]))
+    drive.run(drive.commands.give_back("s1", [("a", "", "", "")]))
     assert drive.unchanged_by(drive.commands.confirm([place])) == ["stale"]
     assert drive.unchanged_by(drive.commands.start([place]))[0][0] == "refused"
 
@@ -174,7 +256,7 @@ def test_a_take_may_wake_another_and_never_itself(drive: Driver):
 def test_who_gives_back_wakes_nobody(drive: Driver):
     drive.taken("a")
     drive.wait("s2")
-    assert heard_by(drive, lambda: drive.run(drive.commands.give_back("s1", [("a", "", "")])), "s2") == []
+    assert heard_by(drive, lambda: drive.run(drive.commands.give_back("s1", [("a", "", "", "")])), "s2") == []
 
 
 def test_the_dead_among_those_who_wait_cost_a_wake_up_little_and_leave(drive: Driver):

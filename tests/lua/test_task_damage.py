@@ -7,6 +7,7 @@ from celery import Celery
 from redis.exceptions import ResponseError
 
 from parsync_redis.errors import BrokenContract
+from parsync_redis.model.place import GiveBack
 from parsync_redis.model.record import read_run
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.scheduler.taken import give_back
@@ -141,8 +142,8 @@ def test_an_end_of_no_final_state_is_a_failure_for_every_script(drive: Driver, t
     drive.taken("a")
     drive.taken("b")
     write(drive, "ended", text, "e")
-    rows = [(id, "", "") for id in "aeb"]
-    assert drive.run(drive.commands.give_back("s1", rows)) == ["pending", "stale", "pending"]
+    back: list[tuple[str, str, GiveBack, str]] = [(id, "", "", "") for id in "aeb"]
+    assert drive.run(drive.commands.give_back("s1", back)) == ["pending", "stale", "pending"]
     assert drive.state("e") == "failed"
 
 
@@ -297,7 +298,7 @@ def test_rare_fields_of_another_type_are_named_before_anything_is_written(drive:
     commands = drive.commands
     call: Any = {
         "submit": commands.submit([Submission("c", "work", b""), Submission("a", "work", b"", after=place.attempt)]),
-        "give_back": commands.give_back("s1", [("a", "", "why")]),
+        "give_back": commands.give_back("s1", [("a", "", "", "why")]),
         "finish": commands.finish([(place, "succeeded", "")]),
         "requeue": commands.requeue([(place, "why")]),
         "cancel": commands.cancel(["b", "a"]),

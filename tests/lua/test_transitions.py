@@ -20,7 +20,7 @@ VERBS: dict[str, list[Make]] = {
         lambda c, p: c.submit([Submission(p.task, "work", b"", publication="c1")]),
     ],
     "take": [lambda c, p: c.take("s1", [("work slots=1", 10)])],
-    "give_back": [lambda c, p: c.give_back("s1", [(p.task, "", "")])],
+    "give_back": [lambda c, p: c.give_back("s1", [(p.task, "", "", "")])],
     "confirm": [lambda c, p: c.confirm([p])],
     "start": [lambda c, p: c.start([p])],
     "finish": [
@@ -43,7 +43,7 @@ def bring(drive: Driver, state: TaskState, variant: str) -> Place:
     place = drive.bring(state)
     if state == TaskState.PENDING:  # so that the verbs name its present attempt
         drive.take()
-        drive.run(drive.commands.give_back("s1", [("a", "", "")]))
+        drive.run(drive.commands.give_back("s1", [("a", "", "", "")]))
     if variant == "cancel asked" and state == TaskState.RUNNING:
         drive.cancel("a")
     if variant == "last start" and state != TaskState.PENDING and drive.index("tasks"):

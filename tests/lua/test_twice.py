@@ -46,7 +46,7 @@ TWICE: dict[str, tuple[TaskState, Rows, list[Any], TaskState]] = {
     ),
     "give_back": (
         TaskState.TAKEN,
-        lambda c, p: c.give_back("s1", [(p.task, "", "why"), (p.task, p.attempt, "")]),
+        lambda c, p: c.give_back("s1", [(p.task, "", "", "why"), (p.task, p.attempt, "", "")]),
         ["pending", "stale"],
         TaskState.PENDING,
     ),

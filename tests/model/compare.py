@@ -172,6 +172,7 @@ def _queue(shard: int, queue: Queue) -> State:
                 "submitted": queue.submitted,
                 "lost": queue.lost,
                 "died": queue.died,
+                "undone": queue.undone,
                 "version": queue.version,
                 "waiters": " ".join(queue.waiters),
                 "shards": queue.shards,

@@ -227,10 +227,11 @@ class SideBySide(PartitionRules):
             lines = {kind: waiting.line().split()[:3] for kind, waiting in queue.kinds.items()}
             assert copy == lines, "a copy that follows the changes is the index"
 
-    @rule(data=st.data(), scheduler=SCHEDULERS, whatever=st.booleans(), why=WHY)
-    def give_back(self, data, scheduler, whatever, why):
+    @rule(data=st.data(), scheduler=SCHEDULERS, whatever=st.booleans(), how=st.sampled_from(["", "undo"]), why=WHY)
+    def give_back(self, data, scheduler, whatever, how, why):
         owner, id, attempt = self.an_attempt(data)
-        self.both(self.commands.give_back(scheduler if whatever else owner, [(id, "" if whatever else attempt, why)]))
+        row = (id, "" if whatever else attempt, how, why)
+        self.both(self.commands.give_back(scheduler if whatever else owner, [row]))
 
     @rule(kinds=st.lists(KINDS, min_size=1, max_size=3), why=WHY)
     def set_reason(self, kinds, why):

@@ -99,6 +99,16 @@ def tasks_of(plan: Plan) -> list[str]:
     return [c.task for some in plan.commit.values() for c in some]
 
 
+def after_a_gap(core: Core) -> Plan:
+    """Let the ticks of a whole gap pass; return the plan that gives back what has found no seat in it."""
+    plan = core.plan()
+    for number in range(1, core.members + 2):
+        assert not plan.give_back, "the gap is not over"
+        core.on_tick(number)
+        plan = core.plan()
+    return plan
+
+
 def judge(core: Core, plan: Plan, word: ClaimOutcome) -> None:
     for p, claims in plan.commit.items():
         core.on_judged(

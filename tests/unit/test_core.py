@@ -15,7 +15,7 @@ from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.plan import Look
 
-from .core_rig import Queue, bitmap, claims_of, judge, make, node, reasons, see, takes, tasks_of, waiting
+from .core_rig import Queue, after_a_gap, bitmap, claims_of, judge, make, node, reasons, see, takes, tasks_of, waiting
 
 
 def test_a_task_goes_to_the_best_slot_and_is_confirmed_there() -> None:
@@ -29,20 +29,6 @@ def test_a_task_goes_to_the_best_slot_and_is_confirmed_there() -> None:
     (place,) = core.plan().confirm
     assert (place.task, place.node, place.slot, place.inc, place.since_ms) == ("t1", "fast", 0, 4, 1000)
     assert core.in_flight == 0
-
-
-def test_a_lost_claim_is_tried_elsewhere_at_once_and_goes_back_when_there_is_no_other_seat() -> None:
-    core = make()
-    see(core, 0, [node("n", 3)], 3)
-    plan, tried = waiting(core, 1).turn(), list[str]()
-    while plan.commit:
-        tried += claims_of(plan)
-        judge(core, plan, ClaimOutcome.CONFLICT)
-        plan = core.plan()
-    assert sorted(tried) == ["n/0", "n/1", "n/2"]
-    assert plan.give_back == [("t1", "1@1", "")]
-    assert core.in_flight == 0
-    assert core.counters.conflicts == 3
 
 
 def test_seats_of_lost_claims_are_free_again_when_the_partition_has_not_changed() -> None:
@@ -329,7 +315,7 @@ def test_a_task_whose_partition_has_changed_goes_to_another_at_once_or_back_if_n
     core.on_nodes(0, [], 2)
     core.on_snapshot(Snapshot(0, 3, 2, b"", {}), 1.0)
     core.on_snapshot(Snapshot(1, 3, 1, b"", {}), 1.0)
-    assert [task for task, _, _ in core.plan().give_back] == ["t1"]
+    assert [task for task, _, _ in after_a_gap(core).give_back] == ["t1"]
 
 
 def test_a_claim_names_its_bits_by_the_epoch_of_the_copy() -> None:

@@ -10,7 +10,7 @@ from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.explainer import AGAIN
 from parsync_redis.scheduler.queue_copy import AT_ONCE
 
-from .core_rig import Queue, bitmap, judge, make, node, see, takes, waiting
+from .core_rig import Queue, after_a_gap, bitmap, judge, make, node, see, takes, waiting
 
 MISSING = "slots=1 gpu_model:a100"
 
@@ -44,7 +44,7 @@ def test_what_is_given_back_is_looked_at_in_the_same_request() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
     judge(core, waiting(core, 1).turn(), ClaimOutcome.CONFLICT)
-    plan = core.plan()
+    plan = after_a_gap(core)
     assert plan.give_back
     assert plan.looks
 

@@ -65,8 +65,14 @@ def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
     made._taken.give_back_strays()
     assert drive.state("a") == "taken", "it is about to get a seat"
     made.turn()
+    for number in (1, 2):
+        made.turn()
+        assert drive.state("a") == "taken", "a slot may be freed within a gap"
+        made.core.on_tick(number)
+    made.turn()
     made.turn()
     assert drive.state("a") == "pending", "there is none"
+    assert drive.status().attempt == 0, "no claim was ever sent"
 
 
 def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store: Store) -> None:

@@ -10,7 +10,7 @@ from ...model.claim import Claim, Verdict
 from ...model.kind import Kind
 from ...model.node import Node
 from ...model.options import ONE_SLOT
-from ...model.place import Place
+from ...model.place import GiveBack, Place
 from ...model.replies import Snapshot
 from ...model.task import Taken
 from ...store.reference.leases import NodeRecord as Record
@@ -49,10 +49,10 @@ class SimCluster:
         """Return the number of a group's tasks that wait to be taken."""
         return self.queues[group].pending
 
-    def give_back(self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> None:
-        """Give back tasks for which a scheduler has no other seat; each as (id, attempt, reason)."""
-        for id, attempt, why in tasks:
-            self.queues[group].give_back_at(scheduler, id, attempt, why)
+    def give_back(self, group: int, scheduler: str, tasks: Sequence[tuple[str, str, GiveBack]]) -> None:
+        """Give back tasks for which a scheduler has no other seat; each as (id, attempt, how)."""
+        for id, attempt, how in tasks:
+            self.queues[group].give_back_at(scheduler, id, attempt, how)
 
     def take_all(self, group: int, scheduler: str, count: int) -> list[Taken]:
         """Take up to `count` of a group's tasks, whatever its schedulers see."""

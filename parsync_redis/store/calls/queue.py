@@ -8,7 +8,7 @@ from typing import Final
 from ...model.ids import shards_of
 from ...model.kind import Kind
 from ...model.limits import MAX_BATCH
-from ...model.place import Loss, Place
+from ...model.place import GiveBack, Loss, Place
 from ...model.record import options_text
 from ...model.replies import Took, Waits
 from ...model.task import Submission, Taken
@@ -107,12 +107,12 @@ class QueueCalls(Calls):
         values = [word for row in rows for word in row]
         return self._queue(TAKE, lambda reply: _took(rows, shard, reply), once, ("kind", "limit"), values, shard)
 
-    def give_back(self, scheduler: str, tasks: Sequence[tuple[str, str, str]]) -> Call[list[str]]:
-        """Return taken tasks to their kinds: (id, attempt or '' for any, why); a word per task: pending, stale."""
+    def give_back(self, scheduler: str, tasks: Sequence[tuple[str, str, GiveBack, str]]) -> Call[list[str]]:
+        """Return taken tasks to their kinds: (id, attempt or '' for any, how, why); a word per task: pending, stale."""
 
-        def make(shard: int, tasks: Sequence[tuple[str, str, str]]) -> Call[list[str]]:
-            values = [word for id, attempt, why in tasks for word in (id, attempt, cut(why))]
-            names = ("id", "attempt", "why")
+        def make(shard: int, tasks: Sequence[tuple[str, str, GiveBack, str]]) -> Call[list[str]]:
+            values = [word for id, attempt, how, why in tasks for word in (id, attempt, how, cut(why))]
+            names = ("id", "attempt", "how", "why")
             return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, names, values, shard)
 
         return self._spread(tasks, _FIRST, make)

@@ -53,6 +53,7 @@ class Ending(Tasks):
                 continue
             del self.dead[id]
             task.ended_ms, task.starts, task.why = None, 0, args.why
+            task.ready_ms = self.world.now_ms
             if task.expires_ms is not None:
                 self.expires[id] = task.expires_ms
             self._to_pending(id, task, None)

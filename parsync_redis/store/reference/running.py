@@ -11,7 +11,7 @@ from ...model.place import Place
 from ...model.record import owner_of
 from ...model.replies import Took
 from ...model.task import Taken
-from .records import PLACED, RUNNING, TAKEN, Args, Task
+from .records import PENDING, PLACED, RUNNING, TAKEN, Args, Task
 from .tasks import Tasks
 
 
@@ -48,7 +48,7 @@ class Running(Tasks):
         salt: str = "",
     ) -> Took:
         """Take on values; nobody waits. salt: ends the attempts, with the scheduler in it."""
-        now, salt = self.world.now_ms, salt or f".{scheduler}.0"
+        now, salt = self.world.now_ms, (salt or f".{scheduler}.0") + (f"u{self.undone}" if self.undone else "")
         tasks = [
             Taken(id, self.tasks[id].attempt, Kind.of(kind), self.tasks[id].ready_ms, self.tasks[id].last or "")
             for kind, limit in rows
@@ -75,21 +75,27 @@ class Running(Tasks):
 
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
         """Return tasks that this scheduler took."""
-        words = [self._give_back(args.scheduler, r.id, r.attempt, r.why) for r in args.rows]
+        words = [self._give_back(args.scheduler, r.id, r.attempt, r.how, r.why) for r in args.rows]
         self.write_kinds()
         return words
 
-    def give_back_at(self, scheduler: str, id: str, attempt: str, why: str = "") -> str:
+    def give_back_at(self, scheduler: str, id: str, attempt: str, how: str) -> str:
         """Give back one task and return its word."""
-        word = self._give_back(scheduler, id, attempt, why)
+        word = self._give_back(scheduler, id, attempt, how, "")
         self.write_kinds()
         return word
 
-    def _give_back(self, scheduler: str, id: str, attempt: str, why: str) -> str:
+    def _give_back(self, scheduler: str, id: str, attempt: str, how: str, why: str) -> str:
         task = self.tasks.get(id)
         mine = task and task.state == TAKEN and owner_of(task.attempt) == scheduler
         if task is None or not mine or attempt not in ("", task.attempt):
             return "stale"
+        if how == "undo" and attempt:
+            self.undone += 1
+            task.state = PENDING
+            task.attempt = ""
+            self.enter(task.job.kind, id, task.order)
+            return "pending"
         task.why = why or task.why
         self._to_pending(id, task, None)
         return "pending"

@@ -26,6 +26,7 @@ class Tasks(Waiting):
         self.submitted = self.lost = self.died = 0
         self.shards = ""
         self.waiters: list[str] = []
+        self.undone = 0  # takes that left no trace
 
     def find(self, id: str) -> Task | None:
         """Return the record of a task."""
@@ -52,10 +53,11 @@ class Tasks(Waiting):
     def _to_pending(self, id: str, task: Task, due: int | None) -> None:
         """Let a task wait. A successor that its run submitted is lost with the run; one that others published stays."""
         task.takes += bool(task.attempt)
+        if due is not None or task.started_ms is not None:
+            task.ready_ms = self.world.now_ms if due is None else due
         task.ran_ms = task.ran_ms if task.started_ms is None else task.started_ms
         task.state, task.attempt, task.place, task.started_ms = PENDING, "", None, None
         task.next = task.next if task.next and task.next.job.publication else None
-        task.ready_ms = self.world.now_ms if due is None else due
         if due is None:
             self.enter(task.job.kind, id, task.order)
         else:
