@@ -9,8 +9,7 @@
 --   or changed (the apps are others now), or elsewhere (the queue has another number of shards), for every row
 -- ERRORS: PSARGS
 -- INVARIANT: a publication is one task however often it is submitted; a pending task is in the queue of its kind or in
---   `later`, no other task is. A successor with another name or other needs is judged as a new task is; with those of its task,
---   which was accepted, it is next.
+--   `later`, no other task is. A successor with another name or other needs than its task is judged as a new task is.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the nodes changed.
 --- @include again
@@ -55,8 +54,8 @@ for i, row in rows() do
     if kind.misfit == nil then kind.misfit = misfit(feasible, kind) end
     word = kind.misfit or word
   end
-  if word == 'next' then in_full().write_next(found[id], kind, options, row.message, now) end
   if word then
+    if word == 'next' then in_full().write_next(found[id], kind, options, row.message, now) end
     reply[#reply + 1], reply[#reply + 2] = i, word
   else
     local due, kept = nil, '-'

@@ -6,46 +6,41 @@ A refusal must reach the result backend, as it reaches the caller of `delay`. Ot
 from __future__ import annotations
 
 from functools import wraps
-from typing import Any, Final
+from typing import Any
 
 from celery import Task
 from celery._state import get_current_worker_task
 from celery.exceptions import Reject
 from kombu.exceptions import EncodeError
 
-from .. import errors
-from ..errors import ParsyncError
+from ..errors import Infeasible, InvalidInput, ParsyncError, UnknownTask
+from .publish import KNOWS_CALLBACKS, from_callback
 
 
-class InvalidInput(errors.InvalidInput, EncodeError):
-    """InvalidInput inside a worker's task."""
+class Invalid(InvalidInput, EncodeError):
+    """InvalidInput for Celery, which publishes a callback."""
 
 
-class UnknownTask(errors.UnknownTask, EncodeError):
-    """UnknownTask inside a worker's task."""
+class Unknown(UnknownTask, EncodeError):
+    """UnknownTask for Celery."""
 
 
-class Infeasible(errors.Infeasible, EncodeError):
-    """Infeasible inside a worker's task."""
+class Unfit(Infeasible, EncodeError):
+    """Infeasible for Celery."""
 
 
-_CELERYS: Final = (
-    (errors.UnknownTask, UnknownTask),
-    (errors.Infeasible, Infeasible),
-    (errors.InvalidInput, InvalidInput),
-)
-
-
-def refusal_here(error: errors.InvalidInput) -> errors.InvalidInput:
-    """Return the error of a refused submit, inside a worker's task as one that is also kombu's EncodeError.
+def refusal_here(error: InvalidInput) -> InvalidInput:
+    """Return the error of a refused submit; if Celery publishes a callback, as one that is also kombu's EncodeError.
 
     When a task has run, Celery publishes its callbacks and the next step of its chain. Of the errors of that, every
-    Celery stores EncodeError as the failure of the task, and of the rest of its chain and chord. After another error it
-    stores nothing.
+    Celery stores EncodeError as the failure of the task and tells its chord; Celery 5.7 also tells its chain. After
+    another error it stores nothing. Celery before 5.7 does not tell callbacks from what the task itself publishes.
     """
-    if get_current_worker_task() is None:
+    if not (from_callback() if KNOWS_CALLBACKS else get_current_worker_task()):
         return error
-    return next(celerys(*error.args) for kind, celerys in _CELERYS if isinstance(error, kind))
+    if isinstance(error, UnknownTask):
+        return Unknown(*error.args)
+    return (Unfit if isinstance(error, Infeasible) else Invalid)(*error.args)
 
 
 def extend_retry() -> None:

@@ -81,6 +81,9 @@ class Delivery:
         if (early_s := wait_s(eta)) > 0:
             self._give_back(run, f"its message says that it must not start before {eta}", early_s)
             return
+        if (hold_s := self._agent.node.failures.hold_s(name)) > 0:
+            self._give_back(run, f"tasks of {name} fail on {place.node}, which runs one of them now and then", hold_s)
+            return
         if (hold_s := self._limits.hold_s(name, place.task, consumer)) > 0:
             self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)
             return

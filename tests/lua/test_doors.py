@@ -1,4 +1,4 @@
-"""Every way by which work enters the queue: with needs that fit, with needs that fit no node, with a name that no node knows.
+"""Each way into the queue: with needs that fit, with needs that fit no node, and with a name that no node knows.
 
 What enters for the first time is judged. What was accepted before comes back with the needs that it had, also while its
 node is away: an accepted task is not lost because of that.
