@@ -30,14 +30,14 @@ Parsync(app, cluster=CLUSTER)
 client: Any = redis.Redis.from_url(BROKER)
 
 
-@app.task(name=f"{NAME}.other", parsync=True)
+@app.task(name=f"{NAME}.other", parsync=True, shared=False)
 def other(submitted_s: float, phase: str, seconds: float) -> None:
     """Notes how long it has waited."""
     client.rpush(f"{DELAYS}:{phase}", time.time() - submitted_s)
     time.sleep(seconds)
 
 
-@app.task(name=f"{NAME}.call", parsync=True)
+@app.task(name=f"{NAME}.call", parsync=True, shared=False)
 def call(seconds: float) -> None:
     """Calls the service."""
     if client.exists(AWAY):
@@ -46,7 +46,14 @@ def call(seconds: float) -> None:
     time.sleep(seconds)
 
 
-@app.task(name=f"{NAME}.retried", parsync=True, autoretry_for=(ConnectionError,), max_retries=4, default_retry_delay=1)
+@app.task(
+    name=f"{NAME}.retried",
+    parsync=True,
+    shared=False,
+    autoretry_for=(ConnectionError,),
+    max_retries=4,
+    default_retry_delay=1,
+)
 def retried(seconds: float) -> None:
     """Calls the service, and asks for a retry if that is away."""
     call.run(seconds)
