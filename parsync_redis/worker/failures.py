@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from ..model.limits import MAX_BATCH
@@ -121,10 +122,7 @@ class Tally:
 
 
 class Failures:
-    """The failures on this node, by name. All threads share it. most_s: the longest pause.
-
-    due: the leader and the other nodes should be told soon.
-    """
+    """The failures on this node, by name. All threads share it. most_s: the longest pause."""
 
     def __init__(self, ahead: LookAhead, most_s: Callable[[], float]) -> None:
         self._ahead, self._most_s = ahead, most_s
@@ -134,7 +132,7 @@ class Failures:
         self._told: set[str] = set()
         self._has_others = True
         self._since_ms = 0
-        self.due = False
+        self._is_due, self._lapses_s = False, inf
 
     def ended(self, run: Run, seconds: float) -> None:
         """Note how a run ended that `failed` is known of; hold its name back if it goes on with a streak."""
@@ -142,7 +140,7 @@ class Failures:
             tally = self._names.setdefault(run.name, Tally())
             tally.news, tally.bad_news = tally.news + 1, tally.bad_news + bool(run.failed)
             if not run.failed:
-                self.due |= tally.pause_s > 0
+                self._is_due |= tally.pause_s > 0
                 tally.succeed(seconds)
                 self._node.succeed(seconds)
             elif seconds < max(QUICK_S, self._ahead.mean_s(run.name)):
@@ -156,7 +154,17 @@ class Failures:
                     if not tally.pause_s:
                         log.warning("%d tasks of %s failed here in a row: they are held back", tally.length, run.name)
                     tally.hold(now_s, self._most_s())
-                    self.due = True
+                    self._is_due = True
+
+    @property
+    def holds(self) -> bool:
+        """True if others were told that a name is held back: `due` may become true by itself."""
+        return self._lapses_s < inf
+
+    @property
+    def due(self) -> bool:
+        """True if the leader, the other nodes and the schedulers should be told soon."""
+        return self._is_due or time.monotonic() >= self._lapses_s
 
     def _should_hold(self, tally: Tally, name: str, now_s: float) -> bool:
         if not self._has_others or not (tally.is_surprise or self._node.is_surprise) or tally.fails_elsewhere:
@@ -190,7 +198,7 @@ class Failures:
     ) -> tuple[Call[Compared], list[Counts]] | None:
         """Return the call that tells what is new, and its counts; None if there is nothing new."""
         with self._lock:
-            self.due, all_fail = False, self._node.is_surprise
+            self._is_due, all_fail = False, self._node.is_surprise
             counts, told, now_s = list[Counts](), set[str](), time.monotonic()
             for name, tally in self._names.items():
                 if len(counts) == MAX_BATCH:
@@ -203,6 +211,7 @@ class Failures:
                     tally.news = tally.bad_news = 0
                 if streak:
                     told.add(name)
+            self._lapses_s = min((tally.until_s for tally in self._names.values() if tally.told_held), default=inf)
             self._told = told | self._told.difference(name for name, *_ in counts)
             if not counts:
                 return None
@@ -213,8 +222,10 @@ class Failures:
         with self._lock:
             self._since_ms, self._has_others = compared.now_ms, compared.others or not compared.elsewhere
             for name, elsewhere in compared.elsewhere.items():
-                if self._names[name].length:
-                    self._names[name].elsewhere = elsewhere
+                tally = self._names[name]
+                if tally.length:
+                    tally.elsewhere = elsewhere
+                    self._is_due |= bool(tally.told_held) and not self._is_held(name, tally, time.monotonic())
 
     def not_reported(self, counts: list[Counts]) -> None:
         """Take back counts that could not be reported."""

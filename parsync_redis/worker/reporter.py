@@ -121,7 +121,8 @@ class Reporter(threading.Thread):
         while not last:
             some: list[Run | None] = []
             with suppress(queue.Empty):
-                some.append(self._ended.get(timeout=LOOK_S if self._occupied else None))
+                looks = self._occupied or (self._failures is not None and self._failures.holds)
+                some.append(self._ended.get(timeout=LOOK_S if looks else None))
             while len(some) < MAX_BATCH and not self._ended.empty():
                 some.append(self._ended.get())
             last = None in some

@@ -133,7 +133,9 @@ def test_a_name_is_held_back_after_two_failures_in_a_row_and_longer_after_each_t
         assert node.holds()
         assert node.failures.due or pause_s > 1
         node.tell(Elsewhere(9, 0))
+        assert not node.failures.due
         clock.now_s += 0.02
+        assert node.failures.due, "the schedulers are told that it takes one"
         assert [node.holds() for _ in range(3)] == [False, True, True], "one of them is a try"
 
 
@@ -185,7 +187,9 @@ def test_a_name_is_not_held_back_while_such_tasks_fail_elsewhere_too(clock: Cloc
     node = Node(clock)
     node.fail("work", "work", "work")
     node.tell(Elsewhere(4, 2))
+    assert node.failures.due
     assert not node.holds()
+    assert node.tell() == [("work", 0, 0, 3, 0)]
 
 
 def test_a_name_is_held_back_no_longer_if_nobody_tells_how_such_tasks_end(clock: Clock):
