@@ -137,7 +137,7 @@ class Delivery:
             self._agent.reporter.ended(run, "again")
         else:
             run.flaw = f"with the options that its app declares: {refusal!s:.300}"
-            self._store_failure(task, refusal, message)
+            self._store_failure(run, refusal, message)
             self._agent.reporter.ended(run, "failed")
         return True
 
@@ -146,19 +146,20 @@ class Delivery:
         run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
         store = self._agent.store
         quarantine(store, f"{store.keys.in_shard_of('messages', run.place.task)} {run.place.task}", run.flaw, message)
-        self._store_failure(run.place.task, InvalidTaskError(str(error)), message)
+        self._store_failure(run, InvalidTaskError(str(error)), message)
         self._agent.reporter.ended(run, "failed")
 
-    def _store_failure(self, task: str, error: Exception, message: bytes) -> None:
+    def _store_failure(self, run: Run, error: Exception, message: bytes) -> None:
         """Tell the result backend, and with it the task's chord and chain, why a task failed before it ran."""
-        id, app = decode_id(task), self._consumer.app
+        id, app = decode_id(run.place.task), self._consumer.app
         try:
             context = context_of(app, message)
             if context.id != id:  # its message cannot be read
                 context = Context(id=id)
             app.backend.mark_as_failure(id, error, request=context, store_result=not context.ignore_result)
         except Exception as trouble:
-            log.error("the result of task %s could not be stored: %r", task, trouble)
+            log.error("the result of task %s could not be stored, and waits in the outbox: %r", id, trouble)
+            run.unstored = True
 
 
 def _put_place(headers: dict[str, object], place: Place) -> object:
