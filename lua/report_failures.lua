@@ -1,9 +1,10 @@
 -- report_failures: keep the streaks of a node beside what other nodes report of the same names in the meantime.
 -- KEYS: streaks dealt
 -- READS: streaks
--- ARGV: count partition node inc since all (name runs failed length)*
+-- ARGV: count partition node inc since all (name runs failed length held)*
 --   since: time of the node's last report (ms), '0' for none: its counts begin there; all: 1 if nothing succeeds
---   there; runs, failed: since the report before; length: failures in a row that the node is surprised by, else 0
+--   there; runs, failed: since the report before; length: failures in a row that the node is surprised by, else 0; held: 1
+--   if the node holds the name back now, which schedulers obey
 -- RETURNS: {now_ms, others, (row, runs, failed)*}; others: 1 if the cluster has other nodes; of each streak what others reported
 -- ERRORS: PSARGS
 -- INVARIANT: 1,000 names with 100 streaks each at most; no claim rests on them. A line that no script writes is dropped. A
@@ -18,7 +19,7 @@ bad = bad or bad_number('since', args.since, 0, 9e14)
 local names = {}
 for i, row in rows() do
   bad = bad or bad_number('runs', row.runs, 0, 1e9) or bad_number('failed', row.failed, 0, 1e9)
-  bad = bad or bad_number('length', row.length, 0, 1e9)
+  bad = bad or bad_number('length', row.length, 0, 1e9) or bad_number('held', row.held, 0, 1)
   names[i] = row.name
 end
 bad = bad or not string.find(args.node, '^%w[%w_.@-]*$') and redis.error_reply('PSARGS not a node: ' .. args.node)
@@ -45,6 +46,7 @@ local function merge(text, row)
     tries = 0, runs = 0, failed = 0}
   if row.length + 0 > mine.length and now - mine.at >= 500 then mine.tries, mine.at = mine.tries + 1, now end
   mine.length, mine.all = row.length + 0, args.all == '1' and '1' or '0'
+  mine.held = row.held == '1' and ' held=1' or ''
   kept[#kept + 1] = streak_text(mine)
   return kept, mine
 end

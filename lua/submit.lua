@@ -9,7 +9,7 @@
 --   or changed (the apps are others now), or elsewhere (the queue has another number of shards), for every row
 -- ERRORS: PSARGS
 -- INVARIANT: a publication is one task however often it is submitted; a pending task is in the queue of its kind or in
---   `later`, no other task is.
+--   `later`, no other task is. A successor with another name or other needs than its task is judged as a new task is.
 -- ATOMICITY: each task by itself.
 -- COMPLEXITY: O(log pending) per task; O(nodes) for the first task of its needs and name after the nodes changed.
 --- @include again
@@ -49,13 +49,13 @@ for i, row in rows() do
   elseif known[i] then
     word = not options and 'exists' or options and in_full().word_of(found[id], options)
   end
-  if word == 'next' then
-    in_full().write_next(found[id], kind, options, row.message, now)
-  elseif not word and not (options and options.wait == '1') then
+  local judged = not word or word == 'next' and in_full().asks_anew(found[id], kind)
+  if judged and not (options and options.wait == '1') then
     if kind.misfit == nil then kind.misfit = misfit(feasible, kind) end
-    word = kind.misfit or nil
+    word = kind.misfit or word
   end
   if word then
+    if word == 'next' then in_full().write_next(found[id], kind, options, row.message, now) end
     reply[#reply + 1], reply[#reply + 2] = i, word
   else
     local due, kept = nil, '-'

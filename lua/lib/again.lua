@@ -37,6 +37,12 @@ local function word_of(task, options)
   if not (anew and FINAL[task.state] and not revoked) then return 'exists' end
 end
 
+-- asks_anew: return whether a successor has another name or other needs than its task, which was accepted with its own.
+local function asks_anew(task, kind)
+  local name, needs = split_kind(task.line.kind)
+  return name ~= kind.name or needs ~= kind.needs
+end
+
 -- write_next: store the successor of a task, for the end of its run. A successor that the run itself submitted (`after`) is lost
 -- with the run, and does not replace one that others published.
 local function write_next(task, kind, options, message, now)

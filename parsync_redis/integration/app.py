@@ -38,6 +38,7 @@ from .background import Background
 from .components import Source, extend
 from .options import OptionSource
 from .port import Options
+from .refusals import extend_retry
 from .worker_options import add_worker_options
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Parsync:
         app.parsync = self
         for component in ("amqp", "control"):
             extend(app, component, Source(Parsync, url, cluster))
+        extend_retry()
         from ..worker.bootsteps import Inbox, NodeStep
         from ..worker.watch_cluster import WatchStep
 

@@ -20,6 +20,7 @@ from ..errors import InvalidInput, ParsyncError
 from ..model.ids import shown
 from .port import ParsyncPort
 from .publish import Capture, operational
+from .refusals import refusal_here
 
 
 class Source(NamedTuple):
@@ -88,9 +89,12 @@ def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable
         if headers and not isinstance(headers, Mapping):
             raise InvalidInput(f"headers={shown(headers)} is not valid: it must be a mapping")
         carried = (headers or {}).get("parsync", message.headers.get("parsync"))
-        options = parsync.options_of(name, carried, call)
-        if options is not None:
-            return plain(Capture(producer, parsync, name, options), name, message, *args, headers=headers, **kw)
+        try:
+            options = parsync.options_of(name, carried, call)
+            if options is not None:
+                return plain(Capture(producer, parsync, name, options), name, message, *args, headers=headers, **kw)
+        except InvalidInput as error:
+            raise refusal_here(error) from None
         if call is False:
             headers = {**(headers or {}), "parsync": False}  # so that its retries stay with the broker
         return plain(producer, name, message, *args, headers=headers, **kw)

@@ -180,7 +180,7 @@ def pauses_of(retry: bool | None, policy: Mapping[str, Any]) -> Iterator[float] 
 
     None if they are Celery's defaults: then the client's `retry_for_s` counts.
     """
-    if policy == _CELERYS_POLICY and (retry or _from_callback()):
+    if policy == _CELERYS_POLICY and (retry or from_callback()):
         return None
     if not retry:
         return iter(())
@@ -190,7 +190,11 @@ def pauses_of(retry: bool | None, policy: Mapping[str, Any]) -> Iterator[float] 
     return pauses if tries is None else islice(pauses, int(tries))
 
 
-def _from_callback() -> bool:
+KNOWS_CALLBACKS: Final = hasattr(amqp, "_callback_publish_retry")
+"""Celery (5.7 on) tells whether it publishes a callback."""
+
+
+def from_callback() -> bool:
     """Return True if Celery (5.7 on) publishes a callback of a task that ran: it retries itself, with retry=False."""
     inside = getattr(amqp, "_callback_publish_retry", None)
     return inside is not None and bool(inside.get())

@@ -44,7 +44,7 @@ class Streak:
 
     at_ms: its last try. length: its failures. tries: the reports in which it had gone on, as failures of one moment
     may have one cause in the tasks. runs, failed: counts of other nodes, after it had begun. all_fail: nothing
-    succeeds on the node.
+    succeeds on the node. is_held: the node holds the name back now.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Streak:
     runs: int
     failed: int
     all_fail: bool
+    is_held: bool = False
 
     @classmethod
     def read(cls, name: str, text: str) -> "list[Streak]":
@@ -66,7 +67,9 @@ class Streak:
             if (fields := STREAK.read(line)) is not None:
                 length, tries, runs, failed = (int(fields[field]) for field in ("length", "tries", "runs", "failed"))
                 p, node, inc, at_ms = int(fields["partition"]), fields["name"], int(fields["inc"]), int(fields["at"])
-                found.append(cls(name, p, node, inc, at_ms, length, tries, runs, failed, fields["all"] == "1"))
+                found.append(
+                    cls(name, p, node, inc, at_ms, length, tries, runs, failed, fields["all"] == "1", "held" in fields)
+                )
         return found
 
     @property

@@ -18,6 +18,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "failed": r"\d{1,15}",
     "first": r"\d{1,8}",
     "head": r"\d{1,15}",
+    "held": "1",
     "inc": r"\d{1,15}",
     "kind": ".*",
     "labels": ".*",
@@ -117,7 +118,7 @@ KIND: Final = Line("{waiting} {head} {tail}[ {reason}]")
 
 STREAK: Final = Line(
     "p{partition} {name} inc={inc} since={since} at={at} "
-    "length={length} tries={tries} runs={runs} failed={failed} all={all}"
+    "length={length} tries={tries} runs={runs} failed={failed} all={all}[ held={held}]"
 )
 """A streak of failures of a node, a line of a name's field in `streaks`; see model/streak.py."""
 

@@ -17,7 +17,7 @@ def distance(found: Sequence[Obstacle]) -> Distance:
     A taint is nearer than another obstacle: the task need only tolerate it.
     """
     static = sum(obstacle.static for obstacle in found)
-    closed = sum(obstacle.rule in ("state", "reserved") for obstacle in found)
+    closed = sum(obstacle.rule in ("state", "reserved", "held") for obstacle in found)
     strict = sum(obstacle.static and obstacle.rule != TaintsRule.name for obstacle in found)
     return static, strict, closed, sum(obstacle.short for obstacle in found)
 

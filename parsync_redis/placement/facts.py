@@ -12,7 +12,8 @@ class NodeFacts:
     """Facts that decide if a node can take a task now: its record, what is free, and whether it knows the task's name.
 
     left: by resource, in thousandths. note: the terms of its drain, or why it is suspect. down_ms: when it was found to
-    be down (server time). booked: for whom it is kept, if the task may not go there for that; else ''.
+    be down (server time). booked: for whom it is kept, if the task may not go there for that; else ''. held: it
+    holds back the task's name, because such tasks fail there.
     """
 
     name: str
@@ -25,6 +26,7 @@ class NodeFacts:
     down_ms: int | None = None
     knows: bool = True
     booked: str = ""
+    held: bool = False
 
     @property
     def open(self) -> bool:

@@ -52,6 +52,8 @@ def _closed(node: NodeFacts) -> Sequence[Obstacle]:
     """Return why a node takes no new tasks, or keeps its room for another one."""
     if node.open and node.booked:
         return (Obstacle("reserved", False, "reserved", f"is reserved for {node.booked}"),)
+    if node.open and node.held:
+        return (Obstacle("held", False, "held back", "holds such tasks back, because they fail there"),)
     return _state(node)
 
 

@@ -82,7 +82,7 @@ def _sentence(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | Non
 
 def _until(needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None) -> str:
     """Return how much is left, and which tasks must end; '' without holders."""
-    if holders is None or obstacle.rule in ("state", "reserved"):
+    if holders is None or obstacle.rule in ("state", "reserved", "held"):
         return ""
     if obstacle.rule == "free slots":
         return f" until {_one_of(holders)}" if holders else ""
@@ -116,6 +116,7 @@ CLASSES: Final = (
     ("resources", r"FITS is short of "),
     ("apart", r"FITS has a task with apart="),
     ("reserved", r"FITS is reserved for "),
+    ("held_back", r"FITS holds such tasks back"),
     ("drained", r"FITS is drained"),
     ("suspect", r"FITS is suspect"),
     ("down", r"FITS is down"),

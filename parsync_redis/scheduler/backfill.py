@@ -1,16 +1,17 @@
 """A scheduler's part in the backfill: it tells the leader's work which large kinds find no room, and obeys bookings.
 
-The ticks say that there are bookings. Without that word nothing is read.
+It also obeys nodes that hold back a name. The ticks say that there are bookings, or names that are held back. Without
+that word nothing is read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from ..model.booking import Booking
 from ..model.node import Node
 from ..model.times import LearntTimes, field_of
-from ..store.booked import read_booked
+from ..store.booked import read_booked, read_streaks
 from ..store.places import now_ms
 from ..store.store import Store
 from ..store.times import read_times_of
@@ -27,7 +28,7 @@ MOST_GROUPS: Final = 1000
 
 
 class Backfill:
-    """heard: the last tick said that nodes are booked."""
+    """heard: the last tick said that nodes are booked, or hold back a name."""
 
     def __init__(self, store: Store, core: Core, gap_s: float, lease_s: float) -> None:
         self._store, self._core, self._gap_s, self._lease_s = store, core, gap_s, lease_s
@@ -45,15 +46,27 @@ class Backfill:
         queue = self._core.queue
         self._least.see(islice(queue.groups, MOST_GROUPS), now_s)
         self._large = find_large(queue.blocked.strict, self._least) if queue.blocked.strict else ()
-        if not self.heard and not queue.bars.bookings:
+        if not self.heard and not queue.bars:
             return
         bars = Bars()
         with unless_away(self._store):
-            if self.heard and (bookings := read_booked(self._store)):
-                bars = self._judge(bookings, now_s)
+            if self.heard:
+                held = self._read_held()
+                bookings = read_booked(self._store)
+                bars = self._judge(bookings, held, now_s) if bookings else Bars(held=held)
         self._core.on_bars(bars)
 
-    def _judge(self, bookings: Sequence[Booking], now_s: float) -> Bars:
+    def _read_held(self) -> dict[str, frozenset[str]]:
+        """Return by name the nodes that hold it back now, in the life in which they said so."""
+        alive = {(node.name, node.inc) for p in self._core.view.partitions for node in p.nodes}
+        streaks = read_streaks(self._store)
+        held = {
+            name: frozenset(one.node for one in some if one.is_held and (one.node, one.inc) in alive)
+            for name, some in streaks.items()
+        }
+        return {name: nodes for name, nodes in held.items() if nodes}
+
+    def _judge(self, bookings: Sequence[Booking], held: Mapping[str, frozenset[str]], now_s: float) -> Bars:
         """Return which kinds may not go where, until this is asked again a gap later."""
         booked = {booking.node for booking in bookings}
         nodes = [node for p in self._core.view.partitions for node in p.nodes if node.name in booked]
@@ -62,7 +75,7 @@ class Backfill:
         self._read(names, nodes, now_s)
         learnt = ((node.name, name, self._times.of(name, node.offer)) for node in nodes for name in names)
         runs_ms = {(node, name): times.p95_ms for node, name, times in learnt if times}
-        return Bars(bookings, runs_ms, now_ms(self._store) + round(1000 * self._gap_s))
+        return Bars(bookings, runs_ms, now_ms(self._store) + round(1000 * self._gap_s), held)
 
     def _read(self, names: Sequence[str], nodes: Sequence[Node], now_s: float) -> None:
         """Read the run times that are not known yet; once in a lease all of them."""

@@ -1,6 +1,10 @@
-"""Bars: the nodes that are booked for other kinds, where a kind may place nothing unless its tasks end before.
+"""Bars: the nodes where a kind may place nothing now.
 
-Only schedulers judge it. A copy that is a little old can delay a large task a little, and nothing else.
+A node may be booked for another kind; then tasks go there that end before. A node may hold back a name, because such
+tasks fail there (decision 0056).
+
+Only schedulers judge it. A copy that is a little old can delay a large task a little, or has a node give back a
+task whose name it holds back, and nothing else.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,22 +19,30 @@ NOWHERE: Final[frozenset[str]] = frozenset()
 
 
 class Bars:
-    """The effects of the bookings at one moment. for_whom: by booked node, for people."""
+    """The effects of the bookings, and of the names that nodes hold back, at one moment.
+
+    held: by name the nodes that hold it back. for_whom: by booked node, for people.
+    """
 
     def __init__(
         self,
         bookings: Sequence[Booking] = (),
         runs_ms: Mapping[tuple[str, str], float] | None = None,
         now_ms: int = 0,
+        held: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
         """runs_ms: by node and name, how long 95 % of such tasks run there at most, as far as it is known."""
         self.bookings, self._runs_ms, self._now_ms = bookings, runs_ms or {}, now_ms
+        self.held = held or {}
         self.for_whom = {booking.node: booking.whom for booking in bookings}
         self._barred: dict[tuple[str, str], frozenset[str]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self.bookings or self.held)
+
     def of(self, kind: Kind) -> frozenset[str]:
         """Return the nodes where tasks of a kind may not go now. Cached."""
-        if not self.bookings:
+        if not self:
             return NOWHERE
         asked = kind.name, kind.needs
         if asked not in self._barred:
@@ -38,7 +50,7 @@ class Bars:
                 one.node
                 for one in self.bookings
                 if one.bars(*asked, self._runs_ms.get((one.node, kind.name)), self._now_ms)
-            )
+            ) | self.held.get(kind.name, NOWHERE)
         return self._barred[asked]
 
     def sentences(self, group: KindGroup) -> Mapping[str, str]:

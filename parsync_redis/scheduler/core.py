@@ -114,7 +114,7 @@ class Core:
         self._to_rescale = True
 
     def on_bars(self, bars: Bars) -> None:
-        """Take in which nodes are booked for kinds that have waited long, and where others may go nevertheless."""
+        """Take in which nodes are barred for which kinds."""
         self._to_rescale |= self.queue.set_bars(bars)
 
     def on_snapshot(self, snapshot: Snapshot, now_s: float) -> None:

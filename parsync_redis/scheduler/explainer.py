@@ -55,7 +55,7 @@ class Explainer:
             if not mine:
                 continue
             left -= 1
-            why = self._view.explain(group.needs, group.knowers, self._queue.bars.sentences(group))
+            why = self._view.explain(group.needs, group.knowers, self._queue.bars.sentences(group), group.barred)
             for waiting in mine:
                 if waiting.why != why:
                     plan.reasons.setdefault(waiting.shard, []).append((waiting.kind.text, why))

@@ -65,8 +65,8 @@ class LeaderWork(threading.Thread):
 
     @property
     def booked(self) -> bool:
-        """True if its last pass has booked nodes."""
-        return self._janitor.backfill.booked
+        """True if its last pass has booked nodes, or a node holds back a name."""
+        return self._janitor.backfill.booked or self._janitor.black_holes.held
 
     def stop(self) -> None:
         """End the thread and the pass that goes on, and close the connections."""

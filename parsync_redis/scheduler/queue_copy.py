@@ -134,9 +134,9 @@ class QueueCopy:
                     self.blocked.on_unexplained(waiting.group)
 
     def set_bars(self, bars: Bars) -> bool:
-        """Take in what follows from the bookings. Returns True if the kinds are to be grouped again."""
+        """Take in which nodes are barred for which kinds. Returns True if the kinds are to be grouped again."""
         before, self.bars = self.bars, bars
-        if not before.bookings and not bars.bookings:
+        if not before and not bars:
             return False
         return any(before.of(one.kind) != bars.of(one.kind) for kinds in self.kinds for one in kinds.values())
 

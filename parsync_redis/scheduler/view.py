@@ -92,8 +92,17 @@ class View:
             VIEW_AGES: every if len(ages) == len(self.partitions) else "",
         }
 
-    def explain(self, needs: Resources, knowers: Knowers = None, booked: Mapping[str, str] | None = None) -> str:
-        """Return the reason, in words, why a task of these needs finds no seat now. booked: for whom nodes are kept."""
+    def explain(
+        self,
+        needs: Resources,
+        knowers: Knowers = None,
+        booked: Mapping[str, str] | None = None,
+        barred: Collection[str] = (),
+    ) -> str:
+        """Return the reason, in words, why a task of these needs finds no seat now. booked: for whom nodes are kept.
+
+        barred: nodes where such tasks may not go, those that are booked and those that hold them back.
+        """
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
         if (
@@ -108,7 +117,10 @@ class View:
             shown, total = [*shown, *some], total + count
         if total:
             shown.sort(key=lambda node: not node.open)
-            kept = [replace(node, booked=(booked or {}).get(node.name, "")) for node in shown[:SHOWN]]
+            whom = {name: (booked or {}).get(name, "") for name in barred}
+            kept = [
+                replace(node, booked=whom.get(node.name, ""), held=whom.get(node.name) == "") for node in shown[:SHOWN]
+            ]
             return explain_fitting(needs, kept, total)
         if near := near_of(needs):
             nodes = (node for partition in self.partitions for node in partition.nodes)

@@ -1,9 +1,11 @@
-"""Read which nodes are booked, for schedulers and for people."""
+"""Read which nodes are booked, and which names they hold back, for schedulers and for people."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..model.booking import Booking, read_bookings
+from ..model.ids import readable
+from ..model.streak import Streak
 from ..model.views import NodeView, PartitionView
 from .store import Store
 from .views import read_views
@@ -12,6 +14,12 @@ from .views import read_views
 def read_booked(store: Store) -> tuple[Booking, ...]:
     """Return the bookings of nodes. Raises ServerUnreachable."""
     return read_bookings(store.read("hgetall", store.keys.shared("bookings")))
+
+
+def read_streaks(store: Store) -> dict[str, list[Streak]]:
+    """Return the streaks of nodes by the name of their tasks. Raises ServerUnreachable."""
+    fields: dict[bytes, bytes] = store.read("hgetall", store.keys.shared("streaks"))
+    return {readable(name): Streak.read(readable(name), readable(text)) for name, text in fields.items()}
 
 
 def read_node_views(store: Store) -> list[NodeView]:

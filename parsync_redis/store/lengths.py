@@ -28,7 +28,7 @@ _NEEDS: Final = 2 * 16 + MAX_WORDS * 128 + MAX_ENCODED_ID + 16  # slots, amounts
 _SEAT: Final = 128 + 6  # NODE/SLOT
 
 _NUMBERS: Final = (
-    "all at_most bin count cursor delay_ms epoch extras failed inbox inc keep_s kept known_inc length level limit "
+    "all at_most bin count cursor delay_ms epoch extras failed held inbox inc keep_s kept known_inc length level limit "
     "max_starts most moved over partition partitions retention_s room runs score shards since slots usual version"
 )
 _LENGTHS: Final[Mapping[str, int]] = {

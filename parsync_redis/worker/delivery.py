@@ -12,13 +12,14 @@ from celery.exceptions import InvalidTaskError
 from kombu.exceptions import ContentDisallowed, DecodeError
 from redis.exceptions import RedisError
 
-from ..errors import ParsyncError
+from ..errors import InvalidInput, ParsyncError
 from ..model.ids import decode_id
 from ..model.options import TaskOptions
 from ..model.place import Place
 from ..model.task import Submission
 from ..near import resolve_near
 from ..store.quarantine import quarantine
+from ..submission import explain_refusal
 from ..wire.envelope import open_envelope, pack_envelope
 from ..wire.headers import flaw_of, wait_s
 from .agent import Agent
@@ -26,6 +27,7 @@ from .celery_types import Consumer
 from .rate_limits import RateLimits, without_bucket
 from .received import Delivered, as_message
 from .request import watch
+from .results import context_of
 from .runs import Run
 
 log = logging.getLogger("parsync.agent")
@@ -79,6 +81,9 @@ class Delivery:
         if (early_s := wait_s(eta)) > 0:
             self._give_back(run, f"its message says that it must not start before {eta}", early_s)
             return
+        if (hold_s := self._agent.node.failures.hold_s(name)) > 0:
+            self._give_back(run, f"tasks of {name} fail on {place.node}, which runs one of them now and then", hold_s)
+            return
         if (hold_s := self._limits.hold_s(name, place.task, consumer)) > 0:
             self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)
             return
@@ -106,7 +111,8 @@ class Delivery:
         """Return True if the task's app declares options that were not known when it was submitted by name.
 
         Then this attempt submits the task again with those options and ends without having begun. If the task is
-        another attempt's by now, neither counts. If the server refuses that submit, the task goes back as it is.
+        another attempt's by now, neither counts. If no node could hold the task with them, it fails as its first submit
+        would have. If the server does not answer, the task goes back as it is.
         """
         if not isinstance(carried, dict) or not carried.get("undeclared"):
             return False
@@ -119,12 +125,20 @@ class Delivery:
         task, message, store = run.place.task, pack_envelope(payload), self._agent.store
         next_run = Submission(task, name, message, TaskOptions.of(options, queue), after=run.place.attempt)
         try:
-            store.run(store.commands.submit(resolve_near(store, [next_run])))
+            (word,) = store.run(store.commands.submit(resolve_near(store, [next_run])))
+            refusal = None if word in ("next", "stale") else explain_refusal(store, next_run, word)
+        except InvalidInput as error:
+            refusal = error
         except (ParsyncError, RedisError, OSError) as error:
             log.warning("task %s goes back, with the options that its app declares not submitted: %s", task, error)
             self._give_back(run, str(error), AGAIN_S)
             return True
-        self._agent.reporter.ended(run, "again")
+        if refusal is None:
+            self._agent.reporter.ended(run, "again")
+        else:
+            run.flaw = f"with the options that its app declares: {refusal!s:.300}"
+            self._store_failure(run, refusal, message)
+            self._agent.reporter.ended(run, "failed")
         return True
 
     def _fail(self, run: Run, error: Exception, message: bytes) -> None:
@@ -132,12 +146,20 @@ class Delivery:
         run.flaw = f"its message cannot be run: {type(error).__name__} {error!s:.300}"
         store = self._agent.store
         quarantine(store, f"{store.keys.in_shard_of('messages', run.place.task)} {run.place.task}", run.flaw, message)
-        try:
-            id = decode_id(run.place.task)
-            self._consumer.app.backend.mark_as_failure(id, InvalidTaskError(str(error)), request=Context(id=id))
-        except Exception as trouble:
-            log.error("the result of task %s could not be stored: %r", run.place.task, trouble)
+        self._store_failure(run, InvalidTaskError(str(error)), message)
         self._agent.reporter.ended(run, "failed")
+
+    def _store_failure(self, run: Run, error: Exception, message: bytes) -> None:
+        """Tell the result backend, and with it the task's chord and chain, why a task failed before it ran."""
+        id, app = decode_id(run.place.task), self._consumer.app
+        try:
+            context = context_of(app, message)
+            if context.id != id:  # its message cannot be read
+                context = Context(id=id)
+            app.backend.mark_as_failure(id, error, request=context, store_result=not context.ignore_result)
+        except Exception as trouble:
+            log.error("the result of task %s could not be stored, and waits in the outbox: %r", id, trouble)
+            run.unstored = True
 
 
 def _put_place(headers: dict[str, object], place: Place) -> object:

@@ -156,7 +156,8 @@ class Reporter(threading.Thread):
         while not last:
             some: list[Run | None] = []
             with suppress(queue.Empty):
-                some.append(self._ended.get(timeout=LOOK_S if self._occupied else None))
+                looks = self._occupied or (self._failures is not None and self._failures.holds)
+                some.append(self._ended.get(timeout=LOOK_S if looks else None))
             while len(some) < MAX_BATCH and not self._ended.empty():
                 some.append(self._ended.get())
             last = None in some
@@ -227,15 +228,13 @@ class Reporter(threading.Thread):
         return trouble or _first_error(replies)
 
     def _may_free(self, run: Run) -> bool:
-        """Return True if nothing lives in the slots of a run that has ended, and they need not rest."""
-        if self._runs.used_by_others(run) or not self._isolation.free(run.slots):
-            return False
-        return self._failures is None or self._closing or self._failures.may_free(run)
+        """Return True if nothing lives in the slots of a run that has ended."""
+        return not self._runs.used_by_others(run) and self._isolation.free(run.slots)
 
     def _look(self, run: Run) -> None:
         """Log once that a run has ended and its slots are not free, though no other run is in them."""
         now_s = time.monotonic()
-        if run.rests or self._runs.used_by_others(run):
+        if self._runs.used_by_others(run):
             run.left_s = 0.0
         elif not run.left_s:
             run.left_s = now_s

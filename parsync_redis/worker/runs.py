@@ -33,8 +33,8 @@ class Run:
     nobody has asked to start it; due_s: it is handed back then if it has not begun. given: the slots that it runs in,
     if its place names a waiting seat, or a slot in which another runs. name, began_s: of its task, and when it was
     handed to Celery. freeing: the release of its slots was asked for. failed: whether its function failed, None if its
-    end says nothing of this node. rests: its slots stay held for a while, as others failed before it.
-    before: the same attempt as it ended here; its outcome is told again, as the server has lost it.
+    end says nothing of this node. before: the same attempt as it ended here; its outcome is told again,
+    as the server has lost it.
     """
 
     place: Place
@@ -55,7 +55,6 @@ class Run:
     began_s: float = 0.0
     freeing: bool = False
     failed: bool | None = None
-    rests: bool = False
     before: Run | None = None
 
     @property
@@ -70,8 +69,8 @@ class Run:
 
     @property
     def occupies(self) -> bool:
-        """True if nothing else may run in its slots: until it ends; if they rest or with amounts, until free."""
-        return not self.waits and (not self.outcome or self.rests or not self.is_simple)
+        """True if nothing else may run in its slots: until it ends; with amounts, until free."""
+        return not self.waits and (not self.outcome or not self.is_simple)
 
     @property
     def why_recalled(self) -> str:

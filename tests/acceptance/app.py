@@ -182,6 +182,16 @@ def replaced(self: Any, a: int) -> Any:
     return self.replace(add.s(a, a))
 
 
+@app.task(parsync=True, bind=True, max_retries=2)
+def outgrows(self: Any, how: str, **parsync: Any) -> Any:
+    """Asks for other needs in its next run."""
+    if self.request.retries:
+        return "ran again"
+    if how == "retry":
+        raise self.retry(countdown=0, parsync=parsync)
+    return self.replace(app.signature(how, (3, 4)).set(parsync=parsync))
+
+
 @app.task(parsync=True, bind=True)
 def retries_after(self: Any, key: str) -> None:
     """Waits at the gate 'retry', and then retries."""

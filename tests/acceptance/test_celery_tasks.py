@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from billiard.exceptions import WorkerLostError
 from celery import chain, chord, group, signals
-from celery.exceptions import TaskRevokedError, TimeLimitExceeded
+from celery.beat import ScheduleEntry, Scheduler, SchedulingError
+from celery.exceptions import ChordError, TaskRevokedError, TimeLimitExceeded
+from celery.schedules import schedule
 from kombu import serialization
 
 from parsync_redis import Infeasible, InvalidInput, UnknownTask
@@ -264,6 +266,55 @@ def test_what_cannot_be_asked_for_is_refused_at_the_call_and_nothing_is_left(rig
     with pytest.raises(UnknownTask, match=r"did you mean tests\.acceptance\.app\.add"):
         rig.tasks.app.send_task("tests.acceptance.app.addd", (1,), parsync=True)
     assert rig.status("too-large").state == "gone"
+
+
+ADD, NOBODY = "tests.acceptance.app.add", "tests.acceptance.app.nobody"
+DOORS: dict[str, Callable[[Any, Any], Any]] = {
+    "delay": lambda tasks, sig: sig.delay(),
+    "beat": lambda tasks, sig: beaten(tasks.app, sig),
+    "retry": lambda tasks, sig: tasks.outgrows.delay("retry", **sig.options["parsync"]),
+    "replace": lambda tasks, sig: tasks.outgrows.delay(sig.task, **sig.options["parsync"]),
+    "replace in a chord": lambda tasks, sig: chord(
+        [tasks.outgrows.s(sig.task, **sig.options["parsync"])], tasks.total.s()
+    ).delay(),
+    "chain": lambda tasks, sig: chain(tasks.add.si(1, 1), sig).delay(),
+    "callback": lambda tasks, sig: tasks.add.apply_async((1, 1), link=sig),
+    "chord body": lambda tasks, sig: chord([tasks.add.si(1, 1)], sig).delay(),
+}
+
+
+def beaten(app: Any, sig: Any) -> Any:
+    """Submits a task as beat does."""
+    entry = ScheduleEntry(name="e", task=sig.task, schedule=schedule(1), args=sig.args, options=sig.options, app=app)
+    try:
+        return Scheduler(app=app, lazy=True).apply_async(entry, advance=False)
+    except SchedulingError as error:
+        raise error.__context__ or error from None
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_by_each_door_of_celery_a_task_that_no_node_can_hold_fails_and_one_that_fits_runs(rig: Rig, door: str) -> None:
+    """A refusal reaches whoever waits: nobody waits for ever."""
+    submit, app = DOORS[door], rig.tasks.app
+    assert get(submit(rig.tasks, app.signature(ADD, (3, 4), immutable=True, parsync={"slots": 1}))) in (
+        7,
+        2,
+        "ran again",
+    )
+    nowhere = app.signature(ADD, (3, 4), immutable=True, parsync={"slots": 64})
+    with pytest.raises((Infeasible, ChordError), match="task needs slots=64; the largest node has 2"):
+        get(submit(rig.tasks, nowhere))
+    if door != "retry":  # of the same name
+        with pytest.raises((UnknownTask, ChordError), match="no node knows a task"):
+            get(submit(rig.tasks, app.signature(NOBODY, (3, 4), immutable=True, parsync={"slots": 1})))
+
+
+def test_a_retry_that_may_wait_for_capacity_waits_and_one_with_a_wrong_option_fails(rig: Rig) -> None:
+    result = rig.tasks.outgrows.delay("retry", slots=64, wait_for_capacity=True)
+    rig.until(lambda: rig.status(result).needs == "slots=64", "it waits for a large node")
+    result.revoke()
+    with pytest.raises(InvalidInput, match="unknown parsync option 'slot'"):
+        get(rig.tasks.outgrows.delay("retry", slot=1))
 
 
 def on_fork(rig: Rig, task: Any, *args: Any) -> Any:

@@ -53,7 +53,6 @@ DIRECT = {
         "q:meta": "hget",
         "q:apps": "zrevrange",
         "q:feasible": "hgetall",
-        ":streaks": "hgetall",
         "q:names": "hgetall hmget",
         "q:shapes": "hgetall",
         "q:pending": "zcard zrange zscan",

@@ -13,6 +13,7 @@ from parsync_redis.model.times import RunTimes
 from parsync_redis.scheduler.backfill import Backfill
 from parsync_redis.scheduler.core import Core
 from parsync_redis.scheduler.duties.backfill import BackfillDuty
+from parsync_redis.scheduler.duties.black_holes import BlackHoleDuty
 from parsync_redis.scheduler.large import Large
 from parsync_redis.scheduler.membership import Membership
 from parsync_redis.store import Store
@@ -143,6 +144,34 @@ def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(drive: Dri
     backfill.heard = False
     backfill.work(LEASE_S + 2)
     assert not core.queue.bars.bookings
+
+
+def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Driver) -> None:
+    drive.run(drive.commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000}))
+    inc = drive.node()
+    core = Core("s2", 1, Strategy.QUALITY, 1.5, np.random.default_rng(1))
+    core.on_nodes(0, drive.store.nodes(0).values(), 1)
+    backfill, duty = Backfill(drive.store, core, 0.5, LEASE_S), BlackHoleDuty(drive.store, 1, LEASE_S)
+    backfill.heard = True
+    found = []
+    for of, held in ((inc, 1), (inc, 0), (inc + 1, 1)):
+        drive.run(drive.commands.report_failures(0, "n1", of, 0, False, [("work", 2, 2, 2, held)]))
+        duty.work()
+        backfill.work(1.0)
+        found.append((duty.held, core.queue.bars.of(Kind.of("work slots=1"))))
+        assert core.queue.bars.of(Kind.of("other slots=1")) == frozenset()
+    assert found == [(True, {"n1"}), (False, frozenset()), (True, frozenset())], "n1 has no such incarnation"
+
+
+def test_an_explanation_says_that_a_node_holds_a_name_back(store: Store) -> None:
+    drive = Driver(store)
+    Waiting(drive)
+    drive.run(drive.commands.report_failures(0, "n1", 1, 0, False, [("work", 2, 2, 2, 1)]))
+    drive.submit("w3")
+    (some,) = explain_task(drive.store, "w3").classes
+    assert [(one.rule, one.why) for one in some.obstacles] == [
+        ("held", "holds such tasks back, because they fail there")
+    ]
 
 
 def test_an_explanation_says_for_whom_a_node_is_reserved(store: Store) -> None:

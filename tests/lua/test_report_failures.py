@@ -27,8 +27,9 @@ def report(
     length: int = 0,
     inc: int = 1,
     all_fail: bool = True,
+    held: int = 0,
 ) -> Compared:
-    call = drive.commands.report_failures(0, node, inc, since_ms, all_fail, [("work", runs, failed, length)])
+    call = drive.commands.report_failures(0, node, inc, since_ms, all_fail, [("work", runs, failed, length, held)])
     return drive.run(call)
 
 
@@ -69,6 +70,13 @@ def test_a_try_is_a_report_in_which_a_streak_goes_on_half_a_second_later(drive: 
     assert streaks(drive)[0].tries == 0, "nothing failed since"
     report(drive, "n1", 0, 1, 1, length=53)
     assert [(streak.length, streak.tries, streak.all_fail) for streak in streaks(drive)] == [(53, 1, True)]
+
+
+def test_a_streak_says_whether_its_node_holds_the_name_back(drive: Driver):
+    for held in (1, 0, 1):
+        report(drive, "n1", 0, 1, 1, length=2, held=held)
+        report(drive, "n2", 0, 1, 1)
+        assert [streak.is_held for streak in streaks(drive)] == [bool(held)]
 
 
 def test_a_streak_ends_with_a_success_or_a_new_incarnation(drive: Driver):

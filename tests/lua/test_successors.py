@@ -88,14 +88,6 @@ def test_a_successor_is_in_the_queue_of_its_own_kind_only(drive: Driver):
     assert [line.split()[0] for line in drive.kinds().values()] == ["1", "1"]
 
 
-def test_a_successor_that_no_node_could_hold_is_accepted_for_the_run_that_wants_it_is_known(drive: Driver):
-    place = run(drive)
-    drive.offer("n1", "slots=1", "work")
-    assert drive.submit("a", {"slots": 5}, after=place.attempt) == "next"
-    assert drive.finish(place) == "again"
-    drive.cancel("a")
-
-
 @pytest.mark.parametrize("how", ["cancel", "expire", "dead", "killed"])
 def test_no_successor_outlives_its_task(drive: Driver, how: str):
     place = run(drive)

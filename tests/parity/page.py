@@ -40,6 +40,11 @@ first. Reverse such priorities when you move a task to parsync.
 prefetching: `worker_prefetch_multiplier` and `-O` have no effect on placed tasks, and a task with a countdown or an ETA
 waits in Redis until it is due.
 
+**A retry can be refused.** If `retry(parsync={{...}})` asks for more than any node has, or for an option that does not
+exist, the task fails with `Infeasible` or `InvalidInput`. So it does if the server cannot be reached for 5 seconds.
+When plain Celery cannot publish a retry, it rejects the message and stores nothing, and `get()` waits for ever. A
+refused callback or step of a chain fails the task before it.
+
 **An id that waits is one task.** While a task waits for its first run, another `apply_async` with the same `task_id`
 is the same task. While it runs, or after it has ended, it runs once more, as in plain Celery.
 

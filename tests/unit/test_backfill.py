@@ -164,6 +164,22 @@ def test_others_go_to_another_node_and_wait_when_that_is_full() -> None:
     assert plan.reasons[0] == [("work slots=1", "2 nodes fit: n1 is reserved for task t (big slots=4); n2 is full")]
 
 
+def test_a_name_that_a_node_holds_back_goes_to_another_node_and_other_names_go_there() -> None:
+    core = two_nodes()
+    core.on_bars(Bars(held={"work": frozenset({"n1"})}))
+    queue = waiting(core, 5)
+    plan = queue.turn()
+    assert sorted(claims_of(plan)) == ["n2/0", "n2/1", "n2/2", "n2/3"]
+    judge(core, plan, ClaimOutcome.HELD)
+    core.on_tick(0)
+    plan = core.plan(confirm=False)
+    why = "n1 holds such tasks back, because they fail there; n2 is full"
+    assert plan.reasons[0] == [("work slots=1", f"2 nodes fit: {why}")]
+    assert claims_of(waiting(core, 1, name="other").turn()) == ["n1/0"]
+    core.on_bars(Bars())
+    assert [claim[:2] for claim in claims_of(queue.turn())] == ["n1"]
+
+
 @pytest.mark.parametrize(("runs_ms", "goes"), [(999.0, True), (1001.0, False), (None, False)])
 def test_a_task_goes_to_a_booked_node_if_it_ends_before(runs_ms: float | None, goes: bool) -> None:
     core = two_nodes(free=4)

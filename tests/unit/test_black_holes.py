@@ -1,6 +1,7 @@
 """When failures in a row show that a node is a black hole, and when its slots rest."""
 
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -80,7 +81,7 @@ def test_what_counts_as_a_failure_of_the_function(error: BaseException, failed: 
     assert is_failure(error) is failed
 
 
-# -- the slots of a streak rest ----------------------------------------------------------------------------------------
+# -- the name of a streak is held back ---------------------------------------------------------------------------------
 
 
 class Clock:
@@ -100,96 +101,137 @@ class Node:
     """The failures of a node, as its threads tell them."""
 
     def __init__(self, clock: Clock) -> None:
-        self.failures, self.clock = Failures(LookAhead(1, 0), lambda: LEASE_S), clock
+        self.failures, self.clock, self.numbers = Failures(LookAhead(1, 0), lambda: LEASE_S), clock, count()
 
-    def end(self, failed: bool, seconds: float = 0.01, name: str = "work") -> Run:
-        run = Run(Place("t", "1@1", 0, "n", (0,), 1, 0), name=name, failed=failed)
-        self.failures.ended(run, seconds)
-        return run
+    def end(self, failed: bool, seconds: float = 0.01, name: str = "work", id: str = "", outcome: str = "") -> None:
+        place = Place(id or f"t{next(self.numbers)}", "1@1", 0, "n", (0,), 1, 0)
+        self.failures.ended(Run(place, name=name, failed=failed, outcome=outcome), seconds)
+
+    def fail(self, *names: str, outcome: str = "") -> None:
+        for name in names:
+            self.end(True, name=name, outcome=outcome)
+
+    def holds(self, name: str = "work") -> bool:
+        return self.failures.hold_s(name) > 0
 
     def tell(self, elsewhere: Elsewhere | None = None, others: bool = True) -> Any:
         commands = cast(Any, SimpleNamespace(report_failures=lambda *args: args))
         found = self.failures.report(commands, 0, "n", 1)
         assert found is not None
-        told = {name: elsewhere for name, *_, streak in found[1] if streak and elsewhere is not None}
+        told = {name: elsewhere for name, _, _, streak, _ in found[1] if streak and elsewhere is not None}
         self.failures.reported(Compared(1, others, told))
         return found[1]
 
 
-def test_slots_rest_after_two_failures_in_a_row_and_longer_after_each_try(clock: Clock):
+def test_a_name_is_held_back_after_two_failures_in_a_row_and_longer_after_each_try(clock: Clock):
     node = Node(clock)
-    assert not node.end(True).rests
+    node.fail("work")
+    assert not node.holds()
     for pause_s in (1.0, 2.0, 4.0):
-        run = node.end(True)
-        assert not node.failures.may_free(run)
+        node.fail("work")
         clock.now_s += pause_s - 0.01
-        assert not node.failures.may_free(run)
+        assert node.holds()
         assert node.failures.due or pause_s > 1
         node.tell(Elsewhere(9, 0))
+        assert not node.failures.due
         clock.now_s += 0.02
-        assert node.failures.may_free(run)
+        assert node.failures.due, "the schedulers are told that it takes one"
+        assert [node.holds() for _ in range(3)] == [False, True, True], "one of them is a try"
 
 
-def test_slots_of_many_runs_are_freed_one_by_one(clock: Clock):
+def test_a_success_ends_the_hold(clock: Clock):
     node = Node(clock)
-    runs = [node.end(True) for _ in range(4)]
-    clock.now_s += 1
-    assert [node.failures.may_free(run) for run in runs] == [True, True, False, False]
+    node.fail("work", "work")
+    assert node.tell() == [("work", 2, 2, 2, 1)]
     node.end(False)
-    assert [node.failures.may_free(run) for run in runs] == [True] * 4, "a success: the streak is over"
+    assert node.failures.due
+    assert node.tell() == [("work", 1, 0, 0, 0)]
+    assert not node.holds()
 
 
-def test_slots_do_not_rest_on_the_only_node(clock: Clock):
+def test_no_other_name_is_held_back_and_no_slot_rests(clock: Clock):
     node = Node(clock)
-    runs = [node.end(True) for _ in range(3)]
+    node.fail("work", "work", "work")
+    assert node.holds()
+    assert not node.holds("other")
+    node.end(False, name="other")
+    assert node.holds(), "that others succeed here does not help"
+
+
+def test_one_task_that_fails_again_and_again_says_nothing_of_its_node(clock: Clock):
+    node = Node(clock)
+    for outcome in ("again", "again", "failed"):
+        node.end(True, id="bad", outcome=outcome)
+    assert not node.holds()
+
+
+def test_a_retry_that_the_task_asked_for_holds_its_name_back_only_if_such_tasks_succeed_elsewhere(clock: Clock):
+    node = Node(clock)
+    node.fail(*["work"] * 5, outcome="again")
+    assert not node.holds()
+    assert node.tell(Elsewhere(9, 0)) == [("work", 5, 5, 5, 0)], "the leader is told"
+    node.fail("work", outcome="again")
+    assert node.holds()
+
+
+def test_a_name_is_not_held_back_on_the_only_node(clock: Clock):
+    node = Node(clock)
+    node.fail("work", "work", "work")
     node.tell(Elsewhere(0, 0), others=False)
-    assert all(map(node.failures.may_free, runs))
-    assert not node.end(True).rests
+    assert not node.holds()
+    node.fail("work")
+    assert not node.holds()
 
 
-def test_slots_do_not_rest_while_such_tasks_fail_elsewhere_too(clock: Clock):
+def test_a_name_is_not_held_back_while_such_tasks_fail_elsewhere_too(clock: Clock):
     node = Node(clock)
-    runs = [node.end(True) for _ in range(3)]
+    node.fail("work", "work", "work")
     node.tell(Elsewhere(4, 2))
-    assert all(map(node.failures.may_free, runs))
+    assert node.failures.due
+    assert not node.holds()
+    assert node.tell() == [("work", 0, 0, 3, 0)]
 
 
-def test_slots_rest_no_longer_if_nobody_tells_how_such_tasks_end(clock: Clock):
+def test_a_name_is_held_back_no_longer_if_nobody_tells_how_such_tasks_end(clock: Clock):
     node = Node(clock)
-    for _ in range(3):
-        run = node.end(True)
+    node.fail("work", "work", "work")
     clock.now_s += module.UNANSWERED_S
-    assert node.end(True).rests, "the second report of another node, the first that counts, may come as late"
+    node.fail("work")
+    assert node.holds(), "the second report of another node, the first that counts, may come as late"
     clock.now_s += LEASE_S - module.UNANSWERED_S
-    assert node.failures.may_free(run)
-    assert not node.end(True).rests
+    assert not node.holds()
+    node.fail("work")
+    assert not node.holds()
 
 
 def test_failures_that_are_usual_or_slow_are_no_surprise(clock: Clock):
     node = Node(clock)
     for _ in range(20):
         node.end(False)
-        node.end(True)
-        node.end(True)
-    assert not any(node.end(True).rests for _ in range(5))
+        node.fail("work", "work")
+    node.fail(*["work"] * 3)
+    assert not node.holds()
     slow = Node(clock)
-    assert not any(slow.end(True, seconds=9.0).rests for _ in range(9))
+    for _ in range(9):
+        slow.end(True, seconds=9.0)
+    assert not slow.holds()
 
 
 def test_failures_of_several_names_are_one_streak_of_the_node(clock: Clock):
     node = Node(clock)
-    assert [node.end(True, name=name).rests for name in "abc"] == [False, True, True]
-    assert [streak for *_, streak in node.tell()] == [1, 1, 1]
+    node.fail("a", "b", "c")
+    assert [node.holds(name) for name in "abcd"] == [False, True, True, False]
+    assert [(streak, held) for *_, streak, held in node.tell()] == [(1, 0), (1, 1), (1, 1)]
 
 
 def test_what_could_not_be_reported_is_reported_the_next_time(clock: Clock):
     node = Node(clock)
-    node.end(False)
+    node.fail("work", "work")
     commands = cast(Any, SimpleNamespace(report_failures=lambda *args: args))
     _, counts = node.failures.report(commands, 0, "n", 1) or (None, [])
     assert node.failures.report(commands, 0, "n", 1) is None
     node.failures.not_reported(counts)
-    assert node.tell() == counts == [("work", 1, 0, 0)]
+    assert node.tell() == counts == [("work", 2, 2, 2, 1)]
 
 
 # -- the leader --------------------------------------------------------------------------------------------------------

@@ -1,13 +1,19 @@
 """Tasks handed to Celery: only a task that begins there counts as a run of its name."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from celery import Celery
 
+from parsync_redis import Infeasible, Parsync
 from parsync_redis.model.place import Place
+from parsync_redis.store import Store
+from parsync_redis.submission import make_submission
+from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.worker.delivery import Delivery
 from parsync_redis.worker.runs import Run
+from tests.lua.driver import Driver
 
 
 def test_a_task_that_its_worker_does_not_know_is_no_short_run() -> None:
@@ -19,3 +25,38 @@ def test_a_task_that_its_worker_does_not_know_is_no_short_run() -> None:
     run, received = Run(Place("a", "1@1", 0, "n1", (0,), 1, 0)), SimpleNamespace()
     Delivery(consumer, agent)._hand_over(run, received, {"headers": {"task": "unknown"}}, None)  # type: ignore[arg-type]
     assert (ended, run.began_s, run.name) == (["failed"], 0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("slots", "sees"), [(2, "it goes on"), (3, "task needs slots=3; the largest node has 2")], ids=["fits", "too large"]
+)
+def test_a_task_that_fits_nowhere_with_what_its_app_declares_fails_as_its_submit_would_have(
+    fake_store: Store, slots: int, sees: str
+) -> None:
+    """Before any worker knew its name, it was accepted without the options that the worker's app declares."""
+    app = Celery("late", set_as_current=False, backend="cache+memory://")
+    Parsync(app, url="redis://127.0.0.1:1/0")
+
+    @app.task(name="work", shared=False, parsync={"slots": slots})
+    def work() -> None:
+        pytest.fail("it must not begin")
+
+    drive, ended = Driver(fake_store), list[str]()
+    item = make_submission({"name": "work", "id": "a"}, {})
+    drive.run(drive.commands.submit([item]))
+    place = drive.place("a", drive.take()["a"])
+    assert drive.start(place) == "ok"
+    drive.offer("n1", "slots=2", "work")
+    agent: Any = SimpleNamespace(
+        reporter=SimpleNamespace(ended=lambda run, outcome: ended.append(outcome)), store=fake_store
+    )
+    payload, run = open_envelope(item.message), Run(place)
+    carried = payload["headers"]["parsync"]
+    assert Delivery(cast(Any, SimpleNamespace(app=app)), agent)._declares_more("work", carried, payload, run)
+    if slots == 2:
+        assert (ended, run.flaw) == (["again"], "")
+    else:
+        assert ended == ["failed"]
+        assert run.flaw.startswith(f"with the options that its app declares: {sees}")
+        with pytest.raises(Infeasible, match=sees):
+            app.AsyncResult("a").get(timeout=10)

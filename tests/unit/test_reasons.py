@@ -163,6 +163,7 @@ def test_the_device_that_is_freest_is_named_with_what_it_has(asks: str, left: st
                 (node(free=0), "full"),
                 (node(left={"gpu": 0}), "resources"),
                 (node(booked="a task"), "reserved"),
+                (node(held=True), "held_back"),
                 (node(offer=OFFER.replace("kind:gpu", "kind:cpu")), "no_fit" if not more else "down"),
                 (node(state="down", draining=True), "down"),
                 (node(draining=True, note="no deadline: n2 is full"), "drained"),

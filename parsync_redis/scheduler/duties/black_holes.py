@@ -26,7 +26,9 @@ _Node = tuple[int, str, int]
 
 
 class BlackHoleDuty:
-    """Makes nodes suspect by their streaks. It counts how often it did so to each incarnation, and the tries then.
+    """Makes nodes suspect by their streaks. held: some node holds back a name.
+
+    It counts how often it made each incarnation suspect, and the tries then.
 
     An earlier leader may have judged the streaks that a new leader finds. So it waits for another try of each node.
     """
@@ -35,16 +37,20 @@ class BlackHoleDuty:
         self._store, self._partitions, self._lease_s = store, partitions, lease_s
         self._judged: dict[_Node, tuple[int, int]] = {}
         self._is_new = True
+        self.held = True  # perhaps: as the leader before knew
 
     def work(self) -> None:
         """Judge the nodes that have streaks. A judged one is judged again after another try."""
         nodes: dict[_Node, list[Streak]] = {}
+        held = False
         fields = self._store.hash(self._store.keys.shared("streaks"))
         since_ms = now_ms(self._store) - OLD_MS if fields else 0
         for name, text in fields.items():
             for streak in Streak.read(name, text):
+                held = held or streak.is_held
                 if streak.at_ms >= since_ms:
                     nodes.setdefault((streak.partition, streak.node, streak.inc), []).append(streak)
+        self.held = held
         self._judged = {node: judged for node, judged in self._judged.items() if node in nodes}
         for node, streaks in nodes.items():
             guarded(self._store, "black holes", self._judge, node, streaks)

@@ -109,9 +109,9 @@ class ClusterCalls(Calls):
         inc: int,
         since_ms: int,
         all_fail: bool,
-        counts: Sequence[tuple[str, int, int, int]],
+        counts: Sequence[tuple[str, int, int, int, int]],
     ) -> Call[Compared]:
-        """Compare a node's streaks with other nodes; counts: name, runs and failures since `since_ms`, streak."""
+        """Compare a node's streaks with other nodes; counts: name, runs, failures since `since_ms`, streak, held."""
 
         def read(reply: Reply) -> Compared:
             rows = zip(*(map(int, reply[2 + at :: 3]) for at in range(3)), strict=True)
@@ -120,5 +120,5 @@ class ClusterCalls(Calls):
 
         once: Once = {"partition": partition, "node": node, "inc": inc, "since": since_ms, "all": int(all_fail)}
         values = [word for row in counts for word in row]
-        arguments = REPORT_FAILURES.arguments(once, ("name", "runs", "failed", "length"), values)
+        arguments = REPORT_FAILURES.arguments(once, ("name", "runs", "failed", "length", "held"), values)
         return Call(REPORT_FAILURES, [self.keys.shared("streaks"), self.keys.shared("dealt")], arguments, read)

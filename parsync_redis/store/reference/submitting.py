@@ -60,6 +60,9 @@ class Submitting(Tasks):
         anew = not after and job.publication not in ("", *published)
         mine = task is not None and task.state == RUNNING and after == task.attempt
         if task and (mine or (anew and task.has_run and not task.state.final)):
+            asks_anew = split_kind(task.job.kind)[:2] != split_kind(job.kind)[:2]
+            if asks_anew and not wait and (refusal := self._judge(job)):
+                return refusal
             others = task.next is not None and task.next.job.publication
             if not (mine and others):  # what others published goes before a retry
                 task.next = Successor(job._replace(publication="" if after else job.publication), due, expiry)

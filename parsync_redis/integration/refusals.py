@@ -1,0 +1,63 @@
+"""What a refused submit means where Celery publishes by itself: in a retry, and after a task that has run.
+
+A refusal must reach the result backend, as it reaches the caller of `delay`. Otherwise `get` waits for ever.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from celery import Task
+from celery._state import get_current_worker_task
+from celery.exceptions import Reject
+from kombu.exceptions import EncodeError
+
+from ..errors import Infeasible, InvalidInput, ParsyncError, UnknownTask
+from .publish import KNOWS_CALLBACKS, from_callback
+
+
+class Invalid(InvalidInput, EncodeError):
+    """InvalidInput for Celery, which publishes a callback."""
+
+
+class Unknown(UnknownTask, EncodeError):
+    """UnknownTask for Celery."""
+
+
+class Unfit(Infeasible, EncodeError):
+    """Infeasible for Celery."""
+
+
+def refusal_here(error: InvalidInput) -> InvalidInput:
+    """Return the error of a refused submit; if Celery publishes a callback, as one that is also kombu's EncodeError.
+
+    When a task has run, Celery publishes its callbacks and the next step of its chain. Of the errors of that, every
+    Celery stores EncodeError as the failure of the task and tells its chord; Celery 5.7 also tells its chain. After
+    another error it stores nothing. Celery before 5.7 does not tell callbacks from what the task itself publishes.
+    """
+    if not (from_callback() if KNOWS_CALLBACKS else get_current_worker_task()):
+        return error
+    if isinstance(error, UnknownTask):
+        return Unknown(*error.args)
+    return (Unfit if isinstance(error, Infeasible) else Invalid)(*error.args)
+
+
+def extend_retry() -> None:
+    """Let a retry whose submit is refused fail its task. Celery rejects the message then, and stores nothing."""
+    plain = Task.retry
+    if getattr(plain, "of_parsync", False):
+        return
+
+    # Any: the arguments of Celery's retry, which go on as they are
+    @wraps(plain)
+    def retry(task: Task, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return plain(task, *args, **kwargs)
+        except Reject as rejected:
+            if isinstance(rejected.reason, ParsyncError):
+                raise rejected.reason from None
+            raise
+
+    retry.of_parsync = True  # type: ignore[attr-defined]
+    Task.retry = retry
