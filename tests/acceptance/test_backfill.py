@@ -17,6 +17,8 @@ from tests.acceptance.project import PROJ
 from tests.documents import ROOT
 from tests.waiting import until
 
+pytestmark = pytest.mark.serial
+
 
 @pytest.fixture
 def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:

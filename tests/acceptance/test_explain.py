@@ -17,6 +17,7 @@ from tests.acceptance.project import PROJ
 from tests.documents import ROOT
 from tests.waiting import until
 
+pytestmark = pytest.mark.serial
 GPU: dict[str, Any] = {"require": {"kind": "gpu"}, "resources": {"gpu": 0.5}}
 
 
