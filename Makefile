@@ -97,7 +97,7 @@ soak: $(STAMP) ## measure the memory of all processes at 70 % load, and its grow
 fuzz: $(STAMP) ## feed CASES of odd input to every public entry, from SEED on (CASES=100000 SEED=1)
 	@$(BIN)/python -m tests.fuzz --cases $(or $(CASES),100000) --seed $(or $(SEED),1) $(ARGS)
 
-newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (.ci/run: FORM=short)
+newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM=short: as .ci/run does)
 	@for version in 3.12 3.13; do .ci/newer-python $$version $(or $(FORM),full) $(ARGS) || [ $$? = 77 ] || exit 1; done
 
 cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
