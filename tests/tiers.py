@@ -95,6 +95,8 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "cluster/test_whole.py": ("test_tasks_run_on_a_cluster_through_the_death_of_a_primary",),
     "concurrency/test_schedulers.py": ("test_schedulers_join_and_leave_while_tasks_flow",),
     "faults/test_absent.py": ("test_a_node_waits_for_its_server_and_for_its_cluster",),
+    "faults/test_lost_broker.py": ("test_outages_of_the_broker_cost_no_start",),
+    "faults/test_refusing_stack.py": ("test_a_refusal_ends_no_process_costs_no_start_and_loses_no_result",),
     "faults/test_sentinel.py": ("test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on",),
     "packaging/test_wheel.py": ("test_the_wheel_holds_the_package_its_scripts_and_its_licence",),
     "security/test_tls.py": ("test_scheduler_celery_worker_and_client_work_over_tls",),
@@ -127,9 +129,8 @@ NO_STORY: Final[Mapping[str, str]] = {
 LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "acl/test_client_damage.py": ("test_no_right_of_a_client_halts_the_cluster",),
     "bench/test_cost.py": (
-        "test_the_instructions_of_a_cluster_are_summed_and_calls_of_any_shards_cost_more",
+        "test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_and_of_any_shards_dearer",
         "test_no_verb_became_a_tenth_dearer",
-        "test_instructions_are_counted_on_another_server_and_larger_calls_are_cheaper",
     ),
     "chaos/test_layer1.py": (
         "test_promises_1_to_9_hold_in_every_schedule_of_a_fixed_list_of_seeds",
@@ -163,6 +164,9 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Tests without a stack that are left to `make test-all` for what they cost."""
 
+ONE: Final = ("one_server", "dealt")
+"""Marks of tests that run on one server program."""
+
 PROGRAMS: Final[Mapping[str, str]] = {
     "redis-server": "the same tests on Redis",
     "valgrind": "the cost of each verb",
@@ -182,7 +186,7 @@ def mark(items: Iterable[pytest.Item], programs: Container[str]) -> None:
         if (item.get_closest_marker("serial") and not story) or name in LONG.get(file, ()):
             continue
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if params.get("server_kind") in programs and not item.get_closest_marker("one_server"):
+        if params.get("server_kind") in programs and not any(map(item.get_closest_marker, ONE)):
             continue
         told.add((file, name))
         item.add_marker(pytest.mark.quick)
