@@ -1,5 +1,7 @@
 """Addresses of servers and brokers: which are Redis, and which are one place."""
 
+from typing import Any
+
 import pytest
 import redis
 from celery import Celery
@@ -187,7 +189,7 @@ def test_any_address_connects_or_is_refused_in_one_sentence(scheme, login, host,
         refused = str(error)
     assert refused.isprintable(), url
     if not (refused or url.startswith("sentinel") or is_cluster(url)):
-        connection = client.connection_pool.make_connection()
+        connection: Any = client.connection_pool.make_connection()
         if getattr(connection, "port", None) == USUAL_PORT:  # somebody may listen there
             connection.port = NOBODYS_PORT
         with pytest.raises((RedisError, OSError)):
