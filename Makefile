@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons cluster-test compose-test site record wheel lock clean
+.PHONY: help demo test test-all test-rest lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons cluster-test compose-test site record wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -26,8 +26,14 @@ demo: $(STAMP) ## run a server, 3 schedulers and 4 Celery workers that measure t
 	@mkdir -p build
 	@$(BIN)/parsync demo --out build/demo.json $(ARGS)
 
-test: lint ## lint, then run every test, those with stacks of processes first (ARGS="-k isolation")
+test: lint ## lint, then run all tests without a stack of processes, and one story of each behaviour on a stack: 5 minutes
+	$(PYTEST) -n $(JOBS) --dist loadgroup -m quick $(ARGS)
+
+test-all: lint ## lint, then run every test, those with stacks of processes first (ARGS="-k isolation")
 	$(PYTEST) -n $(JOBS) --dist loadgroup $(ARGS)
+
+test-rest: $(STAMP) ## run what `make test` leaves to `make test-all`
+	$(PYTEST) -n $(JOBS) --dist loadgroup -m "not quick" $(ARGS)
 
 unit: $(STAMP) ## run the fast tests only, without a server: about 15 seconds
 	$(PYTEST) -q -n $(JOBS) tests/unit $(ARGS)
@@ -91,8 +97,8 @@ soak: $(STAMP) ## measure the memory of all processes at 70 % load, and its grow
 fuzz: $(STAMP) ## feed CASES of odd input to every public entry, from SEED on (CASES=100000 SEED=1)
 	@$(BIN)/python -m tests.fuzz --cases $(or $(CASES),100000) --seed $(or $(SEED),1) $(ARGS)
 
-newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM=small: the small ones; .ci/run: FORM=short)
-	@.ci/newer-pythons $(or $(FORM),full) $(ARGS)
+newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM=short: as .ci/run does)
+	@for version in 3.12 3.13; do .ci/newer-python $$version $(or $(FORM),full) $(ARGS) || [ $$? = 77 ] || exit 1; done
 
 cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
 	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n 4 --dist loadfile tests/acceptance tests/cluster $(ARGS)

@@ -33,6 +33,7 @@ from parsync_redis.store.embedded import EmbeddedServer, find_server
 from parsync_redis.store.embedded_cluster import EmbeddedCluster
 from parsync_redis.store.soundness import is_sound
 from parsync_redis.store.views import count_partitions
+from tests import reaper, tiers
 
 _thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("quick", _thorough, max_examples=25, derandomize=True)  # a run can be repeated
@@ -93,11 +94,15 @@ class Servers:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks of these tests, keep the garbage collector from calling servers, and have a state folder.
+    """Start the reaper, declare marks, keep the garbage collector from calling servers, and have a state folder.
 
     A result that is collected unsubscribes from its result backend. Results of one test module may be collected in
     another, when their server has stopped: Celery would try again for 20 s each, in the middle of any test.
     """
+    if hasattr(config, "workerinput"):  # pytest-xdist's: the run has its reaper
+        reaper.refuse_unmarked()
+    else:
+        reaper.watch()
     del AsyncResult.__del__
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background; programs would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -106,6 +111,20 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "one_server(index): a dear test, on one server program: 0 the first (Valkey), -1 the last (Redis)"
     )
     config.addinivalue_line("markers", "unaudited: the test leaves a state that is broken on purpose")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test` runs."""
+    tiers.mark(items, [*server_programs()][1:])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what a run of no certain files has left out."""
+    lines = [*tiers.left_out(config.getoption("markexpr") == "quick")]
+    if lines and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        terminalreporter.section("left out")
+        terminalreporter.write("".join(f"{line}\n" for line in lines))
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,4 @@
-"""An app of a user's, as a file: its one task sleeps."""
+"""An app of a user's, as a file: its one task sleeps, and then waits until its gate is open, if it has one."""
 
 from typing import Final
 
@@ -13,6 +13,8 @@ Parsync(app)
 
 
 @app.task(name="proj.render", parsync={})
-def render(seconds):
+def render(seconds, gate=""):
     time.sleep(seconds)
+    while gate and not app.backend.client.exists(gate):
+        time.sleep(0.02)
 """

@@ -17,6 +17,8 @@ from tests.acceptance.project import PROJ
 from tests.documents import ROOT
 from tests.waiting import until
 
+pytestmark = pytest.mark.serial
+
 
 @pytest.fixture
 def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
@@ -28,41 +30,48 @@ def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
         stack.scheduler(1)
         stack.worker("proj", "n1", 4, resources={"gpu": 4}, pool="threads")
         with ParsyncClient.from_url(url, "demo") as client:
-            until(lambda: client.nodes(), "the node is up", 60)
+            until(lambda: client.nodes(), "the node is up")
             yield url, client
 
 
 def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(stacked: tuple[str, ParsyncClient]) -> None:
     url, client = stacked
     gpu: Any = {"gpu": 1}
-    client.wait([client.submit("proj.render", [4.0], resources=gpu) for _ in range(4)], 60)
-    until(lambda: client.names(), "its run time is learnt", 60)
-    for number in range(4):  # from now on their ends lie apart
-        client.submit("proj.render", [4.0 + number / 2], resources=gpu)
-    until(lambda: client.nodes()[0].free == 0, "all slots are held")
+    client.wait([client.submit("proj.render", [1.0], resources=gpu) for _ in range(4)], 180)
+    until(lambda: client.names(), "its run time is learnt")
     small: list[str] = []
     runs_beside_small_ones(url, client, small, "slots=4", slots=4)
     runs_beside_small_ones(url, client, small, "slots=1 gpu=4", resources={"gpu": 4})
-    until(lambda: is_over(client.status(small[-1])), "the tasks behind it run", 120)
+    until(lambda: is_over(client.status(small[-1])), "the tasks behind it run")
 
 
 def runs_beside_small_ones(url: str, client: ParsyncClient, small: list[str], needs: str, **options: Any) -> None:
+    """A small task lasts until the reservation has been seen, so that it cannot pass meanwhile."""
+    gate = f"gate {needs}"
+    lasting = client.submit("proj.render", [1.0, gate], resources={"gpu": 1})
+    until(lambda: client.status(lasting).state == "running", "a small task lasts")
     large = client.submit("proj.render", [0.1], **options)
-    seen: dict[str, str] = {}
+    why = f"only node n1 fits: it is reserved for task {large} (proj.render {needs})"
+
+    def tells() -> bool:
+        refill(client, small)
+        return why in (client.explain(small[-1]).why or "")
 
     def ends() -> bool:
-        waits = sum(one.phase == WAITING for one in client.statuses(small[-12:]))
-        small.extend(client.submit("proj.render", [4.0], resources={"gpu": 1}) for _ in range(8 - waits))
-        node = client.nodes()[0]
-        if node.reserved:  # perhaps no more in a moment
-            texts = {"explain": client.explain(small[-1]).why, "nodes": shown(url, "nodes")}
-            seen.update({name: text for name, text in texts.items() if "reserved for task" in text})
+        refill(client, small)
         return is_over(client.status(large))
 
-    until(ends, "the large task has run", 120)
-    assert f"reserved for task {large} (proj.render {needs})" in seen["nodes"]
-    assert f"only node n1 fits: it is reserved for task {large} (proj.render {needs})" in seen["explain"]
-    until(lambda: not client.nodes()[0].reserved, "the node is free for all again", 60)
+    until(tells, why)
+    assert f"reserved for task {large} (proj.render {needs})" in shown(url, "nodes")
+    client.store.client.set(gate, "open")
+    until(ends, "the large task has run")
+    until(lambda: not client.nodes()[0].reserved, "the node is free for all again")
+
+
+def refill(client: ParsyncClient, small: list[str]) -> None:
+    """Let eight small tasks wait."""
+    waits = sum(task.phase == WAITING for task in client.statuses(small[-12:]))
+    small.extend(client.submit("proj.render", [1.0], resources={"gpu": 1}) for _ in range(8 - waits))
 
 
 def is_over(task: TaskStatus) -> bool:

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -94,9 +95,13 @@ def unknown(rig: Rig) -> list[str]:
 @pytest.mark.parametrize("damage", all_damages(), ids=str)
 def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -> None:
     key = scene.key(damage.family, damage.kind)
-    before = snapshot(rig.state, key)
-    damage.do(scene, key)
-    after, kind = snapshot(rig.state, key), rig.state.type(key)
+    with ExitStack() as still:  # else what is read after the damage may be what others have made of it
+        for process in rig.stack.alive():
+            still.enter_context(rig.paused(process))
+        before = snapshot(rig.state, key)
+        damage.do(scene, key)
+        after = snapshot(rig.state, key)
+        kind = rig.state.type(key)
     written = {name: value for name, value in after.items() if before.get(name) != value}
     if damage.name in ("deleted", "of another type") or damage.kept:
         written = {}

@@ -13,6 +13,7 @@ from parsync_redis.model.explanation import Outlook
 
 from .conftest import LONG_LEASE_S, Rig
 
+pytestmark = pytest.mark.serial
 SMI = """#!/bin/sh
 echo "0, GPU-aaaa1111, 24576"
 echo "1, GPU-bbbb2222, 24576"

@@ -13,6 +13,7 @@ from parsync_redis.model.explanation import Outlook
 
 from .conftest import LONG_LEASE_S, Rig
 
+pytestmark = pytest.mark.serial
 GPU: dict[str, Any] = {"resources": {"gpu": 1}}
 SPOT: dict[str, Any] = {"tolerate": ["spot"], "require": {"kind": "spot"}}
 

@@ -37,6 +37,7 @@ def test_each_form_gives_a_server_the_same_logins(server: EmbeddedServer, secret
     users.write_text(acl("--cluster", "forms", "--password-file", str(secrets), "--close-default"))
     other = subprocess.Popen(
         [server.program, "--port", "0", "--unixsocket", str(tmp_path / "s"), "--save", "", "--aclfile", str(users)],
+        cwd=tmp_path,
         stdout=subprocess.DEVNULL,
     )
     try:

@@ -8,6 +8,7 @@ from collections import Counter
 
 from parsync_redis.store.connection import connect
 from parsync_redis.store.embedded import EmbeddedServer
+from tests import reaper
 
 from .schedule import SHARDS, Schedule, of_text, run_schedule, to_text
 from .shrink import shrink
@@ -66,6 +67,7 @@ def replay(seed: int, steps: str, shards: int = 1) -> int:
 def main() -> int:
     """Return the command line."""
     logging.disable(logging.CRITICAL)
+    reaper.watch()
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("what", choices=("many", "replay", "mutants"))
     parser.add_argument("--count", "-n", type=int, default=1000)

@@ -17,6 +17,7 @@ from parsync_redis.store.embedded import EmbeddedServer
 from parsync_redis.store.embedded_cluster import EmbeddedCluster
 from tests.waiting import ended, until
 
+pytestmark = pytest.mark.serial
 NAME = "whole"
 
 

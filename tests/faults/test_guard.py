@@ -170,9 +170,10 @@ def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and
     kept = make(shards=shards)
     drive = Driver(kept.store)
     assert shards == 1 or kept.store.keys.shard_of("waits"), "not the first"
+    kept.kept()  # it is not suspect before all is placed
     runs, waits = placed(kept, "runs", 0), placed(kept, "waits", 1)
     assert drive.start(runs) == "ok"
-    kept.kept(2.0)
+    kept.keep(2.0)
     until(lambda: kept.state == "suspect", "no sign came")
     assert drive.hash("notes")["n1"].startswith(NO_SIGN)
     until(lambda: drive.state("waits") == "pending", "it goes back")

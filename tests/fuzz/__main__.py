@@ -6,12 +6,14 @@ import time
 
 from parsync_redis import ParsyncClient
 from parsync_redis.store.embedded import EmbeddedServer
+from tests import reaper
 
 from .run import run
 
 
 def main() -> int:
     """Runs the cases, and prints how many a second each entry took."""
+    reaper.watch()
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)

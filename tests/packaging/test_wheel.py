@@ -19,6 +19,7 @@ from parsync_redis.cli.stack import Process
 from parsync_redis.store.embedded import find_server
 from tests import waiting
 from tests.documents import Document
+from tests.reaper import marked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -97,7 +98,7 @@ def test_who_lacks_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -
 @pytest.mark.parametrize("words", [["demo", "--limit", "20"], ["dev", "-A", "proj"]])
 def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
-    env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path), **marked()}
     done = waiting.run([installed / "parsync", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "pip install 'parsync-redis[server]', or apt-get install redis-server" in " ".join(done.stderr.split())
@@ -119,7 +120,7 @@ def test_a_newcomer_needs_two_commands_after_the_installation(installed: Path, t
     servers = tmp_path / "servers"
     servers.mkdir()
     (servers / "redis-server").symlink_to(find_server())
-    env = {"PATH": f"{installed}:{servers}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    env = {"PATH": f"{installed}:{servers}:/usr/bin:/bin", "HOME": str(tmp_path), **marked()}
     offer = ["--workers", "1", "--label", "zone=a", "--resource", "mem=4GiB"]
     command = [installed / "parsync", "dev", "-A", "proj", *offer]
     dev = Process("dev", [str(word) for word in command], env, tmp_path, lambda name, line: print(line))
@@ -139,9 +140,8 @@ def test_a_newcomer_needs_two_commands_after_the_installation(installed: Path, t
 
 
 def test_secrets_of_docker_compose_need_parsync_on_the_path(tmp_path: Path) -> None:
-    done = waiting.run(
-        ["/bin/sh", ROOT / "examples/secrets.sh"], cwd=tmp_path, env={"PATH": "/"}, capture_output=True, text=True
-    )
+    command = ["/bin/sh", ROOT / "examples/secrets.sh"]
+    done = waiting.run(command, cwd=tmp_path, env={"PATH": "/", **marked()}, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("secrets.sh: parsync is not on the PATH")
     assert not [*tmp_path.iterdir()]

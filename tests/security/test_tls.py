@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +69,7 @@ class TlsServer:
 def has_tls(program: str) -> bool:
     """Return whether a server program knows the option; a program without TLS refuses it when it starts."""
     words = [program, "--port", "0", "--tls-port", "1", "--save", ""]
-    done = run(words, capture_output=True, text=True, cwd="/")
+    done = run(words, capture_output=True, text=True, cwd=tempfile.gettempdir())
     return "No tls-cert-file configured" in done.stdout + done.stderr
 
 

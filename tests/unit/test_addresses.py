@@ -1,5 +1,7 @@
 """Addresses of servers and brokers: which are Redis, and which are one place."""
 
+from typing import Any
+
 import pytest
 import redis
 from celery import Celery
@@ -174,6 +176,8 @@ NAMES = [
 ]
 VALUES = ["", "0", "1", "-1", "1e9", "1e999", "nan", "true", "x", "%00", "%FF", "a b", "none", "9" * 40, "٣", "1_0"]
 VALUES += ["771", "TCP_KEEPIDLE:60", "TCP_KEEPCNT:0,TCP_X:1"]
+USUAL_PORT = 6379
+NOBODYS_PORT = 1
 SCHEMES = ["redis", "rediss", "valkey", "unix", "sentinel", "redis+cluster", "http", ""]
 
 
@@ -193,6 +197,9 @@ def test_any_address_connects_or_is_refused_in_one_sentence(scheme, login, host,
     except InvalidInput as error:
         refused = str(error)
     assert refused.isprintable(), url
-    if not (refused or url.startswith("sentinel") or is_cluster(url)):  # nobody listens there
+    if not (refused or url.startswith("sentinel") or is_cluster(url)):
+        connection: Any = client.connection_pool.make_connection()
+        if getattr(connection, "port", None) == USUAL_PORT:  # somebody may listen there
+            connection.port = NOBODYS_PORT
         with pytest.raises((RedisError, OSError)):
-            client.connection_pool.make_connection().connect()
+            connection.connect()

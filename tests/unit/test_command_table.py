@@ -13,6 +13,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
 from tests.lua.driver import Driver
 from tests.offenders import none_wrong
+from tests.reaper import marked
 from tests.waiting import run
 
 NEVER = {"celery", "kombu", "numpy", "matplotlib"} | {
@@ -63,7 +64,7 @@ def test_a_command_imports_no_more_than_it_needs(words, never, address, tmp_path
         f"atexit.register(lambda: print([name for name in {sorted(never)} if name in sys.modules], file=sys.stderr))\n"
         "main()"
     )
-    env = {"PARSYNC_URL": address, "PARSYNC_CLUSTER": "demo", "PATH": "/usr/bin:/bin"}
+    env = {"PARSYNC_URL": address, "PARSYNC_CLUSTER": "demo", "PATH": "/usr/bin:/bin", **marked()}
     done = run(
         [sys.executable, "-c", program, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
     )

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests import reaper
+
 from .failover import failover
 from .moves import move_slots
 from .pace import soak, throughput
@@ -75,6 +77,7 @@ def say(line: str) -> None:
 
 def main() -> int:
     """Return the command line."""
+    reaper.watch()
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.real", description=__doc__)
     verbs = parser.add_subparsers(required=True)
     storm = verbs.add_parser("run", help="random faults on a whole stack")

@@ -1,0 +1,203 @@
+"""Which tests `make test` runs, with the mark `quick`: all that start no stack of processes, and the stories.
+
+A story is a test that tells one behaviour on a real stack; of a parametrised test it is the first case. Long tests are
+left out, and what a second server program repeats. `make test-all` runs everything.
+"""
+
+import shutil
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Final
+
+import pytest
+
+from tests.faults.rabbit import rabbitmq_program
+
+STORIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "acceptance/test_backfill.py": ("test_a_large_task_runs_although_small_ones_never_leave_its_node_empty",),
+    "acceptance/test_black_holes.py": ("test_a_broken_node_of_three_fails_few_of_200_tasks",),
+    "acceptance/test_celery_events.py": (
+        "test_a_task_is_sent_received_started_and_succeeded",
+        "test_a_failure_and_a_retry_are_events_as_well",
+        "test_a_waiting_task_that_is_revoked_never_runs",
+        "test_a_running_task_is_killed_when_revoked_with_terminate",
+        "test_a_chord_whose_task_is_revoked_or_dead_fails_and_does_not_wait_for_ever",
+    ),
+    "acceptance/test_celery_tasks.py": (
+        "test_a_task_without_options_goes_to_the_broker_and_one_with_them_to_parsync",
+        "test_a_retry_waits_in_the_queue_and_is_the_same_tasks_next_attempt",
+        "test_a_task_can_be_replaced_by_another",
+        "test_chains_groups_and_chords_nest",
+        "test_links_and_errbacks_are_called",
+        "test_an_id_of_ones_own_is_one_task_however_often_it_is_sent",
+        "test_serializers_and_compression_are_celerys",
+        "test_a_hard_time_limit_fails_the_task_and_frees_its_slot",
+        "test_a_task_whose_process_is_killed_runs_again",
+        "test_what_cannot_be_asked_for_is_refused_at_the_call_and_nothing_is_left",
+    ),
+    "acceptance/test_celery_worker.py": (
+        "test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_needs",
+        "test_a_warm_shutdown_ends_what_runs_and_gives_the_rest_to_others",
+    ),
+    "acceptance/test_damage.py": (
+        "test_damage_is_noticed_and_rebuilt",
+        "test_each_kind_of_key_is_in_the_table",
+    ),
+    "acceptance/test_demo.py": ("test_ctrl_c_leaves_no_process_behind",),
+    "acceptance/test_dev.py": ("test_the_last_word_is_true_and_a_process_that_ends_is_told",),
+    "acceptance/test_devices.py": ("test_runs_at_the_same_time_have_devices_of_their_own",),
+    "acceptance/test_events.py": (
+        "test_the_command_lists_what_happened_one_line_each",
+        "test_a_viewer_gets_what_comes_and_goes_on_behind_what_he_has_seen",
+    ),
+    "acceptance/test_explain.py": (
+        "test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_end",
+        "test_a_plan_says_now_waits_or_never_and_submits_nothing",
+    ),
+    "acceptance/test_fleet.py": (
+        "test_two_apps_share_a_cluster_and_each_task_runs_where_its_name_is_known",
+        "test_a_task_that_is_routed_goes_only_to_nodes_that_consume_its_queue",
+        "test_what_an_app_declares_holds_for_every_submit_by_name",
+        "test_what_waits_for_its_rate_limit_holds_no_slot",
+    ),
+    "acceptance/test_isolation.py": ("test_a_run_that_was_paused_past_its_lease_does_not_tick_again",),
+    "acceptance/test_kept_back.py": (
+        "test_tasks_with_the_same_word_run_on_different_nodes_and_near_goes_where_the_other_ran",
+    ),
+    "acceptance/test_loader.py": ("test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers",),
+    "acceptance/test_look_ahead.py": ("test_what_waits_is_cancelled_while_the_other_runs",),
+    "acceptance/test_quarantine.py": (
+        "test_what_is_no_doorbell_is_put_away_and_the_worker_lives",
+        "test_a_garbled_line_of_a_partition_is_repaired",
+    ),
+    "acceptance/test_recovery.py": (
+        "test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued",
+        "test_a_task_that_waits_past_its_expiry_is_revoked",
+    ),
+    "acceptance/test_serve.py": ("test_it_is_well_and_says_whether_anything_can_be_placed",),
+    "acceptance/test_serve_api.py": ("test_a_list_is_what_the_command_lists", "test_pages_and_filters"),
+    "acceptance/test_serve_doors.py": ("test_a_task_is_submitted_once_and_only_its_submitter_finds_it",),
+    "acceptance/test_serve_metrics.py": ("test_the_metrics_say_what_the_state_is",),
+    "acceptance/test_serve_openapi.py": ("test_it_is_a_valid_document_of_every_route",),
+    "acceptance/test_serve_pages.py": ("test_each_view_shows_the_cluster_without_a_complaint",),
+    "acceptance/test_shards.py": ("test_tasks_of_all_shards_run_once_and_their_results_come",),
+    "acceptance/test_silence.py": ("test_no_scheduler", "test_all_nodes_drained", "test_a_mistyped_cluster"),
+    "acceptance/test_standstill.py": ("test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another",),
+    "acceptance/test_storms.py": ("test_poisonous_tasks_end_after_a_few_starts_and_the_others_run",),
+    "acceptance/test_takeover.py": ("test_a_worker_and_the_leader_killed_at_once_cost_no_task",),
+    "acceptance/test_task_ends.py": ("test_a_task_that_exits_fails_once_and_frees_its_slot",),
+    "acceptance/test_watching.py": ("test_every_line_of_the_log_is_json_with_its_fields",),
+    "acl/test_stack.py": (
+        "test_clients_submit_wait_cancel_and_look",
+        "test_a_web_application_sends_placed_and_plain_tasks_and_waits_for_results",
+        "test_the_viewers_commands_list_everything_under_way",
+        "test_a_stack_that_stops_was_denied_nothing",
+    ),
+    "cluster/test_whole.py": ("test_tasks_run_on_a_cluster_through_the_death_of_a_primary",),
+    "concurrency/test_schedulers.py": ("test_schedulers_join_and_leave_while_tasks_flow",),
+    "faults/test_absent.py": ("test_a_node_waits_for_its_server_and_for_its_cluster",),
+    "faults/test_lost_broker.py": ("test_outages_of_the_broker_cost_no_start",),
+    "faults/test_refusing_stack.py": ("test_a_refusal_ends_no_process_costs_no_start_and_loses_no_result",),
+    "faults/test_sentinel.py": ("test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on",),
+    "packaging/test_wheel.py": ("test_the_wheel_holds_the_package_its_scripts_and_its_licence",),
+    "security/test_tls.py": ("test_scheduler_celery_worker_and_client_work_over_tls",),
+    "site/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
+    "testing/test_plugin.py": ("test_a_project_tests_its_tasks_on_a_cluster_and_eagerly",),
+}
+"""The stories of each file that starts a stack."""
+
+NO_STORY: Final[Mapping[str, str]] = {
+    "acceptance/test_full_broker.py": "faults/test_full_memory.py tells full memory without a stack",
+    "acceptance/test_garbage.py": "acceptance/test_quarantine.py tells it",
+    "acceptance/test_inspect.py": "acceptance/test_celery_events.py tells it",
+    "acceptance/test_prometheus.py": "acceptance/test_serve_metrics.py tells it",
+    "acceptance/test_short_lease.py": "acceptance/test_standstill.py tells it",
+    "acl/test_cluster.py": "acl/test_stack.py and cluster/test_whole.py tell it",
+    "api/test_api.py": "site/test_pages.py tells it",
+    "bench/test_family.py": "measures",
+    "bench/test_placement.py": "measures",
+    "bench/test_queue_bars.py": "measures",
+    "bench/test_serve.py": "measures",
+    "chaos/real/test_storm.py": "all behaviours under faults at once",
+    "cluster/test_serve.py": "acceptance/test_serve.py and cluster/test_whole.py tell it",
+    "concurrency/test_priority.py": "concurrency/test_schedulers.py tells it",
+    "faults/test_rabbitmq.py": "needs a program that few have; faults/test_absent.py tells it for Redis",
+    "parity/test_prefork.py": "acceptance/test_celery_tasks.py tells it; .ci/older-celery runs a short form",
+    "parity/test_threads.py": "acceptance/test_celery_tasks.py tells it",
+}
+"""Files that start a stack and have no story, and why: the file that tells it, or what they are instead."""
+
+LONG: Final[Mapping[str, tuple[str, ...]]] = {
+    "acl/test_client_damage.py": ("test_no_right_of_a_client_halts_the_cluster",),
+    "bench/test_cost.py": (
+        "test_the_instructions_of_a_cluster_are_summed_and_larger_calls_are_cheaper_and_of_any_shards_dearer",
+        "test_no_verb_became_a_tenth_dearer",
+    ),
+    "chaos/test_layer1.py": (
+        "test_promises_1_to_9_hold_in_every_schedule_of_a_fixed_list_of_seeds",
+        "test_promises_1_to_9_hold_on_several_primaries_that_go_away_restart_lose_writes_and_move_slots",
+    ),
+    "chaos/test_mutants.py": (
+        "test_a_bug_that_names_a_test_makes_it_fail",
+        "test_a_bug_can_be_planted_and_leaves_scripts_that_compile",
+        "test_the_tests_that_bugs_name_pass_without_them",
+    ),
+    "cluster/test_failures.py": ("test_the_doctor_tells_the_shards_of_the_settings_primary_while_it_is_away",),
+    "lua/test_devices.py": ("test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_nothing",),
+    "lua/test_long_texts.py": (
+        "test_no_stored_value_makes_a_script_slow",
+        "test_no_argument_makes_a_script_slow",
+    ),
+    "lua/test_many_lost.py": ("test_ten_times_the_nodes_take_hardly_more_round_trips",),
+    "lua/test_patterns.py": ("test_patterns_that_take_quadratic_time_are_noticed",),
+    "simulate/test_backfill.py": (
+        "test_a_large_task_beside_a_stream_of_small_ones_starts_soon",
+        "test_without_bookings_it_starves",
+    ),
+    "simulate/test_experiments.py": (
+        "test_the_claims_that_need_no_large_cluster_hold_in_small",
+        "test_an_experiment_has_the_cases_that_were_asked_for",
+        "test_the_same_seed_gives_the_same_result_and_another_seed_another",
+        "test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals",
+    ),
+    "simulate/test_replay.py": ("test_a_real_server_makes_the_same_decisions_and_keeps_nothing",),
+    "simulate/test_whatif.py": ("test_a_queue_that_comes_in_bursts_keeps_up_and_one_that_grows_does_not",),
+}
+"""Tests without a stack that are left to `make test-all` for what they cost."""
+
+ONE: Final = ("one_server", "dealt")
+"""Marks of tests that run on one server program."""
+
+PROGRAMS: Final[Mapping[str, str]] = {
+    "redis-server": "the same tests on Redis",
+    "valgrind": "the cost of each verb",
+    "promtool": "rules of alerts",
+    "chromedriver": "pages in a browser",
+}
+"""Programs that `.ci/run` gets, and what is tested with each."""
+
+
+def mark(items: Iterable[pytest.Item], programs: Container[str]) -> None:
+    """Mark the tests of `make test`; those of these server programs are left out."""
+    told: set[tuple[str, str]] = set()
+    for item in items:
+        file = item.nodeid.partition("::")[0].removeprefix("tests/")
+        name = getattr(item, "originalname", item.name)
+        story = name in STORIES.get(file, ()) and (file, name) not in told
+        if (item.get_closest_marker("serial") and not story) or name in LONG.get(file, ()):
+            continue
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if params.get("server_kind") in programs and not any(map(item.get_closest_marker, ONE)):
+            continue
+        told.add((file, name))
+        item.add_marker(pytest.mark.quick)
+
+
+def left_out(quick: bool) -> Iterator[str]:
+    """Yield what a run has left out, and why, a line each."""
+    missing = {program: what for program, what in PROGRAMS.items() if shutil.which(program) is None}
+    if rabbitmq_program() is None:
+        missing["rabbitmq-server"] = "a broker that is RabbitMQ"
+    for program, what in missing.items():
+        yield f"no {program}: {what} (.ci/run unpacks it)"
+    if quick:
+        yield "this is one story of each behaviour: `make test-all` runs the other tests of stacks, and the long tests"

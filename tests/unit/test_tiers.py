@@ -1,0 +1,43 @@
+"""The split of the tests into `make test` and the others: each behaviour on a stack has its story."""
+
+import re
+
+import pytest
+
+from tests.documents import ROOT
+from tests.tiers import LONG, NO_STORY, STORIES, left_out
+
+TESTS = ROOT / "tests"
+STACK = re.compile(r"LocalStack\(|\bnew_rig\b|\bSite\(")
+"""What a file says that starts schedulers or workers."""
+NO_STACK = {"unit/test_tiers.py", "unit/test_stack.py"}
+
+
+def texts() -> dict[str, str]:
+    """The text of each test file, by its path below tests/."""
+    return {file.relative_to(TESTS).as_posix(): file.read_text(encoding="utf-8") for file in TESTS.rglob("test_*.py")}
+
+
+def test_each_file_that_starts_a_stack_has_a_story_or_says_who_tells_it():
+    serial = {file for file, text in texts().items() if "pytest.mark.serial" in text} - NO_STACK
+    assert serial == STORIES.keys() | NO_STORY.keys(), "name its story in tests/tiers.py"
+    assert not STORIES.keys() & NO_STORY.keys()
+    told = {file for text in NO_STORY.values() for file in re.findall(r"[\w/]+\.py", text)}
+    assert all((TESTS / file).exists() for file in told)
+
+
+def test_what_starts_a_stack_is_marked():
+    unmarked = [file for file, text in texts().items() if STACK.search(text) and "pytest.mark.serial" not in text]
+    assert sorted({*unmarked} - NO_STACK) == [], "mark it with pytest.mark.serial"
+
+
+@pytest.mark.parametrize("tier", [STORIES, LONG], ids=["stories", "long"])
+def test_each_name_is_a_test(tier):
+    files = texts()
+    missing = [(file, name) for file in tier for name in tier[file] if f"def {name}(" not in files.get(file, "")]
+    assert not missing
+
+
+def test_make_test_says_what_has_the_other_tests():
+    assert any("make test-all" in line for line in left_out(quick=True))
+    assert not any("make test-all" in line for line in left_out(quick=False))
