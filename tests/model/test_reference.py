@@ -233,6 +233,19 @@ class SideBySide(PartitionRules):
         row = (id, "" if whatever else attempt, how, why)
         self.both(self.commands.give_back(scheduler if whatever else owner, [row]))
 
+    @rule(scheduler=SCHEDULERS, shard=st.integers(0, 2))
+    def undo(self, scheduler, shard):
+        """Take what waits and undo that; a late repetition of the take gives out other attempts."""
+        known = len(self.attempts)
+        for _ in range(2):
+            before = len(self.attempts)
+            self.take(scheduler, 10, shard=shard)
+            rows = [(id, attempt, "undo", "") for _, id, attempt in self.attempts[before:]]
+            if rows:
+                self.both(self.commands.give_back(scheduler, rows))
+        given = [pair[1:] for pair in self.attempts[known:]]
+        assert len(given) == len({*given})
+
     @rule(kinds=st.lists(KINDS, min_size=1, max_size=3), why=WHY)
     def set_reason(self, kinds, why):
         self.both(self.commands.set_reason([(kind, why) for kind in kinds]))
