@@ -29,7 +29,7 @@ redis.call('HDEL', alive, '') -- changes nothing; a full server allows a script 
 if corrected then
   node.inc = inc
   if node.state == 'down' then node.state = 'up' end
-  in_full().changed_nodes(KEY.meta) -- first: a key of another type is found before anything is written
+  in_full().changed_nodes(meta) -- first: a key of another type is found before anything is written
   in_full().write_node(nodes, node)
 end
 redis.call('HSET', alive, node.name, counter_text(node.inc, moved))
