@@ -119,7 +119,7 @@ def test_every_script_has_a_binding_and_every_library_a_use():
 def test_a_script_is_short_and_asks_for_no_unlisted_keys():
     texts = {path.stem: path.read_text() for path in lua_folder().rglob("*.lua")}
     lines = [(stem, line) for stem, text in texts.items() for line in text.splitlines()]
-    none_wrong("a script is short", [stem for stem, text in texts.items() if len(text.splitlines()) >= 80])
+    none_wrong("a script has at most 160 lines", [stem for stem, text in texts.items() if len(text.splitlines()) > 160])
     wide = [f"{stem}: {line}" for stem, line in lines if len(line) > 130 and not line.startswith("-- KEYS:")]
     none_wrong("a line has at most 130 characters", wide)
     words = ("'KEYS'", "'SCAN'", "cjson", "cmsgpack", "math.random", "'FLUSHALL'")
