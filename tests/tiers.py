@@ -36,7 +36,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "acceptance/test_celery_worker.py": (
         "test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_needs",
-        "test_a_warm_shutdown_ends_what_runs_and_gives_the_rest_to_others",
+        "test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_others",
     ),
     "acceptance/test_damage.py": (
         "test_damage_is_noticed_and_rebuilt",
@@ -99,7 +99,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "faults/test_refusing_stack.py": ("test_a_refusal_ends_no_process_costs_no_start_and_loses_no_result",),
     "faults/test_sentinel.py": ("test_a_worker_whose_broker_is_behind_sentinels_is_a_node_and_goes_on",),
     "packaging/test_wheel.py": ("test_the_wheel_holds_the_package_its_scripts_and_its_licence",),
-    "security/test_tls.py": ("test_scheduler_celery_worker_and_client_work_over_tls",),
+    "security/test_broker_tls.py": ("test_worker_guard_and_scheduler_beside_it_have_the_apps_tls",),
     "site/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
     "testing/test_plugin.py": ("test_a_project_tests_its_tasks_on_a_cluster_and_eagerly",),
 }
