@@ -14,7 +14,7 @@ from parsync_redis.model.ids import readable
 from parsync_redis.model.kind import split_kind
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.options import TaskOptions
-from parsync_redis.model.place import Place
+from parsync_redis.model.place import GiveBack, Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Call, Store
 from parsync_redis.store.calls import ALL
@@ -240,7 +240,8 @@ class SideBySide(PartitionRules):
         for _ in range(2):
             before = len(self.attempts)
             self.take(scheduler, 10, shard=shard)
-            rows = [(id, attempt, "undo", "") for _, id, attempt in self.attempts[before:]]
+            undone = self.attempts[before:]
+            rows: list[tuple[str, str, GiveBack, str]] = [(id, attempt, "undo", "") for _, id, attempt in undone]
             if rows:
                 self.both(self.commands.give_back(scheduler, rows))
         given = [pair[1:] for pair in self.attempts[known:]]
