@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -134,6 +135,17 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def forget_pools(app: Celery) -> None:
+    """Drop the pools of this address: kombu gives them to whoever has the address, whatever TLS the app asks for.
+
+    pools.reset() would close the pools of all other apps of this process as well.
+    """
+    connection = app.connection_for_write()
+    for group in (pools.producers, pools.connections):
+        with suppress(KeyError):
+            del group[connection]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_placed_task_trusts_the_server_as_a_plain_one_does_and_no_byte_is_in_clear(
     place: Place, way: Callable[[Place, Path], Conf]
@@ -144,7 +156,7 @@ def test_a_placed_task_trusts_the_server_as_a_plain_one_does_and_no_byte_is_in_c
             assert outcome(partial(app.tasks[name].apply_async, retry=False)) == expected, name
         assert outcome(partial(check_async, app.parsync.settings().url)) == expected
         app.parsync.client.close()
-        pools.reset()  # kombu's pool of an address serves whoever has that address, whatever TLS it asks for
+        forget_pools(app)
     assert not place.clear
     assert place.open.beginnings
 

@@ -79,7 +79,8 @@ class Submitting(Tasks):
         self.forget(id)
         self.submitted += 1
         order = (9 - job.priority) * 10**12 + self.submitted
-        task = self.tasks[id] = Task(job, order, self.submitted, self.world.now_ms, expires_ms=expiry)
+        now_ms = self.world.now_ms
+        task = self.tasks[id] = Task(job, order, self.submitted, now_ms, ready_ms=now_ms, expires_ms=expiry)
         if expiry is not None:
             self.expires[id] = expiry
         self._to_pending(id, task, due)
