@@ -264,5 +264,5 @@ class InThisThread:
         return target(*args)
 
 
-class InThisThreadSolo(InThisThread, SoloPool):  # type: ignore[misc] # Celery's pools have no types
+class InThisThreadSolo(InThisThread, SoloPool):
     """One that is Celery's solo pool."""
