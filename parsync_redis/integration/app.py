@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from signal import Signals
 from typing import TYPE_CHECKING, TypeVar
@@ -32,7 +33,7 @@ from ..store.cancel import cancel_tasks
 from ..store.purge import find_purgeable, purge_tasks
 from ..store.store import Store
 from ..submission import explain_refusal
-from ..worker.results import announce_entries, can_announce
+from ..worker.results import Owed, announce_entries, can_announce
 from .address import broker_address
 from .background import Background
 from .components import Source, extend
@@ -62,6 +63,7 @@ class Parsync:
         self.of_loader = False  # made by CELERY_LOADER: one that the app's code makes takes its place
         self.agent: Agent | None = None
         self.background = Background()
+        self._owed: Owed = deque()
         app.parsync = self
         for component in ("amqp", "control"):
             extend(app, component, Source(Parsync, url, cluster))
@@ -181,7 +183,7 @@ class Parsync:
         entries = [f"{id} cancelled revoked" for id in done]
         if entries and can_announce(self.app):
             send_event = self._send_event if self.app.conf.task_send_sent_event else None
-            announce_entries(self.client.store, self.app, entries, send_event)
+            announce_entries(self.client.store, self.app, entries, self._owed, send_event)
         return all(word != "none" for word, _ in answers)
 
     def _send_event(self, kind: str, **fields: object) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from .port import WorkerPort
 from .reconciler import Reconciler
 from .renewer import Renewer
 from .reporter import Reporter
-from .results import announce
+from .results import Owed, announce, put_back
 from .seat_keeper import SeatKeeper
 from .starter import Starter
 from .state import NodeState
@@ -80,6 +81,7 @@ class Agent:
         self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
         self._threads = (self.reporter, renewing, tending, *seats)
+        self._owed: Owed = deque()
 
     def start(self) -> None:
         """Start the threads. The node registers as soon as the cluster is set up."""
@@ -110,9 +112,21 @@ class Agent:
             self.depart()
         except (ParsyncError, RedisError, OSError) as error:
             log.warning("node %s could not leave in order: %s", self.node.name, error)
+            if self._owed:
+                log.warning("node %s: results that nobody tells: %s", self.node.name, [*self._owed])
 
     def depart(self) -> None:
-        """Give every lease back, and mark the node down. Nobody else renews any more, so its counter is known."""
+        """Give every lease back, and mark the node down. Nobody else renews any more, so its counter is known.
+
+        Also put back the results that this node took and could not tell: another process tells them.
+        """
+        try:
+            self._give_back()
+        finally:
+            put_back(self.store, self._owed)
+
+    def _give_back(self) -> None:
+        """Give every lease back, and mark the node down."""
         node, store, commands = self.node, self.store, self.store.commands
         if node.inc:
             self.reconciler.give_back_all(store)
@@ -137,8 +151,10 @@ class Agent:
             try:
                 if node.inc:
                     self.reconciler.reconcile(store)
-                    if not node.leaving:
-                        announce(store, self.app, self._port.send_event)
+                    if node.leaving:
+                        put_back(store, self._owed)
+                    else:
+                        announce(store, self.app, self._owed, self._port.send_event)
                     self._learn(store)  # last: nothing else waits for the primary that has the times
                 backoff.well()
             except (ParsyncError, RedisError, OSError) as error:

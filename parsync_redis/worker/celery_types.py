@@ -123,6 +123,7 @@ class Backend(Protocol):
     """A result backend."""
 
     store_result: Callback
+    on_chord_part_return: Callback
 
     def as_uri(self) -> str:
         """Return its address without a password."""

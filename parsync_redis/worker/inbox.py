@@ -175,7 +175,7 @@ class Inbox(bootsteps.StartStopStep):
             bells = self._read(connection)
             self._ask(connection)
             return bells
-        except (RedisError, OSError) as error:
+        except (ParsyncError, RedisError, OSError) as error:
             self._listen_again(error)
             return []
 

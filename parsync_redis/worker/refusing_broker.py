@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from kombu import Connection
 from redis.exceptions import ResponseError
 
-from ..store.server_errors import AWAY, refusal, refusal_to
+from ..store.server_errors import refusal, refusal_to
 
 PAUSE_S: Final = 1.0
 """The longest pause of a consumer between a refusal and the next connection, which the server may accept."""
@@ -51,6 +51,9 @@ def writable(transport: type) -> type:
                 if why := refusal(self.client.as_uri(), error):
                     self.close_connection(connection)
                     raise Refused(str(why)) from error
+            except BaseException:  # nobody else knows this connection, and each of them leaves a channel open
+                self.close_connection(connection)
+                raise
             return connection
 
     Transport.__name__ = base.__name__
@@ -58,11 +61,15 @@ def writable(transport: type) -> type:
 
 
 def as_refused(broker: Connection, error: BaseException) -> Refused | None:
-    """Return the error of a lost connection for a refusal, None for any other error. kombu hides some as a cause."""
+    """Return the error of a lost connection for a refusal by the broker, None for any other error.
+
+    kombu hides some as a cause. A broker that is no Redis refuses nothing this way, and errors of parsync's own server
+    are none of the broker's.
+    """
+    if broker.transport.driver_type != "redis":
+        return None
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, AWAY):
-            return Refused(str(cause))
         if isinstance(cause, ResponseError) and (why := refusal_to(broker.as_uri(), cause)):
             return Refused(str(why))
         cause = cause.__cause__

@@ -27,13 +27,14 @@ from .agent import Agent
 from .celery_types import Pool
 from .isolation.tie import IsolatedPool, NotBegun
 from .runs import Run
-from .storing import is_unstored, why_unstored
+from .storing import is_of_backend, is_unstored, watch_backend_of, why_unstored
 
 log = logging.getLogger("parsync.agent")
 
 
 def watch(task: Task) -> bool:
-    """Have a task's requests report to the agent; False if they did so already."""
+    """Have a task's requests report to the agent, and watch its result backend; False if they did so already."""
+    watch_backend_of(task)
     before = symbol_by_name(task.Request)
     task.Request = request_class(before)
     return task.Request is not before
@@ -135,9 +136,10 @@ class ReportedRequest(CeleryRequest):
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
         if self._run is not None and self._goes_back(self._run, error):
             return None
-        return_ok = return_ok and not is_unstored(error)
-        if is_unstored(error):
-            self._give_reason(why_unstored(error))
+        if self._run is not None and is_unstored(error):
+            return_ok = False
+            if is_of_backend(error):
+                self._give_reason(why_unstored(error))
         try:
             with self._noting_unstored():
                 return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
@@ -158,7 +160,7 @@ class ReportedRequest(CeleryRequest):
         try:
             yield
         except Exception as trouble:
-            if self._run is not None and is_unstored(trouble):
+            if self._run is not None and is_of_backend(trouble):
                 log.warning("task %s: the results outbox has its result: %r", self.id, trouble)
                 self._run.unstored = True
                 self._give_reason(why_unstored(trouble))

@@ -6,6 +6,7 @@ tells the backend.
 
 import logging
 import re
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -31,41 +32,62 @@ log = logging.getLogger("parsync.agent")
 MOST: Final = 100
 """The most entries that are announced at a time."""
 
-_owed: dict[str, list[bytes]] = {}
-"""Entries of each outbox that this process took, and could not put back because the server refused."""
+Owed = deque[tuple[str, bytes]]
+"""The key of an outbox, and an entry that was taken from it and could not be put back because the server refused."""
 
 _ENTRY = re.compile(rb"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]{0,3059} (?:cancelled|dead|failed|pending)(?: [ -~]*)?")
 
 
-def announce(store: Store, app: Celery, send_event: SendEvent | None = None) -> int:
-    """Tell the result backend of up to 100 entries of each shard's outbox, the oldest first; return how many."""
+def announce(store: Store, app: Celery, owed: Owed, send_event: SendEvent | None = None) -> int:
+    """Tell the result backend of up to 100 entries of each shard's outbox, the oldest first; return how many.
+
+    owed: what earlier calls could not put back. It is put back first.
+    """
     done = 0
     keys = store.keys.queues("outbox")
-    for key in filter(_owed.get, keys):
-        _put_back(store.client, key, [])
+    put_back(store, owed)
     for shard, entries in enumerate(store.pipe_each([("lrange", key, -MOST, -1) for key in keys])):
         if isinstance(entries, Exception):
             if not isinstance(entries, ServerUnreachable):  # what is away waits
                 raise entries
         elif entries:
             try:
-                done += _announce_shard(store, app, shard, reversed(entries), send_event)
+                done += _announce_shard(store, app, shard, reversed(entries), owed, send_event)
             except (ParsyncError, RedisError, OSError) as error:
-                if not store.several or not isinstance(translate(store.address, error), AWAY):
-                    raise  # else the other shards' entries do not wait for this one's
+                _raise_unless_one_shards(store, error)
     return done
 
 
-def announce_entries(store: Store, app: Celery, entries: Sequence[str], send_event: SendEvent | None = None) -> int:
-    """Tell the result backend of these entries; return how many."""
+def put_back(store: Store, owed: Owed) -> None:
+    """Put back into each shard's outbox what is owed to it. What a shard refuses stays owed."""
+    for _ in range(len(owed)):
+        try:
+            _put_back(store.client, *owed.popleft(), owed)
+        except IndexError:  # another thread does the same
+            return
+        except (RedisError, OSError) as error:
+            _raise_unless_one_shards(store, error)
+
+
+def _raise_unless_one_shards(store: Store, error: Exception) -> None:
+    """Raise an error, unless it is of one of several shards: entries of the others do not wait for that shard's."""
+    if not store.several or not isinstance(translate(store.address, error), AWAY):
+        raise error
+
+
+def announce_entries(
+    store: Store, app: Celery, entries: Sequence[str], owed: Owed, send_event: SendEvent | None = None
+) -> int:
+    """Tell the result backend of these entries; return how many. owed: see `announce`."""
+    put_back(store, owed)
     return sum(
-        _announce_shard(store, app, shard, [entry.encode() for entry in some], send_event)
+        _announce_shard(store, app, shard, [entry.encode() for entry in some], owed, send_event)
         for shard, some in store.keys.by_shard(entries, lambda entry: entry.partition(" ")[0])
     )
 
 
 def _announce_shard(
-    store: Store, app: Celery, shard: int, entries: Iterable[bytes], send_event: SendEvent | None
+    store: Store, app: Celery, shard: int, entries: Iterable[bytes], owed: Owed, send_event: SendEvent | None
 ) -> int:
     """Tell the result backend of these entries of a shard; return how many.
 
@@ -96,18 +118,17 @@ def _announce_shard(
         except Exception as error:
             log.warning("the result %r waits for the result backend: %r", entry, error)
         if not told:
-            _put_back(client, key, [entry])
+            _put_back(client, key, entry, owed)
     return done
 
 
 # Any: redis-py says that each reply may be awaitable
-def _put_back(client: Any, key: str, entries: list[bytes]) -> None:
-    """Put entries back that were taken, and those that this process owes. If the server refuses, it owes them all."""
-    owed = _owed.pop(key, []) + entries
+def _put_back(client: Any, key: str, entry: bytes, owed: Owed) -> None:
+    """Put an entry back that was taken. If the server refuses, it is owed."""
     try:
-        client.lpush(key, *owed)
+        client.lpush(key, entry)
     except (RedisError, OSError):
-        _owed[key] = owed
+        owed.append((key, entry))
         raise
 
 

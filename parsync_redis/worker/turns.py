@@ -6,20 +6,26 @@ of the next, and doorbells that rang meanwhile are answered in between.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from celery.concurrency.solo import TaskPool as SoloPool
+from redis.exceptions import RedisError
 
+from ..errors import ParsyncError
 from ..model.place import Place
+from ..store.server_errors import Backoff, translate
 from ..store.store import Store
 from .agent import Agent
 from .celery_types import Consumer
 from .delivery import Delivery
 from .runs import Run
 from .starter import Started
+
+log = logging.getLogger("parsync.agent")
 
 TURN_S: Final = 0.1
 """How long a solo pool runs tasks before the event loop turns."""
@@ -33,7 +39,8 @@ class Turns:
         self.looks_ahead = agent.node.ahead.room > 0
         self._inline = self.looks_ahead and isinstance(consumer.pool, SoloPool)
         if self.looks_ahead:
-            agent.nudge = lambda: consumer.hub.call_soon(self.answer)
+            self._backoff = Backoff(log, f"the event loop of node {agent.node.name}")
+            agent.nudge = lambda: consumer.hub.call_soon(self._answer_nudge)
             if not self._inline:
                 agent.reporter.start_next = self._start_next
 
@@ -56,6 +63,16 @@ class Turns:
                     break
                 found = self._next()
         return count
+
+    def _answer_nudge(self) -> None:
+        """Start what waits; later if parsync's server is away: Celery takes errors of the loop for the broker's."""
+        try:
+            self.answer()
+        except (ParsyncError, RedisError, OSError) as error:
+            pause_s = self._backoff.pause_s(translate(self._agent.store.address, error))
+            self._consumer.hub.call_later(pause_s, self._answer_nudge)
+        else:
+            self._backoff.well()
 
     def _next(self) -> Started:
         """Report the runs that have ended in this thread, and start what follows them."""

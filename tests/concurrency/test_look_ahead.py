@@ -12,7 +12,7 @@ from celery.concurrency.solo import TaskPool as SoloPool
 from kombu.asynchronous import Hub
 
 from parsync_redis import Parsync
-from parsync_redis.errors import ServerUnreachable
+from parsync_redis.errors import ServerReadOnly, ServerUnreachable
 from parsync_redis.model.needs import Resources
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
@@ -254,3 +254,32 @@ def test_results_are_told_though_run_times_cannot_be_written(node: Node, monkeyp
     monkeypatch.setattr("parsync_redis.worker.agent.announce", lambda *_: told.append("told"))
     agent._tend()
     assert told == ["told"]
+
+
+@pytest.mark.one_server(0)
+def test_a_refusal_by_parsyncs_server_is_no_error_of_the_event_loop(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Celery would take it for one of the broker's."""
+    real = node.agent.starter.answer
+    asked: list[str] = []
+
+    def answer(bells: Any) -> Any:
+        asked.append("asked")
+        if len(asked) == 1:
+            raise ServerReadOnly("parsync's own server")
+        return real(bells)
+
+    monkeypatch.setattr(node.agent.starter, "answer", answer)
+    node.agent.nudge()
+    node.until(lambda: len(asked) > 1, "it starts what waits when the server serves again")
+
+    def read(connection: Any) -> Any:
+        raise ServerReadOnly("parsync's own server")
+
+    monkeypatch.setattr(node.inbox, "_read", read)
+    ready: Any = SimpleNamespace(can_read=lambda timeout: True, disconnect=lambda: None)
+    connection, node.inbox._connection = node.inbox._connection, ready
+    assert connection is not None
+    connection.disconnect()
+    assert node.inbox._rung_meanwhile() == []

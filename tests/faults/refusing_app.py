@@ -20,13 +20,16 @@ app.conf.update(
     worker_hijack_root_logger=True,
     worker_soft_shutdown_timeout=5.0,
 )
+if BROKER != URL:
+    app.conf.broker_transport_options = {"visibility_timeout": 5}  # seconds until an unacknowledged message comes again
 Parsync(app, url=URL)
 
 
 @app.task(parsync=True, shared=False)
 def gated(gate: str) -> str:
     """Runs until the test opens the gate. Gates are files: the server takes no writes meanwhile."""
-    (FOLDER / f"{gate}.begun").touch()
+    with (FOLDER / f"{gate}.begun").open("a") as begun:
+        begun.write("begun\n")
     while not (FOLDER / f"{gate}.open").exists():
         time.sleep(0.02)
     (FOLDER / f"{gate}.over").touch()
@@ -36,6 +39,13 @@ def gated(gate: str) -> str:
 @app.task(parsync=True, shared=False)
 def add(a: int, b: int) -> int:
     return a + b
+
+
+@app.task(shared=False)
+def plain_gated(gate: str) -> str:
+    """The same, and goes to the broker."""
+    ended: str = gated.run(gate)
+    return ended
 
 
 @app.task(shared=False)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from parsync_redis.model.task import Submission
 from parsync_redis.store import Store
 from parsync_redis.store.calls import ALL
 from parsync_redis.store.embedded import EmbeddedServer
-from parsync_redis.worker.results import announce
+from parsync_redis.worker.results import Owed, announce
 from tests.faults.rig import LEASE_S, Rig
 from tests.lua.driver import Driver, dump
 from tests.lua.sample import rare_calls, sample_calls
@@ -132,9 +133,9 @@ def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_ta
     busy.store.client.delete(busy.keys.queue("outbox"))
     assert busy.cancel("waits") == ("cancelled", "")
     with full(busy.store):
-        assert announce(busy.store, app) == 0
+        assert announce(busy.store, app, deque()) == 0
         assert busy.store.client.llen(busy.keys.queue("outbox")) == 1
-    assert announce(busy.store, app) == 1
+    assert announce(busy.store, app, deque()) == 1
     assert app.AsyncResult("waits").state == "REVOKED"
     app.backend.client.close()
 
@@ -143,6 +144,7 @@ def test_a_result_that_can_neither_be_told_nor_put_back_is_told_later(busy: Driv
     port = busy.store.address.rpartition(":")[2]
     app = Celery("outbox", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
     admin: Any = busy.store.client
+    owed: Owed = deque()
 
     @app.task(name="work", shared=False)
     def work() -> None:
@@ -161,12 +163,12 @@ def test_a_result_that_can_neither_be_told_nor_put_back_is_told_later(busy: Driv
     app.backend.mark_as_revoked = refuse
     try:
         with pytest.raises(ResponseError, match="NOREPLICAS"):
-            announce(busy.store, app)
+            announce(busy.store, app, owed)
     finally:
         admin.config_set("min-replicas-to-write", 0)
     assert admin.llen(outbox) == 0
     app.backend.mark_as_revoked = revoked
-    assert announce(busy.store, app) == 1
+    assert announce(busy.store, app, owed) == 1
     assert app.AsyncResult("waits").state == "REVOKED"
     app.backend.client.close()
 

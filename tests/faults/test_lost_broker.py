@@ -1,7 +1,8 @@
 """F45 and the shutdowns: what Celery does to requests because of their messages costs a placed task no start.
 
 The broker is a Redis of its own, which is killed twice while tasks run. The app acknowledges late, and has Celery
-cancel what runs when the broker's connection is lost, as Celery 6 does by default.
+cancel what runs when the broker's connection is lost, as Celery 6 does by default. So a plain task is cancelled,
+and runs again when the broker delivers its message again: parsync changes nothing of that.
 """
 
 import importlib
@@ -23,6 +24,7 @@ APP = "tests.faults.refusing_app:app"
 POOLS = ("prefork", "threads", "solo")
 GET_S = 180
 LOST = "Connection to broker lost"
+CANCELLED = " cannot be acknowledged after a connection loss"
 
 
 class Site(Rig):
@@ -49,7 +51,7 @@ class Site(Rig):
 def servers_apart() -> Iterator[tuple[EmbeddedServer, EmbeddedServer]]:
     """The state and results, and the broker."""
     program = next(iter(server_programs().values()))
-    with EmbeddedServer(program) as state, EmbeddedServer(program) as broker:
+    with EmbeddedServer(program) as state, EmbeddedServer(program, aof=True) as broker:
         yield state, broker
 
 
@@ -99,6 +101,19 @@ def test_outages_of_the_broker_cost_no_start(site: Site, servers_apart: tuple[Em
         assert (status.starts, status.history) == (1, ()), f"{pool}: {status}"
     assert [site.tasks.plain.apply_async((1,), queue=pool).get(timeout=GET_S) for pool in POOLS] == [2, 2, 2]
     assert "Terminating it instead" not in site.lines("prefork") + site.lines("threads")
+
+
+def test_an_outage_of_the_broker_cancels_a_plain_task_and_it_runs_again_as_in_celery(
+    site: Site, servers_apart: tuple[EmbeddedServer, EmbeddedServer]
+) -> None:
+    begun = site.gates / "plain.begun"
+    result = site.tasks.plain_gated.apply_async(("plain",), queue="prefork")
+    site.until(begun.exists, "it runs")
+    servers_apart[1].restart(kill=True)
+    site.until(lambda: f"[{result.id}]{CANCELLED}" in site.lines("prefork"), "Celery cancels it")
+    site.until(lambda: begun.read_text().count("begun") > 1, "it runs again")
+    site.pass_gate("plain")
+    assert result.get(timeout=GET_S) == "plain"
 
 
 def test_a_soft_shutdown_lets_a_run_end_and_takes_no_more(site: Site) -> None:

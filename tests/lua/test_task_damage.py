@@ -1,5 +1,6 @@
 """Damaged tasks: lines, attempts, places, messages and indexes that say something no script writes. Promise 10."""
 
+from collections import deque
 from typing import Any
 
 import pytest
@@ -320,5 +321,5 @@ def test_an_end_that_cannot_be_looked_up_stays_in_the_outbox(drive: Driver):
     client.lpush(drive.keys.queue("outbox"), "a cancelled why")
     client.lpush(drive.keys.extra("a"), "of another type")
     app = Celery("app", backend="cache+memory://", set_as_current=False)
-    assert announce_entries(drive.store, app, [line.decode() for line in outbox(drive)]) == 0
+    assert announce_entries(drive.store, app, [line.decode() for line in outbox(drive)], deque()) == 0
     assert outbox(drive) == [b"a cancelled why"]

@@ -1,13 +1,16 @@
 """A request: the outcome of its run, its class; the delay of an ETA, and the name of a signal."""
 
-from collections.abc import Collection
+import pickle
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import Terminated, WorkerLostError
-from celery import Celery
+from celery import Celery, signals
+from celery.app.task import Context
+from celery.app.trace import build_tracer
 from celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry, SoftTimeLimitExceeded
 from celery.worker.request import Request
 from redis.exceptions import ReadOnlyError
@@ -22,13 +25,13 @@ from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.wire.message import make_message
 from parsync_redis.worker.agent import Agent
 from parsync_redis.worker.isolation.machine import Isolation
-from parsync_redis.worker.isolation.tie import RunIsolation
+from parsync_redis.worker.isolation.tie import RunIsolation, run_isolated
 from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.received import Delivered, as_message
 from parsync_redis.worker.reporter import outcomes
-from parsync_redis.worker.request import outcome_of, request_class
+from parsync_redis.worker.request import outcome_of, request_class, watch
 from parsync_redis.worker.runs import Run
-from parsync_redis.worker.storing import mark_unstored, watch_results
+from parsync_redis.worker.storing import is_of_backend, watch_results
 
 
 @pytest.mark.parametrize(
@@ -90,12 +93,20 @@ class Guards(Isolation):
         return RunIsolation("locks", tuple(slots), f"guard {self.guard}", True)
 
 
-def placed_request(isolation: Isolation | None = None, acks_late: bool = False) -> Any:
-    """Return the request of a placed task whose run is in the node's table."""
-    app, place = Celery("unit", broker="memory://", set_as_current=False), Place("t", "1@1", 0, "n1", (3,), 1, 0)
+def placed_request(
+    isolation: Isolation | None = None,
+    acks_late: bool = False,
+    backend: str = "disabled://",
+    body: Callable[[], object] = lambda: None,
+    placed: bool = True,
+) -> Any:
+    """Return the request of a placed task whose run is in the node's table, or of a plain task."""
+    app = Celery("unit", broker="memory://", backend=backend, set_as_current=False)
+    place = Place("t", "1@1", 0, "n1", (3,), 1, 0)
 
     @app.task(name="proj.add", shared=False, acks_late=acks_late)
-    def add() -> None: ...
+    def add() -> object:
+        return body()
 
     parsync = Parsync(app, url="redis://127.0.0.1:1/0", cluster="unit")
     settings, spec = parsync.settings(), NodeSpec("n1", Resources.of(4), 1.0)
@@ -103,7 +114,8 @@ def placed_request(isolation: Isolation | None = None, acks_late: bool = False) 
     parsync.agent = Agent(app, settings, store, spec, no_worker, isolation)
     assert parsync.agent.node.runs.enter(Run(place))
     payload = open_envelope(make_message("proj.add", (), {}, "t"))
-    payload["headers"]["parsync"] = {"id": "t", "attempt": "1@1", "slot": 3}
+    if placed:
+        payload["headers"]["parsync"] = {"id": "t", "attempt": "1@1", "slot": 3}
     message = as_message(app, payload, Delivered)
     nothing = {"on_ack": lambda *_: None, "on_reject": lambda *_: None}
     return request_class(Request)(message, app=app, task=app.tasks["proj.add"], **nothing)
@@ -129,7 +141,7 @@ class NoBackend:
 def take_backend_away(request: Any) -> None:
     """Have the request's app store no result."""
     backend = request.app.backend
-    vars(backend).update(store_result=NoBackend().store_result)
+    vars(backend).update(store_result=NoBackend().store_result, as_uri=NoBackend().as_uri)
     request.app._local.backend = request.app._backend_cache = backend
     watch_results(request.app)
 
@@ -180,17 +192,126 @@ def test_a_failure_that_is_not_stored_goes_to_the_outbox_with_the_reason() -> No
     assert f"unstored failed {run.flaw}" in call.args
 
 
-def test_a_result_that_its_own_process_could_not_store_names_that_reason() -> None:
-    request = placed_request()
-    lost = ReadOnlyError("You can't write against a read only replica.")
-    mark_unstored(lost)
-    stored: list[object] = []
-    vars(request.app.backend).update(store_result=lambda *args, **options: stored.append(args[1]))
-    request.on_failure(failure(lost), return_ok=True)
+class Refusing:
+    """Has a method of a result backend refuse the calls from `begin` on, so many of them; counts all calls."""
+
+    def __init__(self, backend: Any, method: str, times: float, begin: int = 1) -> None:
+        self.states: list[str] = []
+        self._call, self._refused = getattr(backend, method), range(begin, int(min(begin + times, 10**6)))
+        vars(backend)[method] = self
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.states.append(args[2] if isinstance(args[2], str) else args[1])
+        if len(self.states) in self._refused:
+            raise ReadOnlyError("You can't write against a read only replica.")
+        return self._call(*args, **options)
+
+
+def run_here(request: Any, **headers: object) -> None:
+    """Run the task as a solo pool does, and give the request what a pool's process says."""
+    task = request.app.tasks["proj.add"]
+    trace = build_tracer(task.name, task, app=request.app)
+
+    def run() -> tuple[int, object, float]:
+        traced = trace("t", (), {}, {**request.request_dict, **headers})
+        return 1 if traced.info else 0, traced.retval, traced.runtime or 0.0
+
+    request.on_success(pickle.loads(pickle.dumps(run_isolated(None, {}, run))))
+
+
+outside_body = pytest.mark.filterwarnings("ignore:Exception raised outside body:RuntimeWarning")  # Celery's words
+
+
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parsync_redis.worker.storing.PATIENCE_S", 0.0)
+
+
+@outside_body
+@pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize("case", ["no JSON", "no JSON in its state", "refused once"])
+def test_a_failure_that_celery_has_stored_is_stored_and_announced_once(
+    case: str, placed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_patience(monkeypatch)
+    bodies: dict[str, Callable[[], object]] = {
+        "no JSON": object,
+        "no JSON in its state": lambda: request.task.update_state(task_id="t", state="HALF", meta=object()),
+        "refused once": lambda: 1,
+    }
+    request = placed_request(backend="cache+memory://", body=bodies[case], placed=placed)
+    stores = Refusing(request.app.backend, "store_result", times=1 if case == "refused once" else 0)
+    watch_results(request.app)
+    failures: list[object] = []
+
+    def count(sender: Any, **options: object) -> None:
+        failures.append(sender.name)
+
+    signals.task_failure.connect(count, sender=request.task)
+    run_here(request)
+    assert stores.states.count("FAILURE") == 1
+    assert failures == ["proj.add"]
+    assert request.app.AsyncResult("t").state == "FAILURE"
+    if placed:
+        run = run_of(request)
+        assert (run.outcome, run.unstored, run.flaw[:10]) == ("failed", False, "it raised ")
+
+
+@outside_body
+def test_a_result_that_its_own_process_could_not_store_names_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_patience(monkeypatch)
+    request = placed_request(backend="cache+memory://")
+    stores = Refusing(request.app.backend, "store_result", times=2)
+    watch_results(request.app)
+    run_here(request)
+    assert stores.states == ["SUCCESS", "FAILURE", "FAILURE"], "the worker stores the failure itself"
     run = run_of(request)
-    assert stored == [lost], "the worker stores the failure itself"
     assert (run.outcome, run.unstored) == ("failed", False)
     assert run.flaw.startswith("its result could not be stored: ReadOnlyError")
+
+
+def test_a_task_that_ends_its_process_has_that_reason_though_its_own_process_stored_nothing() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    request = placed_request(backend="cache+memory://", body=leave)
+    watch_results(request.app)
+    run_here(request)
+    assert (run_of(request).outcome, run_of(request).flaw) == ("failed", "it ended its own process")
+    assert request.app.AsyncResult("t").state == "FAILURE"
+
+
+def test_a_part_of_a_chord_waits_for_a_backend_that_refuses_it_and_stays_a_success() -> None:
+    request = placed_request(backend="cache+memory://", body=lambda: 1)
+    parts = Refusing(request.app.backend, "on_chord_part_return", times=2)
+    parts._call = lambda *args, **options: None
+    watch_results(request.app)
+    run_here(request, chord={"task": "body"}, group="g")
+    assert parts.states == ["SUCCESS"] * 3
+    assert request.app.AsyncResult("t").state == "SUCCESS"
+    assert run_of(request).outcome == "succeeded"
+
+
+def test_a_failed_part_of_a_chord_that_the_backend_refuses_goes_to_the_outbox() -> None:
+    request = placed_request(backend="cache+memory://")
+    request.__dict__["_context"] = Context(id="t", chord={"task": "body"}, group="g")
+    Refusing(request.app.backend, "on_chord_part_return", times=1)
+    watch_results(request.app)
+    request.on_failure(failure(ValueError("boom")))
+    assert (run_of(request).outcome, run_of(request).unstored) == ("failed", True)
+
+
+def test_the_own_backend_of_a_task_is_watched_too() -> None:
+    request = placed_request(backend="cache+memory://")
+    app = request.app
+    for watch_it in (lambda: watch_results(app), lambda: watch(app.tasks["proj.add"])):
+        app.tasks["proj.add"].backend = own = app._get_backend()
+        Refusing(own, "store_result", times=1)
+        own.store_result.of_parsync = False
+        watch_it()
+        watch_it()
+        with pytest.raises(ReadOnlyError) as caught:
+            own.store_result("t", 1, "SUCCESS")
+        assert is_of_backend(caught.value)
 
 
 def test_a_revoke_that_is_not_stored_goes_to_the_outbox() -> None:

@@ -22,9 +22,10 @@ from typing import Protocol
 from billiard import common
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import WorkerLostError
+from celery.concurrency.solo import TaskPool as SoloPool
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
-from ..storing import mark_unstored, patient
+from ..storing import be_patient_anew, mark_unstored, patient
 from .locks import SlotBusy, hold
 
 Trace = Callable[..., object]
@@ -111,6 +112,12 @@ def run_isolated(isolation: RunIsolation | None, environment: Mapping[str, str],
             return _failed(exit_of_task(error) if isinstance(error, SystemExit | KeyboardInterrupt) else error)
 
 
+def run_beside_loop(*run: object) -> object:
+    """Run a task as `run_isolated` does, in a process or thread that is not the event loop's: each run may wait."""
+    be_patient_anew()
+    return run_isolated(*run)  # type: ignore[arg-type] # the same arguments
+
+
 def exit_of_task(error: SystemExit | KeyboardInterrupt) -> WorkerLostError:
     """Return the error of a task that asked its process to exit, in Celery's words for such an exit."""
     code = error.code if isinstance(error, SystemExit) else None
@@ -153,4 +160,5 @@ class IsolatedPool:
 
     def apply_async(self, target: Trace, args: tuple[object, ...], **options: object) -> object:
         """Run the task in the pool, isolated."""
-        return self._pool.apply_async(run_isolated, args=(self._isolation, self._environment, target, *args), **options)
+        run = run_isolated if isinstance(self._pool, SoloPool) else run_beside_loop
+        return self._pool.apply_async(run, args=(self._isolation, self._environment, target, *args), **options)
