@@ -8,6 +8,8 @@ import pytest
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import TaskState
 from parsync_redis.store.demand import count_tasks
+from parsync_redis.worker.reporter import outcomes
+from parsync_redis.worker.runs import Run
 from tests.lua.driver import NEVER_MS, Driver, nth
 
 HELD = [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING]
@@ -184,6 +186,17 @@ def test_a_run_that_did_not_begin_leaves_its_task_ready_since_before(drive: Driv
     drive.start(place)
     assert drive.requeue(place, "it had not begun", "unbegun") == "pending"
     assert (drive.status().times["ready"], drive.status().times["started"]) == (ready_ms, None)
+
+
+@pytest.mark.parametrize("unbegun", [True, False])
+def test_a_worker_tells_whether_a_task_was_ready_although_its_run_did_not_begin(drive: Driver, unbegun: bool):
+    place = drive.bring(TaskState.RUNNING)
+    drive.store.client.hset(drive.keys.queue("tasks"), "a", "0@1 9000000000001 7 7 - work slots=1")
+    run = Run(place, outcome="recalled", why="its rate limit", delay_ms=0, unbegun=unbegun)
+    for call in outcomes(drive.commands, [run]):
+        assert drive.run(call) == ["pending"]
+    drive.run(drive.taking())
+    assert (drive.status().times["ready"] == 7) == unbegun
 
 
 def test_a_task_that_must_not_run_yet_is_ready_when_it_is_due(drive: Driver):
