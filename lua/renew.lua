@@ -1,14 +1,15 @@
 -- renew: move a node's counter, which keeps its lease, or tell its agent that the lease is lost.
 -- KEYS: nodes alive
--- ALSO: meta
+-- ALSO: meta slots free
 -- READS: nodes alive
 -- ARGV: node inc
 -- RETURNS: {ok, moved, state, drain}, {superseded, inc} (a newer process has the name), {lapsed} (the node is down)
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: only the node's present incarnation, while up or leaving, moves the counter. A record that contradicts the counter
---   is corrected: no script writes one without the other, so the process that the counter names was not given up.
+--   is corrected: no script writes one without the other, so the process that the counter names was not given up. A node that
+--   is up again has its bits again.
 -- ATOMICITY: whole.
--- COMPLEXITY: O(1)
+-- COMPLEXITY: O(1); O(slots of the node) if its record is corrected
 --- @include bits
 --- @include counter
 --- @include node
@@ -29,8 +30,11 @@ redis.call('HDEL', alive, '') -- changes nothing; a full server allows a script 
 if corrected then
   node.inc = inc
   if node.state == 'down' then node.state = 'up' end
-  in_full().changed_nodes(meta) -- first: a key of another type is found before anything is written
+  redis.call('HGET', slots, '') -- these three first: a key of another type is found before anything else is written
+  redis.call('GETBIT', free, 0)
+  in_full().changed_nodes(meta)
   in_full().write_node(nodes, node)
+  in_full().write_bits(meta, slots, free, node)
 end
 redis.call('HSET', alive, node.name, counter_text(node.inc, moved))
 return {'ok', moved, node.state, node.drain}

@@ -5,7 +5,8 @@
 -- ARGV: count channel retention_s max_starts (id attempt text why how delay_ms)*
 --   text: the lease; max_starts: for tasks that have none of their own; delay_ms: '' or for how long the task must not be taken
 --   how: '' if the lease is lost; 'unstarted' returns only what is placed and has not started; 'recalled' does not count the
---   start: the run was ended on purpose, or did not begin
+--   start: the run was ended on purpose, or must not begin yet; 'unbegun' neither: the run did not begin, so the task has been
+--   ready since before
 -- RETURNS: a word per task: pending, dead (it has used up its starts), cancelled (as was asked for), none
 -- ERRORS: PSARGS
 -- INVARIANT: the task goes back before its slot is freed, which fences it: a pending task cannot start or finish. A dead task
@@ -44,7 +45,8 @@ for i, row in rows() do
     replies[i] = 'none'
   else
     local line, state = task.line, task.state
-    local starts = (tonumber(option(line, 'starts')) or 0) + (state == 'running' and how ~= 'recalled' and 1 or 0)
+    local counts = state == 'running' and how ~= 'recalled' and how ~= 'unbegun'
+    local starts = (tonumber(option(line, 'starts')) or 0) + (counts and 1 or 0)
     if row.delay_ms == '' then
       lost = lost + 1
       add_setback(task, row.attempt, row.text, why, now)
@@ -53,7 +55,7 @@ for i, row in rows() do
     if task.extra.cancel then
       end_unseen(task, 'cancelled', now, why, args.retention_s)
       replies[i] = 'cancelled'
-    elseif state == 'running' and how ~= 'recalled' and starts >= (tonumber(option(line, 'max')) or max_starts) then
+    elseif counts and starts >= (tonumber(option(line, 'max')) or max_starts) then
       set_option(line, 'starts', counted)
       bury(task, now, why, args.retention_s)
       died = died + 1
@@ -64,7 +66,8 @@ for i, row in rows() do
       if why ~= '' then put_extra(task, 'why', why) end
       set_option(line, 'starts', counted)
       if row.delay_ms == '' and (task.started or how == 'unstarted') then note_last(line, task.place) end
-      to_wait(task, after_ms(now, row.delay_ms))
+      if how == 'unbegun' or row.delay_ms ~= '' then task.started = nil end
+      to_wait(task, after_ms(now, row.delay_ms), how == 'unbegun')
       if row.delay_ms == '' and is_loss(state, how) then note_task(task, 'requeued', why, row.attempt, row.text) end
       replies[i] = 'pending'
     end

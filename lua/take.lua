@@ -63,11 +63,12 @@ end
 local turned
 if #gone > 0 and not bad then turned, bad = in_full().to_be_turned(gone, args.retention_s) end
 if bad then return bad end
-if #due_ids > 0 then in_full().enter_due(due_ids, due) end
+local written = #due_ids > 0 and in_full().enter_due(due_ids, due) or {}
 read_lines(kinds)
 announce(changed)
 if #TOUCHED == 0 then redis.call('ZADD', changed, 'XX', 0, '') end -- changes nothing; a full server refuses it
 write_all('ZREM', later, due_ids)
+write_all('HSET', tasks, written)
 for kind, size in pairs(sizes) do take_out(kind, size, following[kind]) end
 write_all('HSET', taken, owners)
 if #gone > 0 then in_full().turn_away(gone, turned, given, now, args.retention_s) end

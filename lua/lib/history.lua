@@ -2,7 +2,7 @@
 --- @include queue
 
 -- is_loss: return whether a task that goes back has lost something; a worker also hands back what it has not begun.
-local function is_loss(state, how) return state == 'running' or how ~= 'recalled' end
+local function is_loss(state, how) return state == 'running' or how ~= 'recalled' and how ~= 'unbegun' end
 
 -- add_history: add a line to the task's history.
 local function add_history(task, line)

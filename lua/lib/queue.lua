@@ -32,23 +32,36 @@ local function undo_take(task)
   task.state, task.attempt = 'pending', nil
 end
 
--- count_undone: count takes that were undone. A number that is damaged begins again beyond any that was counted.
+-- count_undone: count takes that were undone. A number that is damaged begins again beyond any that was counted: so does one
+-- that was negative, or that has more digits than `take` writes into attempts.
 local function count_undone(more)
-  if more > 0 and type(redis.pcall('HINCRBY', KEY.meta, 'undone', more)) == 'table' then
+  local undone = more > 0 and redis.pcall('HINCRBY', KEY.meta, 'undone', more)
+  if undone and (type(undone) == 'table' or undone < more or undone >= 1e15) then
     redis.call('HSET', KEY.meta, 'undone', now_ms())
   end
 end
 
+-- come_due: let a task whose run was put off before it began be ready since it was first; return whether it is one.
+local function come_due(line)
+  local since = option(line, 'since')
+  if since and #since < 16 and string.find(since, '^%d+$') then line.ready = since end
+  if since then set_option(line, 'since', nil) end
+  return since ~= nil
+end
+
 -- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not before. Only a task that has
--- started is ready anew: the delay of any other goes on. A successor that its attempt submitted is lost with the run: otherwise
--- a later run's success would start it. A successor of others stays.
-local function to_wait(task, due)
+-- started is ready anew: the delay of any other goes on. put_off: so does that of a task that has to wait until it is due because
+-- its run could not begin. A successor that its attempt submitted is lost with the run: otherwise a later run's success would
+-- start it. A successor of others stays.
+local function to_wait(task, due, put_off)
   local line = task.line
   unhold(task)
   local takes = task.attempt and string.match(task.attempt, '^%d+')
   if takes and #takes < 10 then line.takes = tonumber(takes) end
   if task.started then set_option(line, 'ran', task.started) end
+  if put_off and due then set_option(line, 'since', line.ready) end
   if due or task.started then line.ready = due or now_ms() end
+  if not due then come_due(line) end
   if task.extra.next and not is_others(task.extra.next) then
     redis.call('HDEL', KEY.extra .. task.id, 'next', 'next_message')
     task.extra.next = nil

@@ -29,11 +29,17 @@ local function to_be_turned(gone, retention_s)
   return found, bad
 end
 
--- enter_due: let tasks wait that have come due.
+-- enter_due: let tasks wait that have come due; return {id, line, ...} of those whose line is another now.
 local function enter_due(ids, lines)
+  local written = {}
   for i, id in ipairs(ids) do
-    if lines[i] then enter(lines[i].kind, id, lines[i].order) end
+    local line = lines[i]
+    if line then
+      enter(line.kind, id, line.order)
+      if come_due(line) then written[#written + 1], written[#written + 2] = id, line_text(line) end
+    end
   end
+  return written
 end
 
 -- turn_one: end a task that has expired or is damaged, or put it where it belongs; return why, if it is damaged.

@@ -91,5 +91,6 @@ def claim_text(task: str, attempt: str, partition: int, node: str, slots: tuple[
 GiveBack = Literal["", "undo"]
 """How a taken task goes back: its take counts (""), or is undone, because no claim of its attempt can have won."""
 
-Loss = Literal["", "unstarted", "recalled"]
-"""How an attempt was lost: with its lease (""), before it started, or because its run was ended on purpose."""
+Loss = Literal["", "unstarted", "recalled", "unbegun"]
+"""How an attempt was lost: with its lease (""), before it started, or because its run was ended on purpose or came too
+early (recalled). unbegun: its run did not begin, although its task was ready."""

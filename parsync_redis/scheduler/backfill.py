@@ -35,6 +35,7 @@ class Backfill:
         self.heard = False
         self._large: tuple[Large, ...] = ()
         self._least = LeastAsked(lease_s)
+        core.on_least(self._least)
         self._times, self._asked, self._again_s = LearntTimes(), set[str](), 0.0
 
     def large(self) -> tuple[Large, ...]:

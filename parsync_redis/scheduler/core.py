@@ -20,6 +20,7 @@ from .bars import Bars
 from .call_size import CallSize
 from .explainer import Explainer
 from .freshness import ORDERS, Freshness, Order, Turns, partitioned
+from .large import LeastAsked
 from .looks import Looks
 from .merges import Merges
 from .partition_copy import PartitionCopy
@@ -112,6 +113,10 @@ class Core:
         """Take in the task names that a digest of nodes stands for."""
         self.view.set_names(digest, names)
         self._to_rescale = True
+
+    def on_least(self, least: LeastAsked) -> None:
+        """Judge by these amounts, which their owner keeps up to date, which tasks are large."""
+        self._placer.least = least
 
     def on_bars(self, bars: Bars) -> None:
         """Take in which nodes are barred for which kinds."""
@@ -248,7 +253,7 @@ class Core:
             self._placer.reserve(plan, self._call_size.tasks if room is None else room)
         self.counters.given_back += len(plan.give_back)
         self._looks.fill(plan, self._placer.left_behind)
-        if place and self._freshness.asks and self.queue.blocked:
+        if place and self._freshness.asks and (self.queue.blocked or self._placer.unplaced.seatless):
             self._freshness.ask(plan)
         self._explainer.explain(plan, self.ordinal, self.members)
         self._freshness.fill(plan)

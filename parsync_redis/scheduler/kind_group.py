@@ -15,6 +15,9 @@ BLOCK: Final = 256
 new block, and between two gaps each shard counts by itself."""
 
 
+GroupKey = tuple[str, Knowers, frozenset[str]]
+
+
 @dataclass(slots=True, eq=False)
 class KindGroup:
     """Kinds with equal needs whose names the same nodes know, by shard and text.
@@ -27,6 +30,11 @@ class KindGroup:
     barred: frozenset[str] = frozenset()
     waiting: dict[tuple[int, str], "WaitingKind"] = field(default_factory=dict)
     blocked: bool = False
+
+    @property
+    def key(self) -> GroupKey:
+        """What is equal in all kinds of the group: needs, knowers and barred nodes."""
+        return self.needs.text, self.knowers, self.barred
 
     @property
     def may_wait(self) -> bool:

@@ -44,6 +44,10 @@ class LeastAsked:
         """Return whether some tasks ask for less of a resource than these needs do."""
         return any(self._least.get(name, amount) < amount for name, amount in needs.amounts)
 
+    def makes_large(self, needs: Resources) -> bool:
+        """Return whether tasks with these needs are large: smaller tasks could keep them waiting for ever."""
+        return needs.slots > 1 or self.exceeded_by(needs)
+
 
 def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[Large, ...]:
     """Return the large kinds of some groups, the oldest first.
@@ -53,7 +57,7 @@ def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[Large, .
     """
     waits: dict[str, list[WaitingKind]] = {}
     for group in groups:
-        if group.needs.slots < 2 and not least.exceeded_by(group.needs):
+        if not least.makes_large(group.needs):
             continue
         for waiting in group.waiting.values():
             waits.setdefault(waiting.kind.text, []).append(waiting)

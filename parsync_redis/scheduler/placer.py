@@ -6,11 +6,12 @@
                                                                             `------- kept for a gap, then given back
 
 A task is taken only for a seat that the view has. A task whose seat was another's is kept for a gap, in which every
-partition is read once: it gets the next seat that this scheduler sees, and in a full cluster that comes soon.
+partition is read once: it gets the next slot or waiting seat that this scheduler sees, and in a full cluster that comes
+soon.
 """
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Final
@@ -25,7 +26,8 @@ from ..model.task import Taken
 from ..placement.strategy import StrategySelector
 from .choices import Choices
 from .freshness import Freshness, Order
-from .kind_group import KindGroup, WaitingKind
+from .kind_group import GroupKey, KindGroup, WaitingKind
+from .large import LeastAsked
 from .partition_copy import Reservation, Seats
 from .plan import Plan
 from .queue_copy import QueueCopy
@@ -43,6 +45,7 @@ class Placer:
     """Turns what waits into claims. left_behind: the shards with seats beyond what one round trip may take.
 
     choices: why some tasks got their places. ticks: how many there were; ticks_of_gap: how many a gap has.
+    least: tells which tasks are large.
     """
 
     def __init__(
@@ -63,7 +66,10 @@ class Placer:
         self.changed: set[int] = set()
         self.ticks = 0
         self.ticks_of_gap = 1
+        self.least = LeastAsked(0.0)
         self._kept_until: dict[str, int] = {}  # the tick after which a task without a seat goes back
+        self._in_vain: set[tuple[GroupKey, Strategy]] = set()  # found no seat since a partition changed
+        self._strict = 0  # the groups that went before others at waiting seats then
         self.left_behind: set[int] = set()
         self._ready: dict[int, list[Claim]] = {}
         self._reserved: dict[int, dict[Kind, list[Reservation]]] = {}  # by shard
@@ -75,6 +81,7 @@ class Placer:
         self._ready.clear()
         self._reserved.clear()
         self._kept_until.clear()
+        self._in_vain.clear()
         for partition in self._view.partitions:
             partition.forget_reservations()
 
@@ -141,25 +148,17 @@ class Placer:
         """Claim other seats for tasks without one; plan to give back those that have found none for a whole gap.
 
         Their takes are undone, as no claim of theirs has won. While nodes are read, all are kept: the seats of those
-        partitions are not known yet.
+        partitions are not known yet. Large tasks go back at once: the leader books nodes only for tasks that wait.
         """
         tasks, self.unplaced.seatless = self.unplaced.seatless, []
         back, self.unplaced.doubtful = self.unplaced.doubtful, []
         undone: list[Taken] = []
-        before = self._kept_until
-        self._kept_until = {}
-        for kind, some in by_kind(tasks).items():
-            group = self._queue.group_of(kind)
-            found = self._finder.find(group, self._selector.resolve(kind.strategy), wanted=len(some))
-            seats = self._reserve(group, found, len(some))
-            left = self._claim_all(kind, some, seats)
-            for reservation in seats:
-                reservation.give_back()
-            if left:
-                self._finder.fetch(group, self._selector.resolve(kind.strategy), len(left), kept_back=True)
+        before, self._kept_until = self._kept_until, {}
+        for group, left in self._claim_others(tasks):
+            keeps = self._freshness.asks and not self.least.makes_large(group.needs)
             for task in left:
                 until = before.get(task.id, self.ticks + self.ticks_of_gap)
-                if plan.read_nodes or (self._freshness.asks and self.ticks <= until):
+                if plan.read_nodes or (keeps and self.ticks <= until):
                     self.unplaced.seatless.append(task)
                     self._kept_until[task.id] = until
                 else:
@@ -168,6 +167,38 @@ class Placer:
         plan.give_back += [(task.id, task.attempt, "undo") for task in undone]
         for task in (*back, *undone):
             plan.look_at(shard_of(task.id, self._queue.shards))
+
+    def _claim_others(self, tasks: Sequence[Taken]) -> Iterator[tuple[KindGroup, list[Taken]]]:
+        """Claim seats for tasks without one; return those for which there are none, by groups of their kinds.
+
+        A group that found no seat is not tried again until a partition changes, or the tasks that go before it at
+        waiting seats.
+        """
+        if self.changed or self._strict != len(self._queue.blocked.strict):
+            self._in_vain.clear()
+        self._strict = len(self._queue.blocked.strict)
+        found: dict[tuple[GroupKey, Strategy], tuple[KindGroup, dict[Kind, list[Taken]]]] = {}
+        for kind, some in by_kind(tasks).items():
+            group, strategy = self._queue.group_of(kind), self._selector.resolve(kind.strategy)
+            found.setdefault((group.key, strategy), (group, {}))[1][kind] = some
+        for (key, strategy), (group, kinds) in found.items():
+            left = [task for some in kinds.values() for task in some]
+            if (key, strategy) not in self._in_vain:
+                left = self._claim_in(group, strategy, kinds)
+                if left and not self._finder.fetch(group, strategy, len(left), kept_back=True):
+                    self._in_vain.add((key, strategy))
+            yield group, left
+
+    def _claim_in(self, group: KindGroup, strategy: Strategy, kinds: Mapping[Kind, Sequence[Taken]]) -> list[Taken]:
+        """Claim slots for tasks of a group, then waiting seats; return the tasks for which there are not enough."""
+        finds = (self._finder.find, partial(self._waiting_seats, first=inf))
+        for find in finds:
+            wanted = sum(map(len, kinds.values()))
+            seats = self._reserve(group, find(group, strategy, wanted=wanted), wanted) if wanted else []
+            kinds = {kind: self._claim_all(kind, some, seats) for kind, some in kinds.items()}
+            for reservation in seats:
+                reservation.give_back()
+        return [task for some in kinds.values() for task in some]
 
     # -- seats for what waits ----------------------------------------------------------------------------------------
 
@@ -196,7 +227,7 @@ class Placer:
                 tried.add(group)
                 continue
             if not total:
-                found = self._waiting_seats(waiting, strategy, wanted)
+                found = self._waiting_seats(group, strategy, wanted, waiting.first)
                 total = count_seats(found)
             if not total:
                 self._queue.block(group)
@@ -218,18 +249,21 @@ class Placer:
             plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
         self._freshness.passes += 1
 
-    def _waiting_seats(self, waiting: WaitingKind, strategy: Strategy, wanted: float) -> Sequence[Sequence[Seats]]:
-        """Return the waiting seats for a kind of which no slot is free, unless an older task needs one of those slots.
+    def _waiting_seats(
+        self, group: KindGroup, strategy: Strategy, wanted: float, first: float
+    ) -> Sequence[Sequence[Seats]]:
+        """Return the waiting seats for a group of which no slot is free, unless an older task needs one of those slots.
 
-        Short tasks that take turns at a slot would keep it from a task that needs amounts or several slots.
+        Short tasks that take turns at a slot would keep it from a task that needs amounts or several slots. first: the
+        order of the first task; that of a taken task is not known, so all that wait may be older.
         """
-        if not waiting.group.may_wait or not any(p.ahead_count for p in self._view.partitions):
+        if not group.may_wait or not any(p.ahead_count for p in self._view.partitions):
             return []
-        for group in self._queue.blocked.strict:
-            older = min(other.first for other in group.waiting.values()) < waiting.first
-            if older and any(p.offers.looks_ahead(group.needs, group.knowers) for p in self._view.partitions):
+        for other in self._queue.blocked.strict:
+            older = min(waiting.first for waiting in other.waiting.values()) < first
+            if older and any(p.offers.looks_ahead(other.needs, other.knowers) for p in self._view.partitions):
                 return []
-        return self._finder.find(waiting.group, strategy, wanted, ahead=True)
+        return self._finder.find(group, strategy, wanted, ahead=True)
 
     def _reserve(self, group: KindGroup, found: Sequence[Sequence[Seats]], count: int) -> list[Reservation]:
         """Sample up to `count` of these seats by their score, all of one list before the next."""

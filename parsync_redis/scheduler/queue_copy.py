@@ -13,8 +13,7 @@ from ..model.needs import parse_needs
 from ..model.replies import Took
 from .bars import Bars
 from .blocked import Blocked
-from .kind_group import BLOCK, KindGroup, WaitingKind
-from .offers import Knowers
+from .kind_group import BLOCK, GroupKey, KindGroup, WaitingKind
 from .view import View
 
 AT_ONCE: Final = 64
@@ -42,7 +41,7 @@ class QueueCopy:
         self.away: set[int] = set()
         self.versions = ["0"] * shards
         self.kinds: list[dict[str, WaitingKind]] = [{} for _ in range(shards)]
-        self._groups: dict[tuple[str, Knowers, frozenset[str]], KindGroup] = {}
+        self._groups: dict[GroupKey, KindGroup] = {}
         self.bars = Bars()
         self._open: dict[KindGroup, None] = {}
         self._fresh: dict[KindGroup, None] = {}  # they were never compared with the partitions
@@ -106,9 +105,8 @@ class QueueCopy:
 
     def _group(self, kind: Kind) -> KindGroup:
         group = self.group_of(kind)
-        asked = group.needs.text, group.knowers, group.barred
-        if asked not in self._groups:
-            self._groups[asked] = group
+        if group.key not in self._groups:
+            self._groups[group.key] = group
             self.block(group)
             self._fresh[group] = None
         return group
@@ -120,7 +118,7 @@ class QueueCopy:
         group = gone.group
         del group.waiting[shard, text]
         if not group.waiting:
-            del self._groups[group.needs.text, group.knowers, group.barred]
+            del self._groups[group.key]
             self._open.pop(group, None)
             self._fresh.pop(group, None)
             self.blocked.discard(group)

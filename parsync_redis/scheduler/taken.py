@@ -73,13 +73,16 @@ class TakenTasks:
         for shard in shards:
             try:
                 found = self._store.client.hscan_iter(self._store.keys.queue("taken", shard), count=1000)
-                mine = [readable(task) for task, attempt in found if owner_of(readable(attempt)) == self._core.name]
+                entries = {readable(task): readable(attempt) for task, attempt in found}
+                mine = [task for task, attempt in entries.items() if owner_of(attempt) == self._core.name]
                 if strays := [task for task in mine if known is None or task not in known]:
+                    # the task may have gone back and been taken again: a take that the core has not heard of counts
+                    undone = {task: unclaimed[task] for task in strays if unclaimed.get(task) == entries[task]}
                     if known is not None:
                         log.warning(
                             "%d tasks were taken, but the scheduler does not know them: they go back", len(strays)
                         )
-                    give_back(self._store, self._core.name, shard, strays, "", unclaimed)
+                    give_back(self._store, self._core.name, shard, strays, "", undone)
             except AWAY as error:
                 if not self._store.several:
                     raise
@@ -87,16 +90,16 @@ class TakenTasks:
 
 
 def give_back(
-    store: Store, owner: str, shard: int, tasks: Sequence[str], why: str, unclaimed: Mapping[str, str] = NONE
+    store: Store, owner: str, shard: int, tasks: Sequence[str], why: str, undone: Mapping[str, str] = NONE
 ) -> None:
     """Give back tasks that a scheduler has taken, as a shard has them in `taken`, whatever their attempt.
 
-    unclaimed: the takes that are undone, as (task, attempt): no claim of theirs can have won.
+    undone: the takes that are undone, as (task, attempt): no claim of theirs can have won.
     """
     for at in range(0, len(tasks), MAX_BATCH):
         some = tasks[at : at + MAX_BATCH]
         rows: list[tuple[str, str, GiveBack, str]] = [
-            (task, unclaimed[task], "undo", why) if task in unclaimed else (task, "", "", why) for task in some
+            (task, undone[task], "undo", why) if task in undone else (task, "", "", why) for task in some
         ]
         words = store.run(store.commands.give_back(owner, rows))
         for task, word in zip(some, words, strict=True):

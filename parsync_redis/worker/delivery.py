@@ -79,7 +79,7 @@ class Delivery:
             return
         eta = payload["headers"].pop("eta", None)  # Celery would wait here, and hold the slots
         if (early_s := wait_s(eta)) > 0:
-            self._give_back(run, f"its message says that it must not start before {eta}", early_s)
+            self._give_back(run, f"its message says that it must not start before {eta}", early_s, unbegun=False)
             return
         if (hold_s := self._agent.node.failures.hold_s(name)) > 0:
             self._give_back(run, f"tasks of {name} fail on {place.node}, which runs one of them now and then", hold_s)
@@ -101,9 +101,12 @@ class Delivery:
             consumer.strategies[name] = task.start_strategy(consumer.app, consumer)
         return consumer.strategies.get(name)
 
-    def _give_back(self, run: Run, why: str, hold_s: float) -> None:
-        """Free the slots of a run that has not begun; its task may be placed again after `hold_s` seconds."""
-        run.why, run.delay_ms = why, max(1, round(hold_s * 1000))
+    def _give_back(self, run: Run, why: str, hold_s: float, unbegun: bool = True) -> None:
+        """Free the slots of a run that has not begun; its task may be placed again after `hold_s` seconds.
+
+        unbegun: the task could run, so it has been ready since before; otherwise it is ready in `hold_s` seconds.
+        """
+        run.why, run.delay_ms, run.unbegun = why, max(1, round(hold_s * 1000)), unbegun
         self._agent.reporter.ended(run, "recalled")
 
     # Any: an envelope is a JSON object

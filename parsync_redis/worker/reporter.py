@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..model.limits import MAX_BATCH
+from ..model.place import Loss
 from ..store.calls import Call, Commands
 from ..store.server_errors import Backoff
 from ..store.store import Store
@@ -113,7 +114,7 @@ class Reporter(threading.Thread):
         run.unstored = before.unstored
         run.why = before.why
         run.ending = before.ending
-        run.delay_ms = before.delay_ms
+        run.delay_ms, run.unbegun = before.delay_ms, before.unbegun
         self.ended(run, before.outcome)
 
     def reported(self, store: Store, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
@@ -278,11 +279,13 @@ def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
     """Return the calls that report how these runs ended; the first is of those that have finished, if there are any."""
     finished = [(run.place, _outcome(run), run.flaw) for run in _finished(runs)]
     lost = [(run.place, run.why) for run in runs if run.outcome == "lost"]
-    recalled = [run for run in runs if run.outcome == "recalled"]
     calls = [commands.finish(finished)] if finished else []
     calls += [commands.requeue(lost)] if lost else []
-    places, delays_ms = [(run.place, run.why_recalled) for run in recalled], [run.delay_ms for run in recalled]
-    calls += [commands.requeue(places, "recalled", delays_ms)] if recalled else []
+    hows: tuple[Loss, ...] = ("recalled", "unbegun")
+    for how in hows:
+        some = [run for run in runs if run.outcome == "recalled" and run.unbegun == (how == "unbegun")]
+        places, delays_ms = [(run.place, run.why_recalled) for run in some], [run.delay_ms for run in some]
+        calls += [commands.requeue(places, how, delays_ms)] if some else []
     return calls
 
 

@@ -207,7 +207,7 @@ class ReportedRequest(CeleryRequest):
     def _not_begun(self, run: Run, error: NotBegun) -> None:
         """Report a run whose function was not called: its start does not count, and its slots are shut for a while."""
         log.warning("task %s could not begin (%s): it goes back", self.id, error)
-        run.why = f"it could not begin: {error}"
+        run.why, run.unbegun = f"it could not begin: {error}", True
         if self._agent is not None:
             self._agent.node.isolation.not_begun(run.slots, run.why)
         self._ended("recalled")

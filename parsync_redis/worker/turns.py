@@ -93,7 +93,7 @@ class Turns:
             while left and not node.leaving:
                 run, message = left.popleft()
                 if run.unwanted or run.place.inc != node.inc:
-                    run.why = "it had not begun"
+                    run.why, run.unbegun = "it had not begun", True
                     reporter.ended(run, run.unwanted or "recalled")
                 else:
                     self.delivery.deliver(run, message)

@@ -211,6 +211,7 @@ class AgentProcess:
         """Begin functions, as Turns hands runs to Celery."""
         for run, _ in found:
             if run.unwanted or run.place.inc != self.agent.node.inc:
+                run.unbegun = True
                 self.agent.reporter.ended(run, run.unwanted or "recalled")
             else:
                 run.request = cast(Any, run.place)  # a run that has a request has begun

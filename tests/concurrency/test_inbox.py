@@ -274,9 +274,9 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
 
     watch(declares)
     consumer.app, consumer.strategies, consumer.disable_rate_limits = app, {declares.name: lambda *_: None}, True
-    ended: list[tuple[str, str, int | None]] = []
+    ended: list[tuple[str, str, int | None, bool]] = []
     node.agent.reporter.ended = (  # type: ignore[method-assign]
-        lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms))
+        lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms, run.unbegun))
     )
     delivery = Delivery(consumer, node.agent)
     with ParsyncClient(node.agent.settings) as client:
@@ -295,7 +295,7 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
     finally:
         node.client.execute_command("REPLICAOF", "NO", "ONE")
         consumer.hub.close()
-    assert ended == [(away, "recalled", 1000), (well, "again", None)]
+    assert ended == [(away, "recalled", 1000, True), (well, "again", None, False)]
     assert not node.client.exists(store.keys.shared("quarantine")), "its message is sound"
     assert " slots=2" in node.drive.record(well).extra["next"]
     assert "next" not in node.drive.record(away).extra

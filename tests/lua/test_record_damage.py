@@ -50,6 +50,21 @@ def test_a_renewal_corrects_the_record_and_the_run_goes_on(running: Driver, what
     assert not audit(running.store)
 
 
+def test_a_node_that_is_corrected_to_up_has_the_bits_of_its_free_slots(running: Driver) -> None:
+    damage(running, "down")
+    free = running.keys.partition(0, "free")
+    node = running.store.nodes(0)["n1"]
+    places = range(node.first, node.first + node.offer.slots)
+    bits = [running.store.client.getbit(free, place) for place in places]
+    assert sum(bits) == node.offer.slots - 1
+    for place in places:  # as a leader writes them who found the record down
+        running.store.client.setbit(free, place, 0)
+    running.store.client.hincrby(running.keys.partition(0, "meta"), "free", -sum(bits))
+    running.run(running.commands.renew(0, "n1", 3))
+    assert [running.store.client.getbit(free, place) for place in places] == bits
+    assert not audit(running.store), "no repair was needed"
+
+
 @pytest.mark.parametrize("what", WRONG)
 def test_a_node_with_a_wrong_record_that_nobody_renews_is_given_up(running: Driver, what: str) -> None:
     damage(running, what)

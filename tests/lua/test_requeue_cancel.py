@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from parsync_redis.inspect.audit import audit
 from parsync_redis.model.task import TaskState
 from parsync_redis.store.demand import count_tasks
+from parsync_redis.worker.reporter import outcomes
+from parsync_redis.worker.runs import Run
 from tests.lua.driver import NEVER_MS, Driver, nth
 
 HELD = [TaskState.TAKEN, TaskState.PLACED, TaskState.RUNNING]
@@ -160,3 +163,45 @@ def test_lost_attempts_and_deaths_are_counted_whatever_stood_there(any_store):
     assert count_tasks(any_store).lost == 0
     driver.requeue(driver.bring(TaskState.RUNNING, "d"))
     assert count_tasks(any_store).lost == 1
+
+
+def test_a_run_that_did_not_begin_leaves_its_task_ready_since_before(drive: Driver):
+    drive.submit("a")
+    ready_ms = drive.status().times["ready"]
+    (task,) = drive.run(drive.taking()).tasks
+    place = drive.place("a", task.attempt)
+    drive.start(place)
+    assert drive.requeue(place, "its rate limit", "unbegun", 500) == "pending"
+    due_ms = drive.status().times["ready"]
+    assert (due_ms or 0) >= (ready_ms or 0) + 500, "until it is due it is not ready"
+    assert drive.store.client.zscore(drive.keys.queue("later"), "a") == due_ms
+    assert (drive.status().starts, drive.status().times["started"]) == (0, None)
+    assert not audit(drive.store)
+    drive.store.client.zadd(drive.keys.queue("later"), {"a": 1})
+    drive.run(drive.taking())
+    assert (drive.status().times["ready"], drive.line("a").options) == (ready_ms, {})
+    (task,) = drive.run(drive.taking()).tasks
+    assert (task.ready_ms, task.attempt.partition("@")[0]) == (ready_ms, "2"), "the attempt had started"
+    place = drive.place("a", task.attempt)
+    drive.start(place)
+    assert drive.requeue(place, "it had not begun", "unbegun") == "pending"
+    assert (drive.status().times["ready"], drive.status().times["started"]) == (ready_ms, None)
+
+
+@pytest.mark.parametrize("unbegun", [True, False])
+def test_a_worker_tells_whether_a_task_was_ready_although_its_run_did_not_begin(drive: Driver, unbegun: bool):
+    place = drive.bring(TaskState.RUNNING)
+    drive.store.client.hset(drive.keys.queue("tasks"), "a", "0@1 9000000000001 7 7 - work slots=1")
+    run = Run(place, outcome="recalled", why="its rate limit", delay_ms=0, unbegun=unbegun)
+    for call in outcomes(drive.commands, [run]):
+        assert drive.run(call) == ["pending"]
+    drive.run(drive.taking())
+    assert (drive.status().times["ready"] == 7) == unbegun
+
+
+def test_a_task_that_must_not_run_yet_is_ready_when_it_is_due(drive: Driver):
+    place = drive.bring(TaskState.RUNNING)
+    drive.store.client.hset(drive.keys.queue("tasks"), "a", "0@1 9000000000001 7 7 - work slots=1")
+    assert drive.requeue(place, "its message says so", "recalled", 0) == "pending"
+    drive.run(drive.taking())
+    assert (drive.status().times["ready"] or 0) > 7

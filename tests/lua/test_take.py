@@ -132,12 +132,16 @@ def test_a_request_of_an_undone_take_that_comes_again_gives_out_another_attempt(
     assert drive.run(drive.commands.start([place])) == [("refused", b"taken")]
 
 
-def test_a_damaged_count_of_undone_takes_begins_beyond_all_that_were_counted(drive: Driver):
-    drive.store.client.hset(drive.keys.queue("meta"), "undone", "x")
-    attempt = drive.taken("a")
-    assert drive.run(drive.commands.give_back("s1", [("a", attempt, "undo", "")])) == ["pending"]
+@pytest.mark.parametrize("damaged", ["x", "-5", "-1", "1234567890123456", "999999999999999"])
+def test_a_damaged_count_of_undone_takes_begins_beyond_all_that_were_counted(drive: Driver, damaged: str):
+    drive.store.client.hset(drive.keys.queue("meta"), "undone", damaged)
+    drive.submit("a")
+    drive.submit("b")
+    back: list[Back] = [(task.id, task.attempt, "undo", "") for task in drive.run(drive.taking(limit=2)).tasks]
+    assert drive.run(drive.commands.give_back("s1", back)) == ["pending"] * 2
     undone: Any = drive.store.client.hget(drive.keys.queue("meta"), "undone")
-    assert int(undone) > 10**12
+    assert 10**12 < int(undone) < 10**14
+    assert drive.run(drive.taking()).tasks[0].attempt.endswith(f"u{int(undone)}")
 
 
 def test_a_task_that_has_not_started_has_waited_since_it_could_first_be_taken(drive: Driver):

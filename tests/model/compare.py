@@ -17,7 +17,7 @@ from parsync_redis.store.reference.queue import Queue, Task
 State = dict[str, Any]
 _SINCE: Final = re.compile(r"(since|until)=\d+")
 _STARTED: Final = re.compile(r"started=\d+")
-_TIMES: Final = ("ran", "expires")
+_TIMES: Final = ("ran", "since", "expires")
 
 
 def state_of_server(store: Store) -> State:

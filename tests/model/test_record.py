@@ -15,7 +15,7 @@ from parsync_redis.store import Store
 from parsync_redis.store.scripts import lua_folder
 from tests.model.test_text import DAMAGE, NUMBERS, damaged
 
-OPTIONS = ["starts", "ran", "expires", "max", "pub"]
+OPTIONS = ["starts", "ran", "since", "expires", "max", "pub"]
 KINDS = ["work slots=1", "proj.render slots=2 gpu=1 gpu_model:a100 latency", "a:b/c slots=1 celery.queue:a%20b quality"]
 WORDS = st.dictionaries(st.sampled_from(OPTIONS), NUMBERS | st.sampled_from(["c1", "s7"]), max_size=5)
 LINES = st.builds(

@@ -27,7 +27,7 @@ from .partition_rules import IDS, NEEDS, NODES, OFFERS, SCHEDULERS, SLIPS, Parti
 
 NEVER_MS = 10**9
 WHY = st.sampled_from(["", "why"])
-HOW = st.sampled_from(["", "", "unstarted", "recalled"])
+HOW = st.sampled_from(["", "", "unstarted", "recalled", "unbegun"])
 PUBLICATIONS = st.sampled_from(["", "", "c1", "c2", "s3"])
 CANCELS = st.sampled_from(["waiting", "placed", "SIGTERM", "after"])
 OUTCOMES = st.sampled_from(["succeeded", "failed", "cancelled", "again", "unstored failed"])

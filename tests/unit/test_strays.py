@@ -75,6 +75,18 @@ def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
     assert drive.status().attempt == 0, "no claim was ever sent"
 
 
+def test_a_second_take_that_the_core_has_not_heard_of_goes_back_when_the_scheduler_leaves(fake_store: Store) -> None:
+    drive, made = Driver(fake_store), scheduler(fake_store)
+    made.turn()
+    first = drive.taken("a")
+    made.core.on_took(Took("1", 0, tasks=[Taken("a", first, Kind("work", "slots=1"), 0)]))
+    drive.run(drive.commands.give_back("s1", [("a", "", "", "its scheduler was lost")]))  # by the leader
+    assert drive.take()["a"] != first
+    assert made.core.unclaimed == {"a": first}
+    made._taken.give_back_all()
+    assert drive.state("a") == "pending"
+
+
 def test_after_a_restart_nobody_is_named_lost_by_what_was_seen_before(fake_store: Store) -> None:
     member = scheduler(fake_store).membership
     fake_store.client.hset(fake_store.keys.shared("schedulers"), "s2", 7)

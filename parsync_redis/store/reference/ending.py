@@ -25,7 +25,7 @@ class Ending(Tasks):
                 continue
             if r.delay_ms == "":
                 self._tell(task, place, r.why)
-            counts = task.state == RUNNING and r.how != "recalled"
+            counts = task.state == RUNNING and r.how not in ("recalled", "unbegun")
             if task.cancel is not None:
                 self._end(r.id, task, "cancelled", r.why, True)
                 replies.append("cancelled")
@@ -38,7 +38,9 @@ class Ending(Tasks):
                 task.why = r.why or task.why
                 if r.delay_ms == "" and (task.started_ms is not None or r.how == "unstarted"):
                     task.note_last()
-                self._to_pending(r.id, task, self._after(r.delay_ms))
+                if r.how == "unbegun" or r.delay_ms != "":
+                    task.started_ms = None
+                self._to_pending(r.id, task, self._after(r.delay_ms), put_off=r.how == "unbegun")
                 replies.append("pending")
         self._write_kinds(args.channel)
         return replies

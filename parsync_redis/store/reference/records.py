@@ -72,6 +72,7 @@ class Task:
     place: Place | None = None  # an ended task keeps its last one
     started_ms: int | None = None  # at this place
     last: str | None = None  # the node that it ran on last, if it should rather go to another
+    since_ms: int | None = None  # since when it is ready, while it is due later because a run did not begin
     ran_ms: int | None = None  # its last start in this life before it went back
     starts: int = 0  # accepted starts that were lost
     expires_ms: int | None = None
@@ -88,6 +89,10 @@ class Task:
         """True if it has started in this life."""
         return self.started_ms is not None or self.ran_ms is not None
 
+    def come_due(self) -> None:
+        """Let it be ready since it was first, if a run of it that did not begin was put off."""
+        self.ready_ms, self.since_ms = self.ready_ms if self.since_ms is None else self.since_ms, None
+
     def note_last(self) -> None:
         """Note on which node it ran last, unless it may as well go back there."""
         if self.place and self.job.avoid_last:
@@ -96,7 +101,9 @@ class Task:
     @property
     def line(self) -> str:
         """Its line, without the mark for rare fields."""
-        options = self.job.options(starts=self.starts or None, ran=self.ran_ms, last=self.last, expires=self.expires_ms)
+        options = self.job.options(
+            starts=self.starts or None, ran=self.ran_ms, last=self.last, since=self.since_ms, expires=self.expires_ms
+        )
         return f"{self.takes}@{self.life} {self.order} {self.ready_ms} {self.submitted_ms} {options} {self.job.kind}"
 
     @property

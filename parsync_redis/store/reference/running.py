@@ -58,6 +58,7 @@ class Running(Tasks):
         due = [(at, id) for id, at in self.later.items() if at <= now]
         for _, id in heapq.nsmallest(most, due):
             del self.later[id]
+            self.tasks[id].come_due()
             self.enter(self.tasks[id].job.kind, id, self.tasks[id].order)
         self.write_kinds()
         version, anew, more, changes = self.changes_since(since, most)

@@ -50,9 +50,10 @@ class Tasks(Waiting):
             heard = 0 if name == me else self.world.publish(f"{channel}:{name}", "wake")
         return tries
 
-    def _to_pending(self, id: str, task: Task, due: int | None) -> None:
+    def _to_pending(self, id: str, task: Task, due: int | None, put_off: bool = False) -> None:
         """Let a task wait. A successor that its run submitted is lost with the run; one that others published stays."""
         task.takes += bool(task.attempt)
+        task.since_ms = task.ready_ms if put_off and due is not None else None
         if due is not None or task.started_ms is not None:
             task.ready_ms = self.world.now_ms if due is None else due
         task.ran_ms = task.ran_ms if task.started_ms is None else task.started_ms
