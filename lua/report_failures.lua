@@ -3,12 +3,12 @@
 -- READS: streaks
 -- ARGV: count partition node inc since all (name runs failed length held)*
 --   since: time of the node's last report (ms), '0' for none: its counts begin there; all: 1 if nothing succeeds
---   there; runs, failed: since the report before; length: failures in a row that the node is surprised by, else 0; held: 1
---   if the node holds the name back now, which schedulers obey
+--   there; runs, failed: since the report before; length: failures in a row that the node is surprised by, else 0; held:
+--   for how long the node holds the name back yet (ms), which schedulers obey; node '': drop lines that are an hour old
 -- RETURNS: {now_ms, others, (row, runs, failed)*}; others: 1 if the cluster has other nodes; of each streak what others reported
 -- ERRORS: PSARGS
 -- INVARIANT: 1,000 names with 100 streaks each at most; no claim rests on them. A line that no script writes is dropped. A
---   repeated request counts its runs twice.
+--   repeated request counts its runs twice, and a late one holds a name back for as long as it is late.
 -- ATOMICITY: whole.
 -- COMPLEXITY: O(count * streaks of the name); O(nodes) for a new streak in a cluster of few nodes
 --- @include batch
@@ -19,10 +19,12 @@ bad = bad or bad_number('since', args.since, 0, 9e14)
 local names = {}
 for i, row in rows() do
   bad = bad or bad_number('runs', row.runs, 0, 1e9) or bad_number('failed', row.failed, 0, 1e9)
-  bad = bad or bad_number('length', row.length, 0, 1e9) or bad_number('held', row.held, 0, 1)
+  bad = bad or bad_number('length', row.length, 0, 1e9) or bad_number('held', row.held, 0, 1e9)
   names[i] = row.name
 end
-bad = bad or not string.find(args.node, '^%w[%w_.@-]*$') and redis.error_reply('PSARGS not a node: ' .. args.node)
+if args.node ~= '' and not string.find(args.node, '^%w[%w_.@-]*$') then
+  bad = bad or redis.error_reply('PSARGS not a node: ' .. args.node)
+end
 if bad then return bad end
 local texts, now, room = read_list(streaks, names), now_ms(), 1000 - redis.call('HLEN', streaks)
 local fields, gone, reply, own = {}, {}, {now, 0}, false
@@ -41,12 +43,12 @@ local function merge(text, row)
       kept[#kept + 1] = streak_text(streak)
     end
   end
-  if row.length == '0' then return kept end
+  if row.length == '0' or args.node == '' then return kept end
   mine = mine or {partition = args.partition, node = args.node, inc = args.inc, since = now, at = now, length = row.length + 0,
     tries = 0, runs = 0, failed = 0}
   if row.length + 0 > mine.length and now - mine.at >= 500 then mine.tries, mine.at = mine.tries + 1, now end
   mine.length, mine.all = row.length + 0, args.all == '1' and '1' or '0'
-  mine.held = row.held == '1' and ' held=1' or ''
+  mine.held = row.held + 0 > 0 and string.format(' held=%.0f', now + row.held) or ''
   kept[#kept + 1] = streak_text(mine)
   return kept, mine
 end

@@ -1,15 +1,16 @@
 -- The line of a streak, the failures in a row of one name on one node, beside what other nodes report of that name:
---   p0 n1 inc=3 since=1732161994123 at=1732161997000 length=5 tries=2 runs=20 failed=1 all=1 held=1
+--   p0 n1 inc=3 since=1732161994123 at=1732161997000 length=5 tries=2 runs=20 failed=1 all=1 held=1732161998000
 -- since: when it was first reported (ms); at: its last try; length: failures; tries: reports in which it had gone on; runs,
--- failed: those on other nodes that were counted later; all: 1 if nothing else succeeds on the node either; held=1: the node
--- holds the name back now, else the word is missing.
+-- failed: those on other nodes that were counted later; all: 1 if nothing else succeeds on the node either; held: until when
+-- the node holds the name back (ms), the word is missing if it does not.
 
 -- parse_streak: return the fields of a line as a table; nil for any other text.
 local function parse_streak(text)
   local partition, node, inc, since, at, length, tries, runs, failed, all, held = string.match(text, '^p(%d+) (%w[%w_.@-]*) '
-    .. 'inc=(%d+) since=(%d+) at=(%d+) length=(%d+) tries=(%d+) runs=(%d+) failed=(%d+) all=([01])( ?[held=1]*)$')
-  if not partition or #partition > 4 or held ~= '' and held ~= ' held=1' then return nil end
-  for _, number in ipairs({inc, since, at, length, tries, runs, failed}) do
+    .. 'inc=(%d+) since=(%d+) at=(%d+) length=(%d+) tries=(%d+) runs=(%d+) failed=(%d+) all=([01])(.*)$')
+  local until_ms = partition and string.match(held, '^ held=(%d+)$')
+  if not partition or #partition > 4 or held ~= '' and not until_ms then return nil end
+  for _, number in ipairs({inc, since, at, length, tries, runs, failed, until_ms}) do
     if #number > 15 then return nil end
   end
   return {partition = partition, node = node, inc = inc, since = since + 0, at = at + 0, length = length + 0, tries = tries + 0,

@@ -14,7 +14,7 @@ from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
 from ..placement.now import clock_text
 from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
-from ..store.booked import read_booked, read_streaks
+from ..store.booked import read_booked, read_holds
 from ..store.facts import facts_of, read_holders
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from ..store.purge import server_ms
@@ -46,7 +46,7 @@ class Looker:
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
         self.bookings = read_booked(store)
-        self.held = read_streaks(store)
+        self.holds = read_holds(store)
         self.times = read_times(store) if self.bookings else LearntTimes()
         self._at_workers = self._read_waiting_seats()
         self._holders: dict[str, list[Holder]] = {}
@@ -99,7 +99,7 @@ class Looker:
         """Return the facts of all nodes for a task of this name and needs."""
         found = [facts_of(state, name, self.apps) for state in self.states.values()]
         barred = {one.node: one.whom for one in self.bookings if self._bars(one, name, needs)}
-        held = {(one.node, one.inc) for one in self.held.get(name, ()) if one.is_held}
+        held = self.holds.get(name, frozenset())
         return [
             replace(node, booked=barred.get(node.name, ""), held=(node.name, self.states[node.name].node.inc) in held)
             if node.name in barred or held

@@ -44,7 +44,7 @@ class Streak:
 
     at_ms: its last try. length: its failures. tries: the reports in which it had gone on, as failures of one moment
     may have one cause in the tasks. runs, failed: counts of other nodes, after it had begun. all_fail: nothing
-    succeeds on the node. is_held: the node holds the name back now.
+    succeeds on the node. held_ms: until when the node holds the name back (the server's time), 0 if it does not.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Streak:
     runs: int
     failed: int
     all_fail: bool
-    is_held: bool = False
+    held_ms: int = 0
 
     @classmethod
     def read(cls, name: str, text: str) -> "list[Streak]":
@@ -66,10 +66,9 @@ class Streak:
         for line in text.splitlines():
             if (fields := STREAK.read(line)) is not None:
                 length, tries, runs, failed = (int(fields[field]) for field in ("length", "tries", "runs", "failed"))
+                held_ms = int(fields.get("held", 0))
                 p, node, inc, at_ms = int(fields["partition"]), fields["name"], int(fields["inc"]), int(fields["at"])
-                found.append(
-                    cls(name, p, node, inc, at_ms, length, tries, runs, failed, fields["all"] == "1", "held" in fields)
-                )
+                found.append(cls(name, p, node, inc, at_ms, length, tries, runs, failed, fields["all"] == "1", held_ms))
         return found
 
     @property

@@ -18,7 +18,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "failed": r"\d{1,15}",
     "first": r"\d{1,8}",
     "head": r"\d{1,15}",
-    "held": "1",
+    "held": r"\d{1,15}",
     "inc": r"\d{1,15}",
     "kind": ".*",
     "labels": ".*",

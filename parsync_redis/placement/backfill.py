@@ -26,6 +26,9 @@ MOST: Final = NEAREST
 SHARE: Final = 4
 """At most one in so many of the open nodes is booked, rounded up."""
 
+CLOCKS_MS: Final = 1000
+"""The clocks of two servers differ by so much at most."""
+
 PATIENCE: Final = 0.5
 """A node is booked for a task that has waited longer than this part of the time until the node has room for it."""
 
@@ -68,12 +71,13 @@ def unused(
 ) -> list[Booking]:
     """Return the bookings that no task of their kind has used up: none has got the node since it was booked.
 
-    held: by node, its tasks. kinds: of these tasks, by id.
+    held: by node, its tasks. kinds: of these tasks, by id. A task of the kind that was there just before uses the
+    booking up too: on several servers the two times are of two clocks. The task that waits is then booked for anew.
     """
 
     def is_used(booking: Booking) -> bool:
         holders = (one.holder for one in held.get(booking.node, ()))
-        new = [one.task for one in holders if one.since_ms >= booking.at_ms]
+        new = [one.task for one in holders if one.since_ms + CLOCKS_MS >= booking.at_ms]
         return any(kinds.get(task) == booking.kind for task in new)
 
     return [booking for booking in bookings if not is_used(booking)]

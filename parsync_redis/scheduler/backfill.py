@@ -11,7 +11,7 @@ from typing import Final
 from ..model.booking import Booking
 from ..model.node import Node
 from ..model.times import LearntTimes, field_of
-from ..store.booked import read_booked, read_streaks
+from ..store.booked import read_booked, read_holds
 from ..store.places import now_ms
 from ..store.store import Store
 from ..store.times import read_times_of
@@ -60,11 +60,8 @@ class Backfill:
     def _read_held(self) -> dict[str, frozenset[str]]:
         """Return by name the nodes that hold it back now, in the life in which they said so."""
         alive = {(node.name, node.inc) for p in self._core.view.partitions for node in p.nodes}
-        streaks = read_streaks(self._store)
-        held = {
-            name: frozenset(one.node for one in some if one.is_held and (one.node, one.inc) in alive)
-            for name, some in streaks.items()
-        }
+        holds = read_holds(self._store)
+        held = {name: frozenset(node for node, _ in nodes & alive) for name, nodes in holds.items()}
         return {name: nodes for name, nodes in held.items() if nodes}
 
     def _judge(self, bookings: Sequence[Booking], held: Mapping[str, frozenset[str]], now_s: float) -> Bars:

@@ -154,14 +154,14 @@ WORKER: Final[Kinds] = {
 SCHEDULER: Final[Kinds] = {
     ":bookings": "del expire hdel hmget hset",
     ":config": "exists hget hset",
-    ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hmget hset",
+    ":dealt": "del hdel hget hgetall hincrby hincrbyfloat hkeys hlen hmget hset",
     ":events": "del xadd",
     ":leader": "del hdel hget hincrby hmget hset",
     ":losses": "del expire hdel hlen hsetnx",
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":schedulers": "del hdel hexists hget hincrby hlen hset",
     ":stats": "del expire hset",
-    ":streaks": "del",
+    ":streaks": "del hdel hlen hmget hset",
     ":times": "del hmget",
     "p:alive": "del hdel hget hgetall hset",
     "p:changed": "del zadd zcard zrange zrangebyscore zrem zscore",
@@ -215,8 +215,8 @@ SCRIPTS: Final[Mapping[Role, str]] = {
     "register_node release renew report_failures requeue ring set_node start submit",
     Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_at_nodes look_over "
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
-    "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler requeue "
-    "revive rotate set_node confirm take give_back",
+    "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler "
+    "report_failures requeue revive rotate set_node confirm take give_back",
     Role.SERVE: "cancel read_tasks revive set_node submit",
 }
 """The scripts that each role runs."""

@@ -7,6 +7,7 @@ from ..model.booking import Booking, read_bookings
 from ..model.ids import readable
 from ..model.streak import Streak
 from ..model.views import NodeView, PartitionView
+from .places import now_ms
 from .store import Store
 from .views import read_views
 
@@ -16,10 +17,23 @@ def read_booked(store: Store) -> tuple[Booking, ...]:
     return read_bookings(store.read("hgetall", store.keys.shared("bookings")))
 
 
-def read_streaks(store: Store) -> dict[str, list[Streak]]:
-    """Return the streaks of nodes by the name of their tasks. Raises ServerUnreachable."""
+def read_holds(store: Store) -> dict[str, frozenset[tuple[str, int]]]:
+    """Return by name the nodes that hold it back now, each with its incarnation. Raises ServerUnreachable.
+
+    There may be 100,000 lines, and schedulers read them often: only those of holds are parsed.
+    """
     fields: dict[bytes, bytes] = store.read("hgetall", store.keys.shared("streaks"))
-    return {readable(name): Streak.read(readable(name), readable(text)) for name, text in fields.items()}
+    holds: list[Streak] = []
+    for name, text in fields.items():
+        if b" held=" in text:
+            lines = [line for line in text.split(b"\n") if b" held=" in line]
+            holds += Streak.read(readable(name), readable(b"\n".join(lines)))
+    now = now_ms(store) if holds else 0
+    nodes: dict[str, set[tuple[str, int]]] = {}
+    for hold in holds:
+        if hold.held_ms > now:
+            nodes.setdefault(hold.name, set()).add((hold.node, hold.inc))
+    return {name: frozenset(some) for name, some in nodes.items()}
 
 
 def read_node_views(store: Store) -> list[NodeView]:

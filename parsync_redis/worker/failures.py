@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil
 from typing import Final
 
 from ..model.limits import MAX_BATCH
@@ -46,7 +46,7 @@ KEPT: Final = 200
 """With more runs than this, half are forgotten, so that recent ones count."""
 
 Counts = tuple[str, int, int, int, int]
-"""Name, runs, failures, length of its streak, and 1 if it is held back."""
+"""Name, runs, failures, length of its streak, and for how many ms it is held back yet."""
 
 
 @dataclass(slots=True)
@@ -55,8 +55,8 @@ class Tally:
 
     good_s: how long the successes ran. ids: the tasks of the streak. news, bad_news: runs and failures that were not
     reported. elsewhere: reports of other nodes. pause_s: it is held back, with this pause, until until_s; 0 if it is
-    not. is_tried: a task ran in spite of that, and its failure is a try. told_held: whether others were told that it is
-    held, None if that is not known.
+    not. is_tried: a task ran in spite of that, and its failure is a try. told_s: until when others were told that it is
+    held back, None if that is not known.
     """
 
     runs: int = 0
@@ -71,7 +71,7 @@ class Tally:
     pause_s: float = 0.0
     until_s: float = 0.0
     is_tried: bool = False
-    told_held: bool | None = False
+    told_s: float | None = 0.0
 
     def succeed(self, seconds: float) -> None:
         """Note a success: a streak is over."""
@@ -132,7 +132,7 @@ class Failures:
         self._told: set[str] = set()
         self._has_others = True
         self._since_ms = 0
-        self._is_due, self._lapses_s = False, inf
+        self._is_due, self._told_s = False, 0.0
 
     def ended(self, run: Run, seconds: float) -> None:
         """Note how a run ended that `failed` is known of; hold its name back if it goes on with a streak."""
@@ -158,13 +158,13 @@ class Failures:
 
     @property
     def holds(self) -> bool:
-        """True if others were told that a name is held back: `due` may become true by itself."""
-        return self._lapses_s < inf
+        """True while others obey a hold: their reports may end it, and then `due` becomes true by itself."""
+        return time.monotonic() < self._told_s
 
     @property
     def due(self) -> bool:
         """True if the leader, the other nodes and the schedulers should be told soon."""
-        return self._is_due or time.monotonic() >= self._lapses_s
+        return self._is_due
 
     def _should_hold(self, tally: Tally, name: str, now_s: float) -> bool:
         if not self._has_others or not (tally.is_surprise or self._node.is_surprise) or tally.fails_elsewhere:
@@ -204,14 +204,17 @@ class Failures:
                 if len(counts) == MAX_BATCH:
                     break  # the others are told with the next report
                 streak = tally.length if tally.is_surprise or all_fail else 0
-                is_held = self._is_held(name, tally, now_s) and now_s < tally.until_s
-                if tally.news or is_held != tally.told_held or (name in self._told and not streak):
-                    counts.append((name, tally.news, tally.bad_news, streak, int(is_held)))
-                    tally.told_held = is_held
+                until_s = tally.until_s if self._is_held(name, tally, now_s) else 0.0
+                held_ms = ceil(1000 * max(0.0, until_s - now_s))
+                others_obey = tally.told_s is None or now_s < tally.told_s
+                is_news = until_s != tally.told_s if held_ms else others_obey
+                if tally.news or is_news or (name in self._told and not streak):
+                    counts.append((name, tally.news, tally.bad_news, streak, held_ms))
+                    tally.told_s = until_s if held_ms else 0.0
                     tally.news = tally.bad_news = 0
                 if streak:
                     told.add(name)
-            self._lapses_s = min((tally.until_s for tally in self._names.values() if tally.told_held), default=inf)
+            self._told_s = max((tally.told_s or 0.0 for tally in self._names.values()), default=0.0)
             self._told = told | self._told.difference(name for name, *_ in counts)
             if not counts:
                 return None
@@ -225,12 +228,13 @@ class Failures:
                 tally = self._names[name]
                 if tally.length:
                     tally.elsewhere = elsewhere
-                    self._is_due |= bool(tally.told_held) and not self._is_held(name, tally, time.monotonic())
+                    now_s = time.monotonic()
+                    self._is_due |= (tally.told_s or 0.0) > now_s and not self._is_held(name, tally, now_s)
 
     def not_reported(self, counts: list[Counts]) -> None:
         """Take back counts that could not be reported."""
         with self._lock:
             for name, runs, failed, *_ in counts:
                 tally = self._names[name]
-                tally.news, tally.bad_news, tally.told_held = tally.news + runs, tally.bad_news + failed, None
+                tally.news, tally.bad_news, tally.told_s = tally.news + runs, tally.bad_news + failed, None
             self._told |= {name for name, *_ in counts}  # the end of a streak is told again

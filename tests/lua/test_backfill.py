@@ -1,6 +1,7 @@
 """The leader books nodes by what the server has, tells it with the ticks, and schedulers read it."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import pytest
@@ -105,6 +106,18 @@ def test_each_task_of_a_kind_has_a_booking_until_one_gets_its_node(drive: Driver
     assert (booking.node, booking.task) == ("n1", "b2")
 
 
+def test_a_kind_that_could_not_be_read_is_asked_for_again(drive: Driver, waits: Waiting) -> None:
+    learn(drive, "work", 4000.0)
+    key = drive.keys.queue("tasks", drive.keys.shard_of("w0"))
+    record = cast(bytes, drive.store.client.hget(key, "w0"))
+    drive.store.client.hdel(key, "w0")
+    found = waits.wait_s(5)
+    drive.store.client.hset(key, "w0", record)
+    assert found == (), "nobody knows how long w0 runs"
+    waits.duty.work(6.0)
+    assert [booking.node for booking in read_booked(drive.store)] == ["n1"]
+
+
 def test_a_new_leader_goes_on_with_the_bookings_of_the_one_before(drive: Driver, waits: Waiting) -> None:
     learn(drive, "work", 4000.0)
     (before,) = waits.wait_s(5)
@@ -154,8 +167,8 @@ def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Dri
     backfill, duty = Backfill(drive.store, core, 0.5, LEASE_S), BlackHoleDuty(drive.store, 1, LEASE_S)
     backfill.heard = True
     found = []
-    for of, held in ((inc, 1), (inc, 0), (inc + 1, 1)):
-        drive.run(drive.commands.report_failures(0, "n1", of, 0, False, [("work", 2, 2, 2, held)]))
+    for of, held_ms in ((inc, 60_000), (inc, 0), (inc + 1, 60_000)):
+        drive.run(drive.commands.report_failures(0, "n1", of, 0, False, [("work", 2, 2, 2, held_ms)]))
         duty.work()
         backfill.work(1.0)
         found.append((duty.held, core.queue.bars.of(Kind.of("work slots=1"))))
@@ -166,7 +179,7 @@ def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Dri
 def test_an_explanation_says_that_a_node_holds_a_name_back(store: Store) -> None:
     drive = Driver(store)
     Waiting(drive)
-    drive.run(drive.commands.report_failures(0, "n1", 1, 0, False, [("work", 2, 2, 2, 1)]))
+    drive.run(drive.commands.report_failures(0, "n1", 1, 0, False, [("work", 2, 2, 2, 60_000)]))
     drive.submit("w3")
     (some,) = explain_task(drive.store, "w3").classes
     assert [(one.rule, one.why) for one in some.obstacles] == [

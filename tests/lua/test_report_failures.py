@@ -4,6 +4,8 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.streak import Compared, Elsewhere, Streak
+from parsync_redis.model.text import STREAK, Line
+from parsync_redis.store.booked import read_holds
 
 from .driver import Driver
 
@@ -73,10 +75,35 @@ def test_a_try_is_a_report_in_which_a_streak_goes_on_half_a_second_later(drive: 
 
 
 def test_a_streak_says_whether_its_node_holds_the_name_back(drive: Driver):
-    for held in (1, 0, 1):
-        report(drive, "n1", 0, 1, 1, length=2, held=held)
+    for held_ms in (9000, 0, 1):
+        now = report(drive, "n1", 0, 1, 1, length=2, held=held_ms).now_ms
         report(drive, "n2", 0, 1, 1)
-        assert [streak.is_held for streak in streaks(drive)] == [bool(held)]
+        assert [streak.held_ms for streak in streaks(drive)] == [now + held_ms if held_ms else 0]
+
+
+def test_holds_end_and_only_lines_with_one_are_parsed(drive: Driver, monkeypatch: pytest.MonkeyPatch):
+    """A line may stay: its node is gone, or its last report was lost."""
+    key = drive.keys.shared("streaks")
+    report(drive, "n1", 0, 2, 2, length=2, held=60_000)
+    report(drive, "n2", 0, 2, 2, length=2)
+    read: list[str] = []
+    monkeypatch.setattr(STREAK, "read", lambda line: read.append(line) or Line.read(STREAK, line))
+    assert read_holds(drive.store) == {"work": {("n1", 1)}}
+    assert [line.split()[1] for line in read] == ["n1"]
+    text = drive.store.hash(key)["work"]
+    held_ms = int(text.partition(" held=")[2].split()[0])
+    drive.store.client.hset(key, "work", text.replace(f"held={held_ms}", f"held={held_ms - 60_000}"))
+    assert read_holds(drive.store) == {}
+
+
+def test_a_report_of_nobody_drops_old_lines_alone(drive: Driver):
+    report(drive, "n1", 0, 2, 2, length=2)
+    age(drive, 3600 * SECOND)
+    drive.run(drive.commands.report_failures(0, "", 0, 0, False, [("work", 9, 9, 9, 9), ("other", 1, 1, 1, 1)]))
+    assert not drive.store.client.exists(drive.keys.shared("streaks"))
+    report(drive, "n1", 0, 2, 2, length=2)
+    drive.run(drive.commands.report_failures(0, "", 0, 0, False, [("work", 0, 0, 0, 0)]))
+    assert [(streak.node, streak.runs) for streak in streaks(drive)] == [("n1", 0)]
 
 
 def test_a_streak_ends_with_a_success_or_a_new_incarnation(drive: Driver):

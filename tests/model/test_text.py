@@ -26,7 +26,6 @@ DEVICES = " gpu.mem@0=8.5 gpu.mem@10=4 gpu@0=0.5 gpu@10=1 parsync.devices:shared
 VALUES: dict[str, st.SearchStrategy[str]] = {
     "ahead": st.sampled_from("013"),
     "all": st.sampled_from("01"),
-    "held": st.just("1"),
     "deadline": st.just("no deadline") | NUMBERS.map(lambda number: f"deadline_s={number[:9]}.{number[:9]}"),
     "drain": st.sampled_from("012"),
     "first": st.integers(0, 10**8 - 1).map(str),

@@ -132,17 +132,19 @@ def test_a_name_is_held_back_after_two_failures_in_a_row_and_longer_after_each_t
         clock.now_s += pause_s - 0.01
         assert node.holds()
         assert node.failures.due or pause_s > 1
-        node.tell(Elsewhere(9, 0))
+        assert node.tell(Elsewhere(9, 0))[0][-1] == 10, "the ms until then"
         assert not node.failures.due
+        assert node.failures.holds
         clock.now_s += 0.02
-        assert node.failures.due, "the schedulers are told that it takes one"
+        assert not node.failures.holds, "others obey a hold until its end only"
+        assert not node.failures.due
         assert [node.holds() for _ in range(3)] == [False, True, True], "one of them is a try"
 
 
 def test_a_success_ends_the_hold(clock: Clock):
     node = Node(clock)
     node.fail("work", "work")
-    assert node.tell() == [("work", 2, 2, 2, 1)]
+    assert node.tell() == [("work", 2, 2, 2, 1000)]
     node.end(False)
     assert node.failures.due
     assert node.tell() == [("work", 1, 0, 0, 0)]
@@ -221,7 +223,7 @@ def test_failures_of_several_names_are_one_streak_of_the_node(clock: Clock):
     node = Node(clock)
     node.fail("a", "b", "c")
     assert [node.holds(name) for name in "abcd"] == [False, True, True, False]
-    assert [(streak, held) for *_, streak, held in node.tell()] == [(1, 0), (1, 1), (1, 1)]
+    assert [(streak, held) for *_, streak, held in node.tell()] == [(1, 0), (1, 1000), (1, 1000)]
 
 
 def test_what_could_not_be_reported_is_reported_the_next_time(clock: Clock):
@@ -231,16 +233,28 @@ def test_what_could_not_be_reported_is_reported_the_next_time(clock: Clock):
     _, counts = node.failures.report(commands, 0, "n", 1) or (None, [])
     assert node.failures.report(commands, 0, "n", 1) is None
     node.failures.not_reported(counts)
-    assert node.tell() == counts == [("work", 2, 2, 2, 1)]
+    assert node.tell() == counts == [("work", 2, 2, 2, 1000)]
+
+
+def test_the_end_of_a_hold_is_told_again_if_it_is_another_one(clock: Clock):
+    node = Node(clock)
+    node.fail("work", "work")
+    node.tell()
+    clock.now_s += 1.5
+    commands = cast(Any, SimpleNamespace(report_failures=lambda *args: args))
+    assert node.failures.report(commands, 0, "n", 1) is None, "everybody knows that it has ended"
+    assert [node.holds(), node.holds()] == [False, True], "one task is a try"
+    assert node.tell() == [("work", 0, 0, 2, 1000)]
 
 
 # -- the leader --------------------------------------------------------------------------------------------------------
 
 
-def put(drive: Driver, tries: int, inc: int = 1, ago_s: int = 0) -> None:
-    at_ms = now_ms(drive.store) - 1000 * ago_s
-    line = f"p0 n1 inc={inc} since=1 at={at_ms} length=9 tries={tries} runs=50 failed=0 all=1"
-    drive.store.client.hset(drive.keys.shared("streaks"), "work", line)
+def put(drive: Driver, tries: int, inc: int = 1, ago_s: int = 0, held_s: int = 0, name: str = "work") -> None:
+    now = now_ms(drive.store)
+    line = f"p0 n1 inc={inc} since=1 at={now - 1000 * ago_s} length=9 tries={tries} runs=50 failed=0 all=1"
+    line += f" held={now + 1000 * held_s}" if held_s else ""
+    drive.store.client.hset(drive.keys.shared("streaks"), name, line)
 
 
 def test_the_leader_makes_a_black_hole_suspect_and_after_a_failed_trial_for_twice_as_long(fake_store: Store):
@@ -271,6 +285,27 @@ def test_the_leader_leaves_other_nodes_alone(fake_store: Store, tries: int, inc:
     put(drive, tries, inc, ago_s)
     duty.work()
     assert fake_store.nodes(0)["n1"].state == "up"
+
+
+def test_the_leader_says_booked_until_the_last_hold_ends(fake_store: Store):
+    """The node may be gone, so nobody may say that its hold has ended."""
+    drive = Driver(fake_store)
+    duty = BlackHoleDuty(fake_store, 1, 10.0)
+    found = []
+    for held_s in (60, -1, 0):
+        put(drive, 0, held_s=held_s)
+        duty.work()
+        found.append(duty.held)
+    assert found == [True, False, False]
+
+
+def test_the_leader_drops_lines_that_are_an_hour_old(fake_store: Store):
+    drive = Driver(fake_store)
+    duty = BlackHoleDuty(fake_store, 1, 10.0)
+    put(drive, 9, ago_s=3600, name="old")
+    put(drive, 9, ago_s=3500, name="fresh")
+    duty.work()
+    assert list(fake_store.hash(drive.keys.shared("streaks"))) == ["fresh"]
 
 
 def test_a_new_leader_judges_a_node_after_another_try_only(fake_store: Store):

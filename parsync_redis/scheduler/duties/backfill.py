@@ -97,12 +97,13 @@ class BackfillDuty:
         new = [one.task for one in holders if one.task not in self._kinds]
         known = self._kinds
         if new:
-            known = known | {task.id: task.kind for task in store.statuses(map(encode_id, new))}
-        self._kinds = {one.task: known.get(one.task, "") for one in holders}
+            statuses = store.statuses(map(encode_id, new))
+            known = known | {task.id: task.kind for task in statuses if task.name}  # others are asked for again
+        self._kinds = {one.task: known[one.task] for one in holders if one.task in known}
         times = read_times(store) if holders else LearntTimes()
         nodes = {name: node for some in near.values() for name, node in some.items()}
         for one in holders:
-            learnt = times.of(split_kind(self._kinds[one.task]).name, nodes[one.node].offer)
+            learnt = times.of(split_kind(self._kinds.get(one.task, "")).name, nodes[one.node].offer)
             until_ms = learnt.end_ms(one.since_ms, now) if learnt else None
             found.setdefault(one.node, []).append(Held(one, until_ms))
         return found

@@ -6,6 +6,7 @@ The nodes report streaks of failures. The script keeps beside each what other no
 import logging
 from typing import Final
 
+from ...model.limits import MAX_BATCH
 from ...model.node import trial_note
 from ...model.streak import Streak, damning
 from ...store.places import now_ms
@@ -26,7 +27,7 @@ _Node = tuple[int, str, int]
 
 
 class BlackHoleDuty:
-    """Makes nodes suspect by their streaks. held: some node holds back a name.
+    """Makes nodes suspect by their streaks, and drops old ones. held: some node holds back a name.
 
     It counts how often it made each incarnation suspect, and the tries then.
 
@@ -42,19 +43,29 @@ class BlackHoleDuty:
     def work(self) -> None:
         """Judge the nodes that have streaks. A judged one is judged again after another try."""
         nodes: dict[_Node, list[Streak]] = {}
-        held = False
+        old: dict[str, None] = {}
+        held_ms = 0
         fields = self._store.hash(self._store.keys.shared("streaks"))
-        since_ms = now_ms(self._store) - OLD_MS if fields else 0
+        now = now_ms(self._store) if fields else 0
         for name, text in fields.items():
             for streak in Streak.read(name, text):
-                held = held or streak.is_held
-                if streak.at_ms >= since_ms:
+                held_ms = max(held_ms, streak.held_ms)
+                if streak.at_ms <= now - OLD_MS:
+                    old[name] = None
+                else:
                     nodes.setdefault((streak.partition, streak.node, streak.inc), []).append(streak)
-        self.held = held
+        self.held = held_ms > now
         self._judged = {node: judged for node, judged in self._judged.items() if node in nodes}
         for node, streaks in nodes.items():
             guarded(self._store, "black holes", self._judge, node, streaks)
         self._is_new = False
+        if old:
+            guarded(self._store, "black holes", self._drop, [*old][:MAX_BATCH])
+
+    def _drop(self, names: list[str]) -> None:
+        """Drop the old lines of these names: no node may ever report them again."""
+        counts = [(name, 0, 0, 0, 0) for name in names]
+        self._store.run(self._store.commands.report_failures(0, "", 0, 0, False, counts))
 
     def _judge(self, node: _Node, streaks: list[Streak]) -> None:
         times, tries = self._judged.get(node, (0, 0))

@@ -111,7 +111,10 @@ class ClusterCalls(Calls):
         all_fail: bool,
         counts: Sequence[tuple[str, int, int, int, int]],
     ) -> Call[Compared]:
-        """Compare a node's streaks with other nodes; counts: name, runs, failures since `since_ms`, streak, held."""
+        """Compare a node's streaks with other nodes; counts: name, runs, failures since `since_ms`, streak, hold in ms.
+
+        node '': drop the lines of these names that are an hour old.
+        """
 
         def read(reply: Reply) -> Compared:
             rows = zip(*(map(int, reply[2 + at :: 3]) for at in range(3)), strict=True)
