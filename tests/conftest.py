@@ -34,13 +34,13 @@ from parsync_redis.store.embedded_cluster import EmbeddedCluster
 from parsync_redis.store.soundness import is_sound
 from parsync_redis.store.views import count_partitions
 from tests import reaper, tiers
+from tests.tiers import FAKE
 
 _thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("quick", _thorough, max_examples=25, derandomize=True)  # a run can be repeated
 settings.register_profile("thorough", _thorough)
 settings.load_profile(os.environ.get("PARSYNC_TEST_PROFILE", "quick"))
 
-FAKE = "fakeredis"
 _numbers = count(1)
 
 

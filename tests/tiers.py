@@ -1,7 +1,7 @@
 """Which tests `make test` runs, with the mark `quick`: all that start no stack of processes, and the stories.
 
 A story is a test that tells one behaviour on a real stack; of a parametrised test it is the first case. Long tests are
-left out, and what a second server program repeats. `make test-all` runs everything.
+left out, or run their first case, and what a second server program repeats. `make test-all` runs everything.
 """
 
 import shutil
@@ -13,8 +13,6 @@ import pytest
 from tests.faults.rabbit import rabbitmq_program
 
 STORIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "acceptance/test_backfill.py": ("test_a_large_task_runs_although_small_ones_never_leave_its_node_empty",),
-    "acceptance/test_black_holes.py": ("test_a_broken_node_of_three_fails_few_of_200_tasks",),
     "acceptance/test_celery_events.py": (
         "test_a_task_is_sent_received_started_and_succeeded",
         "test_a_failure_and_a_retry_are_events_as_well",
@@ -60,15 +58,8 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
         "test_what_waits_for_its_rate_limit_holds_no_slot",
     ),
     "acceptance/test_isolation.py": ("test_a_run_that_was_paused_past_its_lease_does_not_tick_again",),
-    "acceptance/test_kept_back.py": (
-        "test_tasks_with_the_same_word_run_on_different_nodes_and_near_goes_where_the_other_ran",
-    ),
     "acceptance/test_loader.py": ("test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers",),
     "acceptance/test_look_ahead.py": ("test_what_waits_is_cancelled_while_the_other_runs",),
-    "acceptance/test_quarantine.py": (
-        "test_what_is_no_doorbell_is_put_away_and_the_worker_lives",
-        "test_a_garbled_line_of_a_partition_is_repaired",
-    ),
     "acceptance/test_recovery.py": (
         "test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued",
         "test_a_task_that_waits_past_its_expiry_is_revoked",
@@ -79,12 +70,9 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "acceptance/test_serve_metrics.py": ("test_the_metrics_say_what_the_state_is",),
     "acceptance/test_serve_openapi.py": ("test_it_is_a_valid_document_of_every_route",),
     "acceptance/test_serve_pages.py": ("test_each_view_shows_the_cluster_without_a_complaint",),
-    "acceptance/test_shards.py": ("test_tasks_of_all_shards_run_once_and_their_results_come",),
-    "acceptance/test_silence.py": ("test_no_scheduler", "test_all_nodes_drained", "test_a_mistyped_cluster"),
+    "acceptance/test_silence.py": ("test_no_scheduler",),
     "acceptance/test_standstill.py": ("test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another",),
-    "acceptance/test_storms.py": ("test_poisonous_tasks_end_after_a_few_starts_and_the_others_run",),
     "acceptance/test_takeover.py": ("test_a_worker_and_the_leader_killed_at_once_cost_no_task",),
-    "acceptance/test_task_ends.py": ("test_a_task_that_exits_fails_once_and_frees_its_slot",),
     "acceptance/test_watching.py": ("test_every_line_of_the_log_is_json_with_its_fields",),
     "acl/test_stack.py": (
         "test_clients_submit_wait_cancel_and_look",
@@ -106,11 +94,18 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
 """The stories of each file that starts a stack."""
 
 NO_STORY: Final[Mapping[str, str]] = {
+    "acceptance/test_backfill.py": "lua/test_backfill.py and simulate/test_backfill.py tell it without a stack",
+    "acceptance/test_black_holes.py": "unit/test_black_holes.py tells it without a stack",
     "acceptance/test_full_broker.py": "faults/test_full_memory.py tells full memory without a stack",
-    "acceptance/test_garbage.py": "acceptance/test_quarantine.py tells it",
+    "acceptance/test_garbage.py": "acceptance/test_damage.py tells it",
     "acceptance/test_inspect.py": "acceptance/test_celery_events.py tells it",
+    "acceptance/test_kept_back.py": "unit/test_kept_back.py tells it without a stack",
     "acceptance/test_prometheus.py": "acceptance/test_serve_metrics.py tells it",
+    "acceptance/test_quarantine.py": "acceptance/test_damage.py tells it",
+    "acceptance/test_shards.py": "cluster/test_whole.py tells it",
     "acceptance/test_short_lease.py": "acceptance/test_standstill.py tells it",
+    "acceptance/test_storms.py": "acceptance/test_takeover.py tells it",
+    "acceptance/test_task_ends.py": "acceptance/test_celery_tasks.py tells it",
     "acl/test_cluster.py": "acl/test_stack.py and cluster/test_whole.py tell it",
     "api/test_api.py": "site/test_pages.py tells it",
     "bench/test_family.py": "measures",
@@ -151,6 +146,7 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "lua/test_patterns.py": ("test_patterns_that_take_quadratic_time_are_noticed",),
     "simulate/test_backfill.py": (
         "test_a_large_task_beside_a_stream_of_small_ones_starts_soon",
+        "test_many_large_tasks_of_one_kind_do_not_wait_for_each_other",
         "test_without_bookings_it_starves",
     ),
     "simulate/test_experiments.py": (
@@ -163,6 +159,18 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "simulate/test_whatif.py": ("test_a_queue_that_comes_in_bursts_keeps_up_and_one_that_grows_does_not",),
 }
 """Tests without a stack that are left to `make test-all` for what they cost."""
+
+FIRST: Final[Mapping[str, tuple[str, ...]]] = {
+    "chaos/test_layer1.py": ("test_a_planted_bug_is_found",),
+    "lua/test_soundness.py": ("test_pieces_tell_each_damage_as_the_whole_does",),
+    "model/test_reference.py": ("test_the_scripts_do_what_the_reference_says",),
+    "model/test_rules.py": ("test_a_rule_in_lua_says_the_same",),
+    "simulate/test_experiments.py": ("test_every_plot_can_be_drawn", "test_series_have_each_second_and_group"),
+}
+"""Tests without a stack of which `make test` runs the first case on a real server only."""
+
+FAKE: Final = "fakeredis"
+"""What `server_kind` says of tests on fakeredis."""
 
 ONE: Final = ("one_server", "dealt")
 """Marks of tests that run on one server program."""
@@ -182,10 +190,13 @@ def mark(items: Iterable[pytest.Item], programs: Container[str]) -> None:
     for item in items:
         file = item.nodeid.partition("::")[0].removeprefix("tests/")
         name = getattr(item, "originalname", item.name)
-        story = name in STORIES.get(file, ()) and (file, name) not in told
-        if (item.get_closest_marker("serial") and not story) or name in LONG.get(file, ()):
-            continue
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        story = name in STORIES.get(file, ())
+        once = story or name in FIRST.get(file, ())
+        if once and ((file, name) in told or params.get("server_kind") == FAKE):
+            continue
+        if name in LONG.get(file, ()) or (item.get_closest_marker("serial") and not story):
+            continue
         if params.get("server_kind") in programs and not any(map(item.get_closest_marker, ONE)):
             continue
         told.add((file, name))

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.documents import ROOT
-from tests.tiers import LONG, NO_STORY, STORIES, left_out
+from tests.tiers import FIRST, LONG, NO_STORY, STORIES, left_out
 
 TESTS = ROOT / "tests"
 STACK = re.compile(r"LocalStack\(|\bnew_rig\b|\bSite\(")
@@ -31,7 +31,7 @@ def test_what_starts_a_stack_is_marked():
     assert sorted({*unmarked} - NO_STACK) == [], "mark it with pytest.mark.serial"
 
 
-@pytest.mark.parametrize("tier", [STORIES, LONG], ids=["stories", "long"])
+@pytest.mark.parametrize("tier", [STORIES, LONG, FIRST], ids=["stories", "long", "first"])
 def test_each_name_is_a_test(tier):
     files = texts()
     missing = [(file, name) for file in tier for name in tier[file] if f"def {name}(" not in files.get(file, "")]
