@@ -1,6 +1,7 @@
 """What a refused submit means where Celery publishes by itself: in a retry, and after a task that has run.
 
-A refusal must reach the result backend, as it reaches the caller of `delay`. Otherwise `get` waits for ever.
+A refusal must reach the result backend, as it reaches the caller of `delay`. Otherwise `get` waits for ever. A submit
+in doubt is no failure: the server may have it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from celery._state import get_current_worker_task
 from celery.exceptions import Reject
 from kombu.exceptions import EncodeError
 
-from ..errors import Infeasible, InvalidInput, ParsyncError, UnknownTask
+from ..errors import (
+    Infeasible,
+    InvalidInput,
+    ParsyncError,
+    ServerFull,
+    ServerReadOnly,
+    ServerUnreachable,
+    UnknownTask,
+)
 from .publish import KNOWS_CALLBACKS, from_callback
 
 
@@ -44,20 +53,38 @@ def refusal_here(error: InvalidInput) -> InvalidInput:
 
 
 def extend_retry() -> None:
-    """Let a retry whose submit is refused fail its task. Celery rejects the message then, and stores nothing."""
-    plain = Task.retry
-    if getattr(plain, "of_parsync", False):
+    """Say what a retry or `replace` means whose submit is refused or in doubt. Celery would reject it or let it fail.
+
+    A refused retry fails its task. If the server does not take a retry now, the run ends as *again*: the task waits for
+    the retry that the server has, or runs again if the server has none. So does a `replace` that the server may have.
+    """
+    plain_retry = Task.retry
+    plain_replace = Task.replace
+    if getattr(plain_retry, "of_parsync", False):
         return
 
     # Any: the arguments of Celery's retry, which go on as they are
-    @wraps(plain)
+    @wraps(plain_retry)
     def retry(task: Task, *args: Any, **kwargs: Any) -> Any:
         try:
-            return plain(task, *args, **kwargs)
+            return plain_retry(task, *args, **kwargs)
         except Reject as rejected:
+            if isinstance(rejected.reason, ServerUnreachable | ServerReadOnly | ServerFull):
+                raise Reject(rejected.reason, requeue=True) from None
             if isinstance(rejected.reason, ParsyncError):
                 raise rejected.reason from None
             raise
 
+    # Any: the arguments of Celery's replace, which go on as they are
+    @wraps(plain_replace)
+    def replace(task: Task, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return plain_replace(task, *args, **kwargs)
+        except ServerUnreachable as error:
+            if task.request.is_eager or task.request.called_directly:
+                raise
+            raise Reject(error, requeue=True) from None
+
     retry.of_parsync = True  # type: ignore[attr-defined]
     Task.retry = retry
+    Task.replace = replace

@@ -10,7 +10,6 @@ runs (runs.py).
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +26,7 @@ from ..store.calls import Call
 from ..store.server_errors import Backoff
 from ..store.store import Store
 from ..store.times import read_times
+from .duty import Duty
 from .isolation.machine import Isolation
 from .lease import shorten_timeouts
 from .loop_watch import LoopWatch, RenewalWatch
@@ -76,8 +76,8 @@ class Agent:
         self.nudge: Callable[[], object] = lambda: None
         self.reporter.nudge = lambda: self.nudge()
         self.reporter.tell = self._tell
-        renewing = threading.Thread(target=lambda: self.renewer.run(store.again()), name="parsync-renew", daemon=True)
-        tending = threading.Thread(target=self._tend, name="parsync-tend", daemon=True)
+        renewing = Duty("parsync-renew", lambda: self.renewer.run(store.again()))
+        tending = Duty("parsync-tend", self._tend)
         self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
         self._threads = (self.reporter, renewing, tending, *seats)
@@ -87,6 +87,7 @@ class Agent:
         """Start the threads. The node registers as soon as the cluster is set up."""
         self.store.read_scripts()
         for thread in self._threads:
+            thread.failed = lambda: self._port.stop(cold=True)
             thread.start()
 
     def leave(self) -> None:
@@ -146,9 +147,9 @@ class Agent:
         backoff = Backoff(log, f"node {node.name}")
         while not node.stopped:
             pause_s = node.pause_s
-            if not node.leaving and self._renewal.is_stuck(node.lease_s, self.settings.standstill_s):
-                self._port.stop(cold=True)
             try:
+                if not node.leaving and self._renewal.is_stuck(node.lease_s, self.settings.standstill_s):
+                    self._port.stop(cold=True)
                 if node.inc:
                     self.reconciler.reconcile(store)
                     if node.leaving:

@@ -59,7 +59,7 @@ class SchedulerBeside(threading.Thread):
             began_s = time.monotonic()
             try:
                 ended = f"ended with code {self._start().wait()}"
-            except OSError as error:  # no memory or no process to be had at the moment
+            except Exception as error:  # no memory or no process to be had at the moment
                 ended = f"did not start: {error}"
             if self._done.is_set():
                 return

@@ -43,12 +43,18 @@ def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen[byte
 
 
 def _forked() -> None:
-    """Close this process's copies of the pipes to the children of its parent."""
+    """Free the lock, and close this process's copies of the pipes to the children of its parent.
+
+    Whoever held the lock, it is free here: another thread of the parent does if a signal handler raised while the
+    parent's fork waited for the lock. CPython forks all the same.
+    """
+    _lock._at_fork_reinit()  # type: ignore[attr-defined] # threading frees its own locks so
     for pipe in list(_pipes):
         with suppress(OSError):
             pipe.close()
     _pipes.clear()
-    _lock.release()  # its owner is the thread that forked, and this is that thread
 
 
+# The lock's own methods: no signal handler can raise between their steps. A parent whose fork did not get the lock
+# releases nothing, because an RLock refuses to be released by others than its owner.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)

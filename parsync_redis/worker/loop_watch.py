@@ -53,8 +53,11 @@ class RenewalWatch:
         self._said = False
 
     def is_stuck(self, lease_s: float, limit_s: float) -> bool:
-        """Log once that the thread has not turned for two leases; return True if it has not for `limit_s` either."""
-        still_s = self._loop.still_s(STUCK_LEASES * lease_s) if self._thread.is_alive() else 0.0
+        """Log once that the thread has not turned for two leases; return True if it has not for `limit_s` either.
+
+        A thread that has ended does not turn. Nobody asks while the node leaves or when it has stopped.
+        """
+        still_s = self._loop.still_s(STUCK_LEASES * lease_s) if self._thread.ident is not None else 0.0
         if still_s < STUCK_LEASES * lease_s:
             self._said = False
             return False
@@ -74,6 +77,8 @@ def whereabouts(thread: threading.Thread | None = None) -> str:
 
     That is the innermost function that is not of the standard library.
     """
+    if thread is not None and not thread.is_alive():
+        return "it has ended"  # and another thread may have its number
     frame = sys._current_frames().get((thread or threading.main_thread()).ident or 0)
     while frame is not None and frame.f_back is not None and _of_stdlib(frame.f_code.co_filename):
         frame = frame.f_back

@@ -75,7 +75,11 @@ class Renewer:
                     return
             except Exception:
                 log.exception("node %s: unexpected", node.name)  # whatever it is, the lease must go on being renewed
-            self._wait(pause_s)
+            try:
+                self._wait(pause_s)
+            except Exception:
+                log.exception("node %s: unexpected", node.name)
+                node.wait(pause_s)
 
     def _wait(self, pause_s: float) -> None:
         """Wait, but no longer than until the guard has news, or the worker begins to shut down."""

@@ -21,6 +21,7 @@ from ..model.place import Loss
 from ..store.calls import Call, Commands
 from ..store.server_errors import Backoff
 from ..store.store import Store
+from .duty import Duty
 from .failures import Failures
 from .isolation.machine import Isolation
 from .runs import Run, Runs
@@ -35,7 +36,7 @@ PATIENCE_S: Final = 1.0
 """A killed process may take a moment to end; the log names processes that live longer."""
 
 
-class Reporter(threading.Thread):
+class Reporter(Duty):
     """Reports outcomes to Redis, frees slots, and takes the runs out of the table.
 
     start_next: reports runs together with the start of those that wait; this thread reports what it did not.
@@ -50,7 +51,7 @@ class Reporter(threading.Thread):
         ran: Callable[[str, float], object] = lambda name, seconds: None,
         failures: Failures | None = None,
     ) -> None:
-        super().__init__(name="parsync-report", daemon=True)
+        super().__init__("parsync-report")
         self._store, self._runs, self._isolation, self._ran = store, runs, isolation or Isolation(), ran
         self._failures = failures
         self._collector, self._collected = 0, list[Run]()
@@ -117,17 +118,15 @@ class Reporter(threading.Thread):
         run.delay_ms, run.unbegun = before.delay_ms, before.unbegun
         self.ended(run, before.outcome)
 
-    def reported(self, store: Store, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
-        """Note that outcomes were sent; the thread frees the slots. replies: those to the calls of `outcomes`."""
+    def reported(self, runs: Sequence[Run], replies: Iterable[Sequence[str]]) -> None:
+        """Note that outcomes were sent; the thread frees the slots. replies: those to the calls of `outcomes`.
+
+        This asks the server for nothing: the caller has starts to hand over. Stale outcomes count as not reported.
+        """
         late = stale_runs(runs, [word for words in replies for word in words])
-        try:
-            self._tell_late(store, late)
-            late = []
-        except (ParsyncError, RedisError, OSError) as error:
-            log.info("%d outcomes are told again: %s", len(late), error)
         for run in runs:
             run.told = not any(run is other for other in late)
-        self.put(runs)
+        self.put(run for run in runs if run.told)
 
     def _tell_late(self, store: Store, late: list[Run]) -> None:
         """Report stale outcomes once more, if the server has only lost that their runs had started.
@@ -151,7 +150,7 @@ class Reporter(threading.Thread):
         self._closing = True
         self._ended.put(None)
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Report until closed."""
         store, last = self._store.again(), False
         while not last:
@@ -170,7 +169,10 @@ class Reporter(threading.Thread):
                 except Exception:
                     log.exception("what waits could not be started: unexpected")
                 some = [*ended, *(run for run in new if not run.told)]
-            self._persist(store, self._occupied + [run for run in some if run is not None])
+            try:
+                self._persist(store, self._occupied + [run for run in some if run is not None])
+            except Exception:
+                log.exception("slots could not be looked at: unexpected")  # the next turn has the runs
             if self._failures is not None and self._failures.due:
                 self.tell(store)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -13,6 +12,7 @@ from redis.exceptions import RedisError
 from ..errors import ParsyncError
 from ..store.server_errors import Backoff
 from ..store.store import Store
+from .duty import Duty
 from .reconciler import Reconciler
 from .starter import Starter
 from .state import NodeState
@@ -25,7 +25,7 @@ SHUT_S: Final = 0.1
 """How often it looks while they are shut and something runs."""
 
 
-class SeatKeeper(threading.Thread):
+class SeatKeeper(Duty):
     """Keep the waiting seats in a thread of its own, because a solo pool runs tasks in the thread of the event loop."""
 
     def __init__(
@@ -36,12 +36,12 @@ class SeatKeeper(threading.Thread):
         reconciler: Reconciler,
         nudge: Callable[[], object],
     ) -> None:
-        super().__init__(name="parsync-seats", daemon=True)
+        super().__init__("parsync-seats")
         self._store, self._node, self._starter, self._reconciler = store, node, starter, reconciler
         self._nudge, self._unread = nudge, False
         self._backoff = Backoff(log, f"the waiting seats of node {node.name}")
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Keep the seats until the node stops."""
         node, store = self._node, self._store.again()
         while not node.stopped:
@@ -51,6 +51,8 @@ class SeatKeeper(threading.Thread):
                 self._backoff.well()
             except (ParsyncError, RedisError, OSError) as error:
                 pause_s = self._backoff.pause_s(error)
+            except Exception:
+                log.exception("the waiting seats of node %s: unexpected", node.name)
             node.wait_for_runs(pause_s)
 
     def keep(self, store: Store) -> None:

@@ -88,7 +88,7 @@ class Starter:
                 found += [(run, word, message) for run, (word, message) in zip(some, answer, strict=True)]
         self._give([run for run, word, _ in found if word in ("ok", "yours")], list(slots))
         if not any(isinstance(words, Exception) for words in told):
-            self._reporter.reported(store, ended, told)
+            self._reporter.reported(ended, told)
         for number, (run, word, message) in enumerate(found):
             if word == "refused":
                 log.info("task %s attempt %s may not start (%s)", run.place.task, run.place.attempt, readable(message))

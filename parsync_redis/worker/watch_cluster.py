@@ -153,6 +153,8 @@ class Watcher(threading.Thread):
                 self.look(time.monotonic())
             except (ParsyncError, RedisError, OSError) as error:
                 log.debug("node %s could not look at its cluster: %s", self.node, error)
+            except Exception:
+                log.exception("node %s could not look at its cluster: unexpected", self.node)
             self._done.wait(LOOK_S if self._schedulers.wrong else WELL_S)
 
     def look(self, now_s: float) -> None:

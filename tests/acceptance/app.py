@@ -18,7 +18,7 @@ from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded, WorkerShutd
 from celery.signals import worker_init
 from kombu import serialization
 
-from parsync_redis import Parsync
+from parsync_redis import Parsync, ServerUnreachable
 from parsync_redis.worker import look_ahead
 
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
@@ -190,6 +190,30 @@ def outgrows(self: Any, how: str, **parsync: Any) -> Any:
     if how == "retry":
         raise self.retry(countdown=0, parsync=parsync)
     return self.replace(app.signature(how, (3, 4)).set(parsync=parsync))
+
+
+@app.task(parsync=True, bind=True)
+def doubtful(self: Any, key: str, how: str, executed: bool) -> str:
+    """Asks for another run. In its first run the answer of the server is lost; the server has executed it or not."""
+    mark("doubtful", key)
+    if self.request.retries:
+        return "ran again"
+    client = app.parsync.client
+    send = client.send
+
+    def lose(*args: Any) -> None:
+        if executed:
+            send(*args)
+        raise ServerUnreachable("the answer is lost")
+
+    if _client.incr(f"test:doubtful:{key}") == 1:
+        client.send = lose
+    try:
+        if how == "retry":
+            raise self.retry(countdown=0)
+        return self.replace(noted.si("ran again"))
+    finally:
+        client.send = send
 
 
 @app.task(parsync=True, bind=True)

@@ -317,6 +317,18 @@ def test_a_retry_that_may_wait_for_capacity_waits_and_one_with_a_wrong_option_fa
         get(rig.tasks.outgrows.delay("retry", slot=1))
 
 
+@pytest.mark.parametrize("executed", [True, False], ids=["executed", "not executed"])
+@pytest.mark.parametrize("how", ["retry", "replace"])
+def test_a_retry_whose_submit_is_in_doubt_is_no_failure_and_runs(rig: Rig, how: str, executed: bool) -> None:
+    """The server has the next run, or the run that asked for it is repeated."""
+    key = f"{how} {executed}".replace(" ", "-")
+    result = on_fork(rig, rig.tasks.doubtful, key, how, executed)
+    assert get(result) == "ran again"
+    rig.until_state(result, "succeeded")
+    runs = len(rig.marks("doubtful", key)) + (how == "replace")
+    assert runs == (2 if executed else 3)
+
+
 def on_fork(rig: Rig, task: Any, *args: Any) -> Any:
     """Runs a task on the prefork node: the others have no processes of their own to kill."""
     return task.apply_async(args, parsync={"resources": {"processes": 1}})

@@ -140,6 +140,29 @@ def test_what_follows_has_its_slot_before_the_one_that_ended_is_freed(
     assert (node.started, seen) == (["c"], [True])
 
 
+def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has lost a start: the thread that reports tells it, not whoever has starts to hand over."""
+    (first,) = node.bring("a", 0)
+    node.bring("b", 1)
+    assert node.bring("c", 2) == []
+    assert node.state.runs.end(first, "succeeded")
+    node.drive.run(node.drive.commands.requeue([(first.place, "")]))  # its outcome is stale now
+
+    def fail(call: object) -> Any:
+        raise ValueError("a reply that nobody can read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.store, "run", fail)
+        node.start_next(node.store, [first])
+    assert node.started == ["c"]
+    assert not first.told
+    node.reporter.start()
+    node.reporter.put([first])
+    until(lambda: first.told, "the thread has told it")
+
+
 def test_what_waited_too_long_goes_back_though_the_seats_cannot_be_shut(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE
@@ -18,7 +19,7 @@ from parsync_redis.worker.isolation.guarding import Guarded
 from parsync_redis.worker.isolation.locks import CAN_ISOLATE
 from parsync_redis.worker.lease import Order
 from tests.guards import forked
-from tests.waiting import child_ended, ended, run
+from tests.waiting import child_ended, ended, happened, joined, run
 
 WORKER = Path(parsync_redis.worker.__file__).parent
 isolates = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
@@ -76,6 +77,39 @@ def test_a_thread_that_lets_no_other_fork_may_fork_and_so_may_its_child() -> Non
         with no_fork():
             pid = forked(fork_and_start)
         os._exit(os.waitstatus_to_exitcode(child_ended(pid)))
+
+    assert os.waitstatus_to_exitcode(child_ended(forked(fork))) == 7
+
+
+def test_a_child_may_fork_and_start_though_a_signal_interrupted_the_wait_of_its_fork() -> None:
+    """CPython forks all the same, while another thread of the parent has the lock."""
+
+    def interrupt(*_: object) -> None:
+        raise InterruptedError("by a signal")
+
+    def fork() -> None:
+        locked = threading.Event()
+        go_on = threading.Event()
+
+        def start_slowly() -> None:
+            with no_fork():
+                locked.set()
+                happened(go_on, "the parent has forked")
+
+        thread = threading.Thread(target=start_slowly)
+        thread.start()
+        happened(locked, "another thread lets nobody fork")
+        sys.unraisablehook = lambda _: None  # what the signal handler raised, and the lock that was not held
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        pid = forked(lambda: os._exit(ended(start_child(["/bin/true"])) + os.WEXITSTATUS(child_ended(forked(seven)))))
+        go_on.set()
+        joined(thread)
+        with no_fork():
+            os._exit(os.waitstatus_to_exitcode(child_ended(pid)))
+
+    def seven() -> None:
+        os._exit(7)
 
     assert os.waitstatus_to_exitcode(child_ended(forked(fork))) == 7
 

@@ -68,10 +68,11 @@ def test_lost_starts_do_not_count_after_a_run_that_wants_another(drive: Driver):
     assert drive.status().starts == 0
 
 
-def test_what_comes_next_may_be_delayed(drive: Driver):
+@pytest.mark.parametrize("outcome", ["failed", "again"])  # again: a run that does not know that its retry is there
+def test_what_comes_next_may_be_delayed(drive: Driver, outcome: str):
     place = drive.bring(TaskState.RUNNING)
     drive.submit("a", delay_ms=NEVER_MS, message=b"next", after=place.attempt)
-    assert drive.finish(place, "failed") == "again"
+    assert drive.finish(place, outcome) == "again"
     assert (drive.index("pending"), drive.index("later")) == ([], ["a"])
     assert drive.message() == b"next"
     assert not drive.store.hash(drive.keys.extra("a"))

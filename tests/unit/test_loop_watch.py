@@ -42,7 +42,17 @@ def test_a_thread_that_is_stuck_is_logged_once_with_where_it_is_and_then_its_wor
     assert not watch.is_stuck(LEASE_S, 5 * LEASE_S), "it goes on"
     go_on.set()
     joined(thread)
-    assert not watch.is_stuck(LEASE_S, 0.0), "it has ended"
+
+
+def test_a_thread_that_has_ended_is_stuck_and_one_that_has_not_begun_is_not(logs: pytest.LogCaptureFixture) -> None:
+    loop = LoopWatch()
+    thread = threading.Thread(target=loop.turned)
+    watch = RenewalWatch("n1", loop, thread)
+    assert not watch.is_stuck(LEASE_S, 0.0)
+    thread.start()
+    joined(thread)
+    until(lambda: watch.is_stuck(LEASE_S, 0.0), "it is stuck")
+    assert "stands still; it has ended. After 0 s" in logs.messages[0]
 
 
 def test_a_worker_that_stood_still_as_a_whole_does_not_blame_the_thread(logs: pytest.LogCaptureFixture) -> None:
