@@ -6,6 +6,7 @@ in a thread of its own. Meanwhile its event loop answers doorbells and reads wha
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from .celery_types import Hub, TimerEntry, Worker
 from .garbage import connect_carefully, handle_carefully
 from .refusing_broker import outliving, pause
 from .transport import connection_to_nothing
+
+log = logging.getLogger("parsync.agent")
 
 QUICK_S: Final = 0.1
 """How long the event loop waits for a connection before it turns by itself."""
@@ -136,6 +139,8 @@ class NodeConsumer(CeleryConsumer):
     def on_connection_error_after_connected(self, exc: BaseException) -> None:
         """Close the connection as Celery does, and end what the broker delivers again: no placed task is among that."""
         node = self.controller.parsync_agent.node
+        if self.connection is not None:
+            _close_without_errors(self.connection)
         node.broker_lost = True
         try:
             super().on_connection_error_after_connected(exc)
@@ -206,6 +211,23 @@ def register_once(worker: Worker) -> None:
         poller, entries = hub.poller, _entries(hub) - before
 
     worker.register_with_event_loop = register_with_event_loop
+
+
+def _close_without_errors(connection: Connection) -> None:
+    """Have a lost connection raise nothing when it is closed.
+
+    kombu puts unacknowledged messages back then. If the broker is away it closes half of the connection, and its second
+    try raises an AttributeError, which would end the worker. The broker delivers such messages again by itself.
+    """
+    kombu_close = connection.close
+
+    def close() -> None:
+        try:
+            kombu_close()
+        except Exception as error:
+            log.info("the lost connection to the broker could not be closed in order: %r", error)
+
+    connection.close = close
 
 
 def _entries(hub: Hub) -> set[TimerEntry]:
