@@ -68,7 +68,7 @@ class Placer:
         self.ticks_of_gap = 1
         self.least = LeastAsked(0.0)
         self._kept_until: dict[str, int] = {}  # the tick after which a task without a seat goes back
-        self._in_vain: set[tuple[GroupKey, Strategy]] = set()  # found no seat since a partition changed
+        self._in_vain: dict[Kind, KindGroup] = {}  # found no seat since a partition changed
         self._strict = 0  # the groups that went before others at waiting seats then
         self.left_behind: set[int] = set()
         self._ready: dict[int, list[Claim]] = {}
@@ -171,7 +171,7 @@ class Placer:
     def _claim_others(self, tasks: Sequence[Taken]) -> Iterator[tuple[KindGroup, list[Taken]]]:
         """Claim seats for tasks without one; return those for which there are none, by groups of their kinds.
 
-        A group that found no seat is not tried again until a partition changes, or the tasks that go before it at
+        A kind that found no seat is not tried again until a partition changes, or the tasks that go before it at
         waiting seats.
         """
         if self.changed or self._strict != len(self._queue.blocked.strict):
@@ -179,14 +179,15 @@ class Placer:
         self._strict = len(self._queue.blocked.strict)
         found: dict[tuple[GroupKey, Strategy], tuple[KindGroup, dict[Kind, list[Taken]]]] = {}
         for kind, some in by_kind(tasks).items():
+            if kind in self._in_vain:
+                yield self._in_vain[kind], some
+                continue
             group, strategy = self._queue.group_of(kind), self._selector.resolve(kind.strategy)
             found.setdefault((group.key, strategy), (group, {}))[1][kind] = some
-        for (key, strategy), (group, kinds) in found.items():
-            left = [task for some in kinds.values() for task in some]
-            if (key, strategy) not in self._in_vain:
-                left = self._claim_in(group, strategy, kinds)
-                if left and not self._finder.fetch(group, strategy, len(left), kept_back=True):
-                    self._in_vain.add((key, strategy))
+        for (_, strategy), (group, kinds) in found.items():
+            left = self._claim_in(group, strategy, kinds)
+            if left and not self._finder.fetch(group, strategy, len(left), kept_back=True):
+                self._in_vain |= dict.fromkeys((task.kind for task in left), group)
             yield group, left
 
     def _claim_in(self, group: KindGroup, strategy: Strategy, kinds: Mapping[Kind, Sequence[Taken]]) -> list[Taken]:
