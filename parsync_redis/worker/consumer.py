@@ -219,7 +219,7 @@ def _close_without_errors(connection: Connection) -> None:
     kombu puts unacknowledged messages back then. If the broker is away it closes half of the connection, and its second
     try raises an AttributeError, which would end the worker. The broker delivers such messages again by itself.
     """
-    kombu_close = connection.close
+    kombu_close: Callable[[], None] = connection.close
 
     def close() -> None:
         try:
@@ -227,7 +227,7 @@ def _close_without_errors(connection: Connection) -> None:
         except Exception as error:
             log.info("the lost connection to the broker could not be closed in order: %r", error)
 
-    connection.close = close
+    connection.__dict__["close"] = close
 
 
 def _entries(hub: Hub) -> set[TimerEntry]:
