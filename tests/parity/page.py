@@ -41,9 +41,13 @@ prefetching: `worker_prefetch_multiplier` and `-O` have no effect on placed task
 waits in Redis until it is due.
 
 **A retry can be refused.** If `retry(parsync={{...}})` asks for more than any node has, or for an option that does not
-exist, the task fails with `Infeasible` or `InvalidInput`. So it does if the server cannot be reached for 5 seconds.
-When plain Celery cannot publish a retry, it rejects the message and stores nothing, and `get()` waits for ever. A
-refused callback or step of a chain fails the task before it.
+exist, the task fails with `Infeasible` or `InvalidInput`. When plain Celery cannot publish a retry, it rejects the
+message and stores nothing, and `get()` waits for ever. A refused callback or step of a chain fails the task before it.
+
+**A retry in doubt is no failure.** If the server does not answer a retry for 5 seconds, nobody knows whether it has the
+retry. The run ends as after `Reject(requeue=True)`: the retry runs if the server has it, and otherwise the same run is
+repeated, with the same number of retries. So it is if the server takes no writes or is full. A `replace` that the
+server does not answer is treated in the same way.
 
 **An id that waits is one task.** While a task waits for its first run, another `apply_async` with the same `task_id`
 is the same task. While it runs, or after it has ended, it runs once more, as in plain Celery.
