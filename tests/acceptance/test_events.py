@@ -20,6 +20,7 @@ from parsync_redis.model.ids import encode_id
 from parsync_redis.model.task import TaskState
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
+from tests import reaper
 from tests.acceptance.test_serve import PROGRAM, set_up
 from tests.conftest import PRIMARIES
 from tests.serving import ASK_S, serving
@@ -126,7 +127,7 @@ def test_the_client_gives_them_and_follows(cluster):
 def test_the_command_follows_until_it_is_stopped(cluster):
     driver, url = cluster
     words = ["events", "--follow", "--event", "undrained", "--json", "--url", url, "--cluster", "demo"]
-    process = Process("events", [sys.executable, "-m", "parsync_redis.cli", *words], {}, None, print)
+    process = Process("events", [sys.executable, "-m", "parsync_redis.cli", *words], reaper.marked(), None, print)
 
     def undrain():
         driver.run(driver.commands.set_node(0, "n1", "drain"))

@@ -108,12 +108,13 @@ def test_what_was_submitted_before_any_worker_was_there_gets_what_its_app_declar
             for key in rig.store.keys.queues(kind):
                 rig.state.delete(key)
         ids = [client.submit("fleet.train") for _ in range(3)]
+        worker(rig, "gpu", "before", "-Q", "celery,video", resources={"gpu": 1}, score=1.0)
+        rig.until_up("gpu")  # it takes only tasks that ask for a gpu; without it these would fit nowhere, and fail
         worker(rig, "cpu", "before", "-Q", "celery", score=9.0)
         rig.until_up("cpu")
         rig.until(lambda: {client.status(id).needs for id in ids} == {"slots=1 gpu=1"}, "they need what was declared")
-        worker(rig, "gpu", "before", "-Q", "celery,video", resources={"gpu": 1}, score=1.0)
         worker(rig, "team", "team", score=9.0)
-        rig.until_up("gpu", "team")
+        rig.until_up("team")
         assert {task.node for task in client.wait(ids, GET_S).values()} == {"gpu"}
 
 
