@@ -18,6 +18,7 @@ FAMILIES: Final[Mapping[str, Sequence[str]]] = {
     "cluster": (*CLUSTER_KINDS, "stats"),
 }
 KEPT: Final = {
+    "queue tasks another order": "the line counts: the index of its kind is made anew from it",
     "queue meta other apps": "clients read the apps again, and go by this value",
     "queue extra garbage": "people read it",
     "partition meta an earlier version, epoch and incarnation": "version and epoch are as good as any; inc is raised",
