@@ -31,7 +31,7 @@ def test_a_worker_outlives_full_memory_when_it_connects(stack: LocalStack) -> No
         until(lambda: redis.exists(client.store.keys.shared("schedulers")), "a scheduler")
         redis.config_set("maxmemory", 1)
         stack.worker(APP, "n1", slots=1)
-        refused = "Trying to reconnect"
+        refused = "Cannot connect to"
         until(lambda: refused in "\n".join(stack.processes["n1"].lines), "the refusal of what kombu writes")
         redis.config_set("maxmemory", 0)
         until(lambda: [node.state for node in client.nodes()] == ["up"], "the worker is a node")
