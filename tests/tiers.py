@@ -70,7 +70,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "acceptance/test_serve_metrics.py": ("test_the_metrics_say_what_the_state_is",),
     "acceptance/test_serve_openapi.py": ("test_it_is_a_valid_document_of_every_route",),
     "acceptance/test_serve_pages.py": ("test_each_view_shows_the_cluster_without_a_complaint",),
-    "acceptance/test_standstill.py": ("test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another",),
+    "acceptance/test_standstill.py": ("test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new",),
     "acceptance/test_takeover.py": ("test_a_worker_and_the_leader_killed_at_once_cost_no_task",),
     "acceptance/test_watching.py": ("test_every_line_of_the_log_is_json_with_its_fields",),
     "acl/test_stack.py": (

@@ -14,7 +14,7 @@ from parsync_redis.model.task import Submission
 from parsync_redis.store.overhaul import repair_all
 from parsync_redis.wire.keys import CLUSTER_KINDS, PARTITION_KINDS, QUEUE_KINDS
 
-from .conftest import Rig
+from .conftest import LEASE_S, PATIENCE_S, Rig
 from .damages import FAMILIES, WRONG, Damage, Scene, all_damages
 
 pytestmark = pytest.mark.serial
@@ -128,7 +128,7 @@ def test_damage_is_noticed_and_rebuilt(rig: Rig, scene: Scene, damage: Damage) -
         return not seen
 
     try:
-        rig.until(sound, f"all is sound after {damage}")
+        rig.until(sound, f"all is sound after {damage}", 3 * LEASE_S)
     except BaseException:
         print("\n".join(seen))
         raise
@@ -147,3 +147,4 @@ def test_each_kind_of_key_is_in_the_table() -> None:
     assert set(FAMILIES["partition"]) == {*PARTITION_KINDS, "inbox"}
     assert set(FAMILIES["cluster"]) == {*CLUSTER_KINDS, "stats"}
     assert {(family, kind) for family, kinds in FAMILIES.items() for kind in kinds} == WRONG.keys()
+    assert PATIENCE_S > 3 * LEASE_S

@@ -358,3 +358,26 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def guard_of(worker: int) -> int:
+    """The process of a worker's guard."""
+    children = Path(f"/proc/{worker}/task").glob("*/children")
+    pids = [int(pid) for file in children for pid in file.read_text().split()]
+    (guard,) = [pid for pid in pids if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return guard
+
+
+def test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another(rig: Rig, folder: Path) -> None:
+    start(rig, "bereft")
+    rig.until_up("bereft")
+    id = submit(rig, "bereft", "ticks", "bereft")
+    rig.until(lambda: read(folder / "bereft"), "it ticks")
+    os.kill(guard_of(rig.pid("bereft")), signal.SIGKILL)
+    rig.until(lambda: rig.status(id).history, "the run died with it")
+    assert rig.status(id).history[0].why == "it was killed: its guard was killed"
+    rig.until_state(id, "running")
+    (folder / "bereft.end").touch()
+    assert rig.until_state(id, "succeeded").starts == 2
+    rig.until_idle()
+    rig.stack.terminate("bereft")

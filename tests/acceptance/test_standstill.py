@@ -136,28 +136,3 @@ def test_a_worker_that_stands_still_for_longer_than_the_limit_loses_its_runs_and
     assert rig.until_state(id, "succeeded").starts == 2
     rig.until_idle()
     rig.stack.terminate(node)
-
-
-def guard_of(worker: int) -> int:
-    """The process of a worker's guard."""
-    children = Path(f"/proc/{worker}/task").glob("*/children")
-    pids = [int(pid) for file in children for pid in file.read_text().split()]
-    (guard,) = [pid for pid in pids if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return guard
-
-
-def test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another(rig: Rig, folder: Path) -> None:
-    start(rig, "bereft")
-    rig.until_up("bereft")
-    id = submit(rig, "bereft", "ticks", "bereft")
-    rig.until(lambda: read(folder / "bereft"), "it ticks")
-    os.kill(guard_of(rig.pid("bereft")), signal.SIGKILL)
-    rig.until(lambda: rig.status(id).history, "the run died with it")
-    late = f"its node bereft was lost: it did not renew its lease for {LEASE_S:g} s"  # the next guard took longer
-    assert rig.status(id).history[0].why in ("it was killed: its guard was killed", late)
-    rig.until(lambda: "its guard was killed" in rig.lines("bereft"), "its log says why")
-    rig.until_state(id, "running")
-    (folder / "bereft.end").touch()
-    assert rig.until_state(id, "succeeded").starts == 2
-    rig.until_idle()
-    rig.stack.terminate("bereft")
