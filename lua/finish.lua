@@ -20,7 +20,9 @@ local known = {succeeded = true, failed = true, cancelled = true, again = true}
 -- is_known: return whether an outcome is one that a run may have.
 local function is_known(outcome)
   local stored = string.match(outcome, '^unstored (%l+)')
-  if stored then return stored == 'failed' or stored == 'cancelled' end
+  if stored then
+    return stored == 'failed' or stored == 'cancelled'
+  end
   return known[string.match(outcome, '^%l+')]
 end
 

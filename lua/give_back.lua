@@ -26,7 +26,9 @@ for i, row in rows() do
       undo_take(task)
       undone = undone + 1
     else
-      if why ~= '' then put_extra(task, 'why', why) end
+      if why ~= '' then
+        put_extra(task, 'why', why)
+      end
       to_wait(task)
     end
     replies[i] = 'pending'

@@ -24,12 +24,16 @@ if node.inc ~= args.inc and not kept then -- an incarnation that the server has 
   end
   return tonumber(node.inc) > (tonumber(args.inc) or 0) and {'superseded', node.inc} or {'lapsed'}
 end
-if node.state == 'down' and not kept then return {'lapsed'} end
+if node.state == 'down' and not kept then
+  return {'lapsed'}
+end
 moved = string.format('%d', (moved or 0) + 1)
 redis.call('HDEL', alive, '') -- changes nothing; a full server allows a script that begins so, docs/decisions/0015
 if corrected then
   node.inc = inc
-  if node.state == 'down' then node.state = 'up' end
+  if node.state == 'down' then
+    node.state = 'up'
+  end
   redis.call('HGET', slots, '') -- these three first: a key of another type is found before anything else is written
   redis.call('GETBIT', free, 0)
   in_full().changed_nodes(meta)

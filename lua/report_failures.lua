@@ -43,7 +43,9 @@ local function merge(text, row)
       kept[#kept + 1] = streak_text(streak)
     end
   end
-  if row.length == '0' or args.node == '' then return kept end
+  if row.length == '0' or args.node == '' then
+    return kept
+  end
   mine = mine or {partition = args.partition, node = args.node, inc = args.inc, since = now, at = now, length = row.length + 0,
     tries = 0, runs = 0, failed = 0}
   if row.length + 0 > mine.length and now - mine.at >= 500 then mine.tries, mine.at = mine.tries + 1, now end

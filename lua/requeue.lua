@@ -66,7 +66,9 @@ for i, row in rows() do
       if why ~= '' then put_extra(task, 'why', why) end
       set_option(line, 'starts', counted)
       if row.delay_ms == '' and (task.started or how == 'unstarted') then note_last(line, task.place) end
-      if how == 'unbegun' or row.delay_ms ~= '' then task.started = nil end
+      if how == 'unbegun' or row.delay_ms ~= '' then
+        task.started = nil
+      end
       to_wait(task, after_ms(now, row.delay_ms), how == 'unbegun')
       if row.delay_ms == '' and is_loss(state, how) then note_task(task, 'requeued', why, row.attempt, row.text) end
       replies[i] = 'pending'

@@ -55,7 +55,9 @@ for i, row in rows() do
     word = kind.misfit or word
   end
   if word then
-    if word == 'next' then in_full().write_next(found[id], kind, options, row.message, now) end
+    if word == 'next' then
+      in_full().write_next(found[id], kind, options, row.message, now)
+    end
     reply[#reply + 1], reply[#reply + 2] = i, word
   else
     local due, kept = nil, '-'

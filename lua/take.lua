@@ -22,7 +22,9 @@
 --- @include queue
 --- @include turned
 local limit, bad, waiters, undone = 0, bad_number('most', args.most, 1, 10000) or bad_since(args.since), nil, nil
-if not bad then bad, waiters, undone = bad_counts(meta, 'waiters', 'undone') end
+if not bad then
+  bad, waiters, undone = bad_counts(meta, 'waiters', 'undone')
+end
 for _, row in rows() do
   bad = bad or bad_number('limit', row.limit, 0, 1000) or bad_kind(pending_prefix, row.kind)
   if bad then return bad end
@@ -30,7 +32,9 @@ for _, row in rows() do
 end
 if bad or limit > 1000 then return bad or redis.error_reply('PSARGS take gives 1,000 tasks at most') end
 local now, given, owners, gone, g, w, salt = now_ms(), {}, {}, {}, 0, 0, args.salt
-if undone and #undone < 16 and string.find(undone, '^%d+$') then salt = salt .. 'u' .. undone end
+if undone and #undone < 16 and string.find(undone, '^%d+$') then
+  salt = salt .. 'u' .. undone
+end
 local next_due, due_ids, due, sizes, following = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or '', {}, {}, {}, {}
 if next_due ~= '' and is_past(next_due, now) then
   due_ids, due, bad, next_due = in_full().find_due(now, args.most, gone)

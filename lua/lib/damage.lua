@@ -31,7 +31,9 @@ local function find_damage(meta, slots, free, left, changed, nodes, alive, lost,
     if node and is_contradicted(node, counter, leased, highest) then
       tell(nodes, name, text)
       node.inc = counter.inc
-      if node.state == 'down' then node.state = 'up' end
+      if node.state == 'down' then
+        node.state = 'up'
+      end
     end
     local made_up = node and counter and counter.inc and counter.inc ~= node.inc and tonumber(node.inc) > highest
     if not node or made_up or not well_formed(node.offer) then

@@ -42,7 +42,9 @@ local function accept(asked, now, retention_s, ended)
     end_unseen(task, state, now, why, retention_s)
   else
     to_final(task, state, now, why, retention_s)
-    if outcome ~= 'succeeded' then note_task(task, state, why, attempt_of(text), text) end
+    if outcome ~= 'succeeded' then
+      note_task(task, state, why, attempt_of(text), text)
+    end
   end
   task.text = state .. '\n\n' .. text .. ' started='
   return 'ok'

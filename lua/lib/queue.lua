@@ -44,8 +44,12 @@ end
 -- come_due: let a task whose run was put off before it began be ready since it was first; return whether it is one.
 local function come_due(line)
   local since = option(line, 'since')
-  if since and #since < 16 and string.find(since, '^%d+$') then line.ready = since end
-  if since then set_option(line, 'since', nil) end
+  if since and #since < 16 and string.find(since, '^%d+$') then
+    line.ready = since
+  end
+  if since then
+    set_option(line, 'since', nil)
+  end
   return since ~= nil
 end
 
@@ -59,9 +63,15 @@ local function to_wait(task, due, put_off)
   local takes = task.attempt and string.match(task.attempt, '^%d+')
   if takes and #takes < 10 then line.takes = tonumber(takes) end
   if task.started then set_option(line, 'ran', task.started) end
-  if put_off and due then set_option(line, 'since', line.ready) end
-  if due or task.started then line.ready = due or now_ms() end
-  if not due then come_due(line) end
+  if put_off and due then
+    set_option(line, 'since', line.ready)
+  end
+  if due or task.started then
+    line.ready = due or now_ms()
+  end
+  if not due then
+    come_due(line)
+  end
   if task.extra.next and not is_others(task.extra.next) then
     redis.call('HDEL', KEY.extra .. task.id, 'next', 'next_message')
     task.extra.next = nil

@@ -31,7 +31,9 @@ local function incarnations_leased(each, slots)
   local leased = {}
   each(slots, function(_, text)
     local name, inc = string.match(text, ' p%d+ ([^ /]+)/[%d,]+ inc=(%d+)')
-    if name then leased[name .. ' ' .. inc] = true end
+    if name then
+      leased[name .. ' ' .. inc] = true
+    end
   end)
   return leased
 end
@@ -40,7 +42,11 @@ end
 -- says down. If leases name the incarnation of the record alone, it is the counter that is wrong.
 local function is_contradicted(node, counter, leased, highest)
   local inc = counter and not counter.down and tonumber(counter.inc)
-  if not inc or inc > highest then return false end
-  if counter.inc == node.inc then return node.state == 'down' end
+  if not inc or inc > highest then
+    return false
+  end
+  if counter.inc == node.inc then
+    return node.state == 'down'
+  end
   return not leased[node.name .. ' ' .. node.inc] or leased[node.name .. ' ' .. counter.inc]
 end

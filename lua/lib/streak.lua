@@ -9,7 +9,9 @@ local function parse_streak(text)
   local partition, node, inc, since, at, length, tries, runs, failed, all, held = string.match(text, '^p(%d+) (%w[%w_.@-]*) '
     .. 'inc=(%d+) since=(%d+) at=(%d+) length=(%d+) tries=(%d+) runs=(%d+) failed=(%d+) all=([01])(.*)$')
   local until_ms = partition and string.match(held, '^ held=(%d+)$')
-  if not partition or #partition > 4 or held ~= '' and not until_ms then return nil end
+  if not partition or #partition > 4 or held ~= '' and not until_ms then
+    return nil
+  end
   for _, number in ipairs({inc, since, at, length, tries, runs, failed, until_ms}) do
     if #number > 15 then return nil end
   end

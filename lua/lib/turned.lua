@@ -36,7 +36,9 @@ local function enter_due(ids, lines)
     local line = lines[i]
     if line then
       enter(line.kind, id, line.order)
-      if come_due(line) then written[#written + 1], written[#written + 2] = id, line_text(line) end
+      if come_due(line) then
+        written[#written + 1], written[#written + 2] = id, line_text(line)
+      end
     end
   end
   return written
