@@ -48,12 +48,17 @@ def expected_start_ms(
 ) -> int | None:
     """Return when a task of these needs is expected to start (server time); None if that cannot be said.
 
-    nodes: those that could hold it and take new tasks. held: what holds them. ahead: tasks of equal needs that come
-    first. run_ms: how long each of those runs, None if nobody knows. Tasks of other needs do not count.
+    nodes: those that could hold it and take new tasks. held: all that holds them, read at one moment of each node. What
+    they have free is reckoned from that, because the free slots in their facts were read at another moment: a task
+    that ended in between would be in neither. ahead: tasks of equal needs that come first. run_ms: how long each of
+    those runs, None if nobody knows. Tasks of other needs do not count.
     """
     if ahead > MOST_AHEAD or (ahead and run_ms is None):
         return None
-    rooms = {node.name: _Room(node.free, dict(node.left)) for node in nodes}
+    rooms = {node.name: _Room(node.offer.slots, dict(node.offer.amounts)) for node in nodes}
+    for one in held:
+        if one.holder.node in rooms:
+            rooms[one.holder.node].change(one.holder.slots, one.holder.resources, -1)
     ends = [
         (max(one.until_ms, now_ms), at, one.holder.node, one.holder.slots, one.holder.resources)
         for at, one in enumerate(held)

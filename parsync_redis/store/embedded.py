@@ -33,7 +33,7 @@ _TAKEN: Final = "Failed listening on port"
 
 _START_S: Final = 10.0
 _LAUNCH_S: Final = 60.0
-"""The time that a server has to start, by itself and under a launcher."""
+"""The time that a server has to start, by itself and under a launcher; a server that loads its file has longer."""
 
 
 class PortTaken(ServerUnreachable):
@@ -135,15 +135,19 @@ class EmbeddedServer:
             command = [*self._launcher, self.program, *words]
             env = {**os.environ, **({"LD_PRELOAD": self.preloaded} if self.preloaded else {})}
             process = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
-        deadline = time.monotonic() + (_LAUNCH_S if self._launcher else _START_S)
+        start_s = _LAUNCH_S if self._launcher else _START_S
+        deadline = time.monotonic() + start_s
         with redis.Redis(port=self.port, socket_timeout=1, retry=Retry(NoBackoff(), 0)) as client:
             while time.monotonic() < deadline and process.poll() is None:
                 try:
                     told: Any = client.info("server")
                     if self._launcher or told["process_id"] == process.pid:  # else another process has this port
+                        client.ping()  # a server that still loads its file answers INFO
                         return process
                 except redis.exceptions.AuthenticationError:
                     return process
+                except redis.exceptions.BusyLoadingError:
+                    deadline = time.monotonic() + start_s
                 except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError):
                     pass
                 time.sleep(0.01)

@@ -21,9 +21,14 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
 
 
 def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Holder]:
-    """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts that they hold."""
+    """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts that they hold.
+
+    A task at a waiting seat is among them, with no slots.
+    """
+    counts = {node.name: node.offer.slots for node in nodes}
     places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
+    held = [sum(slot < counts[place.node] for slot in place.slots) for place in places]
     return [
-        Holder(place.node, decode_id(place.task), read_amounts(place.asked), len(place.slots), place.since_ms)
-        for place in places
+        Holder(place.node, decode_id(place.task), read_amounts(place.asked), slots, place.since_ms)
+        for place, slots in zip(places, held, strict=True)
     ]

@@ -146,13 +146,18 @@ def make_isolation(worker: Worker, settings: Settings, node: str) -> Isolation:
 
 
 def leave_before_soft_shutdown(worker: Worker, agent: Agent) -> None:
-    """Have the node leave when a soft shutdown begins. Celery sends its signal only after the wait for what runs."""
+    """Have the node leave when a soft shutdown begins, and have it wait for all placed tasks that run.
+
+    Celery sends its signal only after the wait. It waits for no run whose beginning the pool has not told it yet.
+    """
     celery_wait = getattr(worker, "wait_for_soft_shutdown", None)  # since Celery 5.5
     if celery_wait is None:
         return
 
     def wait_for_soft_shutdown() -> None:
         agent.leave()
+        if agent.node.runs:
+            worker.app.conf.worker_enable_soft_shutdown_on_idle = True
         celery_wait()
 
     worker.wait_for_soft_shutdown = wait_for_soft_shutdown

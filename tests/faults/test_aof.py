@@ -6,6 +6,7 @@ A script is in the file whole or not at all, so that whatever a restart brings b
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
 from parsync_redis.errors import ServerUnreachable
 from parsync_redis.inspect.audit import audit
@@ -16,12 +17,18 @@ from tests.lua.driver import Driver
 from tests.waiting import ended
 
 TASKS = 12
+KEYS = 12_000
 
 
 @pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))
-def aof_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
+def program(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def aof_server(program: str) -> Iterator[EmbeddedServer]:
     # Of a slow disk, `everysec` would put off writes to the file.
-    with EmbeddedServer(request.param, aof=True, options={"appendfsync": "always"}) as server:
+    with EmbeddedServer(program, aof=True, options={"appendfsync": "always"}) as server:
         yield server
 
 
@@ -59,6 +66,20 @@ def test_of_a_torn_end_each_script_is_there_whole_or_not_at_all(aof_server: Embe
     after = [status.state for status in store.statuses(f"t{i}" for i in range(TASKS))]
     assert lost < 900 or after != before, "the end is not"
     assert audit(store) == []
+
+
+def test_a_server_that_has_started_has_read_its_file(program: str) -> None:
+    """While it reads the file a server answers INFO, and nothing else: each 1,024 commands it looks for calls."""
+    with EmbeddedServer(program, aof=True, options={"appendfsync": "always", "key-load-delay": 50}) as server:
+        with redis.Redis.from_url(server.url) as client:
+            pipe = client.pipeline(transaction=False)
+            for i in range(KEYS):
+                pipe.set(str(i), i)
+            pipe.execute()
+        server.restart(kill=True)
+        with redis.Redis.from_url(server.url) as client:
+            assert client.info("persistence")["loading"] == 0
+            assert client.dbsize() == KEYS
 
 
 def test_a_server_whose_file_ends_in_rubbish_refuses_to_start(aof_server: EmbeddedServer) -> None:

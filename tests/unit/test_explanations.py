@@ -154,7 +154,7 @@ def test_a_forecast_waits_for_the_tasks_that_hold_and_for_those_before_it(
     slots: int, ahead: int, run_ms: float | None, expected: int | None
 ) -> None:
     held = [Held(Holder("n1", f"t{n}", {}, 1, 0), until) for n, until in enumerate([100, 300])]
-    held.append(Held(Holder("n2", "t9", {}, 1, 0), None))
+    held.append(Held(Holder("n2", "t9", {}, 2, 0), None))
     nodes = [facts("n1"), facts("n2")]
     assert expected_start_ms(Resources.needed(slots), nodes, held, ahead, run_ms, 10) == expected
 
@@ -162,6 +162,13 @@ def test_a_forecast_waits_for_the_tasks_that_hold_and_for_those_before_it(
 def test_a_task_with_room_is_expected_now_and_one_behind_a_thousand_others_is_not_forecast() -> None:
     assert expected_start_ms(Resources.needed(1), [facts("n1", 1)], [], 0, None, 10) == 10
     assert expected_start_ms(Resources.needed(1), [facts("n1", 1)], [], 10**6, 5, 10) is None
+
+
+def test_a_task_that_ended_between_the_two_reads_of_a_node_does_not_keep_it() -> None:
+    node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 0, {"gpu": 0})
+    held = [Held(Holder("n1", task, {}, 1, 0), until_ms) for task, until_ms in (("a", 50), ("b", 70), ("c", 90))]
+    assert expected_start_ms(Resources.needed(4, {"gpu": 1}), [node], held, 0, None, 0) == 90
+    assert expected_start_ms(Resources.needed(1), [node], held, 0, None, 0) == 0
 
 
 def test_what_is_held_of_a_resource_comes_back_when_its_holder_ends() -> None:

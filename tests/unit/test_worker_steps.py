@@ -10,10 +10,16 @@ from celery.worker import WorkController
 from celery.worker.components import Pool
 
 from parsync_redis import InvalidInput, Parsync
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.place import Place
 from parsync_redis.settings import Settings, wants_scheduler
+from parsync_redis.store.store import Store
 from parsync_redis.worker import beside
+from parsync_redis.worker.agent import Agent
 from parsync_redis.worker.beside import SchedulerBeside
-from parsync_redis.worker.bootsteps import NodeStep, call_when_stopped
+from parsync_redis.worker.bootsteps import NodeStep, call_when_stopped, leave_before_soft_shutdown
+from parsync_redis.worker.node import NodeSpec
+from parsync_redis.worker.runs import Run
 from parsync_redis.worker.watch_cluster import WatchStep, placed_tasks
 
 LOADER = "parsync_redis.loader:Loader"
@@ -28,6 +34,26 @@ def test_what_watches_starts_after_the_pool_and_the_node() -> None:
     order = [step for _, step in names] if isinstance(names[0], tuple) else list(names)
     assert {Pool, NodeStep} <= set(blueprint.graph[WatchStep])
     assert order.index(Pool) < order.index(NodeStep) < order.index(WatchStep)
+
+
+@pytest.mark.skipif(not hasattr(WorkController, "wait_for_soft_shutdown"), reason="Celery 5.4 knows no soft shutdown")
+@pytest.mark.parametrize("runs", [1, 0])
+def test_a_soft_shutdown_waits_for_a_run_that_the_pool_has_not_told_yet(
+    runs: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Celery("steps", set_as_current=False)
+    app.conf.worker_soft_shutdown_timeout = 0.01
+    worker: Any = WorkController.__new__(WorkController)  # a worker that starts no pool
+    worker.app = app
+    settings = Settings()
+    no_port: Any = None
+    store = Store.from_url(settings.url, settings.cluster)
+    agent = Agent(app, settings, store, NodeSpec("n1", Resources.of(1), 1.0), no_port)
+    for _ in range(runs):
+        assert agent.node.runs.enter(Run(Place("t", "1@1", 0, "n1", (0,), 1, 0)))
+    leave_before_soft_shutdown(worker, agent)
+    worker.wait_for_soft_shutdown()
+    assert ("Initiating Soft Shutdown" in caplog.text) is (runs > 0)
 
 
 def test_what_was_given_first_stops_first() -> None:
