@@ -28,6 +28,8 @@ QUICK_S: Final = 1.0
 """A failure sooner than this, or than the mean run time of its name, counts for a streak."""
 HARDLY: Final = 5
 """With fewer runs before the streak nobody knows how often a name fails here: two failures are a surprise."""
+MANY: Final = 5
+"""After so many failures in a row of any names the node is to blame, and a name is held back at its first failure."""
 SURPRISE: Final = 0.01
 FIRST_S: Final = 1.0
 SHORTEST_S: Final = 0.02
@@ -167,7 +169,8 @@ class Failures:
         return self._is_due
 
     def _should_hold(self, tally: Tally, name: str, now_s: float) -> bool:
-        if not self._has_others or not (tally.is_surprise or self._node.is_surprise) or tally.fails_elsewhere:
+        all_fail = self._node.is_surprise and self._node.length >= MANY
+        if not self._has_others or not (tally.is_surprise or all_fail) or tally.fails_elsewhere:
             return False
         began = tally if tally.is_surprise else self._node
         return tally.succeeds_elsewhere or now_s - began.since_s < max(
