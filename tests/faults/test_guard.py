@@ -97,7 +97,7 @@ def test_a_run_is_killed_when_the_lease_cannot_be_renewed_and_the_log_says_why(
     kept: Kept, log: Path, server: EmbeddedServer, how: str
 ) -> None:
     """Nobody reads what the guard tells: the interpreter of its worker is held."""
-    lease_s = 3.0
+    lease_s = 6.0  # the guard has a fiftieth of it to say why
     own = kept.kept(lease_s)
     pid = spinning(own)
     before_s = now_s()

@@ -10,9 +10,10 @@ from typing import Final
 
 KILL_AFTER: Final = 0.8
 """The guard dies, and the runs with it, this share of a lease after the last accepted renewal was sent."""
-SAY_BEFORE: Final = 0.01
-"""It says so, and ends by itself, this share of a lease earlier, and at least SAY_BEFORE_S."""
-SAY_BEFORE_S: Final = 0.02
+SAY_BEFORE: Final = 0.02
+"""The guard says so, and ends by itself, this share of a lease earlier, and at least SAY_BEFORE_S. A busy machine takes
+as long."""
+SAY_BEFORE_S: Final = 0.1
 
 CLOCK_BOOTTIME: Final = 7
 TIMER_ABSTIME: Final = 1
