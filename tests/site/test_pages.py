@@ -106,7 +106,7 @@ def shape(text):
     """Return the shape: no numbers, ids, units of time, or widths; of the server's own facts only their names."""
     text = re.sub(r"^(ok|warn) +(server|allocator|lists|persistence)\b.*", r"\2", text, flags=re.MULTILINE)
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]+)*\b|\b[0-9a-f]{16,}\b", "ID", text)
-    text = re.sub(r"\d+(\.\d+)? ?(ms|us|s)\b", "N s", text)
+    text = re.sub(r"\b(\d+(\.\d+)? ?(ms|us|s|m|h|d))+\b", "N s", text)
     text = re.sub(r"\d+(\.\d+)*(e[+-]?\d+)?", "N", text)
     lines = (" ".join(line.split()) for line in text.strip().splitlines())
     return [re.sub(r"^(nN up( N){5}) N/N ", r"\1 ", line) for line in lines]  # WAITING, which look-ahead fills in
