@@ -15,6 +15,7 @@ from parsync_redis.scheduler import loop, tick_clock
 from parsync_redis.scheduler.loop import RESTS, Scheduler
 from parsync_redis.store import Store
 from tests.lua.driver import Driver
+from tests.waiting import until
 
 from .test_strays import scheduler
 
@@ -97,12 +98,20 @@ def test_a_server_that_does_not_tell_its_run_id_may_be_another(won: tuple[Driver
     assert drive.state("a") == "pending"
 
 
+def turn_until_at_rest(made: Scheduler) -> None:
+    """Turn; a tick that is due meanwhile makes the scheduler look again."""
+
+    def is_at_rest() -> bool:
+        made.turn()
+        return made.core.at_rest
+
+    until(is_at_rest, "the scheduler is at rest")
+
+
 def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: Store) -> None:
     made = scheduler(fake_store)
     Driver(fake_store).node("n1", slots=1)
-    for _ in range(4):
-        made.turn()
-    assert made.core.at_rest
+    turn_until_at_rest(made)
     made._rank = replace(made._rank, members=RESTS)
     assert not made._rests, "each tick is as far away as a rest would be"
     made._rank = replace(made._rank, members=RESTS + 1)
@@ -135,11 +144,9 @@ def test_a_scheduler_at_rest_takes_a_delayed_task_when_it_is_due(
     drive.node("n1", slots=1)
     monkeypatch.setattr(loop, "LONGEST_WAIT_S", float("inf"))
     drive.submit("later", delay_ms=60_000)
-    for _ in range(3):
-        made.core.on_wake()
-        made.turn()
+    made.core.on_wake()
+    turn_until_at_rest(made)
     made.ticks.heard_s = float("inf")  # no tick comes, and it does not miss one
-    assert made.core.at_rest
     assert 0 < made._wait_s(time.monotonic()) <= 60
     monkeypatch.undo()
     drive.submit("a", delay_ms=300)
