@@ -34,7 +34,7 @@ def cpu_limit(root: Path = Path("/")) -> Limit:
     root: where proc and sys are mounted.
     """
     limits = [Limit(len(os.sched_getaffinity(0)) * THOUSANDTHS, "its affinity")]
-    for group in _control_groups(root, "cpu"):
+    for group in _control_groups(root):
         quota, period = _numbers(group / "cpu.max") or (
             *(_numbers(group / "cpu.cfs_quota_us") or [-1]),
             *(_numbers(group / "cpu.cfs_period_us") or [0]),
@@ -47,7 +47,7 @@ def cpu_limit(root: Path = Path("/")) -> Limit:
 def memory_limit(root: Path = Path("/")) -> Limit:
     """Return how many bytes of memory this process may use. root: where proc and sys are mounted."""
     limits = [Limit(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * THOUSANDTHS, "the machine's memory")]
-    for group in _control_groups(root, "memory"):
+    for group in _control_groups(root):
         for name in ("memory.max", "memory.limit_in_bytes"):
             limits += [
                 Limit(size * THOUSANDTHS, f"the limit of its control group, {group}") for size in _numbers(group / name)
@@ -79,8 +79,8 @@ def warn_of_limits(offer: Resources, root: Path = Path("/")) -> None:
             )
 
 
-def _control_groups(root: Path, controller: str) -> Iterator[Path]:
-    """Return the folders of this process's control groups that may limit it: its own, and those around it.
+def _control_groups(root: Path) -> Iterator[Path]:
+    """Return the folders of this process's control groups, of each hierarchy: its own, and those around it.
 
     In a container /proc may name a group of the host's, of which only the folders around it exist.
     """
@@ -90,8 +90,6 @@ def _control_groups(root: Path, controller: str) -> Iterator[Path]:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
         own = PurePosixPath(path)
         for group in (own, *own.parents):
             yield root / "sys/fs/cgroup" / controllers / str(group).lstrip("/")

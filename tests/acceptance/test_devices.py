@@ -64,6 +64,7 @@ def test_a_run_finds_the_devices_that_it_holds(rig: Rig, pool: str) -> None:
         assert len(held) == ask.get("gpu", 1) if ask.get("gpu") != 0.5 else len(held) == 1
         assert {"node", "slots", "attempt"} <= place.keys()
         assert (place["node"], len(place["slots"])) == (f"{pool}1", 1)
+    assert "--parsync-device gpu=0,1,2 does not name devices of CUDA_VISIBLE_DEVICES" in rig.lines(f"{pool}1")
     if pool == "prefork":
         assert len({result.get(timeout=60)["pid"] for result in results}) == len(results), (
             "each run has a process of its own"
