@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,6 +21,9 @@ from ..store.store import Store
 from .celery_types import Worker
 from .devices import NodeDevices, node_devices
 from .look_ahead import room_of
+from .process_limits import warn_of_limits
+
+log = logging.getLogger("parsync.agent")
 
 T = TypeVar("T")
 
@@ -100,6 +104,7 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     taints = _check("parsync_taint", said, lambda: offered_taints(flags.get("parsync_taint") or ()))
     devices = _devices(worker, flags, said, resources)
     offer = Resources.of(slots, resources, labels, taints, devices.indexes, devices.resources, devices.shared)
+    warn_of_limits(offer)
     name = flags.get("parsync_node")
     room = room_of(offer.slots, concurrency) if issubclass(worker.pool_cls, (SoloPool, ThreadPool)) else 0
     return NodeSpec(
@@ -111,12 +116,19 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
 def _devices(worker: Worker, flags: dict[str, Any], said: dict[str, str], resources: dict[str, str]) -> NodeDevices:
     """Return the devices of a worker; raises InvalidInput. Threads share one environment, so they can have none."""
     threads = issubclass(worker.pool_cls, ThreadPool)
-    devices = node_devices(flags, said, find=not threads and "gpu" not in resources)
+    devices = node_devices(flags, said, find="gpu" not in resources)
     if threads and devices.indexes:
-        raise InvalidInput(
-            f"{said['parsync_device']}: a node with devices cannot use the pool threads, because all threads share the "
-            "variables that tell a run its devices: use prefork or solo"
+        if "parsync_device" in said:
+            raise InvalidInput(
+                f"{said['parsync_device']}: a node with devices cannot use the pool threads, because all threads share "
+                "the variables that tell a run its devices: use prefork or solo"
+            )
+        log.warning(
+            "the pool threads cannot have devices: this node declares none of the %d gpu that are here, and takes "
+            "tasks that ask for none; use prefork or solo, or say --parsync-device none",
+            len(devices.indexes["gpu"]),
         )
+        devices = NodeDevices()
     if "parsync_device_resource" in said:
         _check("parsync_device_resource", said, lambda: device_amounts(devices.indexes, devices.resources))
     if "parsync_device" in said:

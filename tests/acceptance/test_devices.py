@@ -18,16 +18,19 @@ SMI = """#!/bin/sh
 echo "0, GPU-aaaa1111, 24576"
 echo "1, GPU-bbbb2222, 24576"
 echo "2, GPU-cccc3333, 8192"
+echo "3, GPU-dddd4444, 8192"
 """
+GIVEN = ("2", "3", "1")
+"""The devices that the workers themselves were given. Flags that name others count them from 0."""
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig], tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    """A cluster in which nvidia-smi lists three GPUs to the workers, of which CUDA_VISIBLE_DEVICES allows two."""
+    """A cluster in which nvidia-smi lists four GPUs to the workers, of which CUDA_VISIBLE_DEVICES allows three."""
     folder: Path = tmp_path_factory.mktemp("smi")
     (folder / "nvidia-smi").write_text(SMI)
     (folder / "nvidia-smi").chmod(0o700)
-    rig = new_rig(PATH=f"{folder}{os.pathsep}{os.environ['PATH']}", CUDA_VISIBLE_DEVICES="1,GPU-cccc3333")
+    rig = new_rig(PATH=f"{folder}{os.pathsep}{os.environ['PATH']}", CUDA_VISIBLE_DEVICES=",".join(GIVEN))
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     return rig
 
@@ -56,11 +59,12 @@ def test_a_run_finds_the_devices_that_it_holds(rig: Rig, pool: str) -> None:
         found = result.get(timeout=180)
         place = found["parsync"]
         held = place["devices"]["gpu"]
-        assert found["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, held))
+        assert found["CUDA_VISIBLE_DEVICES"] == ",".join(GIVEN[index] for index in held)
         assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
         assert len(held) == ask.get("gpu", 1) if ask.get("gpu") != 0.5 else len(held) == 1
         assert {"node", "slots", "attempt"} <= place.keys()
         assert (place["node"], len(place["slots"])) == (f"{pool}1", 1)
+    assert "--parsync-device gpu=0,1,2 does not name devices of CUDA_VISIBLE_DEVICES" in rig.lines(f"{pool}1")
     if pool == "prefork":
         assert len({result.get(timeout=60)["pid"] for result in results}) == len(results), (
             "each run has a process of its own"
@@ -74,7 +78,7 @@ def test_runs_at_the_same_time_have_devices_of_their_own(rig: Rig) -> None:
     rig.worker("n1", "--parsync-device", "gpu=0,1", slots=8)
     ids = [rig.tasks.devices.apply_async((f"k{at}", "go"), parsync={"resources": {"gpu": 0.5}}).id for at in range(6)]
     rig.until(lambda: len(rig.marks("sees")) == 4, "four of them run")
-    assert Counter(mark[1].partition("=")[2] for mark in rig.marks("sees")) == {"0": 2, "1": 2}
+    assert Counter(mark[1].partition("=")[2] for mark in rig.marks("sees")) == {GIVEN[0]: 2, GIVEN[1]: 2}
     waiting = next(id for id in ids if rig.status(id).state == "pending")
     found = rig.client.explain(waiting)
     assert found.outlook is Outlook.WAITS
@@ -90,8 +94,8 @@ def test_runs_at_the_same_time_have_devices_of_their_own(rig: Rig) -> None:
 def test_nvidia_devices_are_found_and_a_protected_node_takes_no_plain_task(rig: Rig) -> None:
     rig.worker("n1", slots=2)
     node = rig.node("n1")
-    mem = {f"gpu.mem@{at}": size * 2**20 for at, size in ((1, 24576), (2, 8192))}
-    assert dict(node.resources) == {"gpu@1": 1, "gpu@2": 1, **mem}
+    mem = {f"gpu.mem@{at}": size * 2**20 for at, size in ((1, 24576), (2, 8192), (3, 8192))}
+    assert dict(node.resources) == {"gpu@1": 1, "gpu@2": 1, "gpu@3": 1, **mem}
     assert (
         rig.tasks.devices.apply_async(("x",), parsync={"resources": {"gpu.mem": "16GiB"}}).get(timeout=180)[
             "CUDA_VISIBLE_DEVICES"
@@ -112,7 +116,7 @@ def test_nvidia_devices_are_found_and_a_protected_node_takes_no_plain_task(rig: 
     rig.worker("n3", "--parsync-shared-devices", "--parsync-device", "gpu=0", slots=1, score=100.0)
     rig.stack.terminate("n2", 30)
     found = rig.tasks.devices.delay("plain").get(timeout=180)
-    assert (found["parsync"]["node"], found["CUDA_VISIBLE_DEVICES"]) == ("n3", ""), "it sees no device"
+    assert (found["parsync"]["node"], found["CUDA_VISIBLE_DEVICES"]) == ("n3", "-1"), "it sees no device"
 
 
 @pytest.mark.usefixtures("no_nodes")

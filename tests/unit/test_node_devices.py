@@ -13,6 +13,7 @@ from celery.concurrency.thread import TaskPool as ThreadPool
 from parsync_redis import InvalidInput
 from parsync_redis.model.place import Place
 from parsync_redis.settings import node_options
+from parsync_redis.worker import devices
 from parsync_redis.worker.isolation.tie import seeing
 from parsync_redis.worker.node import NodeSpec, node_spec
 
@@ -21,8 +22,9 @@ from parsync_redis.worker.node import NodeSpec, node_spec
 def no_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No program is on the PATH but those of `smi`."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    monkeypatch.setattr(devices, "CONTROL_FILE", tmp_path / "nvidiactl")
+    for variable in (*devices.GPU_LISTS, devices.ORDER, devices.CONTAINERS):
+        monkeypatch.delenv(variable, raising=False)
 
 
 def smi(folder: Path, *lines: str) -> None:
@@ -138,13 +140,13 @@ def test_an_nvidia_smi_that_fails_finds_nothing_and_the_log_says_so(
 def test_a_run_sees_its_devices_and_no_other_and_the_variables_are_as_before_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    devices = spec({"parsync_device": ("gpu=0-3", "nic=1")}).devices
+    node = spec({"parsync_device": ("gpu=0-3", "nic=1")}).devices
     place = Place("a", "1@1", 0, "n1", (0,), 1, 5, "gpu.mem@1=8 gpu@1=1 gpu@3=1")
-    assert devices.environment(place) == {"CUDA_VISIBLE_DEVICES": "1,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    assert devices.environment(Place("a", "1@1", 0, "n1", (0,), 1, 5))["CUDA_VISIBLE_DEVICES"] == ""
+    assert node.environment(place) == {"CUDA_VISIBLE_DEVICES": "1,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert node.environment(Place("a", "1@1", 0, "n1", (0,), 1, 5))["CUDA_VISIBLE_DEVICES"] == "-1"
     assert spec({}).devices.environment(place) == {}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
-    with seeing(devices.environment(place)):
+    with seeing(node.environment(place)):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "1,3"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
     assert "CUDA_DEVICE_ORDER" not in os.environ

@@ -1,0 +1,112 @@
+"""NVIDIA's GPUs as nvidia-smi lists them: cards, and the slices (MIG devices) of cards that are divided."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from xml.etree import ElementTree
+
+SMI: Final = "nvidia-smi"
+SMI_S: Final = 30.0
+"""nvidia-smi may take so long: without its daemon it loads the driver first."""
+
+_SICK: Final = re.compile(r"is lost|requires reset", re.IGNORECASE)
+_CARD: Final = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)\s]+)\)")
+_SLICE: Final = re.compile(r"MIG \S+\s+Device\s+(\d+): \(UUID: (MIG-[^)\s]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A card, or a slice of a card.
+
+    card: the number of the card, as nvidia-smi counts: by the PCI bus. card_uuid: 'GPU-...'. uuid: the same, or
+    'MIG-...' of a slice. old_id: the slice's name in drivers before R470, 'MIG-GPU-UUID/1/0'. memory_mib: "" if it is
+    unknown.
+    """
+
+    card: str
+    card_uuid: str
+    uuid: str
+    memory_mib: str = ""
+    old_id: str = ""
+
+    @property
+    def is_slice(self) -> bool:
+        """True for a slice."""
+        return self.uuid.startswith("MIG-")
+
+
+@dataclass(slots=True)
+class Listing:
+    """What nvidia-smi lists. troubles: the other lines that it prints, such as the error of a card that has failed."""
+
+    gpus: list[Gpu] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+
+def list_gpus() -> Listing:
+    """Return the GPUs of this machine; those of a divided card are its slices. Raises nothing."""
+    answer, errors = _ask("--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
+    listing = Listing()
+    for line in answer.splitlines():
+        index, uuid, memory = (*(word.strip() for word in line.split(",")), "", "")[:3]
+        if index.isdecimal() and not _SICK.search(line):
+            listing.gpus.append(Gpu(index, uuid, uuid, memory if memory.isdecimal() else ""))
+        elif line.strip():
+            listing.troubles.append(line.strip())
+    listing.troubles += errors
+    if listing.gpus:
+        listing.gpus = _with_slices(listing.gpus)
+    return listing
+
+
+def _ask(*arguments: str) -> tuple[str, list[str]]:
+    """Return what nvidia-smi prints, and its errors."""
+    try:
+        done = subprocess.run((SMI, *arguments), capture_output=True, text=True, timeout=SMI_S, check=False)
+    except subprocess.TimeoutExpired:
+        return "", [f"it did not answer within {SMI_S:g} s"]
+    except OSError as error:
+        return "", [str(error)]
+    errors = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return done.stdout, [*errors, *([f"its exit code is {done.returncode}"] if done.returncode else [])]
+
+
+def _with_slices(cards: Iterable[Gpu]) -> list[Gpu]:
+    """Return the GPUs, with its slices in the place of each card that has some."""
+    slices: dict[str, list[tuple[str, str]]] = {}
+    card_uuid = ""
+    for line in _ask("-L")[0].splitlines():
+        if card_line := _CARD.search(line):
+            card_uuid = card_line[1]
+        elif slice_line := _SLICE.search(line):
+            slices.setdefault(card_uuid, []).append((slice_line[1], slice_line[2]))
+    details = _details() if slices else {}
+    gpus = []
+    for card in cards:
+        for number, uuid in slices.get(card.uuid, ()):
+            memory_mib, instance = details.get((card.uuid, number), ("", ""))
+            old_id = f"MIG-{card.uuid}/{instance}" if instance else ""
+            gpus.append(Gpu(card.card, card.uuid, uuid, memory_mib, old_id))
+        if card.uuid not in slices:
+            gpus.append(card)
+    return gpus
+
+
+def _details() -> dict[tuple[str, str], tuple[str, str]]:
+    """Return (MiB, 'GPU instance/compute instance') of each slice, by the card's UUID and the slice's number there."""
+    try:
+        cards = ElementTree.fromstring(_ask("-q", "-x")[0]).iter("gpu")  # noqa: S314 - nvidia-smi of this machine wrote it
+    except ElementTree.ParseError:
+        return {}
+    details = {}
+    for card in cards:
+        for part in card.iter("mig_device"):
+            memory = part.findtext("fb_memory_usage/total", "").removesuffix("MiB").strip()
+            instance = f"{part.findtext('gpu_instance_id', '')}/{part.findtext('compute_instance_id', '')}"
+            key = (card.findtext("uuid", ""), part.findtext("index", ""))
+            details[key] = (memory if memory.isdecimal() else "", instance)
+    return details
