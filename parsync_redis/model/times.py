@@ -160,11 +160,11 @@ class LearntTimes(dict[str, RunTimes]):
         """Return the run times of a name on nodes of this offer; where none ran there, on all nodes."""
         return self.get(field_of(name, offer)) or self.get(name)
 
-    def enough_of(self, name: str, offer: Resources) -> RunTimes | None:
-        """Return the run times as `of` does, if at least LEARNT runs are learnt; None if there are fewer."""
+    def enough_of(self, name: str, offer: Resources, runs: int) -> RunTimes | None:
+        """Return the run times as `of` does, if at least so many runs are learnt; None if there are fewer."""
         fields = (field_of(name, offer), name)
         learnt = (times for field in fields if (times := self.get(field)) is not None)
-        return next((times for times in learnt if times.bins.total() >= LEARNT), None)
+        return next((times for times in learnt if times.bins.total() >= runs), None)
 
 
 def field_of(name: str, offer: Resources) -> str:

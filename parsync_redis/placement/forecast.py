@@ -8,6 +8,7 @@ ones allow. The leader's bookings need one moment, and only of nodes without a q
 import heapq
 import random
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +19,7 @@ from ..model.apart import undeclared
 from ..model.devices import hold
 from ..model.explanation import Forecast
 from ..model.needs import Resources
-from ..model.times import LEARNT, LearntTimes, PossibleTimes
+from ..model.times import KEPT, LEARNT, LearntTimes, PossibleTimes
 from .facts import Holder, NodeFacts
 
 MOST_AHEAD: Final = 1000
@@ -122,7 +123,9 @@ def forecast_start(
     """Forecast when a task starts, if no task is submitted that comes before it; a text if that is not known, and why.
 
     ahead: the tasks that come before it, by kind. held: all that holds the nodes of the task and of those, read at one
-    moment of each node, each with its task's name. seed: a page that is loaded again then says the same.
+    moment of each node, each with its task's name. times: of each name must have as many runs as tasks of the name come
+    before: a rare long run among them would otherwise be one that nobody has seen. seed: a page that is loaded again
+    then says the same.
     """
     if not task.nodes:
         return "no node that could hold it takes new tasks"
@@ -131,10 +134,14 @@ def forecast_start(
     number = sum(len(waiting.orders) for waiting in ahead)
     asked = {(name, holder.node) for holder, name in held if holder.node in nodes}
     asked |= {(waiting.name, node.name) for waiting in ahead for node in waiting.nodes}
-    learnt = {(name, node): times.enough_of(name, nodes[node].offer) for name, node in asked}
+    runs = Counter[str]()
+    for waiting in ahead:
+        runs[waiting.name] += len(waiting.orders)
+    least = {name: max(LEARNT, min(runs[name], KEPT // 2)) for name, _ in asked}
+    learnt = {(name, node): times.enough_of(name, nodes[node].offer, least[name]) for name, node in asked}
     if few := sorted({name for (name, _), known in learnt.items() if known is None}):
-        more = f", and of {len(few) - 1} more names" if len(few) > 1 else ""
-        return f"fewer than {LEARNT} runs of {few[0] or 'a task that holds a node'} have ended{more}"
+        more = f", and too few of {len(few) - 1} more names" if len(few) > 1 else ""
+        return f"fewer than {least[few[0]]} runs of {few[0] or 'a task that holds a node'} have ended{more}"
     starts: list[float] = []
     dice = random.Random(seed)
     for _ in range(max(LEAST_DRAWS, min(DRAWS, MOST_PLAYED // (number + 1)))):
@@ -158,7 +165,7 @@ def _draw_ms(times: Mapping[tuple[str, str], PossibleTimes], name: str, node: st
 
 def forecast_end(name: str, holder: Holder, offer: Resources, times: LearntTimes, now_ms: int) -> Forecast | None:
     """Forecast when a task ends that holds a node of this offer; None if too little is known of its name."""
-    learnt = times.enough_of(name, offer)
+    learnt = times.enough_of(name, offer, LEARNT)
     if learnt is None:
         return None
     dice = random.Random(holder.task)

@@ -103,9 +103,13 @@ def main() -> None:
     print(f"{'run times':24} {'learnt':>6}", *(f"{ahead:>5}/{slots}" for ahead, slots in columns), "   end")
     for name, law in LAWS.items():
         for learnt in (LEARNT, 30, 300):
-            found = [shares(law, learnt, ahead, slots, cases) for ahead, slots in columns]
+            told = [(ahead, slots) for ahead, slots in columns if learnt >= ahead]
+            found = [shares(law, learnt, ahead, slots, cases) for ahead, slots in told]
             ends = sum(end for _, end in found) / len(found)
-            print(f"{name:24} {learnt:>6}", *(f"{start:7.2f}" for start, _ in found), f"{ends:6.2f}", flush=True)
+            unknown = ["not yet"] * (len(columns) - len(told))
+            print(
+                f"{name:24} {learnt:>6}", *(f"{start:7.2f}" for start, _ in found), *unknown, f"{ends:6.2f}", flush=True
+            )
 
 
 if __name__ == "__main__":

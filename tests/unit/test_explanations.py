@@ -219,6 +219,8 @@ def test_tasks_of_other_needs_count_if_they_come_first_on_its_nodes() -> None:
 def test_without_enough_runs_of_a_name_it_says_that_the_start_is_not_known(times: LearntTimes) -> None:
     assert starts(times) == "fewer than 10 runs of work have ended"
     assert starts(learnt(work=1000), name="new") == "fewer than 10 runs of new have ended"
+    many = Waiting("work", SLOT, [facts("n1")], range(50))
+    assert starts(learnt(49, work=1000), many) == "fewer than 50 runs of work have ended"
     ahead = Waiting("new", SLOT, [facts("n1")], [0])
     assert starts(learnt(work=1000), ahead) == "fewer than 10 runs of new have ended"
 
