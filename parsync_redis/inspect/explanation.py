@@ -146,13 +146,15 @@ class _Explainer:
         if len(before) * len(near) > MOST_COMPARED:
             return f"tasks of {len(before):,} kinds wait before it"
         rivals: dict[Kind, list[tuple[str, int]]] = {}
+        number = 0
         for key, kind, count in before:
             if kind in rivals or (are_needs(kind.needs) and self._could_use(kind, near)):
                 rivals.setdefault(kind, []).append((key, count))
-        if len(rivals) > MOST_RIVALS:
-            return f"tasks of more than {MOST_RIVALS} kinds wait before it"
-        if sum(count for queues in rivals.values() for _, count in queues) > MOST_AHEAD:
-            return f"more than {MOST_AHEAD:,} tasks wait before it"
+                number += count
+                if number > MOST_AHEAD:
+                    return f"more than {MOST_AHEAD:,} tasks wait before it"
+                if len(rivals) > MOST_RIVALS:
+                    return f"tasks of more than {MOST_RIVALS} kinds wait before it"
         ahead = [self._rivals(kind, queues) for kind, queues in rivals.items()]
         names = dict.fromkeys(node.name for tasks in (waiting, *ahead) for node in tasks.nodes)
         held = self._held([*names][:MOST_NODES])
