@@ -20,7 +20,7 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.inspect.audit import audit
-from parsync_redis.model.node import Lease
+from parsync_redis.model.node import Lease, NodeState
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.views import NodeView
 from parsync_redis.store.connection import connect
