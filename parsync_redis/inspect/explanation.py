@@ -13,7 +13,7 @@ from ..model.task import FINAL, WAITING, TaskState
 from ..placement.classes import classify
 from ..placement.facts import Holder, NodeFacts
 from ..placement.fits import fits
-from ..placement.forecast import MOST_AHEAD, Waiting, forecast_end, forecast_start, has_room_now
+from ..placement.forecast import MOST_AHEAD, WaitingTasks, forecast_end, forecast_start, has_room_now
 from ..placement.now import clock_text
 from ..placement.reasons import find_fitting
 from ..store.demand import read_lines
@@ -97,7 +97,7 @@ class _Explainer:
         able = not classes or _can(classes[0])
         by_name = {node.name: node for node in facts}
         nearest_first = [by_name[name] for some in classes if _can(some) for name in some.nodes]
-        waiting = Waiting(task.name, needs, [node for node in nearest_first if node.open and not node.booked])
+        waiting = WaitingTasks(task.name, needs, [node for node in nearest_first if node.open and not node.booked])
         open_nodes = {node.name for node in waiting.nodes}
         before = self._before(order)
         alike = sum(count for _, kind, count in before if kind.needs == task.needs)
@@ -139,7 +139,9 @@ class _Explainer:
             (key, split_kind(kind), count) for key, (_, kind), count in zip(keys, found, counts, strict=True) if count
         ]
 
-    def _forecast(self, waiting: Waiting, before: Sequence[tuple[str, Kind, int]], task: TaskStatus) -> Forecast | str:
+    def _forecast(
+        self, waiting: WaitingTasks, before: Sequence[tuple[str, Kind, int]], task: TaskStatus
+    ) -> Forecast | str:
         """Forecast when a task starts; a text if that is not known, and why. What one forecast costs has bounds."""
         now_ms = self._looker.now_ms
         near = waiting.nodes[:MOST_NODES]
@@ -164,13 +166,13 @@ class _Explainer:
             return f"it or the tasks before it may go to more than {MOST_NODES} nodes"
         return forecast_start(waiting, ahead, held, self._times, now_ms, task.id or task.name)
 
-    def _rivals(self, kind: Kind, queues: Sequence[tuple[str, int]]) -> Waiting:
+    def _rivals(self, kind: Kind, queues: Sequence[tuple[str, int]]) -> WaitingTasks:
         """Return the first tasks of a kind. queues: its key in each shard, and how many tasks of it count."""
         replies = self._store.pipe([("zrange", key, 0, count - 1, False, True) for key, count in queues])
         needs = self._looker.settled(kind.needs)
         facts = find_fitting(needs, self._looker.facts(kind.name, kind.needs))
         nodes = [node for node in facts if node.open and not node.booked]
-        return Waiting(kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply))
+        return WaitingTasks(kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply))
 
     def _could_use(self, kind: Kind, nodes: Sequence[NodeFacts]) -> bool:
         """Return whether a task of a kind could be placed on one of these nodes."""

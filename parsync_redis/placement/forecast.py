@@ -43,7 +43,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTasks:
     """A task that waits, or the tasks of one kind before it.
 
     nodes: those that could hold it and take new tasks. orders: of the tasks, in order; () for the task itself.
@@ -99,12 +99,12 @@ def expected_start_ms(needs: Resources, nodes: Sequence[NodeFacts], held: Sequen
         for number, task in enumerate(held)
         if task.until_ms is not None and task.holder.node in rooms
     ]
-    start_ms = _play(Waiting("", needs, nodes), (), rooms, ends, now_ms, lambda name, node: None)
+    start_ms = _play(WaitingTasks("", needs, nodes), (), rooms, ends, now_ms, lambda name, node: None)
     return None if start_ms is None else int(start_ms)
 
 
 def has_room_now(
-    task: Waiting, ahead: Sequence[Waiting], held: Sequence[tuple[Holder, str]], nodes: Sequence[str]
+    task: WaitingTasks, ahead: Sequence[WaitingTasks], held: Sequence[tuple[Holder, str]], nodes: Sequence[str]
 ) -> bool:
     """Return whether some of the nodes, `nodes`, have room for a task beside all that comes before it."""
     every = {node.name: node for waiting in (*ahead, task) for node in waiting.nodes}
@@ -113,8 +113,8 @@ def has_room_now(
 
 
 def forecast_start(
-    task: Waiting,
-    ahead: Sequence[Waiting],
+    task: WaitingTasks,
+    ahead: Sequence[WaitingTasks],
     held: Sequence[tuple[Holder, str]],
     times: LearntTimes,
     now_ms: int,
@@ -184,8 +184,8 @@ def _copy(rooms: Mapping[str, _Room]) -> dict[str, _Room]:
 
 
 def _play(
-    task: Waiting,
-    ahead: Sequence[Waiting],
+    task: WaitingTasks,
+    ahead: Sequence[WaitingTasks],
     rooms: dict[str, _Room],
     ends: list[_End],
     now_ms: float,

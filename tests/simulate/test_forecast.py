@@ -13,7 +13,7 @@ from parsync_redis.model.explanation import Forecast
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.times import LEARNT, LearntTimes, RunTimes
 from parsync_redis.placement.facts import Holder, NodeFacts
-from parsync_redis.placement.forecast import Waiting, forecast_end, forecast_start
+from parsync_redis.placement.forecast import WaitingTasks, forecast_end, forecast_start
 
 NAME = "proj.work"
 NEEDS = Resources.needed(1)
@@ -71,9 +71,9 @@ def forecast(
     """Return the forecasts of the start of a task, and of the end of the run in the first slot."""
     node = NodeFacts("n1", "up", False, Resources.of(len(starts)), 0)
     held = [(Holder("n1", f"{seed}.{slot}", {}, 1, round(start)), NAME) for slot, start in enumerate(starts)]
-    before = [Waiting(NAME, NEEDS, [node], range(ahead))] if ahead else []
+    before = [WaitingTasks(NAME, NEEDS, [node], range(ahead))] if ahead else []
     learnt = LearntTimes({NAME: times})
-    start = forecast_start(Waiting(NAME, NEEDS, [node]), before, held, learnt, round(now_ms), seed)
+    start = forecast_start(WaitingTasks(NAME, NEEDS, [node]), before, held, learnt, round(now_ms), seed)
     end = forecast_end(NAME, held[0][0], node.offer, learnt, round(now_ms))
     assert isinstance(start, Forecast)
     assert end is not None

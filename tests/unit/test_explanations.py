@@ -17,7 +17,7 @@ from parsync_redis.placement.classes import classify
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import (
     Held,
-    Waiting,
+    WaitingTasks,
     expected_start_ms,
     forecast_end,
     forecast_start,
@@ -192,13 +192,13 @@ def held_by(name: str, node: str = "n1", since_ms: int = 0) -> list[tuple[Holder
     return [(Holder(node, f"t{slot}", {}, 1, since_ms), name) for slot in range(2)]
 
 
-def starts(times: LearntTimes, *ahead: Waiting, name: str = "work", seed: str = "a") -> Forecast | str:
-    return forecast_start(Waiting("work", SLOT, [facts("n1")]), ahead, held_by(name), times, 10, seed)
+def starts(times: LearntTimes, *ahead: WaitingTasks, name: str = "work", seed: str = "a") -> Forecast | str:
+    return forecast_start(WaitingTasks("work", SLOT, [facts("n1")]), ahead, held_by(name), times, 10, seed)
 
 
 def test_a_forecast_waits_for_the_tasks_that_hold_and_for_those_before_it() -> None:
     times = learnt(work=1000, small=100)
-    alone, behind = starts(times), starts(times, Waiting("work", SLOT, [facts("n1")], range(8)))
+    alone, behind = starts(times), starts(times, WaitingTasks("work", SLOT, [facts("n1")], range(8)))
     assert isinstance(alone, Forecast)
     assert isinstance(behind, Forecast)
     assert 840 < alone.p5_ms <= alone.p50_ms <= alone.p95_ms < 1100
@@ -208,9 +208,9 @@ def test_a_forecast_waits_for_the_tasks_that_hold_and_for_those_before_it() -> N
 
 def test_tasks_of_other_needs_count_if_they_come_first_on_its_nodes() -> None:
     times = learnt(work=1000, large=10_000)
-    behind = starts(times, Waiting("large", Resources.needed(2), [facts("n1")], [0, 1]))
+    behind = starts(times, WaitingTasks("large", Resources.needed(2), [facts("n1")], [0, 1]))
     assert isinstance(behind, Forecast)
-    elsewhere = starts(times, Waiting("large", Resources.needed(2), [facts("n2")], [0, 1]))
+    elsewhere = starts(times, WaitingTasks("large", Resources.needed(2), [facts("n2")], [0, 1]))
     assert isinstance(elsewhere, Forecast)
     assert elsewhere.p95_ms < 1100
 
@@ -219,18 +219,18 @@ def test_tasks_of_other_needs_count_if_they_come_first_on_its_nodes() -> None:
 def test_without_enough_runs_of_a_name_it_says_that_the_start_is_not_known(times: LearntTimes) -> None:
     assert starts(times) == "fewer than 10 runs of work have ended"
     assert starts(learnt(work=1000), name="new") == "fewer than 10 runs of new have ended"
-    many = Waiting("work", SLOT, [facts("n1")], range(50))
+    many = WaitingTasks("work", SLOT, [facts("n1")], range(50))
     assert starts(learnt(49, work=1000), many) == "fewer than 50 runs of work have ended"
-    ahead = Waiting("new", SLOT, [facts("n1")], [0])
+    ahead = WaitingTasks("new", SLOT, [facts("n1")], [0])
     assert starts(learnt(work=1000), ahead) == "fewer than 10 runs of new have ended"
 
 
 def test_a_task_has_room_now_if_those_before_it_leave_enough() -> None:
-    task = Waiting("work", SLOT, [facts("n1")])
-    ahead = [Waiting("new", SLOT, [facts("n1")], [0])]
+    task = WaitingTasks("work", SLOT, [facts("n1")])
+    ahead = [WaitingTasks("new", SLOT, [facts("n1")], [0])]
     assert has_room_now(task, ahead, [], ["n1"])
     assert not has_room_now(task, ahead, held_by("new")[:1], ["n1"])
-    assert has_room_now(task, [Waiting("new", Resources.needed(3), [facts("n1")], [0])], [], ["n1"])
+    assert has_room_now(task, [WaitingTasks("new", Resources.needed(3), [facts("n1")], [0])], [], ["n1"])
 
 
 def test_a_run_that_is_longer_than_all_before_it_ends_no_sooner_than_now_and_may_last() -> None:
