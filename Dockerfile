@@ -11,7 +11,7 @@ ENV PYTHONUNBUFFERED=1 \
 COPY requirements-serve.lock /build/
 RUN pip install --require-hashes --requirement /build/requirements-serve.lock
 
-COPY pyproject.toml README.md LICENSE /build/
+COPY pyproject.toml hatch_build.py README.md LICENSE /build/
 COPY lua /build/lua
 COPY parsync_redis /build/parsync_redis
 RUN pip install --no-deps '/build[serve]' && rm -rf /build

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from .integration.app import Parsync
     from .model.events import Event
+    from .model.node import NodeState
     from .model.status import TaskStatus
     from .model.task import TaskState
     from .model.views import KindView, NameView, NodeView, PartitionView
@@ -49,6 +50,7 @@ __all__ = [
     "InvalidInput",
     "KindView",
     "NameView",
+    "NodeState",
     "NodeView",
     "Parsync",
     "ParsyncClient",
@@ -70,6 +72,7 @@ _HOMES = {
     "Event": "model.events",
     "KindView": "model.views",
     "NameView": "model.views",
+    "NodeState": "model.node",
     "NodeView": "model.views",
     "Parsync": "integration.app",
     "ParsyncClient": "client",

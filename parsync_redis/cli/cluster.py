@@ -69,7 +69,7 @@ def nodes(
             Column("WAITING", 3),
             Column("LEFT", cut="right"),
             Column("QUEUES", 6, cut="right"),
-            Column("LABELS", 1, cut="right"),
+            Column("LABELS", 3, cut="right"),
             Column("TAINTS", 1, cut="right"),
             Column("NOTE", prose=True),
         ),

@@ -90,7 +90,7 @@ def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[object]
     if not filled:
         say(empty)
         return
-    head, *lines = lay_out(columns, filled, screen_width())
+    head, *lines = lay_out(columns, filled, screen_width(), WIDE.get())
     print(typer.style(head, bold=True) if sys.stdout.isatty() else head)
     for line in lines:
         print(line)

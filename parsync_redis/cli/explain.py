@@ -6,7 +6,7 @@ import typer
 
 from ..model.explanation import Choice, Explanation, NodeClass, Outlook
 from ..model.human import age_text, needs_shown
-from .common import Cluster, Config, Json, Url, make_client, print_json, say, show_time, tell
+from .common import Cluster, Config, Json, Url, make_client, print_json, say, tell
 from .completion import complete_name
 from .ids import Id, resolve_id, with_near
 from .options import from_flags, with_options
@@ -81,13 +81,11 @@ def print_explanation(found: Explanation, verbose: bool) -> None:
     if found.outlook in (Outlook.WAITS, Outlook.NEVER):
         if found.ahead:
             tell(f"  waiting tasks before it: {found.ahead:,}, with equal needs: {found.ahead_alike:,}", 4)
-        if found.expected_ms is not None:
-            wait = age_text((found.expected_ms - found.now_ms) / 1000)
-            tell(f"  expected to start in about {wait}, by the run times of the tasks before it")
+        if found.start_text:
+            tell(f"  {found.start_text}", 4)
         for one in found.holders if verbose else found.holders[:_SHOWN]:
-            late = " (it takes longer than usual)" if one.until_ms and one.until_ms < found.now_ms else ""
-            until = f"until about {show_time(one.until_ms)}{late}" if one.until_ms else "nobody knows until when"
-            tell(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {until}", 4)
+            ends = f"for {one.until.text(found.now_ms)}" if one.until else "for how long is not known yet"
+            tell(f"  {one.node} is held by {one.task} ({one.name or 'unknown'}), {ends}", 4)
     if found.choice:
         _print_choice(found.choice)
     for some in found.classes:

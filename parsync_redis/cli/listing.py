@@ -16,7 +16,7 @@ from ..errors import InvalidInput, ParsyncError
 from ..model.human import age_text
 from .common import WIDE, tell
 
-Wide = Annotated[bool, typer.Option("--wide", help="All columns and whole ids, also on a terminal.")]
+Wide = Annotated[bool, typer.Option("--wide", help="All columns, and on a terminal whole ids.")]
 Watch = Annotated[
     float | None,
     typer.Option(

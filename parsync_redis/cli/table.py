@@ -2,7 +2,8 @@
 
 On a terminal no value is broken: columns that are empty are left out, then those that matter least, then long
 names are cut. A sentence that does not fit beside its row stands below it. Without a width (a pipe, `--wide`) each
-row is one line.
+row is one line, and values are whole. A pipe has the same columns whatever its rows are: all but the details, which
+`--wide` shows.
 """
 
 import re
@@ -19,7 +20,7 @@ BESIDE: Final = 40
 """A sentence stands beside its row if it has so much room there, else below it."""
 
 DETAIL: Final = 3
-"""Columns of this rank are left out before a name is cut, or a sentence moves below its row."""
+"""Columns of this rank are left out before a name is cut, or a sentence moves below its row. A pipe has none."""
 
 SHORTEST: Final = 12
 """A name is not cut below so many characters."""
@@ -42,12 +43,18 @@ class Column:
     text: bool = False
 
 
-def lay_out(columns: Sequence[Column | str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Return the lines of a table of printable texts, the head first. width: of a line, None for any length."""
+def lay_out(
+    columns: Sequence[Column | str], rows: Sequence[Sequence[str]], width: int | None, wide: bool = False
+) -> list[str]:
+    """Return the lines of a table of printable texts, the head first.
+
+    width: of a line, None for any length. wide: without a width, details are shown too.
+    """
     wanted = [column if isinstance(column, Column) else Column(column) for column in columns]
     every = range(len(wanted))
     if width is None:
-        return _lines(wanted, rows, every, [_width(wanted, rows, at) for at in every])
+        shown = [at for at in every if wide or wanted[at].rank < DETAIL]
+        return _lines(wanted, rows, shown, [_width(wanted, rows, at) for at in every])
     # An empty column says nothing. The first has the names, and stays.
     kept = [at for at in every if at == 0 or any(row[at] not in ("", "-") for row in rows)]
     prose = next((at for at in reversed(kept) if wanted[at].prose), None)

@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..model.amount import shown_amount
-from ..model.explanation import Choice, Explanation, Holding, NodeClass, Outlook
+from ..model.explanation import Choice, Explanation, Forecast, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
-from ..model.kind import split_kind
+from ..model.kind import Kind, split_kind
 from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
 from ..placement.classes import classify
-from ..placement.facts import Holder
-from ..placement.forecast import Held, expected_start_ms
+from ..placement.facts import Holder, NodeFacts
+from ..placement.fits import fits
+from ..placement.forecast import MOST_AHEAD, WaitingTasks, forecast_end, forecast_start, has_room_now
 from ..placement.now import clock_text
+from ..placement.reasons import find_fitting
 from ..store.demand import read_lines
 from ..store.store import Store
 from ..store.times import read_times
@@ -24,6 +26,12 @@ MOST_NODES: Final = 100
 
 MOST_HOLDERS: Final = 20
 """Holders that an explanation names."""
+
+MOST_RIVALS: Final = 10
+"""Kinds that may come before a task on its nodes, for a forecast."""
+
+MOST_COMPARED: Final = 20_000
+"""Kinds times nodes that are compared for a forecast."""
 
 LAST: Final = 10**12 - 1
 """The order of the last task of a priority."""
@@ -87,16 +95,20 @@ class _Explainer:
         facts = looker.facts(task.name, task.needs)
         classes = classify(needs, facts)
         able = not classes or _can(classes[0])
-        ahead, alike = self._position(task.needs, order)
         by_name = {node.name: node for node in facts}
         nearest_first = [by_name[name] for some in classes if _can(some) for name in some.nodes]
-        fitting = [node for node in nearest_first if node.open and not node.booked][:MOST_NODES]
-        held = self._held([node.name for node in fitting])
-        run_ms = self._mean_ms(task.name)
-        begins_ms = max(now_ms, task.times.get("ready") or 0)
-        expected_ms = expected_start_ms(needs, fitting, held, alike, run_ms, begins_ms)
+        waiting = WaitingTasks(task.name, needs, [node for node in nearest_first if node.open and not node.booked])
+        open_nodes = {node.name for node in waiting.nodes}
+        before = self._before(order)
+        alike = sum(count for _, kind, count in before if kind.needs == task.needs)
+        start: Forecast | str = self._forecast(waiting, before, task) if able else "no node could hold it"
+        ready_ms = task.times.get("ready") or 0
+        if isinstance(start, Forecast):
+            start = start.not_before(ready_ms)
         outlook = Outlook.WAITS if able else Outlook.NEVER
-        if able and expected_ms == now_ms and not looker.no_scheduler:
+        if looker.no_scheduler:
+            start = "no scheduler runs"
+        elif start == Forecast(now_ms, now_ms, now_ms):
             outlook = Outlook.NOW
         nearest = classes[0].nodes[0] if classes else ""
         return Explanation(
@@ -108,46 +120,80 @@ class _Explainer:
             task.priority,
             classes=tuple(classes),
             nearest=nearest,
-            holders=self._named([one for one in held if one.holder.node == nearest and outlook is Outlook.WAITS]),
-            ahead=ahead,
+            holders=self._named(self._held([nearest])) if nearest in open_nodes and outlook is Outlook.WAITS else (),
+            ahead=sum(count for _, _, count in before),
             ahead_alike=alike,
             now_ms=now_ms,
-            expected_ms=None if looker.no_scheduler else expected_ms,
+            start=start if isinstance(start, Forecast) else None,
+            no_forecast="" if isinstance(start, Forecast) else start,
             remedies=_remedies(classes, looker.no_scheduler),
             history=task.history,
         )
 
-    def _position(self, needs: str, order: int) -> tuple[int, int]:
-        """Return how many waiting tasks have a smaller order, and how many of those have equal needs."""
-        before = [(shard, kind) for shard, kind, line in read_lines(self._store) if line.first < order]
-        keys = [self._store.keys.pending(kind, shard) for shard, kind in before]
+    def _before(self, order: int) -> list[tuple[str, Kind, int]]:
+        """Return the waiting tasks with a smaller order: the key of each kind in each shard, the kind, how many."""
+        found = [(shard, kind) for shard, kind, line in read_lines(self._store) if line.first < order]
+        keys = [self._store.keys.pending(kind, shard) for shard, kind in found]
         counts = self._store.pipe([("zcount", key, "-inf", f"({order}") for key in keys]) if keys else []
-        alike = [count for (_, kind), count in zip(before, counts, strict=True) if split_kind(kind).needs == needs]
-        return sum(counts), sum(alike)
-
-    def _held(self, nodes: Sequence[str]) -> list[Held]:
-        """Return what holds some nodes, with the expected ends by the run times of its tasks' names."""
-        holders = self._looker.holders_of(nodes)
-        ids = [encode_id(holder.task) for holder in holders]
-        self._names |= {task.id: task.name for task in (self._store.statuses(ids) if ids else [])}
-        return [Held(holder, self._until_ms(holder)) for holder in holders]
-
-    def _until_ms(self, holder: Holder) -> int | None:
-        node = self._looker.states[holder.node].node
-        times = self._times.of(self._names.get(holder.task, ""), node.offer)
-        return times.end_ms(holder.since_ms, self._looker.now_ms) if times else None
-
-    def _mean_ms(self, name: str) -> float | None:
-        times = self._times.get(name)
-        return times.mean_ms if times else None
-
-    def _named(self, held: Sequence[Held]) -> tuple[Holding, ...]:
-        """Return some holders for people, the one that ends first in front."""
-        found = [
-            Holding(one.node, one.task, self._names.get(one.task, ""), one.since_ms, until_ms)
-            for one, until_ms in ((some.holder, some.until_ms) for some in held)
+        return [
+            (key, split_kind(kind), count) for key, (_, kind), count in zip(keys, found, counts, strict=True) if count
         ]
-        found.sort(key=lambda one: (one.until_ms is None, one.until_ms or 0, one.since_ms, one.task))
+
+    def _forecast(
+        self, waiting: WaitingTasks, before: Sequence[tuple[str, Kind, int]], task: TaskStatus
+    ) -> Forecast | str:
+        """Forecast when a task starts; a text if that is not known, and why. What one forecast costs has bounds."""
+        now_ms = self._looker.now_ms
+        near = waiting.nodes[:MOST_NODES]
+        if len(before) * len(near) > MOST_COMPARED:
+            return f"tasks of {len(before):,} kinds wait before it"
+        rivals: dict[Kind, list[tuple[str, int]]] = {}
+        number = 0
+        for key, kind, count in before:
+            if kind in rivals or (are_needs(kind.needs) and self._could_use(kind, near)):
+                rivals.setdefault(kind, []).append((key, count))
+                number += count
+                if number > MOST_AHEAD:
+                    return f"more than {MOST_AHEAD:,} tasks wait before it"
+                if len(rivals) > MOST_RIVALS:
+                    return f"tasks of more than {MOST_RIVALS} kinds wait before it"
+        ahead = [self._rivals(kind, queues) for kind, queues in rivals.items()]
+        names = dict.fromkeys(node.name for tasks in (waiting, *ahead) for node in tasks.nodes)
+        held = self._held([*names][:MOST_NODES])
+        if has_room_now(waiting, ahead, held, [*names][:MOST_NODES]):
+            return Forecast(now_ms, now_ms, now_ms)
+        if len(names) > MOST_NODES:
+            return f"it or the tasks before it may go to more than {MOST_NODES} nodes"
+        return forecast_start(waiting, ahead, held, self._times, now_ms, task.id or task.name)
+
+    def _rivals(self, kind: Kind, queues: Sequence[tuple[str, int]]) -> WaitingTasks:
+        """Return the first tasks of a kind. queues: its key in each shard, and how many tasks of it count."""
+        replies = self._store.pipe([("zrange", key, 0, count - 1, False, True) for key, count in queues])
+        needs = self._looker.settled(kind.needs)
+        facts = find_fitting(needs, self._looker.facts(kind.name, kind.needs))
+        nodes = [node for node in facts if node.open and not node.booked]
+        return WaitingTasks(kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply))
+
+    def _could_use(self, kind: Kind, nodes: Sequence[NodeFacts]) -> bool:
+        """Return whether a task of a kind could be placed on one of these nodes."""
+        needs = self._looker.settled(kind.needs)
+        return any(fits(node.offer, needs) for node in nodes)
+
+    def _held(self, nodes: Sequence[str]) -> list[tuple[Holder, str]]:
+        """Return what holds some nodes, each with its task's name."""
+        holders = self._looker.holders_of(nodes)
+        ids = [encode_id(holder.task) for holder in holders if holder.task not in self._names]
+        self._names |= {task.id: task.name for task in (self._store.statuses(ids) if ids else [])}
+        return [(holder, self._names.get(holder.task, "")) for holder in holders]
+
+    def _named(self, held: Sequence[tuple[Holder, str]]) -> tuple[Holding, ...]:
+        """Return some holders for people, the one that is likely to end first in front."""
+        found: list[Holding] = []
+        for holder, name in held:
+            offer = self._looker.states[holder.node].node.offer
+            until = forecast_end(name, holder, offer, self._times, self._looker.now_ms)
+            found.append(Holding(holder.node, holder.task, name, holder.since_ms, until))
+        found.sort(key=lambda one: (one.until is None, one.until.p50_ms if one.until else 0, one.since_ms, one.task))
         return tuple(found[:MOST_HOLDERS])
 
 

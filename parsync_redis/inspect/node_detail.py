@@ -15,11 +15,12 @@ from ..placement.reasons import find_fitting
 from ..store.booked import read_booked, read_node_views
 from ..store.demand import read_demand
 from ..store.facts import facts_of
-from ..store.find_tasks import FoundTasks, TaskQuery, find_tasks
+from ..store.find_tasks import TaskQuery, find_tasks
 from ..store.live_nodes import LiveNode
 from ..store.one_node import read_node
 from ..store.purge import server_ms
 from ..store.store import Store
+from ..store.tasks import FoundTasks
 from ..store.views import Directory
 
 MOST_KINDS: Final = 100

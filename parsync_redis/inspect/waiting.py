@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from ..model.booking import Booking
 from ..model.ids import decode_id
@@ -16,33 +17,53 @@ from ..placement.now import clock_text
 from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
 from ..store.booked import read_booked, read_holds
 from ..store.facts import facts_of, read_holders
+from ..store.live_nodes import live_nodes
 from ..store.members import explain_no_scheduler, read_schedulers, start_one
 from ..store.purge import server_ms
 from ..store.store import Store
 from ..store.times import read_times
-from ..store.views import Directory, read_live_nodes
+from ..store.views import Directory, fetch
+
+MOST_IN_A_LIST: Final = 2500
+"""Nodes that are compared with the tasks of one list, at most: each task of other needs is compared with all nodes."""
+
+MOST_SEATED: Final = 500
+"""Nodes with look-ahead whose waiting seats are read."""
+
+NOT_YET: Final = "not explained yet: `parsync explain` explains one task"
 
 
 def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
     """Return the tasks; those that wait say in `why` why they do, by nodes, leases and schedulers as they are now.
 
-    Costs a few round trips, and none if no task waits. Raises ServerUnreachable.
+    What a list costs has a bound: with more nodes, or tasks of more needs and names, a task keeps what a scheduler
+    wrote last, or says that it is not explained yet. A single task is always explained. Costs a few round trips, and
+    none if no task waits. Raises ServerUnreachable.
     """
     if not any(task.phase == WAITING for task in tasks):
         return list(tasks)
-    looker = Looker(store)
+    looker = Looker(store, MOST_IN_A_LIST if len(tasks) > 1 else None)
     return [replace(task, why=looker.why(task)) if task.phase == WAITING else task for task in tasks]
 
 
 class Looker:
-    """The cluster as it was read at one moment; it explains any number of tasks."""
+    """The cluster as it was read at one moment; it explains tasks.
 
-    def __init__(self, store: Store) -> None:
+    most_compared: so many nodes it compares with tasks at most; None for all.
+    """
+
+    def __init__(self, store: Store, most_compared: int | None = None) -> None:
         self.store = store
+        rows = list(fetch(store))
+        compared = sum(len(records) for _, (_, _, _, records, *_) in rows)
+        self._most_explained = None if most_compared is None else most_compared // max(1, compared)
         self.no_scheduler = explain_no_scheduler(store, read_schedulers(store))
         if self.no_scheduler:
             self.no_scheduler += f": start one: {start_one(store)}"
-        self.states = {state.node.name: state for states in read_live_nodes(store) for state in states}
+        if self._most_explained == 0:
+            rows = []  # a large cluster: to parse them costs as much as the comparison
+        nodes = [state for number, (_, *texts) in rows for state in live_nodes(number, *texts)]
+        self.states = {state.node.name: state for state in nodes}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
         self.bookings = read_booked(store)
@@ -63,6 +84,9 @@ class Looker:
             return f"it waits at {node} until a short task there ends; if that takes long, it goes back"
         asked = (task.needs, task.name)
         if asked not in self._found:
+            if self._most_explained is not None and len(self._found) >= self._most_explained:
+                why = task.why or NOT_YET
+                return f"{self.no_scheduler}; and {why}" if self.no_scheduler else why
             self._found[asked] = self._why(*asked)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
@@ -71,9 +95,9 @@ class Looker:
     def _read_waiting_seats(self) -> dict[str, str]:
         """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round trip a partition."""
         nodes: dict[int, list[Node]] = {}
-        for state in self.states.values():
-            if state.node.ahead is not None:
-                nodes.setdefault(state.partition, []).append(state.node)
+        ahead = [state for state in self.states.values() if state.node.ahead is not None]
+        for state in ahead[:MOST_SEATED]:
+            nodes.setdefault(state.partition, []).append(state.node)
         slots = {node.name: node.offer.slots for some in nodes.values() for node in some}
         leases = [lease for p, some in nodes.items() for lease in self.store.leases(p, some) if lease.leads]
         places = [lease.place for lease in leases]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from .human import age_text
 from .status import Setback
 
 
@@ -45,14 +46,35 @@ class NodeClass:
 
 
 @dataclass(frozen=True, slots=True)
+class Forecast:
+    """A moment that is not known (server time, ms): with 5, 50 and 95 of 100 in probability it is not later than this.
+
+    It follows from run times that are learnt, and holds if no task is submitted meanwhile that comes first.
+    """
+
+    p5_ms: int
+    p50_ms: int
+    p95_ms: int
+
+    def not_before(self, moment_ms: int) -> "Forecast":
+        """Return the forecast of the later of this moment and a known one."""
+        return Forecast(*(max(moment_ms, known_ms) for known_ms in (self.p5_ms, self.p50_ms, self.p95_ms)))
+
+    def text(self, now_ms: int) -> str:
+        """Return how far off it is, for people: 'between 12s and 4m, 9 times of 10'."""
+        soonest, latest = (age_text((known_ms - now_ms) / 1000) for known_ms in (self.p5_ms, self.p95_ms))
+        return f"between {soonest} and {latest}, 9 times of 10" if soonest != latest else f"about {soonest}"
+
+
+@dataclass(frozen=True, slots=True)
 class Holding:
-    """A task that holds slots of a node. until_ms: when it is expected to end (server time), None if nobody knows."""
+    """A task that holds slots of a node. until: when it ends, None if too little is known of its name."""
 
     node: str
     task: str
     name: str
     since_ms: int
-    until_ms: int | None = None
+    until: Forecast | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +134,9 @@ class Explanation:
 
     why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks least, '' if there
     is none; holders: the tasks that hold what it lacks, the one that ends first in front. ahead: how many waiting tasks
-    come before it, of them `ahead_alike` with equal needs. expected_ms: when it may start (server time), None if that
-    cannot be said. remedies: what would let it run. history: attempts that were lost, and why they left their nodes.
+    come before it, of them `ahead_alike` with equal needs. start: when it starts; None if that is not known, or it
+    waits no more. no_forecast: why a waiting task has no `start`. remedies: what would let it run. history: attempts
+    that were lost, and why they left their nodes.
     choice: why a task has its place, None if that was not noted.
     """
 
@@ -130,7 +153,17 @@ class Explanation:
     ahead: int = 0
     ahead_alike: int = 0
     now_ms: int = 0
-    expected_ms: int | None = None
+    start: Forecast | None = None
+    no_forecast: str = ""
     remedies: Sequence[str] = ()
     history: Sequence[Setback] = ()
     choice: Choice | None = None
+
+    @property
+    def start_text(self) -> str:
+        """When it starts, for people; '' if it does not wait, or could never start."""
+        if self.outlook is not Outlook.WAITS:
+            return ""
+        if self.start is None:
+            return f"when it starts is not known yet: {self.no_forecast}"
+        return f"it starts in {self.start.text(self.now_ms)}, if nothing is submitted that comes before it"

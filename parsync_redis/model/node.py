@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from ..errors import InvalidInput
@@ -32,6 +33,15 @@ def trial_s(note: str) -> float | None:
     """Return after how many seconds a suspect node with this note is tried again; None if the note does not say."""
     found = _TRIAL.search(note)
     return float(found[1]) if found else None
+
+
+class NodeState(StrEnum):
+    """The state of a node: `suspect` is alive, but it did not start its tasks, or they fail; `leaving` shuts down."""
+
+    UP = "up"
+    SUSPECT = "suspect"
+    LEAVING = "leaving"
+    DOWN = "down"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
 """Learnt run times: how long the tasks of each name run, as counts of quarter octaves."""
 
 import re
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log2
+from random import Random
 from typing import Final
 
 from .needs import Resources, amounts_text, labels_of
@@ -16,6 +19,8 @@ _TEXT: Final = re.compile(rf"([0-9]{{1,15}}) ([0-9]{{1,15}}(?:\.[0-9]{{1,3}})?) 
 KEPT: Final = 1000
 """With more runs than this in its quarter octaves, a name forgets half of them, so that recent runs count."""
 P95: Final = 0.95
+LEARNT: Final = 10
+"""Runs of a name, at least, before people read how long a run may take."""
 
 
 def bin_of(ms: float) -> int:
@@ -23,8 +28,8 @@ def bin_of(ms: float) -> int:
     return max(0, int(_PER_OCTAVE * log2(max(ms, _LEAST_MS) / _LEAST_MS)))
 
 
-def end_of(number: int) -> float:
-    """Return the longest run time (ms) of a quarter octave."""
+def end_of(number: float) -> float:
+    """Return the longest run time (ms) of a quarter octave; of a fraction, the run time that far through the next."""
     return float(_LEAST_MS * 2 ** ((number + 1) / _PER_OCTAVE))
 
 
@@ -93,6 +98,48 @@ class RunTimes:
         return cls(int(match[1]), float(match[2]), bins, read_octaves(match[4]) if match[4] else no_octaves())
 
 
+class PossibleTimes:
+    """Run times that a name may have, by what is learnt of it: each object is one possibility (a Bayesian bootstrap).
+
+    Each run that is learnt is as likely to be followed by a longer one as any other: of N runs, one of N + 1 that come
+    lies between two neighbours, and one is longer than all. So the runs, and the room between them, get random weights.
+    A run that is longer than all has no known bound: it takes X times as long with probability 1/X.
+    """
+
+    def __init__(self, learnt: RunTimes, dice: Random) -> None:
+        self._dice = dice
+        place = dice.random()  # of the runs within their quarter octaves: nobody knows it
+        self._runs_ms = [0.0]
+        self._sums = [0.0]
+        for number in sorted(learnt.bins):
+            run_ms = end_of(number - 1 + place)
+            self._add(run_ms, dice.expovariate(1.0))
+            if learnt.bins[number] > 1:
+                self._add(run_ms, dice.gammavariate(learnt.bins[number] - 1, 1.0))
+        self._total = self._sums[-1] + dice.expovariate(1.0)
+
+    def _add(self, run_ms: float, weight: float) -> None:
+        self._runs_ms.append(run_ms)
+        self._sums.append(self._sums[-1] + weight)
+
+    def draw_ms(self, ran_ms: float = 0.0) -> float:
+        """Draw how long a run takes in all that has taken `ran_ms` so far."""
+        ended = _read_line(self._runs_ms, self._sums, max(0.0, ran_ms))
+        drawn = ended + self._dice.random() * (self._total - ended)
+        if drawn < self._sums[-1]:
+            return _read_line(self._sums, self._runs_ms, drawn)
+        return max(self._runs_ms[-1], ran_ms) / (1.0 - self._dice.random())
+
+
+def _read_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
+    """Return y at x on the line through some points; behind the last, the last y."""
+    right = bisect_right(xs, x)
+    if right == len(xs):
+        return ys[-1]
+    left = right - 1
+    return ys[left] + (ys[right] - ys[left]) * (x - xs[left]) / (xs[right] - xs[left])
+
+
 CLASS: Final = 128
 """Characters of a node class: longer ones are cut, so that some classes may count as one."""
 
@@ -112,6 +159,12 @@ class LearntTimes(dict[str, RunTimes]):
     def of(self, name: str, offer: Resources) -> RunTimes | None:
         """Return the run times of a name on nodes of this offer; where none ran there, on all nodes."""
         return self.get(field_of(name, offer)) or self.get(name)
+
+    def enough_of(self, name: str, offer: Resources, runs: int) -> RunTimes | None:
+        """Return the run times as `of` does, if at least so many runs are learnt; None if there are fewer."""
+        fields = (field_of(name, offer), name)
+        learnt = (times for field in fields if (times := self.get(field)) is not None)
+        return next((times for times in learnt if times.bins.total() >= runs), None)
 
 
 def field_of(name: str, offer: Resources) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from .node import NodeState
+
 VIEW_AGES: Final = "view_ages_ms"
 """The figure of a scheduler that has the ages of its copies, in ms, in the order of the partitions."""
 
@@ -35,7 +37,7 @@ class NodeView:
 
     name: str
     partition: int
-    state: str
+    state: NodeState
     draining: bool
     inc: int
     score: float

@@ -126,7 +126,7 @@ def _starts(
     starts: dict[str, int] = {}
     for node in nodes:
         holding = held.get(node.name, ())
-        start_ms = expected_start_ms(needs, [node], holding, 0, None, now_ms)
+        start_ms = expected_start_ms(needs, [node], holding, now_ms)
         if start_ms is not None:
             starts[node.name] = start_ms
     return starts

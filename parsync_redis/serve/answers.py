@@ -91,9 +91,10 @@ class Demand(Fresh):
 
 
 class TaskList(BaseModel):
-    """Tasks, those that have not ended first."""
+    """Tasks, those that have not ended first. part: why these are not all there are, '' if that is not so."""
 
     limit: int
+    part: str
     items: list[TaskStatus]
 
 

@@ -1,7 +1,8 @@
 """The JSON API, version 1: the lists of the command line with --json, in pages, and the demand for machines."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -18,7 +19,7 @@ from ..model.limits import MAX_SLOTS
 from ..model.status import TaskStatus
 from ..model.task import WAITING, TaskState
 from ..model.views import measure_evenness
-from ..store.tasks import ANY, list_tasks
+from ..store.tasks import ANY, FoundTasks, list_some
 from . import answers
 from .asker import Asker
 from .demand import Machine, measure_demand
@@ -32,6 +33,9 @@ from .surveyor import Latest, Surveyor
 
 MOST_PAGES: Final = 200
 """Pages of one survey that are kept."""
+
+MOST_LOOKED_AT: Final = 5000
+"""Tasks that are looked at for one list."""
 
 TASK_STATES: Final = (WAITING, *(state.value for state in TaskState if state is not TaskState.GONE))
 TASK_STATE: Final = Param("state", "waiting", "Only tasks in this state.", words=TASK_STATES)
@@ -171,9 +175,8 @@ class Api:
         states = parse_states(state) if state else ANY
 
         def look(client: ParsyncClient) -> bytes:
-            client.check()
-            found = client.with_reasons(list_tasks(client.store, states, limit))
-            return encode({"limit": limit, "items": found})
+            found = find_some(client, states, limit)
+            return encode({"limit": limit, "part": found.part, "items": found.tasks})
 
         return reply(await self._asker.ask(("tasks", state, limit), look))
 
@@ -188,6 +191,13 @@ class Api:
         id = _id(request, "explain")
         found: Explanation = await self._asker.ask(("explain", id), lambda client: client.explain(id))
         return reply({"explanation": found}, 404 if found.outlook is Outlook.GONE else 200)
+
+
+def find_some(client: ParsyncClient, states: Collection[TaskState], limit: int) -> FoundTasks:
+    """Return tasks in some states, with reasons. What that costs has a bound."""
+    client.check()
+    found = list_some(client.store, states, limit, MOST_LOOKED_AT)
+    return replace(found, tasks=client.with_reasons(found.tasks))
 
 
 def _status(client: ParsyncClient, id: str) -> TaskStatus:

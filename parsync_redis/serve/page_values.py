@@ -111,6 +111,10 @@ def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
     facts += [("needs", needs_shown(task.needs)), ("place", task.node or "-"), ("attempt", str(task.attempt))]
     if found.ahead:
         facts.append(("waiting tasks before it", f"{found.ahead:,}"))
+    holders = [
+        (one, f"for {one.until.text(found.now_ms)}" if one.until else "for how long is not known yet")
+        for one in found.holders
+    ]
     classes = [
         (len(some.nodes), ", ".join(some.nodes[:5]), "; ".join(one.why for one in some.obstacles) or "has room")
         for some in found.classes
@@ -121,6 +125,7 @@ def task_values(task: TaskStatus, found: Explanation) -> dict[str, Any]:
         "parts": parts,
         "facts": facts,
         "classes": classes,
-        "holders": found.holders[:20],
+        "start": found.start_text,
+        "holders": holders,
         "remedies": found.remedies,
     }

@@ -20,8 +20,8 @@ from ..model.explanation import Explanation
 from ..model.human import needs_shown
 from ..model.ids import encode_id
 from ..model.status import TaskStatus
-from ..store.tasks import ANY, list_tasks
-from .api import TASK_STATE, TASK_STATES
+from ..store.tasks import ANY, FoundTasks
+from .api import TASK_STATE, TASK_STATES, find_some
 from .asker import Asker
 from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
@@ -177,12 +177,12 @@ class Pages:
                 encode_id(id)
                 status, found = await self._asker.ask(("page", id), lambda client: _one(client, id))
                 return _page(self._show(latest, "/view/tasks", "task.html", **task_values(status, found)))
-            some = await self._asker.ask(("tasks page", state), lambda client: _some(client, state))
+            found_tasks = await self._asker.ask(("tasks page", state), lambda client: _some(client, state))
         except ParsyncError as error:
             wrong = isinstance(error, InvalidInput)
             return _page(self._show(latest, "/view/tasks", "problem.html", problem=str(error)), 400 if wrong else 503)
-        rows = [(task, needs_shown(task.needs), show_time(task.times.get("submitted"))) for task in some]
-        values = {"tasks": rows, "words": TASK_STATES, "state": state, "limit": MOST_TASKS}
+        rows = [(task, needs_shown(task.needs), show_time(task.times.get("submitted"))) for task in found_tasks.tasks]
+        values = {"tasks": rows, "words": TASK_STATES, "state": state, "limit": MOST_TASKS, "part": found_tasks.part}
         return _page(self._show(latest, "/view/tasks", "tasks.html", **values))
 
 
@@ -206,6 +206,5 @@ def _one(client: ParsyncClient, id: str) -> tuple[TaskStatus, Explanation]:
     return client.status(id), client.explain(id)
 
 
-def _some(client: ParsyncClient, state: str) -> list[TaskStatus]:
-    client.check()
-    return client.with_reasons(list_tasks(client.store, parse_states(state) if state else ANY, MOST_TASKS))
+def _some(client: ParsyncClient, state: str) -> FoundTasks:
+    return find_some(client, parse_states(state) if state else ANY, MOST_TASKS)

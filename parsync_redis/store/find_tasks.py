@@ -14,11 +14,10 @@ from ..model.limits import MAX_BATCH
 from ..model.needs import read_amounts
 from ..model.place import Place
 from ..model.record import TaskLine, read_run
-from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
 from .purge import server_ms
 from .store import Store
-from .tasks import ANY, GENERATIONS, HOLDING, later_ids, latest_dead, list_tasks, waiting_ids
+from .tasks import ANY, GENERATIONS, HOLDING, FoundTasks, later_ids, latest_dead, list_some, waiting_ids
 
 MOST_LOOKED: Final = 200_000
 """Entries of keys that are looked at for one answer."""
@@ -64,14 +63,6 @@ class TaskQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTasks:
-    """Tasks, and why the answer is only a part; '' if it is whole."""
-
-    tasks: Sequence[TaskStatus]
-    part: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SeenTask:
     """A task as the keys of its state tell it, by its encoded id."""
 
@@ -95,7 +86,7 @@ class SeenTask:
 def find_tasks(store: Store, query: TaskQuery) -> FoundTasks:
     """Return the tasks of a query. Raises ServerUnreachable, and AccessDenied for a login that may not list tasks."""
     if query.plain:
-        return FoundTasks(list_tasks(store, query.states, query.limit))
+        return list_some(store, query.states, query.limit, MOST_LOOKED)
     now_ms, looked, part = server_ms(store), 0, ""
     found: list[SeenTask] = []
     for page in _pages(store, query):

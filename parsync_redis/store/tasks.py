@@ -1,6 +1,7 @@
 """List tasks for people, from the keys of their states."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any, Final
@@ -29,12 +30,25 @@ HOLDING: Final = frozenset((TaskState.PLACED, TaskState.RUNNING))
 UNENDED: Final = WAITING_STATES | HOLDING
 
 
+@dataclass(frozen=True, slots=True)
+class FoundTasks:
+    """Tasks, and why the answer is only a part; '' if it is whole."""
+
+    tasks: Sequence[TaskStatus]
+    part: str = ""
+
+
 def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[TaskStatus]:
     """Return up to `limit` tasks in any of these states: running, placed, taken, pending, then final ones.
 
     The dead are listed the latest first; of each generation of those that have ended, 2 million are looked at.
     Raises ServerUnreachable.
     """
+    return list(list_some(store, states, limit, None).tasks)
+
+
+def list_some(store: Store, states: Collection[TaskState], limit: int, most_looked: int | None) -> FoundTasks:
+    """Return what `list_tasks` returns, and look at about `most_looked` tasks at most. Raises ServerUnreachable."""
     found: list[TaskStatus] = []
     seen: set[str] = set()
     for ids in _ids(store, states, limit):
@@ -44,8 +58,10 @@ def list_tasks(store: Store, states: Collection[TaskState], limit: int) -> list[
             some = store.statuses(fresh[at : at + MAX_BATCH])
             found += [task for task in some if task.state is not TaskState.GONE and task.state in states]
             if len(found) >= limit:
-                return found[:limit]
-    return found
+                return FoundTasks(found[:limit])
+        if most_looked is not None and len(seen) >= most_looked:
+            return FoundTasks(found, f"{len(seen):,} tasks were looked at")
+    return FoundTasks(found)
 
 
 def _ids(store: Store, states: Collection[TaskState], limit: int) -> Iterator[list[str]]:

@@ -10,7 +10,7 @@ from ..model.apart import undeclared
 from ..model.apps import KnownTasks
 from ..model.ids import readable
 from ..model.needs import Resources, is_resources, labels_of, parse_resources, queues_of
-from ..model.node import Node
+from ..model.node import Node, NodeState
 from ..model.taints import taints_of
 from ..model.views import NodeView, PartitionView, gather_partition
 from .live_nodes import LiveNode, live_nodes
@@ -163,7 +163,7 @@ def view_of(state: LiveNode) -> NodeView:
     return NodeView(
         node.name,
         state.partition,
-        node.state,
+        NodeState(node.state),
         node.draining,
         node.inc,
         node.score,

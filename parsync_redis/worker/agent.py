@@ -38,7 +38,7 @@ from .reporter import Reporter
 from .results import Owed, announce, put_back
 from .seat_keeper import SeatKeeper
 from .starter import Starter
-from .state import NodeState
+from .state import AgentState
 
 if TYPE_CHECKING:
     from .spans import PlaceSpans
@@ -65,7 +65,7 @@ class Agent:
         isolation: Isolation | None = None,
     ) -> None:
         self.app, self.settings, self.store, self._port = app, settings, store, port
-        self.node, self.loop = NodeState(spec, isolation or Isolation()), LoopWatch()
+        self.node, self.loop = AgentState(spec, isolation or Isolation()), LoopWatch()
         node = self.node
         self.reporter = Reporter(store, node.runs, node.isolation, node.ahead.ran, node.failures)
         self.starter = Starter(store, self.node, self.reporter)

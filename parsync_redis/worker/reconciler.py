@@ -21,7 +21,7 @@ from ..store.server_errors import AWAY, is_damage
 from ..store.store import Store
 from .port import WorkerPort
 from .runs import Key, Run
-from .state import NodeState
+from .state import AgentState
 
 log = logging.getLogger("parsync.agent")
 
@@ -32,7 +32,7 @@ Record = tuple[str, str]
 class Reconciler:
     """Compares leases with runs, five times a lease."""
 
-    def __init__(self, node: NodeState, port: WorkerPort) -> None:
+    def __init__(self, node: AgentState, port: WorkerPort) -> None:
         self._node, self._port = node, port
         self._seen: set[Key] = set()
         self._shard = 0  # whose copy of the app's tasks was looked at last

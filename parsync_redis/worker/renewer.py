@@ -20,7 +20,7 @@ from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .port import WorkerPort
 from .runs import Run
-from .state import LEAVING_S, NodeState
+from .state import LEAVING_S, AgentState
 
 log = logging.getLogger("parsync.agent")
 
@@ -33,7 +33,7 @@ NEWS_S: Final = 0.1
 class Renewer:
     """Keeps the node registered: joins the cluster, registers, gives signs of life, ends runs that must not go on."""
 
-    def __init__(self, settings: Settings, node: NodeState, port: WorkerPort, loop: LoopWatch) -> None:
+    def __init__(self, settings: Settings, node: AgentState, port: WorkerPort, loop: LoopWatch) -> None:
         self._settings, self._node, self._port, self._loop = settings, node, port, loop
         self._keeper, self._health = LeaseKeeper(node.name), HealthFile(settings.health_file)
         self._listens = 0  # to the inbox of this incarnation

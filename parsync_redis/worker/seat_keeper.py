@@ -15,7 +15,7 @@ from ..store.store import Store
 from .duty import Duty
 from .reconciler import Reconciler
 from .starter import Starter
-from .state import NodeState
+from .state import AgentState
 
 log = logging.getLogger("parsync.agent")
 
@@ -31,7 +31,7 @@ class SeatKeeper(Duty):
     def __init__(
         self,
         store: Store,
-        node: NodeState,
+        node: AgentState,
         starter: Starter,
         reconciler: Reconciler,
         nudge: Callable[[], object],

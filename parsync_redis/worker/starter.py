@@ -16,7 +16,7 @@ from ..store.calls import Call
 from ..store.store import Store
 from .reporter import Reporter, outcomes
 from .runs import Run
-from .state import NodeState
+from .state import AgentState
 
 log = logging.getLogger("parsync.agent")
 
@@ -27,7 +27,7 @@ Started = list[tuple[Run, bytes]]
 class Starter:
     """Asks the server to start tasks. With look-ahead several threads do, one after another."""
 
-    def __init__(self, store: Store, node: NodeState, reporter: Reporter) -> None:
+    def __init__(self, store: Store, node: AgentState, reporter: Reporter) -> None:
         self._store, self._node, self._reporter = store, node, reporter
         self._turn = threading.Lock()
 

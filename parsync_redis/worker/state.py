@@ -21,7 +21,7 @@ LEAVING_S: Final = 0.2
 """The longest pause of a thread while the worker shuts down."""
 
 
-class NodeState:
+class AgentState:
     """The state of a node: what it offers, what it runs, where it is registered, and whether it takes tasks.
 
     partition, inc: where it is registered, and as which incarnation; -1 and 0 before. leaving: its worker shuts down.

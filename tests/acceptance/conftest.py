@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.inspect.audit import audit
-from parsync_redis.model.node import Lease
+from parsync_redis.model.node import Lease, NodeState
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.views import NodeView
 from parsync_redis.store.connection import connect
@@ -83,7 +83,7 @@ class Rig:
     def node(self, name: str) -> NodeView:
         """A node as Redis has it; its state is '' if there is none."""
         found = [node for node in self.client.nodes() if node.name == name]
-        return found[0] if found else NodeView(name, -1, "", False, 0, 0.0, 0, 0, 0, {}, {}, {})
+        return found[0] if found else NodeView(name, -1, cast("NodeState", ""), False, 0, 0.0, 0, 0, 0, {}, {}, {})
 
     def state_servers(self) -> list[Any]:
         """A client of each server that has the state, if Celery's is another one."""

@@ -32,7 +32,7 @@ order, with a scheduler and a worker of this module as node `n1`:
 GROUPS = {
     "In a Celery app": ["Parsync"],
     "Without the app": ["ParsyncClient", "AsyncParsyncClient"],
-    "Values": ["Event", "KindView", "NameView", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
+    "Values": ["Event", "KindView", "NameView", "NodeState", "NodeView", "PartitionView", "TaskState", "TaskStatus"],
     "Settings": ["Settings"],
 }
 

@@ -13,7 +13,7 @@ from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.reconciler import Reconciler
 from parsync_redis.worker.reporter import Reporter
 from parsync_redis.worker.starter import Starter
-from parsync_redis.worker.state import NodeState
+from parsync_redis.worker.state import AgentState
 from tests.cluster.test_schedulers_away import PARTITIONS, SHARDS, SLOTS, Placing, go_on, placing, stopped
 from tests.concurrency.test_inbox import NoWorker
 from tests.waiting import ended, joined, until
@@ -39,7 +39,7 @@ def test_outcomes_and_starts_of_other_shards_do_not_wait_for_a_primary_that_is_a
     placing.turn_until(placing.holds(placing.submit(8, set(SHARDS))))
     ours, theirs = pairs_on_one_node(placing, parts, shards)
     store, place = placing.store, theirs[0]
-    node = NodeState(NodeSpec(place.node, Resources.of(SLOTS), 1.0), Isolation())
+    node = AgentState(NodeSpec(place.node, Resources.of(SLOTS), 1.0), Isolation())
     node.partition, node.inc = place.partition, place.inc
     reporter = Reporter(store, node.runs)
     starter = Starter(store, node, reporter)
@@ -78,7 +78,7 @@ def test_a_node_registers_while_a_primary_is_away_and_its_shards_hear_of_it_late
     store, keys = placing.store, placing.store.keys
     partition = min(set(PARTITIONS) - parts)
     known = KnownTasks("\nwork \n")
-    node = NodeState(NodeSpec("late", offer_with(Resources.of(2), known), 1.0, known), Isolation())
+    node = AgentState(NodeSpec("late", offer_with(Resources.of(2), known), 1.0, known), Isolation())
     replica = placing.replica_of(server)
     stopped(replica)  # nobody takes over before the test says so
     os.kill(server.process.pid, signal.SIGKILL)
@@ -111,7 +111,7 @@ def test_leases_whose_shard_is_away_are_kept_and_the_others_are_given_back(
     placing.turn_until(placing.holds(placing.submit(8, set(SHARDS))))
     ours, theirs = pairs_on_one_node(placing, parts, shards)
     store, place = placing.store, theirs[0]
-    node = NodeState(NodeSpec(place.node, Resources.of(SLOTS), 1.0), Isolation())
+    node = AgentState(NodeSpec(place.node, Resources.of(SLOTS), 1.0), Isolation())
     node.partition, node.inc = place.partition, place.inc
     replica = placing.replica_of(server)
     stopped(replica)

@@ -15,7 +15,7 @@ from parsync_redis.worker.reconciler import Reconciler
 from parsync_redis.worker.reporter import Reporter
 from parsync_redis.worker.runs import KEPT_PASSES, Run
 from parsync_redis.worker.starter import Starter
-from parsync_redis.worker.state import NodeState
+from parsync_redis.worker.state import AgentState
 from tests.lua.driver import Driver
 from tests.waiting import joined, until
 
@@ -39,7 +39,7 @@ class Node:
         self.drive, self.store, self.port = Driver(store), store, Ends()
         spec = NodeSpec("n1", Resources.of(2), 1.0, room=room)
         store.run(store.commands.register_node(0, "n1", 0, 1.0, spec.offer.text, spec.room))
-        self.state = NodeState(spec, Isolation())
+        self.state = AgentState(spec, Isolation())
         self.state.partition, self.state.inc = 0, 1
         self.reporter = Reporter(store, self.state.runs)
         self.starter = Starter(store, self.state, self.reporter)

@@ -16,7 +16,7 @@ from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.loop_watch import LoopWatch
 from parsync_redis.worker.node import NodeSpec
 from parsync_redis.worker.renewer import Renewer
-from parsync_redis.worker.state import NodeState
+from parsync_redis.worker.state import AgentState
 from tests.serving import url_of
 from tests.waiting import until
 
@@ -58,7 +58,7 @@ def rig(store: Store, tmp_path: Path) -> Rig:
 
 
 def test_a_node_renews_it_while_it_is_up_and_its_event_loop_turns(rig: Rig) -> None:
-    loop, node = LoopWatch(), NodeState(NodeSpec("n1", Resources.of(1), 1.0), Isolation())
+    loop, node = LoopWatch(), AgentState(NodeSpec("n1", Resources.of(1), 1.0), Isolation())
     node.lease_s = rig.config.lease_s
     renewer, commands = Renewer(rig.settings, node, cast(Any, Port()), loop), rig.store.commands
 

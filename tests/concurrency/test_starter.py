@@ -19,7 +19,7 @@ from parsync_redis.worker.reporter import Reporter
 from parsync_redis.worker.runs import Run
 from parsync_redis.worker.seat_keeper import SeatKeeper
 from parsync_redis.worker.starter import Starter
-from parsync_redis.worker.state import NodeState
+from parsync_redis.worker.state import AgentState
 from tests.lua.driver import Driver
 from tests.waiting import joined, until
 
@@ -34,7 +34,7 @@ class Node:
         spec = NodeSpec("n1", Resources.of(2, {"gpu": 1}), 1.0, room=6)
         store.run(store.commands.register_node(0, "n1", 0, 1.0, spec.offer.text, spec.room))
         store.run(store.commands.set_node(0, "n1", "ahead", 1, "6"))
-        self.state = NodeState(spec, Isolation())
+        self.state = AgentState(spec, Isolation())
         self.state.partition, self.state.inc = 0, 1
         self.reporter = Reporter(store, self.state.runs)
         self.starter = Starter(store, self.state, self.reporter)

@@ -1,15 +1,17 @@
 """The index of kinds: its lines follow the queues, and a scheduler's copy follows the lines. Promises 1 and 9."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from parsync_redis.inspect.waiting import NOT_YET, explain_tasks
 from parsync_redis.model.kind import KindLine
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.store import Store
-from parsync_redis.store.tasks import WAITING_STATES, list_tasks
+from parsync_redis.store.tasks import WAITING_STATES, list_some, list_tasks
 from tests.lua.driver import NEVER_MS, Driver
 
 FIRST = 9 * 10**12
@@ -291,6 +293,33 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(store: Store, monkey
         for limit in (1, 2, 7, 39, 40, 99):
             found = [task.id for task in list_tasks(store, WAITING_STATES, limit)]
             assert found == drive.index("pending")[:limit]
+
+
+def test_what_a_list_of_waiting_tasks_costs_has_a_bound(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive = Driver(store)
+    drive.run(drive.commands.configure({"partitions": 1, "gap_ms": 500, "lease_ms": 10000}))
+    for name in ("n1", "n2", "n3"):
+        drive.node(name)
+    for id in ("a", "b", "c", "a2"):
+        drive.submit(id, name=f"work.{id[0]}")
+    monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_IN_A_LIST", 6)
+    tasks = drive.store.statuses(["a", "b", "c", "a2"])
+    whys = [task.why for task in explain_tasks(drive.store, tasks)]
+    assert [NOT_YET in why for why in whys] == [False, False, True, False], whys
+    written = replace(tasks[2], why="node n3 is full")
+    assert explain_tasks(drive.store, [tasks[0], tasks[1], written])[2].why.endswith("and node n3 is full")
+    monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_IN_A_LIST", 2)
+    assert all(NOT_YET in task.why for task in explain_tasks(drive.store, tasks)), "there are more nodes than that"
+    assert NOT_YET not in explain_tasks(drive.store, [tasks[2]])[0].why, "one task is explained, whatever it costs"
+
+
+def test_a_list_of_tasks_that_few_match_looks_at_so_many_and_says_so(drive: Driver) -> None:
+    many_ended(drive, 3000, "e")
+    found = list_some(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
+    assert not found.tasks
+    looked = int(found.part.removesuffix(" tasks were looked at").replace(",", ""))
+    assert 1500 <= looked < 3000
+    assert not list_some(drive.store, {TaskState.SUCCEEDED}, 10, 10_000).part
 
 
 def test_a_waiting_task_has_the_reason_of_its_kind_and_others_their_own(drive: Driver) -> None:

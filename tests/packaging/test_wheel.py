@@ -62,6 +62,22 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
+def test_an_index_would_take_the_distributions_and_show_their_description(wheel: Path) -> None:
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    told = run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist, folder=wheel.parent)
+    assert told.count("PASSED") == 2, told
+
+
+def test_the_description_for_an_index_has_no_relative_link(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    targets = re.findall(r"\]\(([^)]+)\)", metadata)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert "start (`docs/start.md`)" in metadata
+    assert "Description-Content-Type: text/markdown" in metadata
+
+
 def test_the_wheel_holds_the_package_its_scripts_and_its_licence(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

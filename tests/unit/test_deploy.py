@@ -11,6 +11,7 @@ from starlette.requests import Request
 from parsync_redis.cli.requirements import parse_requirements
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.model.devices import read_indexes
+from parsync_redis.model.node import NodeState
 from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.model.views import KindView, NodeView
 from parsync_redis.placement.reasons import CLASSES, OTHER
@@ -35,7 +36,7 @@ FIGURES = {
     "view_ages_ms": "250 0",
     "delays": "12.5 3:1",
 }
-NODE = NodeView("n1", 0, "up", False, 1, 1.0, 4, 3, 1, {"gpu": 2}, {"gpu": 1.5}, {"zone": "a"})
+NODE = NodeView("n1", 0, NodeState.UP, False, 1, 1.0, 4, 3, 1, {"gpu": 2}, {"gpu": 1.5}, {"zone": "a"})
 KIND = KindView("proj.train slots=2", "proj.train", "slots=2", "", 7, 0, "only node n1 fits: it is full")
 SURVEY = Survey(
     10_000,

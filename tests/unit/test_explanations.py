@@ -1,5 +1,6 @@
 """What keeps nodes from a task is true of the view that places it; forecasts follow from what holds the nodes."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -7,13 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.model.devices import attributes_of, indexes_of, kind_of, share_of
-from parsync_redis.model.explanation import Obstacle
+from parsync_redis.model.explanation import Explanation, Forecast, Obstacle, Outlook
 from parsync_redis.model.needs import SHARED_LABEL, TAINT_LABEL, Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.taints import tolerated
+from parsync_redis.model.times import LEARNT, LearntTimes, RunTimes, bin_of
 from parsync_redis.placement.classes import classify
 from parsync_redis.placement.facts import Holder, NodeFacts
-from parsync_redis.placement.forecast import Held, expected_start_ms
+from parsync_redis.placement.forecast import (
+    Held,
+    WaitingTasks,
+    expected_start_ms,
+    forecast_end,
+    forecast_start,
+    has_room_now,
+)
 from parsync_redis.placement.now import obstacles
 from parsync_redis.scheduler.view import View
 from tests.model.test_fits import NEEDS, OFFERS
@@ -140,39 +149,107 @@ def test_classes_put_nodes_together_that_lack_the_same_the_nearest_first() -> No
 
 
 @pytest.mark.parametrize(
-    ("slots", "ahead", "run_ms", "expected"),
+    ("slots", "expected"),
     [
-        (1, 0, None, 100),
-        (1, 1, 50, 150),  # the first that waits gets n1's slot at 100, and leaves it after 50
-        (1, 2, 500, 600),
-        (2, 0, None, 300),
-        (1, 1, None, None),  # nobody knows how long the one before it runs
-        (3, 0, None, None),  # no node has three slots
+        (1, 100),
+        (2, 300),
+        (3, None),  # no node has three slots
     ],
 )
-def test_a_forecast_waits_for_the_tasks_that_hold_and_for_those_before_it(
-    slots: int, ahead: int, run_ms: float | None, expected: int | None
+def test_the_leader_expects_a_start_when_the_tasks_that_hold_a_node_leave_enough(
+    slots: int, expected: int | None
 ) -> None:
     held = [Held(Holder("n1", f"t{n}", {}, 1, 0), until) for n, until in enumerate([100, 300])]
     held.append(Held(Holder("n2", "t9", {}, 2, 0), None))
     nodes = [facts("n1"), facts("n2")]
-    assert expected_start_ms(Resources.needed(slots), nodes, held, ahead, run_ms, 10) == expected
-
-
-def test_a_task_with_room_is_expected_now_and_one_behind_a_thousand_others_is_not_forecast() -> None:
-    assert expected_start_ms(Resources.needed(1), [facts("n1", 1)], [], 0, None, 10) == 10
-    assert expected_start_ms(Resources.needed(1), [facts("n1", 1)], [], 10**6, 5, 10) is None
+    assert expected_start_ms(Resources.needed(slots), nodes, held, 10) == expected
+    assert expected_start_ms(Resources.needed(1), nodes, [], 10) == 10
 
 
 def test_a_task_that_ended_between_the_two_reads_of_a_node_does_not_keep_it() -> None:
     node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 0, {"gpu": 0})
     held = [Held(Holder("n1", task, {}, 1, 0), until_ms) for task, until_ms in (("a", 50), ("b", 70), ("c", 90))]
-    assert expected_start_ms(Resources.needed(4, {"gpu": 1}), [node], held, 0, None, 0) == 90
-    assert expected_start_ms(Resources.needed(1), [node], held, 0, None, 0) == 0
+    assert expected_start_ms(Resources.needed(4, {"gpu": 1}), [node], held, 0) == 90
+    assert expected_start_ms(Resources.needed(1), [node], held, 0) == 0
 
 
 def test_what_is_held_of_a_resource_comes_back_when_its_holder_ends() -> None:
     needs = Resources.needed(1, {"gpu": 0.5})
     node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 2, {"gpu": 250})
     held = [Held(Holder("n1", "a", {"gpu": 125}), 50), Held(Holder("n1", "b", {"gpu": 625}), 70)]
-    assert expected_start_ms(needs, [node], held, 0, None, 0) == 70
+    assert expected_start_ms(needs, [node], held, 0) == 70
+
+
+SLOT = Resources.needed(1)
+
+
+def learnt(runs: int = 500, **runs_ms: float) -> LearntTimes:
+    """Return run times by name: as many runs of each were learnt, all equally long."""
+    return LearntTimes({name: RunTimes(runs, runs * ms, Counter({bin_of(ms): runs})) for name, ms in runs_ms.items()})
+
+
+def held_by(name: str, node: str = "n1", since_ms: int = 0) -> list[tuple[Holder, str]]:
+    return [(Holder(node, f"t{slot}", {}, 1, since_ms), name) for slot in range(2)]
+
+
+def starts(times: LearntTimes, *ahead: WaitingTasks, name: str = "work", seed: str = "a") -> Forecast | str:
+    return forecast_start(WaitingTasks("work", SLOT, [facts("n1")]), ahead, held_by(name), times, 10, seed)
+
+
+def test_a_forecast_waits_for_the_tasks_that_hold_and_for_those_before_it() -> None:
+    times = learnt(work=1000, small=100)
+    alone, behind = starts(times), starts(times, WaitingTasks("work", SLOT, [facts("n1")], range(8)))
+    assert isinstance(alone, Forecast)
+    assert isinstance(behind, Forecast)
+    assert 840 < alone.p5_ms <= alone.p50_ms <= alone.p95_ms < 1100
+    assert 4.9 * 840 < behind.p5_ms <= behind.p95_ms < 5.1 * 1100
+    assert starts(times) == alone, "the same task is told the same"
+
+
+def test_tasks_of_other_needs_count_if_they_come_first_on_its_nodes() -> None:
+    times = learnt(work=1000, large=10_000)
+    behind = starts(times, WaitingTasks("large", Resources.needed(2), [facts("n1")], [0, 1]))
+    assert isinstance(behind, Forecast)
+    elsewhere = starts(times, WaitingTasks("large", Resources.needed(2), [facts("n2")], [0, 1]))
+    assert isinstance(elsewhere, Forecast)
+    assert elsewhere.p95_ms < 1100
+
+
+@pytest.mark.parametrize("times", [learnt(), learnt(LEARNT - 1, work=1000)])
+def test_without_enough_runs_of_a_name_it_says_that_the_start_is_not_known(times: LearntTimes) -> None:
+    assert starts(times) == "fewer than 10 runs of work have ended"
+    assert starts(learnt(work=1000), name="new") == "fewer than 10 runs of new have ended"
+    many = WaitingTasks("work", SLOT, [facts("n1")], range(50))
+    assert starts(learnt(49, work=1000), many) == "fewer than 50 runs of work have ended"
+    ahead = WaitingTasks("new", SLOT, [facts("n1")], [0])
+    assert starts(learnt(work=1000), ahead) == "fewer than 10 runs of new have ended"
+
+
+def test_a_task_has_room_now_if_those_before_it_leave_enough() -> None:
+    task = WaitingTasks("work", SLOT, [facts("n1")])
+    ahead = [WaitingTasks("new", SLOT, [facts("n1")], [0])]
+    assert has_room_now(task, ahead, [], ["n1"])
+    assert not has_room_now(task, ahead, held_by("new")[:1], ["n1"])
+    assert has_room_now(task, [WaitingTasks("new", Resources.needed(3), [facts("n1")], [0])], [], ["n1"])
+
+
+def test_a_run_that_is_longer_than_all_before_it_ends_no_sooner_than_now_and_may_last() -> None:
+    holder = Holder("n1", "t1", {}, 1, 0)
+    end = forecast_end("work", holder, Resources.of(2), learnt(work=1000), 5000)
+    assert end is not None
+    assert 5000 < end.p5_ms < end.p50_ms < end.p95_ms
+    assert end.p95_ms > 20_000
+    assert forecast_end("new", holder, Resources.of(2), learnt(work=1000), 5000) is None
+
+
+def test_people_read_a_range_and_what_is_not_known() -> None:
+    waits = Explanation(
+        "t1", "work", "slots=1", Outlook.WAITS, "it waits", now_ms=1000, start=Forecast(13_000, 50_000, 241_000)
+    )
+    assert (
+        waits.start_text
+        == "it starts in between 12s and 4m, 9 times of 10, if nothing is submitted that comes before it"
+    )
+    unknown = replace(waits, start=None, no_forecast="fewer than 10 runs of work have ended")
+    assert unknown.start_text == "when it starts is not known yet: fewer than 10 runs of work have ended"
+    assert Forecast(1, 2, 3).not_before(2) == Forecast(2, 2, 3)

@@ -3,6 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from parsync_redis.model.devices import read_indexes
+from parsync_redis.model.node import NodeState
 from parsync_redis.model.views import KindView, NodeView
 from parsync_redis.serve.demand import Machine, measure_demand
 from parsync_redis.serve.metrics import render_metrics
@@ -13,7 +14,7 @@ from parsync_redis.store.demand import Counts
 GIB = 2**30
 HAS = {"gpu@0": 1, "gpu@1": 1, "gpu.mem@0": 24 * GIB, "gpu.mem@1": 24 * GIB}
 LEFT = {"gpu@0": 0.5, "gpu@1": 1, "gpu.mem@0": 16 * GIB, "gpu.mem@1": 24 * GIB}
-NODE = NodeView("n1", 0, "up", False, 1, 1.0, 4, 3, 1, HAS, LEFT, {"zone": "a"})
+NODE = NodeView("n1", 0, NodeState.UP, False, 1, 1.0, 4, 3, 1, HAS, LEFT, {"zone": "a"})
 
 
 def survey(**waiting):

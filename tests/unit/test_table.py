@@ -23,8 +23,16 @@ ROW = ("00000001", "proj.render", "waiting", "2026-11-25 19:04:10.856 UTC", "slo
 LONG = ("00000002", "project.of.a.long.name.render", "running", "2026-11-25 19:04:10.856 UTC", "slots=1 gpu=1", "")
 
 
-def test_without_a_width_each_row_is_one_line_with_everything():
-    head, row, other = lay_out(COLUMNS, [ROW, LONG], None)
+def test_a_pipe_has_whole_values_and_no_details_whatever_its_rows_are():
+    head, row = lay_out(COLUMNS, [ROW], None)
+    assert head.split() == ["ID", "NAME", "STATE", "NEEDS", "WHY"]
+    assert row == f"00000001  proj.render  waiting  slots=1 mem=8GiB  {WHY}"
+    empty, _ = lay_out(COLUMNS, [("a", "b", "", "", "", "")], None)
+    assert empty.split() == head.split()
+
+
+def test_wide_rows_are_one_line_with_everything():
+    head, row, other = lay_out(COLUMNS, [ROW, LONG], None, wide=True)
     assert head.split() == ["ID", "NAME", "STATE", "SUBMITTED", "NEEDS", "WHY"]
     assert row.endswith(WHY)
     assert "2026-11-25 19:04:10.856 UTC" in row
