@@ -1,9 +1,9 @@
 """Explain one task, or one that is only planned: what keeps each node, who holds what is short, when it may start."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..model.amount import shown_amount
 from ..model.explanation import Choice, Explanation, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
 from ..model.kind import split_kind
@@ -11,10 +11,12 @@ from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
 from ..placement.classes import classify
-from ..placement.facts import Holder
+from ..placement.facts import Holder, NodeFacts
 from ..placement.forecast import Held, expected_start_ms
 from ..placement.now import clock_text
+from ..placement.remedies import can_hold, find_remedies
 from ..store.demand import read_lines
+from ..store.members import look_for_cluster
 from ..store.store import Store
 from ..store.times import read_times
 from .waiting import Looker
@@ -34,7 +36,7 @@ def explain_task(store: Store, id: str) -> Explanation:
     (record,) = store.records([id])
     task = TaskStatus.of(record)
     if task.state is TaskState.GONE:
-        why = task.why or "it was never submitted, or its record has expired"
+        why = task.why or str(look_for_cluster(store) or "it was never submitted, or its record has expired")
         return Explanation(task.id, "", "", Outlook.GONE, why)
     if task.phase != WAITING:
         return _explain_placed(task, choices_of(store, [id])[0])
@@ -86,17 +88,17 @@ class _Explainer:
         needs = looker.settled(task.needs)
         facts = looker.facts(task.name, task.needs)
         classes = classify(needs, facts)
-        able = not classes or _can(classes[0])
+        able = not classes or can_hold(classes[0])
         ahead, alike = self._position(task.needs, order)
         by_name = {node.name: node for node in facts}
-        nearest_first = [by_name[name] for some in classes if _can(some) for name in some.nodes]
+        nearest_first = [by_name[name] for some in classes if can_hold(some) for name in some.nodes]
         fitting = [node for node in nearest_first if node.open and not node.booked][:MOST_NODES]
         held = self._held([node.name for node in fitting])
         run_ms = self._mean_ms(task.name)
         begins_ms = max(now_ms, task.times.get("ready") or 0)
         expected_ms = expected_start_ms(needs, fitting, held, alike, run_ms, begins_ms)
         outlook = Outlook.WAITS if able else Outlook.NEVER
-        if able and expected_ms == now_ms and not looker.no_scheduler:
+        if able and expected_ms == now_ms and looker.fault is None:
             outlook = Outlook.NOW
         nearest = classes[0].nodes[0] if classes else ""
         return Explanation(
@@ -112,10 +114,24 @@ class _Explainer:
             ahead=ahead,
             ahead_alike=alike,
             now_ms=now_ms,
-            expected_ms=None if looker.no_scheduler else expected_ms,
-            remedies=_remedies(classes, looker.no_scheduler),
+            expected_ms=None if looker.fault else expected_ms,
+            remedies=self._remedies(task, needs, classes, by_name),
             history=task.history,
         )
+
+    def _remedies(
+        self, task: TaskStatus, needs: Resources, classes: Sequence[NodeClass], nodes: Mapping[str, NodeFacts]
+    ) -> tuple[str, ...]:
+        """Return what would let a task run: commands and acts, each of them enough by itself."""
+        fault, is_due = self._looker.fault, (task.times.get("ready") or 0) <= self._looker.now_ms
+        firsts = [some.nodes[0] for some in classes[:MOST_NODES] if is_due]
+        held = Counter[str]()
+        for holder in self._looker.holders_of(firsts):
+            held[holder.node] += holder.slots
+        remedies = find_remedies(task.name, needs, classes[:MOST_NODES], nodes, held) if is_due else ()
+        if fault is None:
+            return remedies
+        return tuple(f"{fault.repair}, and {remedy}" for remedy in remedies) or (fault.repair,)
 
     def _position(self, needs: str, order: int) -> tuple[int, int]:
         """Return how many waiting tasks have a smaller order, and how many of those have equal needs."""
@@ -149,35 +165,3 @@ class _Explainer:
         ]
         found.sort(key=lambda one: (one.until_ms is None, one.until_ms or 0, one.since_ms, one.task))
         return tuple(found[:MOST_HOLDERS])
-
-
-def _can(some: NodeClass) -> bool:
-    """Return True if the nodes of a class could hold the task when they are empty."""
-    return not any(obstacle.static for obstacle in some.obstacles)
-
-
-def _remedies(classes: Sequence[NodeClass], no_scheduler: str) -> tuple[str, ...]:
-    """Return what would let a task run: commands, or nodes to start, by the classes that lack least."""
-    found = [no_scheduler] if no_scheduler else []
-    if not classes:
-        return (*found, "start a worker of the app with --parsync")
-    nearest = classes[0]
-    if not nearest.obstacles:
-        return tuple(found)
-    if not _can(nearest):
-        lacks = ", ".join(o.why.removeprefix("lacks ") for o in nearest.obstacles if o.static)
-        return (*found, f"start a node that has it, or ask for less: {nearest.nodes[0]} lacks {lacks}")
-    for some in classes:
-        for obstacle in some.obstacles if _can(some) else ():
-            if obstacle.what in ("drained", "suspect"):
-                found.append(f"parsync undrain {some.nodes[0]}")
-            elif obstacle.what == "down":
-                found.append(f"start the worker of node {some.nodes[0]} again")
-            elif obstacle.rule == "free slots":
-                found.append(f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {some.nodes[0]}")
-            elif obstacle.rule == "free devices":
-                found.append(f"{obstacle.short:g} more {obstacle.what} with enough left on {some.nodes[0]}")
-            elif obstacle.rule == "free resources":
-                more = shown_amount(round(obstacle.short * 1000))
-                found.append(f"{more} more of {obstacle.what} free on {some.nodes[0]}")
-    return tuple(dict.fromkeys(found))

@@ -2,32 +2,40 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from ..model.booking import Booking
-from ..model.ids import decode_id
+from ..model.ids import decode_id, encode_id
 from ..model.near import settled
 from ..model.needs import Resources, are_needs, parse_needs
 from ..model.node import Node
 from ..model.status import TaskStatus
-from ..model.task import WAITING
+from ..model.task import FINAL, WAITING, TaskState
 from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
 from ..placement.now import clock_text
 from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
 from ..store.booked import read_booked, read_holds
 from ..store.facts import facts_of, read_holders
-from ..store.members import explain_no_scheduler, read_schedulers, start_one
+from ..store.members import find_fault, look_for_cluster, read_schedulers
 from ..store.purge import server_ms
 from ..store.store import Store
 from ..store.times import read_times
 from ..store.views import Directory, read_live_nodes
 
+_OVER: Final = frozenset((*FINAL, TaskState.PENDING, TaskState.GONE))
+"""States of tasks of which no attempt may hold slots."""
+
 
 def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
     """Return the tasks; those that wait say in `why` why they do, by nodes, leases and schedulers as they are now.
 
-    Costs a few round trips, and none if no task waits. Raises ServerUnreachable.
+    Those of which nothing is known say so if there is no such cluster. Costs a few round trips, and none if no task
+    waits and none is gone. Raises ServerUnreachable.
     """
+    if any(task.state is TaskState.GONE and not task.why for task in tasks):
+        missing = str(look_for_cluster(store) or "")
+        tasks = [replace(task, why=task.why or missing) if task.state is TaskState.GONE else task for task in tasks]
     if not any(task.phase == WAITING for task in tasks):
         return list(tasks)
     looker = Looker(store)
@@ -39,9 +47,7 @@ class Looker:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.no_scheduler = explain_no_scheduler(store, read_schedulers(store))
-        if self.no_scheduler:
-            self.no_scheduler += f": start one: {start_one(store)}"
+        self.fault = find_fault(store, read_schedulers(store))
         self.states = {state.node.name: state for states in read_live_nodes(store) for state in states}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
@@ -57,8 +63,9 @@ class Looker:
         """Return the reason why a pending or taken task waits."""
         ready_ms = task.times.get("ready")
         if ready_ms is not None and ready_ms > self.now_ms:
-            due = f"it is due at {clock_text(ready_ms)}"
-            return f"{due}; {self.no_scheduler}" if self.no_scheduler else due
+            when = clock_text(ready_ms)
+            due = f"{task.why}: it is tried again at {when}" if task.why else f"it is due at {when}"
+            return f"{due}; {self.fault}" if self.fault else due
         if node := self._at_workers.get(task.id):
             return f"it waits at {node} until a short task there ends; if that takes long, it goes back"
         asked = (task.needs, task.name)
@@ -66,7 +73,11 @@ class Looker:
             self._found[asked] = self._why(*asked)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
-        return self._found[asked]
+        found = self._found[asked]
+        if found.endswith(ROOM) and task.history:
+            last = task.history[-1]
+            return f"{found}; its last attempt left {last.node}: {last.why}"
+        return found
 
     def _read_waiting_seats(self) -> dict[str, str]:
         """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round trip a partition."""
@@ -87,9 +98,9 @@ class Looker:
         full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
         holders = self.holders_of([node.name for node in full])
         found = explain_waiting(needed, facts, holders)
-        if not self.no_scheduler:
+        if self.fault is None:
             return found
-        return self.no_scheduler if found.endswith(ROOM) else f"{self.no_scheduler}; and {found}"
+        return str(self.fault) if found.endswith(ROOM) else f"{self.fault}; and {found}"
 
     def settled(self, needs: str) -> Resources:
         """Return sound needs as they count now: a node that is down is not required."""
@@ -113,13 +124,20 @@ class Looker:
         return booking.bars(name, needs, times.p95_ms if times else None, self.now_ms)
 
     def holders_of(self, names: Sequence[str]) -> list[Holder]:
-        """Return the tasks that hold slots of some nodes; a round trip for each partition, once."""
+        """Return the tasks that hold slots of some nodes; two round trips for each partition, once.
+
+        A lease may outlive its run: so the tasks are asked whether that attempt is over.
+        """
         unread: dict[int, list[Node]] = {}
         for state in (self.states[name] for name in names if name not in self._holders):
             unread.setdefault(state.partition, []).append(state.node)
         for partition, nodes in unread.items():
             self._holders |= {node.name: [] for node in nodes}
-            for holder in read_holders(self.store, partition, nodes):
-                self._holders[holder.node].append(holder)
-                self._placed[holder.task] = holder.node
+            holders = read_holders(self.store, partition, nodes)
+            records = self.store.records([encode_id(holder.task) for holder in holders], extras=False)
+            for holder, record in zip(holders, records, strict=True):
+                ended = record.attempt != holder.attempt or record.state in _OVER
+                self._holders[holder.node].append(replace(holder, ended=ended))
+                if not ended:
+                    self._placed[holder.task] = holder.node
         return [holder for name in names for holder in self._holders[name]]
