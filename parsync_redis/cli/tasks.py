@@ -9,7 +9,7 @@ import typer
 from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
 from ..model.status import Setback, TaskStatus
-from ..model.task import TaskState
+from ..model.task import WAITING, TaskState
 from ..store.purge import server_ms
 from .common import (
     Cluster,
@@ -129,7 +129,8 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
     for step, at in task.times.items():
         if at is not None:
             after = f"  +{age_text((at - start) / 1000)}" if start is not None and step != "submitted" else ""
-            facts.append((step, f"{_when(at, now_ms)}{after}"))
+            past = step == "started" and task.phase == WAITING  # that run is over, and may not count as a start
+            facts.append(("last started" if past else step, f"{_when(at, now_ms)}{after}"))
     if ran := run_text(task, now_ms):
         facts.append(("runs for" if task.state is TaskState.RUNNING else "ran for", ran))
     for name, value in facts:

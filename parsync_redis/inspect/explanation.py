@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ..model.explanation import Choice, Explanation, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
-from ..model.kind import split_kind
+from ..model.kind import Kind, split_kind
 from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
@@ -27,7 +27,10 @@ MOST_NODES: Final = 100
 MOST_HOLDERS: Final = 20
 """Holders that an explanation names."""
 
-LAST: Final = 10**12 - 1
+_BLOCK: Final = 10**12
+"""An order is (9 - priority) times this, and the submission's number."""
+
+LAST: Final = _BLOCK - 1
 """The order of the last task of a priority."""
 
 
@@ -48,7 +51,7 @@ def explain_plan(store: Store, name: str, needs: Resources, priority: int, strat
     """Explain what would become of a task if it were submitted now. Raises ServerUnreachable."""
     times = dict.fromkeys(("submitted", "ready"))
     task = TaskStatus("", TaskState.PENDING, name, needs=needs.text, priority=priority, strategy=strategy, times=times)
-    return _Explainer(store).explain(task, (9 - priority) * 10**12 + LAST)
+    return _Explainer(store).explain(task, (9 - priority) * _BLOCK + LAST)
 
 
 def choices_of(store: Store, ids: Sequence[str]) -> list[Choice | None]:
@@ -89,10 +92,13 @@ class _Explainer:
         facts = looker.facts(task.name, task.needs)
         classes = classify(needs, facts)
         able = not classes or can_hold(classes[0])
-        ahead, alike = self._position(task.needs, order)
         by_name = {node.name: node for node in facts}
         nearest_first = [by_name[name] for some in classes if can_hold(some) for name in some.nodes]
-        fitting = [node for node in nearest_first if node.open and not node.booked][:MOST_NODES]
+        ahead, alike, overtaking = self._position(task.needs, order, nearest_first)
+        if overtaking:
+            go_first = "1 task goes" if overtaking == 1 else f"{overtaking:,} tasks go"
+            why += f"; {go_first} first that came later, by a higher priority than {task.priority}"
+        fitting = [node for node in nearest_first if node.open and not (node.booked or node.held)][:MOST_NODES]
         held = self._held([node.name for node in fitting])
         run_ms = self._mean_ms(task.name)
         begins_ms = max(now_ms, task.times.get("ready") or 0)
@@ -133,13 +139,29 @@ class _Explainer:
             return remedies
         return tuple(f"{fault.repair}, and {remedy}" for remedy in remedies) or (fault.repair,)
 
-    def _position(self, needs: str, order: int) -> tuple[int, int]:
-        """Return how many waiting tasks have a smaller order, and how many of those have equal needs."""
-        before = [(shard, kind) for shard, kind, line in read_lines(self._store) if line.first < order]
-        keys = [self._store.keys.pending(kind, shard) for shard, kind in before]
-        counts = self._store.pipe([("zcount", key, "-inf", f"({order}") for key in keys]) if keys else []
-        alike = [count for (_, kind), count in zip(before, counts, strict=True) if split_kind(kind).needs == needs]
-        return sum(counts), sum(alike)
+    def _position(self, needs: str, order: int, nodes: Sequence[NodeFacts]) -> tuple[int, int, int]:
+        """Return how many waiting tasks come before one, how many of them have equal needs, how many came later.
+
+        Only those count that could be placed on one of the nodes that fit the task. Those that came later have a higher
+        priority.
+        """
+        lines = [(shard, split_kind(kind), line) for shard, kind, line in read_lines(self._store) if line.first < order]
+        rivals = self._looker.competing({kind for _, kind, _ in lines}, nodes)
+        priority, number = divmod(order, _BLOCK)
+        before: list[Kind] = []
+        of_before: list[tuple[Any, ...]] = []
+        of_later: list[tuple[Any, ...]] = []
+        for shard, kind, line in lines:
+            if kind not in rivals:
+                continue
+            key = self._store.keys.pending(kind.text, shard)
+            before.append(kind)
+            of_before.append(("zcount", key, "-inf", f"({order}"))
+            blocks = [block * _BLOCK for block in range(line.first // _BLOCK, priority)]
+            of_later += [("zcount", key, f"({block + number}", f"({block + _BLOCK}") for block in blocks]
+        counts = self._store.pipe([*of_before, *of_later]) if of_before else []
+        alike = [count for kind, count in zip(before, counts, strict=False) if kind.needs == needs]
+        return sum(counts[: len(before)]), sum(alike), sum(counts[len(before) :])
 
     def _held(self, nodes: Sequence[str]) -> list[Held]:
         """Return what holds some nodes, with the expected ends by the run times of its tasks' names."""

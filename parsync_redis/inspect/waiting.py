@@ -1,18 +1,20 @@
 """Find out why tasks wait, at this moment: the reason that a scheduler wrote may be old, and a dead one writes none."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ..model.booking import Booking
 from ..model.ids import decode_id, encode_id
-from ..model.near import settled
+from ..model.kind import Kind
+from ..model.near import near_of, settled
 from ..model.needs import Resources, are_needs, parse_needs
 from ..model.node import Node
 from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
 from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
+from ..placement.fits import fits
 from ..placement.now import clock_text
 from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
 from ..store.booked import read_booked, read_holds
@@ -122,6 +124,33 @@ class Looker:
         state = self.states.get(booking.node)
         times = self.times.of(name, state.node.offer) if state else None
         return booking.bars(name, needs, times.p95_ms if times else None, self.now_ms)
+
+    def competing(self, kinds: Collection[Kind], nodes: Iterable[NodeFacts]) -> set[Kind]:
+        """Return the kinds of which a task could be placed on one of these nodes: those may take a task's place.
+
+        nodes: that fit the task. A closed node is nobody's; nodes of equal offers are judged once for each kind.
+        """
+        alike: dict[str, list[Node]] = {}
+        for facts in nodes:
+            if facts.open:
+                alike.setdefault(facts.offer.text, []).append(self.states[facts.name].node)
+        found = set[Kind]()
+        for kind in kinds if alike else ():
+            needs = self.settled(kind.needs) if are_needs(kind.needs) else None
+            if needs and any(self._admits(kind, needs, some) for some in alike.values()):
+                found.add(kind)
+        return found
+
+    def _admits(self, kind: Kind, needs: Resources, alike: Sequence[Node]) -> bool:
+        """Return whether a task of a kind may be placed on one of some nodes with equal offers."""
+        first = facts_of(self.states[alike[0].name], kind.name, self.apps)
+        if not first.knows or not fits(first.offer, needs):
+            return False
+        held, near = self.holds.get(kind.name, frozenset()), near_of(needs)
+        barred = {one.node for one in self.bookings if self._bars(one, kind.name, kind.needs)}
+        return any(
+            near in ("", node.name) and (node.name, node.inc) not in held and node.name not in barred for node in alike
+        )
 
     def holders_of(self, names: Sequence[str]) -> list[Holder]:
         """Return the tasks that hold slots of some nodes; two round trips for each partition, once.

@@ -112,9 +112,10 @@ class Explanation:
 
     why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks least, '' if there
     is none; holders: the tasks that hold what it lacks, the one that ends first in front. ahead: how many waiting tasks
-    come before it, of them `ahead_alike` with equal needs. expected_ms: when it may start (server time), None if that
-    cannot be said. remedies: what would let it run. history: attempts that were lost, and why they left their nodes.
-    choice: why a task has its place, None if that was not noted.
+    come before it and could be placed on a node that fits it, of them `ahead_alike` with equal needs. expected_ms: when
+    it may start (server time), None if that cannot be said. remedies: what would let it run, each enough by itself.
+    history: attempts that were lost, and why they left their nodes. choice: why a task has its place, None if that was
+    not noted.
     """
 
     id: str

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ..model.amount import THOUSANDTHS, shown_amount
+from ..model.amount import exact_text
 from ..model.apart import PREFIX, undeclared
 from ..model.explanation import NodeClass, Obstacle
 from ..model.human import needs_shown
@@ -55,18 +55,19 @@ def _acts(needs: Resources, node: NodeFacts, held: int) -> Iterator[str]:
     if node.held:
         yield f"mend why such tasks fail on {node.name}: parsync events --event failed --node {node.name}"
     for obstacle in shortages(needs, node):
-        yield _more(obstacle, node.name)
+        yield _more(obstacle, needs, node)
 
 
-def _more(obstacle: Obstacle, node: str) -> str:
-    """Return what must be free besides so that an obstacle is gone."""
+def _more(obstacle: Obstacle, needs: Resources, node: NodeFacts) -> str:
+    """Return what must be free besides so that an obstacle is gone. No amount is rounded."""
     if obstacle.rule == "free slots":
-        return f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {node}"
+        return f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {node.name}"
     if obstacle.rule == "apart":
-        return f"the end of the task with apart={obstacle.what.removeprefix(PREFIX)} on {node}"
+        return f"the end of the task with apart={obstacle.what.removeprefix(PREFIX)} on {node.name}"
     if obstacle.rule == "free devices":
-        return f"{obstacle.short:g} more {obstacle.what} with enough left on {node}"
-    return f"{shown_amount(round(obstacle.short * THOUSANDTHS))} more of {obstacle.what} free on {node}"
+        return f"{obstacle.short:g} more {obstacle.what} with enough left on {node.name}"
+    missing = dict(needs.amounts)[obstacle.what] - node.left.get(obstacle.what, 0)
+    return f"{exact_text(missing)} more of {obstacle.what} free on {node.name}"
 
 
 def _for_none(
