@@ -47,9 +47,12 @@ def test_the_metrics_say_what_the_state_is(store):
     driver.submit("o1", name="proj.small", delay_ms=3_600_000)
     driver.submit("o2", {"priority": 3}, name="proj.small")
     driver.run(driver.commands.set_reason([("proj.large slots=4", "only node n2 fits: it is full")]))
+    driver.run(driver.commands.report_failures(0, "n1", 1, 0, False, [("proj.bad", 5, 5, 5, 600_000)]))
     with serving(url_of(store), store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
-        found = metrics(serve)
+        driver.bring(TaskState.FAILED, "bad")
+        found = until(lambda: (now := metrics(serve))["failed_tasks_total",] and now, "the failure is counted")
+    assert (found["failed_tasks_total",], found["held_back_names",], found["refuses_writes",]) == (1, 1, 0)
     assert found["waiting_tasks", "full"] == 3
     assert found["waiting_tasks", "unexplained"] == 1
     assert found["wanted_slots", "full"] == 12
