@@ -81,10 +81,10 @@ def _for_none(
     wanted = without(without(needs, NEAR_LABEL), TAINT_LABEL)
     yield f"{who} {needs_shown(wanted.text)}{knows}"
     if any(obstacle.rule in ("name", "near") for obstacle in static):
-        return  # less would not do
+        return  # other needs would not do
     lacks = ", ".join(obstacle.why.removeprefix("lacks ") for obstacle in static)
     known = dict(nearest.offer.amounts)
     amounts = [(what, amount) for what, amount in needs.amounts if amount <= known.get(what, undeclared(what))]
     less = Resources.made(min(needs.slots, nearest.offer.slots), amounts, ())
     acts = " and ".join(_acts(less, nearest, held.get(nearest.name, 0)))
-    yield f"ask for less: {nearest.name} lacks {lacks}" + (f"; and {acts}" if acts else "")
+    yield f"other needs: {nearest.name} lacks {lacks}" + (f"; and {acts}" if acts else "")

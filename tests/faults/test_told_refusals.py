@@ -38,6 +38,7 @@ from tests.faults.refusals import (
     replica,
 )
 from tests.lua.driver import Driver
+from tests.waiting import until
 
 CASES: dict[str, tuple[Refusal, str, str]] = {
     "few replicas": (missing_replicas, "it has fewer replicas in step", "CONFIG SET min-replicas-to-write 0"),
@@ -121,7 +122,7 @@ def test_all_say_that_the_server_takes_no_writes_and_what_they_say_ends_it(
                 assert "no scheduler of cluster 'told'" in client.plan("work").why
                 if case == "failed snapshot":
                     orders.config_set("stop-writes-on-bgsave-error", "yes")
-    assert client.store.why_no_writes() is None
+    until(lambda: client.store.why_no_writes() is None, "it takes writes again")
     missing = client.plan("work")
     assert missing.remedies[0] == "parsync scheduler --cluster told"
     assert "no scheduler of cluster 'told'" in missing.why

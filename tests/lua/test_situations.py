@@ -13,10 +13,13 @@ from typer.testing import CliRunner
 
 from parsync_redis.cli.app import app
 from parsync_redis.inspect.explanation import explain_task
+from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.booking import Booking
 from parsync_redis.model.explanation import Explanation, Outlook
 from parsync_redis.model.ids import encode_id
+from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import trial_note
+from parsync_redis.model.taints import offered_taints
 from parsync_redis.placement.reasons import ROOM
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
@@ -128,6 +131,18 @@ def apart(drive: Driver) -> Any:
 def short(drive: Driver) -> Any:
     node(drive, slots=2, resources={"gpu": 1})
     place = run(drive, "x", options={"resources": {"gpu": 0.75}})
+    waits(drive, resources={"gpu": 0.5})
+    return place
+
+
+def offer(drive: Driver, resources: Resources) -> None:
+    """Register n1 with an offer."""
+    drive.run(drive.commands.register_node(0, "n1", 0, 1.0, resources.text))
+
+
+def devices(drive: Driver) -> Any:
+    offer(drive, Resources.of(2, None, None, (), {"gpu": [0]}))
+    place = run(drive, "x", options={"resources": {"gpu": 1}})
     waits(drive, resources={"gpu": 0.5})
     return place
 
@@ -305,14 +320,14 @@ SCENES: dict[str, Scene] = {
     "a label that no node has": Scene(
         lambda drive: (node(drive, labels={"zone": "a"}), waits(drive, require={"zone": "z"})),
         "no node fits: no node has label zone:z; there are zone: a",
-        ("start a worker that has slots=1 zone:z", "ask for less: n1 lacks zone:z"),
+        ("start a worker that has slots=1 zone:z", "other needs: n1 lacks zone:z"),
         lambda drive, _: node(drive, "n2", labels={"zone": "z"}),
         outlook=Outlook.NEVER,
     ),
     "more than the largest node has": Scene(
         lambda drive: (node(drive, resources={"gpu": 1}), waits(drive, resources={"gpu": 2})),
         "no node fits: task needs gpu=2; the most is 1",
-        ("start a worker that has slots=1 gpu=2", "ask for less: n1 lacks gpu=2 (has 1)"),
+        ("start a worker that has slots=1 gpu=2", "other needs: n1 lacks gpu=2 (has 1)"),
         lambda drive, _: node(drive, "n2", resources={"gpu": 2}),
         outlook=Outlook.NEVER,
     ),
@@ -323,8 +338,44 @@ SCENES: dict[str, Scene] = {
             waits(drive, resources={"gpu": 1}, require={"zone": "z"}),
         ),
         "no node has all of",
-        ("start a worker that has slots=1 gpu=1 zone:z", "ask for less: n1 lacks gpu=1 (has 0)"),
+        ("start a worker that has slots=1 gpu=1 zone:z", "other needs: n1 lacks gpu=1 (has 0)"),
         lambda drive, _: node(drive, "n3", resources={"gpu": 1}, labels={"zone": "z"}),
+        outlook=Outlook.NEVER,
+    ),
+    "a taint": Scene(
+        lambda drive: (offer(drive, Resources.of(1, None, None, offered_taints(["spot"]))), waits(drive)),
+        "no node fits: every node has a taint that the task does not tolerate",
+        (
+            "start a worker that has slots=1",
+            'other needs: n1 lacks the absence of taint spot (tolerate=["spot"] would do)',
+        ),
+        lambda drive, _: node(drive, "n2"),
+        outlook=Outlook.NEVER,
+    ),
+    "a node that keeps its devices": Scene(
+        lambda drive: (offer(drive, Resources.of(1, None, None, (), {"gpu": [0]})), waits(drive)),
+        "no node fits: every node has devices (gpu)",
+        (
+            "start a worker that has slots=1",
+            "other needs: n1 lacks shared devices: it takes only tasks that ask for its gpu",
+        ),
+        lambda drive, _: node(drive, "n2"),
+        outlook=Outlook.NEVER,
+    ),
+    "too few devices with enough left": Scene(
+        devices,
+        "it is short of gpu",
+        ("1 more gpu with enough left on n1",),
+        end,
+    ),
+    "a node that is down, and a task for another": Scene(
+        lambda drive: (node(drive), drive.lose(), waits(drive, require={"zone": "z"})),
+        "no node fits: no node has label zone:z",
+        (
+            "start a worker that has slots=1 zone:z",
+            "other needs: n1 lacks zone:z; and start the worker of node n1 again",
+        ),
+        lambda drive, _: node(drive, "n2", labels={"zone": "z"}),
         outlook=Outlook.NEVER,
     ),
     "put off by a rate limit": Scene(
@@ -371,12 +422,8 @@ SCENES: dict[str, Scene] = {
 
 def others_only(drive: Driver) -> None:
     """Let n1 be a worker that knows no task `work`."""
-    from parsync_redis.model.apps import KnownTasks, offer_with
-    from parsync_redis.model.needs import parse_resources
-
     tasks = KnownTasks.of({"other": None})
-    offer = offer_with(parse_resources("slots=1"), tasks).text
-    drive.run(drive.commands.register_node(0, "n1", 0, 1.0, offer))
+    offer(drive, offer_with(parse_resources("slots=1"), tasks))
 
 
 def could_not_begin(drive: Driver) -> None:

@@ -144,7 +144,7 @@ ZONE = Resources.needed(1, {}, {"zone": "z"})
             {},
             (
                 "start a worker that has slots=1 zone:z",
-                "ask for less: n1 lacks zone:z; and start the worker of node n1 again",
+                "other needs: n1 lacks zone:z; and start the worker of node n1 again",
             ),
         ),
         (
@@ -157,7 +157,7 @@ ZONE = Resources.needed(1, {}, {"zone": "z"})
             Resources.needed(1, {}, {"zone": "z"}, [near_label("n1")]),
             [facts()],
             {},
-            ("start the worker of node n1 again so that it has slots=1 zone:z", "ask for less: n1 lacks zone:z"),
+            ("start the worker of node n1 again so that it has slots=1 zone:z", "other needs: n1 lacks zone:z"),
         ),
     ],
 )
