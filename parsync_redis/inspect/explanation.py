@@ -129,8 +129,9 @@ class _Explainer:
         self, task: TaskStatus, needs: Resources, classes: Sequence[NodeClass], nodes: Mapping[str, NodeFacts]
     ) -> tuple[str, ...]:
         """Return what would let a task run: commands and acts, each of them enough by itself."""
-        fault, is_due = self._looker.fault, (task.times.get("ready") or 0) <= self._looker.now_ms
-        firsts = [some.nodes[0] for some in classes[:MOST_NODES] if is_due]
+        fault = self._looker.fault
+        is_due = (task.times.get("ready") or 0) <= self._looker.now_ms
+        firsts = [node_class.nodes[0] for node_class in classes[:MOST_NODES] if is_due]
         held = Counter[str]()
         for holder in self._looker.holders_of(firsts):
             held[holder.node] += holder.slots

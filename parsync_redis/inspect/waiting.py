@@ -75,11 +75,11 @@ class Looker:
             self._found[asked] = self._why(*asked)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
-        found = self._found[asked]
-        if found.endswith(ROOM) and task.history:
+        reason = self._found[asked]
+        if reason.endswith(ROOM) and task.history:
             last = task.history[-1]
-            return f"{found}; its last attempt left {last.node}: {last.why}"
-        return found
+            return f"{reason}; its last attempt left {last.node}: {last.why}"
+        return reason
 
     def _read_waiting_seats(self) -> dict[str, str]:
         """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round trip a partition."""
@@ -134,20 +134,21 @@ class Looker:
         for facts in nodes:
             if facts.open:
                 alike.setdefault(facts.offer.text, []).append(self.states[facts.name].node)
-        found = set[Kind]()
+        rivals = set[Kind]()
         for kind in kinds if alike else ():
             needs = self.settled(kind.needs) if are_needs(kind.needs) else None
-            if needs and any(self._admits(kind, needs, some) for some in alike.values()):
-                found.add(kind)
-        return found
+            if needs and any(self._admits(kind, needs, nodes_alike) for nodes_alike in alike.values()):
+                rivals.add(kind)
+        return rivals
 
     def _admits(self, kind: Kind, needs: Resources, alike: Sequence[Node]) -> bool:
         """Return whether a task of a kind may be placed on one of some nodes with equal offers."""
         first = facts_of(self.states[alike[0].name], kind.name, self.apps)
         if not first.knows or not fits(first.offer, needs):
             return False
-        held, near = self.holds.get(kind.name, frozenset()), near_of(needs)
-        barred = {one.node for one in self.bookings if self._bars(one, kind.name, kind.needs)}
+        held = self.holds.get(kind.name, frozenset())
+        near = near_of(needs)
+        barred = {booking.node for booking in self.bookings if self._bars(booking, kind.name, kind.needs)}
         return any(
             near in ("", node.name) and (node.name, node.inc) not in held and node.name not in barred for node in alike
         )

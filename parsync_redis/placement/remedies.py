@@ -32,13 +32,13 @@ def find_remedies(
         return ()
     if not can_hold(nearest):
         return (*_for_none(name, needs, nodes[nearest.nodes[0]], nearest.obstacles, held),)
-    firsts = [nodes[some.nodes[0]] for some in classes if can_hold(some)]
+    firsts = [nodes[node_class.nodes[0]] for node_class in classes if can_hold(node_class)]
     return tuple(" and ".join(_acts(needs, node, held.get(node.name, 0))) for node in firsts)
 
 
-def can_hold(some: NodeClass) -> bool:
+def can_hold(node_class: NodeClass) -> bool:
     """Return True if the nodes of a class could hold the task when they are empty."""
-    return not any(obstacle.static for obstacle in some.obstacles)
+    return not any(obstacle.static for obstacle in node_class.obstacles)
 
 
 def _acts(needs: Resources, node: NodeFacts, held: int) -> Iterator[str]:

@@ -146,9 +146,9 @@ class EventFeed(threading.Thread):
             found = follower.begin(KEPT)
             self._follower = follower
             return found
-        found = self._follower.poll()
-        self.failed += sum(event.event == "failed" for event in found)
-        return found
+        events = self._follower.poll()
+        self.failed += sum(event.event == "failed" for event in events)
+        return events
 
     # -- the event loop ----------------------------------------------------------------------------------------------
 

@@ -27,7 +27,9 @@ NOTES = {"suspect": ["alive, but 3 tasks did not start", "its worker stands stil
 def situations(draw: st.DrawFn) -> tuple[Resources, list[NodeFacts], dict[str, int]]:
     """Return needs, nodes that are closed and short of things in all ways at once, and how many slots are held."""
     _, facts = draw(clusters())
-    needs, nodes, held = draw(NEEDS), [], {}
+    needs = draw(NEEDS)
+    nodes: list[NodeFacts] = []
+    held: dict[str, int] = {}
     words = [name for name, _ in needs.amounts if name.startswith("apart_")]
     for node in facts:
         state = draw(st.sampled_from([node.state, "leaving"]))
@@ -45,14 +47,15 @@ def test_a_node_has_room_when_all_is_done_that_a_remedy_says(
     situation: tuple[Resources, list[NodeFacts], dict[str, int]],
 ) -> None:
     needs, nodes, held = situation
-    classes, by_name = classify(needs, nodes), {node.name: node for node in nodes}
+    classes = classify(needs, nodes)
+    by_name = {node.name: node for node in nodes}
     remedies = find_remedies("work", needs, classes, by_name, held)
     if not classes[0].obstacles:
         assert remedies == ()
     elif can_hold(classes[0]):
         assert len(remedies) == sum(map(can_hold, classes))
-        for remedy, some in zip(remedies, classes, strict=False):
-            node = by_name[some.nodes[0]]
+        for remedy, node_class in zip(remedies, classes, strict=False):
+            node = by_name[node_class.nodes[0]]
             for act in remedy.split(" and "):
                 node = done(act, node, needs, held)
             assert not obstacles(needs, node), f"{remedy}: {obstacles(needs, node)}"
@@ -62,7 +65,8 @@ def test_a_node_has_room_when_all_is_done_that_a_remedy_says(
 
 def done(act: str, node: NodeFacts, needs: Resources, held: dict[str, int]) -> NodeFacts:
     """Return a node after an act."""
-    slots, full = node.offer.slots, dict(node.offer.amounts)
+    slots = node.offer.slots
+    full = dict(node.offer.amounts)
     if re.match(r"(re)?start the worker of node ", act):
         held[node.name] = 0
         return replace(node, state="up", free=slots, left=full, held=False)
@@ -100,7 +104,8 @@ def emptied(node: NodeFacts, needs: Resources, kind: str, count: int) -> dict[st
 
 def facts(name: str = "n1", offer: str = "slots=2 zone:a", free: int = 2, **more: object) -> NodeFacts:
     resources = parse_resources(offer)
-    state, draining = more.pop("state", "up"), more.pop("draining", False)
+    state = more.pop("state", "up")
+    draining = more.pop("draining", False)
     left = more.pop("left", dict(resources.amounts))
     return NodeFacts(name, state, draining, resources, free, left, **more)  # type: ignore[arg-type]
 
