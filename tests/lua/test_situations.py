@@ -385,11 +385,8 @@ SCENES: dict[str, Scene] = {
         not_told="it is due",
     ),
     "put off because its name is held back": Scene(
-        lambda drive: (
-            node(drive),
-            put_off(drive, "tasks of work fail on n1, which runs one of them now and then", 400),
-        ),
-        "tasks of work fail on n1, which runs one of them now and then: it is tried again at ",
+        lambda drive: (node(drive), put_off(drive, "tasks of work fail on n1")),
+        "tasks of work fail on n1: it is tried again at ",
         (),
         not_told="it is due",
     ),
