@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from parsync_redis import ParsyncClient
 from parsync_redis.cli.app import app
 from parsync_redis.inspect.explanation import explain_task
 from parsync_redis.model.apps import KnownTasks, offer_with
@@ -21,9 +20,7 @@ from parsync_redis.model.ids import encode_id
 from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import trial_note
 from parsync_redis.model.taints import offered_taints
-from parsync_redis.model.task import TaskState
 from parsync_redis.placement.reasons import ROOM
-from parsync_redis.serve.feed import EventFeed
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
@@ -463,18 +460,6 @@ def test_what_is_told_of_a_task_is_true_and_its_remedy_helps(cluster: Driver, na
         found = asked(cluster)
         assert (found.outlook, found.remedies) == (Outlook.NOW, ()), found
         assert "has room" in found.why
-
-
-def test_failures_are_counted_from_when_the_service_begins_to_follow(cluster: Driver) -> None:
-    with ParsyncClient.from_url(f"redis://{cluster.store.address}/0", cluster.keys.cluster) as client:
-        feed = EventFeed(client)
-        cluster.bring(TaskState.FAILED, "before")
-        feed.look()
-        assert feed.failed == 0
-        cluster.bring(TaskState.FAILED, "after")
-        cluster.bring(TaskState.CANCELLED, "cancelled")
-        feed.look()
-        assert feed.failed == 1
 
 
 COMMANDS = (
