@@ -13,6 +13,8 @@ from .common import (
     Config,
     Json,
     Url,
+    end_if_missing,
+    explain_empty,
     make_client,
     parse_seconds,
     print_found,
@@ -55,6 +57,7 @@ def nodes(
             print_json(detail) if as_json else print_node(detail)
             return
         found = client.nodes()
+        missing = explain_empty(client, found)
     print_found(
         found,
         as_json,
@@ -89,6 +92,7 @@ def nodes(
             "; ".join(filter(None, (n.note, n.reserved and f"reserved for {n.reserved}"))),
         ),
         "no nodes: start a worker of your app with --parsync-node",
+        missing,
     )
 
 
@@ -96,9 +100,11 @@ def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
     """List partitions, and how evenly nodes, scores and labels are dealt to them."""
     with make_client(url, cluster, config) as client:
         found = client.partitions()
+        missing = explain_empty(client, found)
     evenness = measure_evenness(found)
     if as_json:
         print_json({"partitions": found, "evenness": evenness})
+        end_if_missing(missing, as_json)
         return
     print_table(
         (
@@ -122,8 +128,9 @@ def partitions(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
             )
             for p in found
         ),
-        "no partitions: the first scheduler makes them: parsync scheduler",
+        missing or "no partitions: the first scheduler makes them: parsync scheduler",
     )
+    end_if_missing(missing, as_json)
     if found:
         shares = "".join(f", {label} {_percent(value)}" for label, value in evenness.labels.items())
         say(
@@ -145,6 +152,8 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
     with make_client(url, cluster, config) as client:
         client.check()
         found = read_schedulers(client.store)
+        missing = explain_empty(client, found)
+        refusal = client.store.why_no_writes()
     known = sorted({name for s in found for name in s.stats} - LONG_FIGURES)  # --json has them
     print_found(
         found,
@@ -168,7 +177,10 @@ def schedulers(as_json: Json = False, url: Url = None, cluster: Cluster = None, 
             *(s.stats.get(n, "") for n in known),
         ),
         "no schedulers: start one: parsync scheduler",
+        missing,
     )
+    if refusal:
+        say(f"nobody can renew now: {refusal}", to_stderr=True)
 
 
 Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)]

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from ..errors import InvalidInput
 from ..model.printable import printable
 from ..model.status import TaskStatus
 from ..settings import Settings
+from ..store.members import look_for_cluster
 from .table import Column, lay_out, wrapped
 
 Url = Annotated[
@@ -75,10 +76,32 @@ def plain(value: Any) -> Any:
 
 
 def print_found(
-    found: Sequence[T], as_json: bool, columns: Sequence[Column | str], row: Callable[[T], Sequence[object]], empty: str
+    found: Sequence[T],
+    as_json: bool,
+    columns: Sequence[Column | str],
+    row: Callable[[T], Sequence[object]],
+    empty: str,
+    missing: str = "",
 ) -> None:
-    """Print what a command found as JSON, or as a table with one row for each."""
-    print_json(found) if as_json else print_table(columns, map(row, found), empty)
+    """Print what a command found as JSON, or as a table with one row for each.
+
+    missing: see `explain_empty`. Then it is printed instead of the empty table, and the exit code is 1.
+    """
+    print_json(found) if as_json else print_table(columns, map(row, found), missing or empty)
+    end_if_missing(missing, as_json)
+
+
+def explain_empty(client: ParsyncClient, found: Sized) -> str:
+    """Return why a command found nothing: there is no such cluster, but others; '' if there is, or it found some."""
+    return "" if found else str(client.requests.do(lambda: look_for_cluster(client.store)) or "")
+
+
+def end_if_missing(missing: str, as_json: bool) -> None:
+    """End with exit code 1 if there is no such cluster. JSON stays JSON: the sentence goes to stderr."""
+    if missing and as_json:
+        say(missing, to_stderr=True)
+    if missing:
+        raise typer.Exit(1)
 
 
 def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[object]], empty: str) -> None:

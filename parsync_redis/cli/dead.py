@@ -8,7 +8,19 @@ from ..errors import InvalidInput
 from ..model.human import age_text
 from ..model.task import TaskState
 from ..store.purge import server_ms
-from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, say, screen_width, show_time
+from .common import (
+    Cluster,
+    Config,
+    Json,
+    Url,
+    explain_empty,
+    make_client,
+    print_found,
+    print_json,
+    say,
+    screen_width,
+    show_time,
+)
 from .ids import Id, Ids, resolve_id, resolve_ids
 from .listing import listing
 from .table import Column, short_ids
@@ -35,6 +47,7 @@ def list_(
     with make_client(url, cluster, config) as client:
         found = client.dead(limit)
         now_ms = server_ms(client.store)
+        missing = explain_empty(client, found)
     ids = short_ids(task.id for task in found) if screen_width() is not None else {}
     print_found(
         found,
@@ -58,6 +71,7 @@ def list_(
             t.why,
         ),
         "no dead tasks",
+        missing,
     )
 
 

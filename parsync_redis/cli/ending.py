@@ -13,7 +13,18 @@ from ..model.human import needs_given
 from ..model.task import WAITING
 from ..store.cancel import Selection, cancel_tasks, cancel_words, find_selected
 from ..store.purge import find_purgeable, purge_tasks
-from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_json, say
+from .common import (
+    Cluster,
+    Config,
+    Json,
+    Url,
+    end_if_missing,
+    explain_empty,
+    make_client,
+    parse_seconds,
+    print_json,
+    say,
+)
 from .ids import Ids, resolve_ids
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -63,7 +74,9 @@ def cancel(
         if found:
             _ask(client, f"cancel {len(found)} {chosen.state} tasks", yes)
         done = Counter(cancel_words(cancel_tasks(client.store, found, how=chosen.how)))
-    print_json(done) if as_json else say(_summary(chosen, done))
+        missing = explain_empty(client, found)
+    print_json(done) if as_json else say(missing or _summary(chosen, done))
+    end_if_missing(missing, as_json)
 
 
 _CANCELLED = ("cancelled", "asked")
@@ -106,7 +119,9 @@ def purge(
             what = "cancel" if state == WAITING else "delete the records of"
             _ask(client, f"{what} {len(found)} {state} tasks", yes)
         done = purge_tasks(client.store, found)
-    print_json({"purged": done}) if as_json else say(f"{done} {state} tasks purged")
+        missing = explain_empty(client, found)
+    print_json({"purged": done}) if as_json else say(missing or f"{done} {state} tasks purged")
+    end_if_missing(missing, as_json)
 
 
 def _ask(client: ParsyncClient, what: str, yes: bool) -> None:

@@ -12,7 +12,19 @@ from ..errors import InvalidInput
 from ..model.events import WORDS, Event
 from ..model.moments import local_text, read_moment
 from ..store.places import now_ms
-from .common import RETRY_FOR_S, Cluster, Config, Json, Url, make_client, plain, print_json, say
+from .common import (
+    RETRY_FOR_S,
+    Cluster,
+    Config,
+    Json,
+    Url,
+    end_if_missing,
+    explain_empty,
+    make_client,
+    plain,
+    print_json,
+    say,
+)
 
 FOLLOW_FOR_S = 600.0
 """For how long a command that follows waits for a server that does not answer."""
@@ -56,7 +68,7 @@ def events(
             limit=limit,
             follow=follow,
         )
-        _follow(found, as_json) if follow else _list(found, as_json, limit)
+        _follow(found, as_json) if follow else _list(client, found, as_json, limit)
 
 
 def _span(client: ParsyncClient, since: str | None, until: str | None) -> tuple[int | None, int | None]:
@@ -68,15 +80,18 @@ def _span(client: ParsyncClient, since: str | None, until: str | None) -> tuple[
     return since_ms, None if until is None else read_moment("--until", until, now, after_ms=since_ms)
 
 
-def _list(found: Iterator[Event], as_json: bool, limit: int) -> None:
+def _list(client: ParsyncClient, found: Iterator[Event], as_json: bool, limit: int) -> None:
     some = list(found)
+    missing = explain_empty(client, some)
     if as_json:
         print_json(some)
+        end_if_missing(missing, as_json)
         return
     for event in some:
         say(line_of(event))
     if not some:
-        say("no events")
+        say(missing or "no events")
+        end_if_missing(missing, as_json)
     elif len(some) == limit:
         say(f"these are the newest {limit:,}: --limit shows more", to_stderr=True)
 

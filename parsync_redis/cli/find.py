@@ -12,7 +12,19 @@ from ..model.status import TaskStatus
 from ..store.find_tasks import SORTS, TaskQuery, find_tasks
 from ..store.purge import server_ms
 from ..store.tasks import ANY, HOLDING, UNENDED
-from .common import Cluster, Config, Json, Url, make_client, parse_seconds, print_found, say, screen_width, show_time
+from .common import (
+    Cluster,
+    Config,
+    Json,
+    Url,
+    explain_empty,
+    make_client,
+    parse_seconds,
+    print_found,
+    say,
+    screen_width,
+    show_time,
+)
 from .completion import complete_name, complete_node, complete_state
 from .listing import listing
 from .states import parse_states
@@ -90,7 +102,8 @@ def tasks(
         found = find_tasks(client.store, query)
         some = client.with_reasons(found.tasks)
         now_ms = server_ms(client.store)
-    print_found(some, as_json, _COLUMNS, task_row(some, now_ms), "no tasks")
+        missing = explain_empty(client, some)
+    print_found(some, as_json, _COLUMNS, task_row(some, now_ms), "no tasks", missing)
     if found.part:
         say(f"this answer is a part: {found.part} (--state looks at fewer)", to_stderr=True)
     elif len(some) == limit:

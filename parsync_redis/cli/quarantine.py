@@ -7,7 +7,19 @@ import typer
 
 from ..errors import InvalidInput
 from ..store.quarantine import Entry, clear, entries
-from .common import Cluster, Config, Json, Url, make_client, print_json, print_table, say, show_time
+from .common import (
+    Cluster,
+    Config,
+    Json,
+    Url,
+    end_if_missing,
+    explain_empty,
+    make_client,
+    print_json,
+    print_table,
+    say,
+    show_time,
+)
 from .table import Column
 
 commands = typer.Typer(
@@ -20,24 +32,28 @@ def register(app: typer.Typer) -> None:
     app.add_typer(commands, name="quarantine")
 
 
-def _read(url: str | None, cluster: str | None, config: Path | None) -> list[Entry]:
+def _read(url: str | None, cluster: str | None, config: Path | None) -> tuple[list[Entry], str]:
+    """Return the entries, and what `explain_empty` says of them."""
     with make_client(url, cluster, config) as client:
         client.check()
-        return entries(client.store)
+        found = entries(client.store)
+        return found, explain_empty(client, found)
 
 
 @commands.command("list")
 def list_entries(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
     """List the entries in quarantine, the newest first."""
-    found = _read(url, cluster, config)
+    found, missing = _read(url, cluster, config)
     if as_json:
         print_json([_plain(entry) for entry in found])
+        end_if_missing(missing, as_json)
         return
     print_table(
         ("NO", "LAST MET", Column("BY", 1, "right"), Column("WHERE", cut="left"), "BYTES", Column("WHY", prose=True)),
         ((n, show_time(e.met_ms), e.who, e.where, e.size, e.why) for n, e in enumerate(found, 1)),
-        "nothing is in quarantine",
+        missing or "nothing is in quarantine",
     )
+    end_if_missing(missing, as_json)
 
 
 @commands.command()
@@ -49,7 +65,7 @@ def show(
     config: Config = None,
 ) -> None:
     """Show one entry, with its first bytes."""
-    found = _read(url, cluster, config)
+    found, _ = _read(url, cluster, config)
     if not 1 <= number <= len(found):
         raise InvalidInput(f"there is no number {number} in quarantine: there are {len(found)} entries")
     entry = found[number - 1]

@@ -9,9 +9,21 @@ import typer
 from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
 from ..model.status import Setback, TaskStatus
-from ..model.task import TaskState
+from ..model.task import WAITING, TaskState
 from ..store.purge import server_ms
-from .common import Cluster, Config, Json, Url, make_client, print_found, print_json, say, show_time, tell
+from .common import (
+    Cluster,
+    Config,
+    Json,
+    Url,
+    explain_empty,
+    make_client,
+    print_found,
+    print_json,
+    say,
+    show_time,
+    tell,
+)
 from .completion import complete_name
 from .ids import Id, remember, resolve_id, with_near
 from .listing import listing
@@ -117,7 +129,8 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
     for step, at in task.times.items():
         if at is not None:
             after = f"  +{age_text((at - start) / 1000)}" if start is not None and step != "submitted" else ""
-            facts.append((step, f"{_when(at, now_ms)}{after}"))
+            past = step == "started" and task.phase == WAITING  # that run is over, and may not count as a start
+            facts.append(("last started" if past else step, f"{_when(at, now_ms)}{after}"))
     if ran := run_text(task, now_ms):
         facts.append(("runs for" if task.state is TaskState.RUNNING else "ran for", ran))
     for name, value in facts:
@@ -169,12 +182,14 @@ def demand(
     """
     with make_client(url, cluster, config) as client:
         found = client.demand()
+        missing = explain_empty(client, found)
     print_found(
         found,
         as_json,
         (Column("KIND", cut="right"), "WAITING", Column("PRIORITY", 1), Column("WHY", prose=True)),
         lambda kind: (needs_shown(kind.kind), kind.waiting, kind.priority, kind.why or None),
         "no tasks wait",
+        missing,
     )
 
 
@@ -182,6 +197,7 @@ def names(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
     """Show how long the tasks of each name run, by node class too: their number, mean and 95th percentile."""
     with make_client(url, cluster, config) as client:
         found = client.names()
+        missing = explain_empty(client, found)
     print_found(
         found,
         as_json,
@@ -194,4 +210,5 @@ def names(as_json: Json = False, url: Url = None, cluster: Cluster = None, confi
             needs_shown(one.node_class),
         ),
         "no task has run yet",
+        missing,
     )

@@ -113,6 +113,7 @@ def page_lines(found: Glance | None, error: str, late_s: float, cluster: str, wi
     if found is None:
         return [f"cluster {cluster}: {error or 'it is being read'}"[:width], "", "q ends"]
     trouble = [f"this is {age_text(late_s)} old, and it is tried again: {error}"[:width]] if error else []
+    trouble += [f"nothing is placed: {printable(found.refusal)}"[:width]] if found.refusal else []
     rows = max(3, height - _FIXED - len(trouble))
     waits, runs = _waiting_lines(found, width, max(1, rows // 3)), _run_lines(found, width, max(1, rows // 3))
     used = max(0, len(waits) - 2) + max(0, len(runs) - 2)

@@ -17,6 +17,7 @@ from ..store.booked import read_node_views
 from ..store.cancel import Selection, find_selected
 from ..store.connection import BLOCKING
 from ..store.demand import read_demand
+from ..store.members import look_for_cluster
 from ..store.tasks import list_tasks
 from ..store.times import read_names
 from ..store.views import find_node, read_views
@@ -223,7 +224,8 @@ class ParsyncClient(Asking):
             reply = self.requests.do(lambda: self.store.run(commands.set_node(partition, name, word, None, note)))
         if reply[0] == "gone":
             known = [node.name for node in self.nodes()]
-            there_are = f"there are {', '.join(known[:20])}" if known else "no node is registered"
+            missing = None if known else self.requests.do(lambda: look_for_cluster(self.store))
+            there_are = f"there are {', '.join(known[:20])}" if known else str(missing or "no node is registered")
             raise InvalidInput(f"no node {shown(name)}: {there_are}")
         return next(node for node in self.nodes() if node.name == name)
 

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import ClusterMismatch, ServerUnfit, ServerUnreachable
+from ..model.node import trust_remedy
 from ..model.views import NodeView
 from ..settings import Settings
 from ..store import calls
 from ..store.cluster import join_cluster
 from ..store.demand import count_tasks, read_kinds
 from ..store.losses import KEEP_S, Loss, read_losses
-from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers, start_one
+from ..store.members import SchedulerView, find_no_cluster, read_schedulers
+from ..store.server_errors import Fault
 from ..store.store import Store
 from ..store.views import read_views
 from .audit import audit
@@ -46,6 +48,8 @@ def _checks(store: Store, settings: Settings, with_audit: bool, say: Callable[[s
         there = read_settings(store)
         yield from (judge_memory(info), judge_allocator(info), judge_lists(there))
         yield from (judge_persistence(info, there), judge_role(info))
+    refusal = store.why_no_writes()
+    yield judge_writes(refusal)
     yield judge_losses(read_losses(store))
     for address, replies in store.ask_servers([("script_exists", *(script.sha for script in calls.ALL))]).items():
         if not isinstance(replies, Exception):  # check_primaries names a primary that is away
@@ -56,7 +60,8 @@ def _checks(store: Store, settings: Settings, with_audit: bool, say: Callable[[s
         yield Check("cluster", "fail", str(error))
         return
     if config is None:
-        yield Check("cluster", "fail", explain_no_scheduler(store, ()), start_one(store))
+        fault = find_no_cluster(store)
+        yield Check("cluster", "fail", fault.why, fault.repair)
         return
     yield Check(
         "cluster",
@@ -65,7 +70,7 @@ def _checks(store: Store, settings: Settings, with_audit: bool, say: Callable[[s
         f"gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
     )
     schedulers = read_schedulers(store)
-    yield from judge_schedulers(schedulers)
+    yield from judge_schedulers(schedulers, refusal)
     yield judge_subscribers(_count_listeners(store), sum(scheduler.alive for scheduler in schedulers))
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
@@ -110,9 +115,22 @@ def judge_scripts(loaded: Iterable[bool], where: str = "") -> Check:
     return Check("scripts", "ok", f"{where}{sum(there)} of {len(there)} loaded{rest}")
 
 
-def judge_schedulers(schedulers: Sequence[SchedulerView]) -> Iterator[Check]:
-    """Fail if no scheduler is alive; warn of those that are silent, and if nobody leads."""
+def judge_writes(refusal: Fault | None) -> Check:
+    """Fail if a server takes no writes: then nothing is placed, and whoever lives cannot say so."""
+    if refusal:
+        return Check("writes", "fail", f"{refusal.why}: nothing is placed", refusal.repair)
+    return Check("writes", "ok", "the server takes them")
+
+
+def judge_schedulers(schedulers: Sequence[SchedulerView], refusal: Fault | None = None) -> Iterator[Check]:
+    """Fail if no scheduler is alive; warn of those that are silent, and if nobody leads.
+
+    refusal: the server takes no writes. Then silence says nothing: nobody can renew a lease.
+    """
     alive = [scheduler.name for scheduler in schedulers if scheduler.alive]
+    if refusal and len(alive) < len(schedulers):
+        yield Check("schedulers", "warn", "whether they live is not known: the server takes no writes", refusal.repair)
+        return
     if alive:
         yield Check("schedulers", "ok", f"{len(alive)} alive: {', '.join(alive)}")
     else:
@@ -155,7 +173,7 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
                 "nodes",
                 "warn",
                 f"suspect: {node.name}: {node.note}",
-                "see its worker's log; it gets tasks again when it reads its inbox, or restarts",
+                trust_remedy(node.name, node.note),
             )
     if leaving := [node.name for node in nodes if node.state == "leaving"]:
         yield Check("nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again")

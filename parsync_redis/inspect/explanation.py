@@ -1,9 +1,9 @@
 """Explain one task, or one that is only planned: what keeps each node, who holds what is short, when it may start."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from ..model.amount import shown_amount
 from ..model.explanation import Choice, Explanation, Forecast, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
 from ..model.kind import Kind, split_kind
@@ -12,11 +12,12 @@ from ..model.status import TaskStatus
 from ..model.task import FINAL, WAITING, TaskState
 from ..placement.classes import classify
 from ..placement.facts import Holder, NodeFacts
-from ..placement.fits import fits
 from ..placement.forecast import MOST_AHEAD, WaitingTasks, forecast_end, forecast_start, has_room_now
 from ..placement.now import clock_text
 from ..placement.reasons import find_fitting
+from ..placement.remedies import can_hold, find_remedies
 from ..store.demand import read_lines
+from ..store.members import look_for_cluster
 from ..store.store import Store
 from ..store.times import read_times
 from .waiting import Looker
@@ -30,10 +31,10 @@ MOST_HOLDERS: Final = 20
 MOST_RIVALS: Final = 10
 """Kinds that may come before a task on its nodes, for a forecast."""
 
-MOST_COMPARED: Final = 20_000
-"""Kinds times nodes that are compared for a forecast."""
+_BLOCK: Final = 10**12
+"""An order is (9 - priority) times this, and the submission's number."""
 
-LAST: Final = 10**12 - 1
+LAST: Final = _BLOCK - 1
 """The order of the last task of a priority."""
 
 
@@ -42,7 +43,7 @@ def explain_task(store: Store, id: str) -> Explanation:
     (record,) = store.records([id])
     task = TaskStatus.of(record)
     if task.state is TaskState.GONE:
-        why = task.why or "it was never submitted, or its record has expired"
+        why = task.why or str(look_for_cluster(store) or "it was never submitted, or its record has expired")
         return Explanation(task.id, "", "", Outlook.GONE, why)
     if task.phase != WAITING:
         return _explain_placed(task, choices_of(store, [id])[0])
@@ -54,7 +55,7 @@ def explain_plan(store: Store, name: str, needs: Resources, priority: int, strat
     """Explain what would become of a task if it were submitted now. Raises ServerUnreachable."""
     times = dict.fromkeys(("submitted", "ready"))
     task = TaskStatus("", TaskState.PENDING, name, needs=needs.text, priority=priority, strategy=strategy, times=times)
-    return _Explainer(store).explain(task, (9 - priority) * 10**12 + LAST)
+    return _Explainer(store).explain(task, (9 - priority) * _BLOCK + LAST)
 
 
 def choices_of(store: Store, ids: Sequence[str]) -> list[Choice | None]:
@@ -94,20 +95,24 @@ class _Explainer:
         needs = looker.settled(task.needs)
         facts = looker.facts(task.name, task.needs)
         classes = classify(needs, facts)
-        able = not classes or _can(classes[0])
+        able = not classes or can_hold(classes[0])
         by_name = {node.name: node for node in facts}
-        nearest_first = [by_name[name] for some in classes if _can(some) for name in some.nodes]
-        waiting = WaitingTasks(task.name, needs, [node for node in nearest_first if node.open and not node.booked])
+        nearest_first = [by_name[name] for some in classes if can_hold(some) for name in some.nodes]
+        open_now = [node for node in nearest_first if node.open and not (node.booked or node.held)]
+        waiting = WaitingTasks(task.name, needs, open_now)
         open_nodes = {node.name for node in waiting.nodes}
-        before = self._before(order)
+        before, overtaking = self._position(order, nearest_first)
         alike = sum(count for _, kind, count in before if kind.needs == task.needs)
+        if overtaking:
+            go_first = "1 task goes" if overtaking == 1 else f"{overtaking:,} tasks go"
+            why += f"; {go_first} first that came later, by a higher priority than {task.priority}"
         start: Forecast | str = self._forecast(waiting, before, task) if able else "no node could hold it"
         ready_ms = task.times.get("ready") or 0
         if isinstance(start, Forecast):
             start = start.not_before(ready_ms)
         outlook = Outlook.WAITS if able else Outlook.NEVER
-        if looker.no_scheduler:
-            start = "no scheduler runs"
+        if looker.fault is not None:
+            start = looker.fault.why
         elif start == Forecast(now_ms, now_ms, now_ms):
             outlook = Outlook.NOW
         nearest = classes[0].nodes[0] if classes else ""
@@ -126,37 +131,63 @@ class _Explainer:
             now_ms=now_ms,
             start=start if isinstance(start, Forecast) else None,
             no_forecast="" if isinstance(start, Forecast) else start,
-            remedies=_remedies(classes, looker.no_scheduler),
+            remedies=self._remedies(task, needs, classes, by_name),
             history=task.history,
         )
 
-    def _before(self, order: int) -> list[tuple[str, Kind, int]]:
-        """Return the waiting tasks with a smaller order: the key of each kind in each shard, the kind, how many."""
-        found = [(shard, kind) for shard, kind, line in read_lines(self._store) if line.first < order]
-        keys = [self._store.keys.pending(kind, shard) for shard, kind in found]
-        counts = self._store.pipe([("zcount", key, "-inf", f"({order}") for key in keys]) if keys else []
-        return [
-            (key, split_kind(kind), count) for key, (_, kind), count in zip(keys, found, counts, strict=True) if count
-        ]
+    def _remedies(
+        self, task: TaskStatus, needs: Resources, classes: Sequence[NodeClass], nodes: Mapping[str, NodeFacts]
+    ) -> tuple[str, ...]:
+        """Return what would let a task run: commands and acts, each of them enough by itself."""
+        fault = self._looker.fault
+        is_due = (task.times.get("ready") or 0) <= self._looker.now_ms
+        firsts = [node_class.nodes[0] for node_class in classes[:MOST_NODES] if is_due]
+        held = Counter[str]()
+        for holder in self._looker.holders_of(firsts):
+            held[holder.node] += holder.slots
+        remedies = find_remedies(task.name, needs, classes[:MOST_NODES], nodes, held) if is_due else ()
+        if fault is None:
+            return remedies
+        return tuple(f"{fault.repair}, and {remedy}" for remedy in remedies) or (fault.repair,)
+
+    def _position(self, order: int, nodes: Sequence[NodeFacts]) -> tuple[list[tuple[str, Kind, int]], int]:
+        """Return the waiting tasks that come before a task, and how many of them came later than it.
+
+        The first: by kind and shard, the key, the kind, and how many. Only tasks count that could be placed on one of
+        the nodes that fit the task. Those that came later have a higher priority.
+        """
+        lines = [(shard, split_kind(kind), line) for shard, kind, line in read_lines(self._store) if line.first < order]
+        rivals = self._looker.competing({kind for _, kind, _ in lines}, nodes)
+        priority, number = divmod(order, _BLOCK)
+        before: list[tuple[str, Kind]] = []
+        of_before: list[tuple[Any, ...]] = []
+        of_later: list[tuple[Any, ...]] = []
+        for shard, kind, line in lines:
+            if kind not in rivals:
+                continue
+            key = self._store.keys.pending(kind.text, shard)
+            before.append((key, kind))
+            of_before.append(("zcount", key, "-inf", f"({order}"))
+            blocks = [block * _BLOCK for block in range(line.first // _BLOCK, priority)]
+            of_later += [("zcount", key, f"({block + number}", f"({block + _BLOCK}") for block in blocks]
+        counts = self._store.pipe([*of_before, *of_later]) if of_before else []
+        counted = [(key, kind, count) for (key, kind), count in zip(before, counts, strict=False) if count]
+        return counted, sum(counts[len(before) :])
 
     def _forecast(
         self, waiting: WaitingTasks, before: Sequence[tuple[str, Kind, int]], task: TaskStatus
     ) -> Forecast | str:
         """Forecast when a task starts; a text if that is not known, and why. What one forecast costs has bounds."""
         now_ms = self._looker.now_ms
-        near = waiting.nodes[:MOST_NODES]
-        if len(before) * len(near) > MOST_COMPARED:
-            return f"tasks of {len(before):,} kinds wait before it"
         rivals: dict[Kind, list[tuple[str, int]]] = {}
         number = 0
         for key, kind, count in before:
-            if kind in rivals or (are_needs(kind.needs) and self._could_use(kind, near)):
-                rivals.setdefault(kind, []).append((key, count))
-                number += count
-                if number > MOST_AHEAD:
-                    return f"more than {MOST_AHEAD:,} tasks wait before it"
-                if len(rivals) > MOST_RIVALS:
-                    return f"tasks of more than {MOST_RIVALS} kinds wait before it"
+            rivals.setdefault(kind, []).append((key, count))
+            number += count
+            if number > MOST_AHEAD:
+                return f"more than {MOST_AHEAD:,} tasks wait before it"
+            if len(rivals) > MOST_RIVALS:
+                return f"tasks of more than {MOST_RIVALS} kinds wait before it"
         ahead = [self._rivals(kind, queues) for kind, queues in rivals.items()]
         names = dict.fromkeys(node.name for tasks in (waiting, *ahead) for node in tasks.nodes)
         held = self._held([*names][:MOST_NODES])
@@ -171,13 +202,8 @@ class _Explainer:
         replies = self._store.pipe([("zrange", key, 0, count - 1, False, True) for key, count in queues])
         needs = self._looker.settled(kind.needs)
         facts = find_fitting(needs, self._looker.facts(kind.name, kind.needs))
-        nodes = [node for node in facts if node.open and not node.booked]
+        nodes = [node for node in facts if node.open and not (node.booked or node.held)]
         return WaitingTasks(kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply))
-
-    def _could_use(self, kind: Kind, nodes: Sequence[NodeFacts]) -> bool:
-        """Return whether a task of a kind could be placed on one of these nodes."""
-        needs = self._looker.settled(kind.needs)
-        return any(fits(node.offer, needs) for node in nodes)
 
     def _held(self, nodes: Sequence[str]) -> list[tuple[Holder, str]]:
         """Return what holds some nodes, each with its task's name."""
@@ -195,35 +221,3 @@ class _Explainer:
             found.append(Holding(holder.node, holder.task, name, holder.since_ms, until))
         found.sort(key=lambda one: (one.until is None, one.until.p50_ms if one.until else 0, one.since_ms, one.task))
         return tuple(found[:MOST_HOLDERS])
-
-
-def _can(some: NodeClass) -> bool:
-    """Return True if the nodes of a class could hold the task when they are empty."""
-    return not any(obstacle.static for obstacle in some.obstacles)
-
-
-def _remedies(classes: Sequence[NodeClass], no_scheduler: str) -> tuple[str, ...]:
-    """Return what would let a task run: commands, or nodes to start, by the classes that lack least."""
-    found = [no_scheduler] if no_scheduler else []
-    if not classes:
-        return (*found, "start a worker of the app with --parsync")
-    nearest = classes[0]
-    if not nearest.obstacles:
-        return tuple(found)
-    if not _can(nearest):
-        lacks = ", ".join(o.why.removeprefix("lacks ") for o in nearest.obstacles if o.static)
-        return (*found, f"start a node that has it, or ask for less: {nearest.nodes[0]} lacks {lacks}")
-    for some in classes:
-        for obstacle in some.obstacles if _can(some) else ():
-            if obstacle.what in ("drained", "suspect"):
-                found.append(f"parsync undrain {some.nodes[0]}")
-            elif obstacle.what == "down":
-                found.append(f"start the worker of node {some.nodes[0]} again")
-            elif obstacle.rule == "free slots":
-                found.append(f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {some.nodes[0]}")
-            elif obstacle.rule == "free devices":
-                found.append(f"{obstacle.short:g} more {obstacle.what} with enough left on {some.nodes[0]}")
-            elif obstacle.rule == "free resources":
-                more = shown_amount(round(obstacle.short * 1000))
-                found.append(f"{more} more of {obstacle.what} free on {some.nodes[0]}")
-    return tuple(dict.fromkeys(found))

@@ -16,6 +16,7 @@ from ..store.find_tasks import TaskQuery, find_tasks
 from ..store.members import SchedulerView, read_schedulers
 from ..store.oldest import read_oldest
 from ..store.purge import server_ms
+from ..store.server_errors import Fault
 from ..store.store import Store
 
 MOST_RUNS: Final = 20
@@ -32,7 +33,8 @@ class Glance:
 
     oldest_ms: since when the oldest waiting task can be taken, None if none waits. reasons: waiting tasks by what keeps
     them. placed_s: tasks placed a second since the look before, conflicts: the share of the claims that lost; None if
-    that is not known yet. runs: the longest; runs_part: why they may not be the longest, '' if they are.
+    that is not known yet. runs: the longest; runs_part: why they may not be the longest, '' if they are. refusal:
+    why the server takes no writes, None if it takes them.
     """
 
     now_ms: int
@@ -46,6 +48,7 @@ class Glance:
     conflicts: float | None
     runs: Sequence[TaskStatus]
     runs_part: str
+    refusal: Fault | None = None
 
 
 class Glancer:
@@ -82,6 +85,7 @@ class Glancer:
             placed_s,
             conflicts,
             *self._runs,
+            store.why_no_writes(),
         )
 
     def _look_at_runs(self) -> None:

@@ -17,6 +17,7 @@ from ..store.demand import read_demand
 from ..store.facts import facts_of
 from ..store.find_tasks import TaskQuery, find_tasks
 from ..store.live_nodes import LiveNode
+from ..store.members import look_for_cluster
 from ..store.one_node import read_node
 from ..store.purge import server_ms
 from ..store.store import Store
@@ -63,7 +64,8 @@ def read_node_detail(store: Store, name: str) -> NodeDetail:
     check_name("node name", name)
     found = read_node(store, name)
     if found is None:
-        raise InvalidInput(no_such_node(name, [node.name for node in read_node_views(store)]))
+        known = [node.name for node in read_node_views(store)]
+        raise InvalidInput(no_such_node(name, known, "" if known else str(look_for_cluster(store) or "")))
     live, view = found
     whom = next((booking.whom for booking in read_booked(store) if booking.node == name), "")
     failed = TaskQuery(frozenset((TaskState.FAILED,)), node=name, sort="ended", limit=MOST_FAILURES)
@@ -81,10 +83,10 @@ def read_node_detail(store: Store, name: str) -> NodeDetail:
     )
 
 
-def no_such_node(name: str, known: Sequence[str]) -> str:
-    """Say that there is no such node, and which are the nearest. Pure."""
+def no_such_node(name: str, known: Sequence[str], missing: str = "") -> str:
+    """Say that there is no such node, and which are the nearest. missing: that there is no such cluster. Pure."""
     if not known:
-        return f"no node {shown(name)}: no node is registered"
+        return f"no node {shown(name)}: {missing or 'no node is registered'}"
     near = get_close_matches(name, known, _NAMED, 0.5) or [*known[:_NAMED]]
     more = f", ... ({len(known):,} in all)" if len(known) > len(near) else ""
     return f"no node {shown(name)}: there are {', '.join(near)}{more}"

@@ -7,7 +7,7 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..model.ids import readable
-from ..store.members import explain_no_scheduler, judge_silence, lease_of, read_schedulers, start_one
+from ..store.members import find_fault, judge_silence, lease_of, read_schedulers
 from ..store.store import Store
 from ..store.views import partitions_of, read_live_nodes
 
@@ -20,10 +20,8 @@ def find_missing(store: Store) -> str:
     """Return why nothing can be placed in the cluster, with the commands that repair it; '' if tasks can be placed."""
     if _all_is_well(store):
         return ""
-    schedulers = explain_no_scheduler(store, read_schedulers(store))
-    nodes = _no_node(store)
-    found = [f"{schedulers}: {start_one(store)}"] if schedulers else []
-    return "; and ".join([*found, nodes] if nodes else found)
+    fault = find_fault(store, read_schedulers(store))
+    return "; and ".join(filter(None, (str(fault or ""), _no_node(store))))
 
 
 def _all_is_well(store: Store) -> bool:

@@ -1,24 +1,26 @@
 """Find out why tasks wait, at this moment: the reason that a scheduler wrote may be old, and a dead one writes none."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ..model.booking import Booking
-from ..model.ids import decode_id
-from ..model.near import settled
+from ..model.ids import decode_id, encode_id
+from ..model.kind import Kind
+from ..model.near import near_of, settled
 from ..model.needs import Resources, are_needs, parse_needs
 from ..model.node import Node
 from ..model.status import TaskStatus
-from ..model.task import WAITING
+from ..model.task import FINAL, WAITING, TaskState
 from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
+from ..placement.fits import fits
 from ..placement.now import clock_text
 from ..placement.reasons import ROOM, SHOWN, explain_waiting, find_fitting
 from ..store.booked import read_booked, read_holds
 from ..store.facts import facts_of, read_holders
 from ..store.live_nodes import live_nodes
-from ..store.members import explain_no_scheduler, read_schedulers, start_one
+from ..store.members import find_fault, look_for_cluster, read_schedulers
 from ..store.purge import server_ms
 from ..store.store import Store
 from ..store.times import read_times
@@ -32,14 +34,21 @@ MOST_SEATED: Final = 500
 
 NOT_YET: Final = "not explained yet: `parsync explain` explains one task"
 
+_OVER: Final = frozenset((*FINAL, TaskState.PENDING, TaskState.GONE))
+"""States of tasks of which no attempt may hold slots."""
+
 
 def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
     """Return the tasks; those that wait say in `why` why they do, by nodes, leases and schedulers as they are now.
 
     What a list costs has a bound: with more nodes, or tasks of more needs and names, a task keeps what a scheduler
-    wrote last, or says that it is not explained yet. A single task is always explained. Costs a few round trips, and
-    none if no task waits. Raises ServerUnreachable.
+    wrote last, or says that it is not explained yet. A single task is always explained. Tasks of which nothing is known
+    say so if there is no such cluster. Costs a few round trips, and none if no task waits and none is gone. Raises
+    ServerUnreachable.
     """
+    if any(task.state is TaskState.GONE and not task.why for task in tasks):
+        missing = str(look_for_cluster(store) or "")
+        tasks = [replace(task, why=task.why or missing) if task.state is TaskState.GONE else task for task in tasks]
     if not any(task.phase == WAITING for task in tasks):
         return list(tasks)
     looker = Looker(store, MOST_IN_A_LIST if len(tasks) > 1 else None)
@@ -57,9 +66,7 @@ class Looker:
         rows = list(fetch(store))
         compared = sum(len(records) for _, (_, _, _, records, *_) in rows)
         self._most_explained = None if most_compared is None else most_compared // max(1, compared)
-        self.no_scheduler = explain_no_scheduler(store, read_schedulers(store))
-        if self.no_scheduler:
-            self.no_scheduler += f": start one: {start_one(store)}"
+        self.fault = find_fault(store, read_schedulers(store))
         if self._most_explained == 0:
             rows = []  # a large cluster: to parse them costs as much as the comparison
         nodes = [state for number, (_, *texts) in rows for state in live_nodes(number, *texts)]
@@ -78,19 +85,24 @@ class Looker:
         """Return the reason why a pending or taken task waits."""
         ready_ms = task.times.get("ready")
         if ready_ms is not None and ready_ms > self.now_ms:
-            due = f"it is due at {clock_text(ready_ms)}"
-            return f"{due}; {self.no_scheduler}" if self.no_scheduler else due
+            when = clock_text(ready_ms)
+            due = f"{task.why}: it is tried again at {when}" if task.why else f"it is due at {when}"
+            return f"{due}; {self.fault}" if self.fault else due
         if node := self._at_workers.get(task.id):
             return f"it waits at {node} until a short task there ends; if that takes long, it goes back"
         asked = (task.needs, task.name)
         if asked not in self._found:
             if self._most_explained is not None and len(self._found) >= self._most_explained:
                 why = task.why or NOT_YET
-                return f"{self.no_scheduler}; and {why}" if self.no_scheduler else why
+                return f"{self.fault}; and {why}" if self.fault else why
             self._found[asked] = self._why(*asked)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
-        return self._found[asked]
+        reason = self._found[asked]
+        if reason.endswith(ROOM) and task.history:
+            last = task.history[-1]
+            return f"{reason}; its last attempt left {last.node}: {last.why}"
+        return reason
 
     def _read_waiting_seats(self) -> dict[str, str]:
         """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round trip a partition."""
@@ -111,9 +123,9 @@ class Looker:
         full = [node for node in find_fitting(needed, facts)[:SHOWN] if node.open]
         holders = self.holders_of([node.name for node in full])
         found = explain_waiting(needed, facts, holders)
-        if not self.no_scheduler:
+        if self.fault is None:
             return found
-        return self.no_scheduler if found.endswith(ROOM) else f"{self.no_scheduler}; and {found}"
+        return str(self.fault) if found.endswith(ROOM) else f"{self.fault}; and {found}"
 
     def settled(self, needs: str) -> Resources:
         """Return sound needs as they count now: a node that is down is not required."""
@@ -136,14 +148,49 @@ class Looker:
         times = self.times.of(name, state.node.offer) if state else None
         return booking.bars(name, needs, times.p95_ms if times else None, self.now_ms)
 
+    def competing(self, kinds: Collection[Kind], nodes: Iterable[NodeFacts]) -> set[Kind]:
+        """Return the kinds of which a task could be placed on one of these nodes: those may take a task's place.
+
+        nodes: that fit the task. A closed node is nobody's; nodes of equal offers are judged once for each kind.
+        """
+        alike: dict[str, list[Node]] = {}
+        for facts in nodes:
+            if facts.open:
+                alike.setdefault(facts.offer.text, []).append(self.states[facts.name].node)
+        rivals = set[Kind]()
+        for kind in kinds if alike else ():
+            needs = self.settled(kind.needs) if are_needs(kind.needs) else None
+            if needs and any(self._admits(kind, needs, nodes_alike) for nodes_alike in alike.values()):
+                rivals.add(kind)
+        return rivals
+
+    def _admits(self, kind: Kind, needs: Resources, alike: Sequence[Node]) -> bool:
+        """Return whether a task of a kind may be placed on one of some nodes with equal offers."""
+        first = facts_of(self.states[alike[0].name], kind.name, self.apps)
+        if not first.knows or not fits(first.offer, needs):
+            return False
+        held = self.holds.get(kind.name, frozenset())
+        near = near_of(needs)
+        barred = {booking.node for booking in self.bookings if self._bars(booking, kind.name, kind.needs)}
+        return any(
+            near in ("", node.name) and (node.name, node.inc) not in held and node.name not in barred for node in alike
+        )
+
     def holders_of(self, names: Sequence[str]) -> list[Holder]:
-        """Return the tasks that hold slots of some nodes; a round trip for each partition, once."""
+        """Return the tasks that hold slots of some nodes; two round trips for each partition, once.
+
+        A lease may outlive its run: so the tasks are asked whether that attempt is over.
+        """
         unread: dict[int, list[Node]] = {}
         for state in (self.states[name] for name in names if name not in self._holders):
             unread.setdefault(state.partition, []).append(state.node)
         for partition, nodes in unread.items():
             self._holders |= {node.name: [] for node in nodes}
-            for holder in read_holders(self.store, partition, nodes):
-                self._holders[holder.node].append(holder)
-                self._placed[holder.task] = holder.node
+            holders = read_holders(self.store, partition, nodes)
+            records = self.store.records([encode_id(holder.task) for holder in holders], extras=False)
+            for holder, record in zip(holders, records, strict=True):
+                ended = record.attempt != holder.attempt or record.state in _OVER
+                self._holders[holder.node].append(replace(holder, ended=ended))
+                if not ended:
+                    self._placed[holder.task] = holder.node
         return [holder for name in names for holder in self._holders[name]]

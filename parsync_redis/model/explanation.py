@@ -134,9 +134,9 @@ class Explanation:
 
     why: one sentence. classes: all nodes, those that lack least first. nearest: the node that lacks least, '' if there
     is none; holders: the tasks that hold what it lacks, the one that ends first in front. ahead: how many waiting tasks
-    come before it, of them `ahead_alike` with equal needs. start: when it starts; None if that is not known, or it
-    waits no more. no_forecast: why a waiting task has no `start`. remedies: what would let it run. history: attempts
-    that were lost, and why they left their nodes.
+    come before it and could be placed on a node that fits it, of them `ahead_alike` with equal needs. start: when it
+    starts; None if that is not known, or it waits no more. no_forecast: why a waiting task has no `start`. remedies:
+    what would let it run, each enough by itself. history: attempts that were lost, and why they left their nodes.
     choice: why a task has its place, None if that was not noted.
     """
 

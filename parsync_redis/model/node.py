@@ -44,6 +44,17 @@ class NodeState(StrEnum):
     DOWN = "down"
 
 
+def trust_remedy(node: str, note: str) -> str:
+    """Return what lets a suspect node with this note take tasks for good. An undrain alone may last for a moment."""
+    if trial_s(note) is not None:
+        return (
+            f"mend why tasks fail on {node} (parsync events --event failed --node {node}), then parsync undrain {node}"
+        )
+    if note.startswith(BY_ITSELF):
+        return f"restart the worker of node {node}, or end what blocks it: its log says where"
+    return f"parsync undrain {node}"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node; its slots' bits are first .. first + span - 1 of its partition's bitmap.

@@ -129,11 +129,14 @@ class TaskStatus:
 
 
 def _why(record: Record, state: TaskState, line: TaskLine) -> str:
-    """Return why a pending task has no place, by its kind or else its last setback; why any other task ended."""
+    """Return why a pending task has no place, by its kind or else its last setback; why any other task ended.
+
+    Of a task that is not due its last setback counts: if a worker put it off, that is why.
+    """
     if state is not TaskState.PENDING:
         return record.why
-    due = line.ready_ms < record.now_ms + 1000
-    return (due and read_why(record.kind_line)) or record.extra.get("why", "")
+    is_due = line.ready_ms <= record.now_ms
+    return (is_due and read_why(record.kind_line)) or record.extra.get("why", "")
 
 
 def kept_options(status: TaskStatus) -> TaskOptions:

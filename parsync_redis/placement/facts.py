@@ -38,7 +38,8 @@ class NodeFacts:
 class Holder:
     """A task that holds slots of a node, and amounts (thousandths) of its resources.
 
-    slots: how many. since_ms: when its claim was committed (server time).
+    slots: how many. since_ms: when its claim was committed (server time). attempt: which attempt of the task holds
+    them. ended: that attempt is over, and only its slots are not free yet.
     """
 
     node: str
@@ -46,6 +47,8 @@ class Holder:
     resources: Mapping[str, int]
     slots: int = 1
     since_ms: int = 0
+    attempt: str = ""
+    ended: bool = False
 
     def holds(self, name: str) -> bool:
         """Return whether it holds some of a resource, or of devices of that kind."""

@@ -30,7 +30,7 @@ def obstacles(needs: Resources, node: NodeFacts) -> tuple[Obstacle, ...]:
         if not rule.admits(node.offer, needs):
             lacks = rule.lacking(needs, node.offer)
             found += [Obstacle(rule.name, True, what.partition(" (has ")[0], f"lacks {what}") for what in lacks]
-    return (*found, *(_closed(node) or [*_free_slots(needs, node), *_left(needs, node)]))
+    return (*found, *(_closed(node) or shortages(needs, node)))
 
 
 def is_near(needs: Resources, node: NodeFacts) -> bool:
@@ -40,12 +40,17 @@ def is_near(needs: Resources, node: NodeFacts) -> bool:
 
 def has_room(needs: Resources, node: NodeFacts) -> bool:
     """Return whether a node that fits could take the task now."""
-    return not (_closed(node) or _free_slots(needs, node) or _left(needs, node))
+    return not (_closed(node) or shortages(needs, node))
 
 
 def what_keeps(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
     """Return what keeps a node that fits: its state, else the slots, else the resources of which too little is free."""
     return _closed(node) or _free_slots(needs, node) or _left(needs, node)
+
+
+def shortages(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
+    """Return of what a node that is open has too little free for a task."""
+    return (*_free_slots(needs, node), *_left(needs, node))
 
 
 def _closed(node: NodeFacts) -> Sequence[Obstacle]:

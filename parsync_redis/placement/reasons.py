@@ -85,10 +85,9 @@ def _until(needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Seque
     if holders is None or obstacle.rule in ("state", "reserved", "held"):
         return ""
     if obstacle.rule == "free slots":
-        return f" until {_one_of(holders)}" if holders else ""
+        return _until_one_of(holders)
     name = obstacle.what
-    having = [holder for holder in holders if holder.holds(name)]
-    until = f" until {_one_of(having)}" if having else ""
+    until = _until_one_of([holder for holder in holders if holder.holds(name)])
     if obstacle.rule == "apart":
         return until
     offered = dict(node.offer.amounts)
@@ -98,12 +97,16 @@ def _until(needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Seque
     return f", and {shown_amount(node.left.get(name, 0))} of {shown_amount(offered.get(name, 0))} is left{until}"
 
 
-def _one_of(holders: Sequence[Holder]) -> str:
-    tasks = sorted({holder.task for holder in holders})
-    if len(tasks) == 1:
-        return f"task {tasks[0]} ends"
+def _until_one_of(holders: Sequence[Holder]) -> str:
+    """Return which tasks must end. A slot of one that has ended is free soon, or what it started lives on."""
+    tasks = sorted({holder.task for holder in holders if not holder.ended})
+    ended = sorted({holder.task for holder in holders if holder.ended})
     more = f" or {len(tasks) - SHOWN} more" if len(tasks) > SHOWN else ""
-    return f"one of the tasks {', '.join(tasks[:SHOWN])}{more} ends"
+    until = f" until one of the tasks {', '.join(tasks[:SHOWN])}{more} ends" if tasks else ""
+    until = f" until task {tasks[0]} ends" if len(tasks) == 1 else until
+    if ended:
+        until += f"; task {ended[0]} has ended and its slots are not free yet"
+    return until
 
 
 CLASSES: Final = (

@@ -57,7 +57,7 @@ def make_app(
         latest = surveyor.latest
         key = f"metrics {latest.age_s or 0:.0f}"  # the age is a metric as well
         if key not in latest.pages:
-            latest.pages[key] = render_metrics(latest)
+            latest.pages[key] = render_metrics(latest, feed.failed)
         return Response(latest.pages[key], media_type=CONTENT_TYPE)
 
     doors = doors or Doors()

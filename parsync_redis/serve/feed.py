@@ -95,7 +95,7 @@ class Kept:
 class EventFeed(threading.Thread):
     """Follows the events until stopped: one reader, whatever the number of viewers. It survives outages.
 
-    kept: replaced whole, so that any thread may read it.
+    kept: replaced whole, so that any thread may read it. failed: tasks that failed since it began.
     """
 
     def __init__(self, client: ParsyncClient) -> None:
@@ -108,6 +108,7 @@ class EventFeed(threading.Thread):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fails = 0
         self.kept = Kept()
+        self.failed = 0
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
@@ -145,7 +146,9 @@ class EventFeed(threading.Thread):
             found = follower.begin(KEPT)
             self._follower = follower
             return found
-        return self._follower.poll()
+        events = self._follower.poll()
+        self.failed += sum(event.event == "failed" for event in events)
+        return events
 
     # -- the event loop ----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from ..inspect.checkup import judge_nodes, judge_schedulers
+from ..inspect.checkup import judge_nodes, judge_schedulers, judge_writes
 from ..inspect.server_checks import Check
 from .surveyor import Latest
 
@@ -41,5 +41,10 @@ def checks_of(latest: Latest) -> list[Check]:
         age = "never" if latest.age_s is None else f"{latest.age_s:.0f} s ago"
         text = f"the cluster was last read {age}: {latest.error or 'the reading takes long'}"
         return [Check("survey", "fail", text, "parsync doctor")]
-    found = [*judge_schedulers(latest.survey.schedulers), *judge_nodes(list(latest.survey.nodes))]
+    survey = latest.survey
+    found = [
+        judge_writes(survey.refusal),
+        *judge_schedulers(survey.schedulers, survey.refusal),
+        *judge_nodes(list(survey.nodes)),
+    ]
     return [check for check in found if check.level != "ok"]

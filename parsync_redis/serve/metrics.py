@@ -43,16 +43,16 @@ COUNTERS: Final = (
 """Counters, which never fall: name, help, and the total."""
 
 
-def render_metrics(latest: Latest) -> bytes:
-    """Return the metrics of what is known, in the text format of Prometheus."""
+def render_metrics(latest: Latest, failed: int = 0) -> bytes:
+    """Return the metrics of what is known, in the text format of Prometheus. failed: events of failed tasks."""
     registry = CollectorRegistry()
-    registry.register(_Once(latest))
+    registry.register(_Once(latest, failed))
     return generate_latest(registry)
 
 
 class _Once(Collector):
-    def __init__(self, latest: Latest) -> None:
-        self._latest = latest
+    def __init__(self, latest: Latest, failed: int) -> None:
+        self._latest, self._failed = latest, failed
 
     def collect(self) -> Iterable[Metric]:
         latest = self._latest
@@ -64,6 +64,11 @@ class _Once(Collector):
         yield _gauge("parsync_survey_read_seconds", "Time that the last reading took", round(latest.took_s, 4))
         for name, help, figure in COUNTERS:
             yield CounterMetricFamily(name, help, latest.counted.totals.get(figure, 0))
+        yield CounterMetricFamily("parsync_failed_tasks_total", "Tasks that failed", self._failed)
+        about = "1 if the server takes no writes: then nothing is placed, and nobody can renew"
+        yield _gauge("parsync_refuses_writes", about, latest.survey.refusal is not None)
+        about = "Names that nodes hold back because such tasks fail there in a row, each node counted by itself"
+        yield _gauge("parsync_held_back_names", about, latest.survey.held_back)
         yield from _waiting(latest.survey)
         yield from _nodes(latest.survey.nodes)
         yield from _schedulers(latest.survey.schedulers)

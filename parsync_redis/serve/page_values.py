@@ -22,7 +22,7 @@ MOST_KINDS, MOST_NODES, MOST_BOXES, MOST_EVENTS = 100, 100, 64, 20
 SHADES_MS: Final = (250, 1000, 3000, 10_000)
 """Ages at which the freshness map gets darker."""
 
-NOTHING: Final = Survey(0, (), (), (), (), (), {}, Counts(0, 0, 0, 0, 0, 0), "")
+NOTHING: Final = Survey(0, (), (), (), (), (), {}, Counts(0, 0, 0, 0, 0, 0), None)
 """The pages show this before the first survey."""
 
 

@@ -8,11 +8,12 @@ from ..model.named_times import TOP_NAMES
 from ..model.octaves import TimeHistogram
 from ..model.times import LearntTimes
 from ..model.views import KindView, NameView, NodeView, PartitionView
-from ..store.booked import read_all_views
+from ..store.booked import read_all_views, read_holds
 from ..store.demand import Counts, count_tasks, demand_of, read_lines
-from ..store.members import SchedulerView, explain_no_scheduler, read_schedulers
+from ..store.members import SchedulerView, read_schedulers
 from ..store.oldest import read_oldest
 from ..store.purge import server_ms
+from ..store.server_errors import Fault
 from ..store.store import Store
 from ..store.times import names_of, read_times, runs_of
 from ..store.view_reader import ViewReader
@@ -24,8 +25,8 @@ class Survey:
     """The cluster as it was read. Times are the server's, in ms.
 
     kinds: of waiting tasks, in the order in which schedulers take them. oldest_ms: by name, or `other`, since when the
-    task that was submitted first can be taken. no_scheduler: why no scheduler places tasks, '' if one is alive. runs:
-    how long they took, by name.
+    task that was submitted first can be taken. refusal: why the server takes no writes, None if it takes them. runs:
+    how long they took, by name. held_back: how many names nodes hold back, each node counted by itself; as old as runs.
     """
 
     now_ms: int
@@ -36,8 +37,9 @@ class Survey:
     names: Sequence[NameView]
     oldest_ms: Mapping[str, int]
     counts: Counts
-    no_scheduler: str
+    refusal: Fault | None
     runs: Mapping[str, TimeHistogram] = field(default_factory=dict)
+    held_back: int = 0
 
 
 def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
@@ -71,6 +73,7 @@ def read_survey(
         times_of.names if times_of else names_of(learnt),
         oldest_of.oldest_ms if oldest_of and kinds else read_oldest(store, lines, group_names(kinds)),
         count_tasks(store),
-        explain_no_scheduler(store, schedulers),
+        store.why_no_writes(),
         times_of.runs if times_of else runs_of(learnt),
+        times_of.held_back if times_of else sum(map(len, read_holds(store).values())),
     )

@@ -29,6 +29,6 @@ def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Ho
     places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
     held = [sum(slot < counts[place.node] for slot in place.slots) for place in places]
     return [
-        Holder(place.node, decode_id(place.task), read_amounts(place.asked), slots, place.since_ms)
+        Holder(place.node, decode_id(place.task), read_amounts(place.asked), slots, place.since_ms, place.attempt)
         for place, slots in zip(places, held, strict=True)
     ]

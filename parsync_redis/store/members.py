@@ -10,6 +10,7 @@ from ..model.text import LEADER
 from ..wire.keys import ANY_CONFIG, cluster_of
 from .cluster import DEFAULT_LEASE_S
 from .reader import Reader
+from .server_errors import Fault
 from .store import Store
 
 STATS_KEPT_MS: Final = 3_600_000
@@ -72,25 +73,45 @@ def lease_of(config: Mapping[str, str]) -> float:
     return int(text) / 1000 if text.isdecimal() and len(text) < 10 else DEFAULT_LEASE_S
 
 
-def explain_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> str:
-    """Return why no scheduler places tasks; '' if one is alive. `start_one` returns the command that repairs it."""
-    found = list(schedulers)
-    if any(scheduler.alive for scheduler in found):
-        return ""
-    cluster, where = store.keys.cluster, f"cluster {store.keys.cluster!r} on {store.address}"
-    if not found:
-        others = [name for name in find_clusters(store) if name != cluster]
-        there_are = f" (other clusters there: {', '.join(others[:8])})" if others else ""
-        return f"no scheduler has joined {where}{there_are}"
+def find_fault(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | None:
+    """Return why no scheduler places tasks; None if one is alive and the servers take writes.
+
+    A scheduler is silent too while the server takes no writes: so the server is asked first.
+    """
+    return store.why_no_writes() or find_no_scheduler(store, schedulers)
+
+
+def find_no_scheduler(store: Store, schedulers: Iterable[SchedulerView]) -> Fault | None:
+    """Return the fault that no scheduler is alive; None if one is. The servers take writes: see `find_fault`."""
+    known = list(schedulers)
+    if not known:
+        return find_no_cluster(store)
+    if any(scheduler.alive for scheduler in known):
+        return None
     silent = ", ".join(
-        f"{s.name} (silent for {'over an hour' if s.silent_s is None else f'{s.silent_s:.0f} s'})" for s in found[:4]
+        f"{s.name} (silent for {'over an hour' if s.silent_s is None else f'{s.silent_s:.0f} s'})" for s in known[:4]
     )
-    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
-    return f"no scheduler of {where} is alive: {silent}{more}"
+    more = f" and {len(known) - 4} more" if len(known) > 4 else ""
+    return Fault(f"no scheduler of {_where(store)} is alive: {silent}{more}", _start(store))
 
 
-def start_one(store: Store) -> str:
-    """Return the command that starts a scheduler of the cluster."""
+def look_for_cluster(store: Store) -> Fault | None:
+    """Return the fault that there is no such cluster; None if there is."""
+    return None if store.config() else find_no_cluster(store)
+
+
+def find_no_cluster(store: Store) -> Fault:
+    """Return the fault that no scheduler has joined the cluster: its name may be misspelt, so others are named."""
+    others = [name for name in find_clusters(store) if name != store.keys.cluster]
+    there_are = f" (other clusters there: {', '.join(others[:8])})" if others else ""
+    return Fault(f"no scheduler has joined {_where(store)}{there_are}", _start(store))
+
+
+def _where(store: Store) -> str:
+    return f"cluster {store.keys.cluster!r} on {store.address}"
+
+
+def _start(store: Store) -> str:
     return f"parsync scheduler --cluster {store.keys.cluster}"
 
 

@@ -1,18 +1,27 @@
 """Read with plain commands, on one server or on all primaries of a cluster; errors are those of errors.py."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from hashlib import sha1
+from typing import Any, Final, cast
 
 import redis
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
 from ..errors import ParsyncError, ServerUnreachable
 from ..model.ids import readable
 from .connection import address_of, disconnect, set_timeouts
 from .primaries import away
 from .redis_cluster import ClusterClient
-from .server_errors import translate
+from .server_errors import Fault, no_writes, translate
 from .slot_map import slot_of
+
+PROBE: Final = "#!lua\nreturn 1"
+"""A script that does nothing, and does not say that it only reads: so a server that takes no writes refuses it.
+
+Every login may run it, because it names no key. Processes that load the scripts load it too.
+"""
+
+_PROBE_SHA: Final = sha1(PROBE.encode()).hexdigest()
 
 
 class Reader:
@@ -59,6 +68,27 @@ class Reader:
     def hash(self, key: str) -> dict[str, str]:
         """Return a small hash as text; bytes that are not UTF-8 are escaped."""
         return {readable(k): readable(v) for k, v in cast(Mapping[bytes, bytes], self.read("hgetall", key)).items()}
+
+    def why_no_writes(self) -> Fault | None:
+        """Return why a server takes no writes, with what ends that; None if all do, or if none tells this login.
+
+        Ask before you conclude anything from the silence of a process: it cannot write that it lives. One round trip.
+        """
+        for server in self.servers().values():
+            if server is not None and (fault := server._why_no_writes()):
+                return fault
+        return None
+
+    def _why_no_writes(self) -> Fault | None:
+        ask = ("evalsha", _PROBE_SHA, 0)
+        reply = self.pipe_each([ask])[0]
+        if isinstance(reply, NoScriptError):
+            reply = self.pipe_each([("execute_command", "SCRIPT LOAD", PROBE), ask])[1]
+        primary = ""
+        if isinstance(reply, ReadOnlyError):
+            replication = self.read("info", "replication")
+            primary = f"{replication['master_host']}:{replication['master_port']}"
+        return no_writes(self.address, reply, primary)
 
     # -- servers -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ..wire.keys import DEFAULT_SHARDS, DEFAULT_SHARDS_OF_SEVERAL, Keys, gate_of
 from .calls import ALL, Call, Commands, join_parts, parts_of
 from .connection import BLOCKING, Kit, connect, copy_client, database_of
 from .primaries import PIECE
-from .reader import Reader
+from .reader import PROBE, Reader
 from .redis_cluster import ClusterClient
 from .server_errors import damage, denied, is_damage, is_denied, refusal, translate
 
@@ -162,7 +162,9 @@ class Runner(Reader):
 
         A primary of a cluster that is away is left out: who finds it without scripts loads them. also: see `servers`.
         """
-        answers = self.ask_servers([("execute_command", "SCRIPT LOAD", script.text) for script in ALL], also)
+        answers = self.ask_servers(
+            [("execute_command", "SCRIPT LOAD", text) for text in (PROBE, *(s.text for s in ALL))], also
+        )
         errors = [answer for answer in answers.values() if isinstance(answer, Exception)]
         for error in errors:
             if len(errors) == len(answers) or not isinstance(error, ServerUnreachable):

@@ -6,6 +6,7 @@ import random
 import re
 import ssl
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from redis.asyncio.sentinel import MasterNotFoundError as LoopMasterNotFoundError
@@ -35,10 +36,27 @@ from ..errors import (
 AWAY: Final = (ServerUnreachable, ServerReadOnly, ServerFull)
 """Errors of a server that is away, or takes no writes now."""
 
-_READ_ONLY: Final = {
-    "MISCONF": "its disk fails; the server's log says why",
-    "NOREPLICAS": "it has fewer replicas in step than min-replicas-to-write asks for",
+_FREE_DISK: Final = "give it room on the disk and the right to write there"
+_NO_WRITES: Final = {
+    "AOF": ("its disk fails; the server's log says why", _FREE_DISK),
+    "MISCONF": (
+        "its disk fails; the server's log says why",
+        f"{_FREE_DISK}; only snapshots fail, so redis-cli CONFIG SET stop-writes-on-bgsave-error no helps until then",
+    ),
+    "NOREPLICAS": (
+        "it has fewer replicas in step than min-replicas-to-write asks for",
+        "start its replicas, or redis-cli CONFIG SET min-replicas-to-write 0",
+    ),
+    "OOM": (
+        "its memory is full",
+        "redis-cli CONFIG SET maxmemory BYTES gives it more; parsync purge --state succeeded frees some",
+    ),
+    "READONLY": (
+        "it is a read-only replica",
+        "use the primary's address; if it is to be the primary: redis-cli REPLICAOF NO ONE",
+    ),
 }
+"""Error replies of a server that takes no writes, by their code: why, and what ends that."""
 _NOT_NOW: Final = {
     "BUSY": "a script of somebody runs for too long there; redis-cli SCRIPT KILL ends it",
     "CLUSTERDOWN": "its cluster is down",
@@ -49,6 +67,44 @@ _NOT_NOW: Final = {
     "ASK": "its cluster is moving keys",
 }
 """Error replies by their code, and what they mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault that keeps a cluster from placing tasks. repair: a command or an act that ends it."""
+
+    why: str
+    repair: str
+
+    def __str__(self) -> str:
+        """Return both in one sentence."""
+        return f"{self.why}: {self.repair}"
+
+
+def no_writes(address: str, error: object, primary: str = "") -> Fault | None:
+    """Return the fault of a server whose reply says that it takes no writes; None for any other reply.
+
+    primary: the server that a replica follows, 'HOST:PORT', if that is known.
+    """
+    cause = _cause_of(error) if isinstance(error, ResponseError) else None
+    if cause is None:
+        return None
+    why, repair = cause
+    return Fault(f"the server at {address} takes no writes: {why}{f' of {primary}' if primary else ''}", repair)
+
+
+def _cause_of(error: ResponseError) -> tuple[str, str] | None:
+    """Return why a server takes no writes, and what ends that; None if the reply does not say so."""
+    code = _code_of(error)
+    return _NO_WRITES.get("AOF" if code == "MISCONF" and "AOF" in str(error) else code)
+
+
+def _code_of(error: ResponseError) -> str:
+    """Return the code of an error reply: its first word, which redis-py may have taken away."""
+    if isinstance(error, OutOfMemoryError | ReadOnlyError):
+        return "OOM" if isinstance(error, OutOfMemoryError) else "READONLY"
+    first = _IN_PIPELINE.sub("", str(error), count=1).split(" ", 1)[0]
+    return str(getattr(error, "status_code", None) or first)
 
 
 def translate(address: str, error: Exception) -> Exception:
@@ -105,10 +161,9 @@ def refusal(address: str, error: Exception, primary: str = "") -> ParsyncError |
         return ServerUnreachable(f"{where} lets nobody in: {text}; raise its maxclients")
     if not isinstance(error, ResponseError):
         return None
-    code = text.split(" ", 1)[0]
-    code = str(getattr(error, "status_code", None) or code)
-    if code in _READ_ONLY:
-        return ServerReadOnly(f"{where} takes no writes, nothing was done: {_READ_ONLY[code]}")
+    if cause := _cause_of(error):
+        return ServerReadOnly(f"{where} takes no writes, nothing was done: {': '.join(cause)}")
+    code = _code_of(error)
     if code in _NOT_NOW:
         return ServerUnreachable(f"{where} does not serve now: {_NOT_NOW[code]}")
     return None

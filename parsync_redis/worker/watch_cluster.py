@@ -1,8 +1,8 @@
 """A step of every worker of an app with Parsync: it logs why placed tasks do not come.
 
-A worker that is no node logs so if its app has tasks that only nodes run. A node logs that there is no scheduler, or
-that it is drained, and when that is over. With --parsync-with-scheduler the worker also runs a scheduler beside it,
-which ends after everything else of the worker.
+A worker that is no node logs so if its app has tasks that only nodes run. A node logs that the server takes no writes,
+that there is no scheduler, or that it is drained, and when that is over. With --parsync-with-scheduler the worker also
+runs a scheduler beside it, which ends after everything else of the worker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..model.ids import readable
 from ..model.printable import printable
 from ..model.text import NODE
 from ..settings import wants_scheduler
-from ..store.members import explain_no_scheduler, read_schedulers, start_one
+from ..store.members import find_no_scheduler, read_schedulers
 from .agent import Agent
 from .beside import SchedulerBeside
 from .bootsteps import NodeStep, call_when_stopped
@@ -142,6 +142,7 @@ class Watcher(threading.Thread):
         self.agent, self.store, self.node = agent, agent.store.again(), agent.node.name
         node = self.node
         self._done = threading.Event()
+        self._writes = Warned(f"node {node}: the server takes writes again")
         self._schedulers = Warned(f"node {node}: a scheduler is there now")
         self._drained = Warned(f"node {node} is not drained any more: it gets tasks again")
 
@@ -155,14 +156,16 @@ class Watcher(threading.Thread):
                 log.debug("node %s could not look at its cluster: %s", self.node, error)
             except Exception:
                 log.exception("node %s could not look at its cluster: unexpected", self.node)
-            self._done.wait(LOOK_S if self._schedulers.wrong else WELL_S)
+            self._done.wait(LOOK_S if self._schedulers.wrong or self._writes.wrong else WELL_S)
 
     def look(self, now_s: float) -> None:
         """Look once."""
-        schedulers = read_schedulers(self.store)
-        if self._schedulers.due(not any(scheduler.alive for scheduler in schedulers), now_s):
-            missing = explain_no_scheduler(self.store, schedulers)
-            log.warning("node %s gets no tasks: %s: %s", self.node, missing, start_one(self.store))
+        refusal = self.store.why_no_writes()
+        if self._writes.due(refusal is not None, now_s):
+            log.warning("node %s gets no tasks: %s", self.node, refusal)
+        missing = None if refusal else find_no_scheduler(self.store, read_schedulers(self.store))
+        if refusal is None and self._schedulers.due(missing is not None, now_s):
+            log.warning("node %s gets no tasks: %s", self.node, missing)
         terms = self._drain_terms()
         if self._drained.due(bool(terms), now_s):
             log.warning("node %s gets no tasks: it is drained (%s): parsync undrain %s", self.node, terms, self.node)

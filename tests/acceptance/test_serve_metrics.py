@@ -5,8 +5,10 @@ import signal
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from parsync_redis import ParsyncClient
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.task import TaskState
+from parsync_redis.serve.feed import EventFeed
 from tests.acceptance.test_serve import set_up
 from tests.conftest import PRIMARIES
 from tests.serving import serving, url_of
@@ -47,9 +49,11 @@ def test_the_metrics_say_what_the_state_is(store):
     driver.submit("o1", name="proj.small", delay_ms=3_600_000)
     driver.submit("o2", {"priority": 3}, name="proj.small")
     driver.run(driver.commands.set_reason([("proj.large slots=4", "only node n2 fits: it is full")]))
+    driver.run(driver.commands.report_failures(0, "n1", 1, 0, False, [("proj.bad", 5, 5, 5, 600_000)]))
     with serving(url_of(store), store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         found = metrics(serve)
+    assert (found["failed_tasks_total",], found["held_back_names",], found["refuses_writes",]) == (0, 1, 0)
     assert found["waiting_tasks", "full"] == 3
     assert found["waiting_tasks", "unexplained"] == 1
     assert found["wanted_slots", "full"] == 12
@@ -128,3 +132,16 @@ def test_without_a_survey_there_are_metrics_that_say_so():
     assert found["stale",] == 1
     assert found["survey_errors_total",] >= 1
     assert ("nodes", "up") not in found
+
+
+def test_failures_are_counted_from_when_the_service_begins_to_follow(store):
+    drive = set_up(store)
+    with ParsyncClient.from_url(url_of(store), drive.keys.cluster) as client:
+        feed = EventFeed(client)
+        drive.bring(TaskState.FAILED, "before")
+        feed.look()
+        assert feed.failed == 0
+        drive.bring(TaskState.FAILED, "after")
+        drive.bring(TaskState.CANCELLED, "cancelled")
+        feed.look()
+        assert feed.failed == 1

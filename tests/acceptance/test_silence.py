@@ -78,7 +78,7 @@ def test_no_scheduler(rig: Rig, caplog):
     missing = f"no scheduler has joined cluster '{CLUSTER}' on {rig.store.address}"
     id = submit(rig)
     assert f"{missing}: {repair}" in warned(caplog)
-    assert why(rig, id).startswith(f"{missing}: start one: {repair}")
+    assert why(rig, id).startswith(f"{missing}: {repair}")
     assert missing in parsync(rig, "doctor", code=1)
     rig.until(lambda: f"node n1 gets no tasks: {missing}: {repair}" in rig.lines("n1"), "the worker says so")
     rig.schedulers()

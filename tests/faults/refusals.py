@@ -76,6 +76,22 @@ def _full_disk(server: EmbeddedServer) -> Iterator[None]:
 
 
 @contextmanager
+def failed_snapshot(server: EmbeddedServer) -> Iterator[None]:
+    """MISCONF: the last snapshot failed, because its folder is gone. The server has no append-only file."""
+    with admin(server) as client:
+        folder = Path(client.config_get("dir")["dir"])
+        client.config_set("save", "3600 1000000")
+        folder.rmdir()
+        client.bgsave()
+        try:
+            until(lambda: refuses(client, "MISCONF"), "the server refuses with MISCONF")
+            yield
+        finally:
+            folder.mkdir()
+            client.config_set("save", "")
+
+
+@contextmanager
 def replica(server: EmbeddedServer) -> Iterator[None]:
     """READONLY: the server follows a primary where nobody is, so that its data stays."""
     with admin(server) as client:

@@ -23,6 +23,8 @@ APP = "tests.faults.refusing_app:app"
 POOLS = ("prefork", "threads", "solo")
 LEASE_S = 120.0
 GET_S = 180
+NO_WRITES = ("MISCONF", "NOREPLICAS", "READONLY", "OOM")
+"""Refusals of writes alone: the server can be read."""
 
 
 class Site(Rig):
@@ -88,6 +90,15 @@ def test_a_refusal_ends_no_process_costs_no_start_and_loses_no_result(
         site.until(lambda: all(site.noticed(name) > count for name, count in noticed.items()), "each has noticed")
         with pytest.raises(ParsyncError):
             site.client.submit("tests.faults.refusing_app.add", [1, 1])
+        if word in NO_WRITES:
+            site.serving.until_json(
+                "/readyz", lambda found: found["reasons"][:1] and found["reasons"][0]["name"] == "writes"
+            )
+        if word == "NOREPLICAS":
+            said = "gets no tasks: the server at"
+            site.until(
+                lambda: all(said in site.lines(pool) for pool in POOLS), "each node says what keeps tasks from it"
+            )
         for gate in gates.values():
             (site.gates / f"{gate}.open").touch()
         site.until(lambda: all((site.gates / f"{gate}.over").exists() for gate in gates.values()), "all are over")

@@ -1,10 +1,14 @@
 """The doctor's judgement of each finding."""
 
+from dataclasses import replace
+
 import pytest
 
 from parsync_redis.inspect import checkup, primary_checks, server_checks
+from parsync_redis.model.node import trial_note
 from parsync_redis.model.views import NodeView
 from parsync_redis.store.members import SchedulerView
+from parsync_redis.store.server_errors import Fault
 
 
 def levels(checks):
@@ -89,6 +93,37 @@ def test_scripts_that_are_not_loaded_yet_are_no_fault():
 def test_schedulers_and_leader(alive, still, leader, expected):
     there = [scheduler(name, name in alive, name == leader) for name in (*alive, *still)]
     assert levels(checkup.judge_schedulers(there)) == expected
+
+
+def test_silence_says_nothing_of_schedulers_while_the_server_takes_no_writes():
+    refusal = Fault("the server at h:1 takes no writes: its memory is full", "more memory")
+    check = checkup.judge_writes(refusal)
+    assert (check.level, check.repair) == ("fail", "more memory")
+    assert checkup.judge_writes(None).level == "ok"
+    assert levels(checkup.judge_schedulers([scheduler("a", False)], refusal)) == [("schedulers", "warn")]
+    assert levels(checkup.judge_schedulers([scheduler("a", True, True)], refusal)) == [
+        ("schedulers", "ok"),
+        ("leader", "ok"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("note", "repair"),
+    [
+        (
+            trial_note("tasks fail there at once", 30),
+            "mend why tasks fail on a (parsync events --event failed --node a), then parsync undrain a",
+        ),
+        (
+            "its worker stands still: it is stopped",
+            "restart the worker of node a, or end what blocks it: its log says where",
+        ),
+        ("alive, but 3 tasks in a row did not start there", "parsync undrain a"),
+    ],
+)
+def test_the_repair_of_a_suspect_node_is_that_of_its_cause(note, repair):
+    found = list(checkup.judge_nodes([replace(node("a", "suspect"), note=note), node("b")]))
+    assert (found[-1].text, found[-1].repair) == (f"suspect: a: {note}", repair)
 
 
 def test_a_scheduler_that_does_not_hear_ticks_is_a_warning():

@@ -47,7 +47,7 @@ SURVEY = Survey(
     [],
     {"proj.train": 4_000},
     Counts(1, 2, 3, 4, 5, 6),
-    "",
+    None,
 )
 TIMES = {"proj.train": TimeHistogram.of("7000 12:1")}
 COUNTED = Counted({}, TIMES, TIMES)
@@ -146,6 +146,7 @@ def test_nothing_is_critical_while_nothing_waits_or_runs_if_the_cluster_can_be_r
     rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
     critical = {rule["alert"]: rule["expr"] for rule in rules if rule["labels"]["severity"] == "critical"}
     assert critical.pop("ParsyncCannotBeRead") == "parsync_stale == 1"
+    assert critical.pop("ParsyncServerRefusesWrites") == "parsync_refuses_writes == 1", "nothing can be submitted"
     for name, text in critical.items():
         last = text.split(" and on (job, instance) ")[-1]
         assert last.startswith("sum by (job, instance) (parsync_waiting_tasks)"), name

@@ -3,6 +3,8 @@
 import pytest
 
 from parsync_redis.model.needs import Resources, parse_needs, parse_resources
+from parsync_redis.model.record import Record, TaskLine
+from parsync_redis.model.status import TaskStatus
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.reasons import NO_NAME, NO_NODE, ROOM, explain_waiting, reason_class
 
@@ -178,3 +180,13 @@ def test_the_device_that_is_freest_is_named_with_what_it_has(asks: str, left: st
 )
 def test_each_reason_is_of_a_class(why, word):
     assert reason_class(why) == word
+
+
+@pytest.mark.parametrize(
+    ("ready_ms", "why"), [(1400, "its name is held back"), (1000, "only node n1 fits: it is full")]
+)
+def test_a_task_that_is_put_off_for_a_moment_has_its_own_reason_and_not_that_of_its_kind(ready_ms, why):
+    line = TaskLine.of(f"+1@1 9000000000001 {ready_ms} 900 since=900 work slots=1")
+    kind_line = "1 9000000000002 9000000000002 only node n1 fits: it is full"
+    record = Record("a", "pending", 1000, "", line, kind_line=kind_line, extra={"why": "its name is held back"})
+    assert TaskStatus.of(record).why == why

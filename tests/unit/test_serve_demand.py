@@ -20,7 +20,7 @@ NODE = NodeView("n1", 0, NodeState.UP, False, 1, 1.0, 4, 3, 1, HAS, LEFT, {"zone
 def survey(**waiting):
     """A survey of the node, and of kinds: name -> (needs, how many)."""
     kinds = [KindView(name, name, needs, "", count, 0, "") for name, (needs, count) in waiting.items()]
-    return Survey(10_000, [], [NODE], [], kinds, [], {}, Counts(0, 0, 0, 0, 0, 0), "")
+    return Survey(10_000, [], [NODE], [], kinds, [], {}, Counts(0, 0, 0, 0, 0, 0), None)
 
 
 def machine(devices="gpu=0-1", memory="24GiB", shared=False):

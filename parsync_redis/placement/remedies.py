@@ -1,0 +1,90 @@
+"""What would let a waiting task run: acts and commands for people, each of them enough by itself. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ..model.amount import exact_text
+from ..model.apart import PREFIX, undeclared
+from ..model.explanation import NodeClass, Obstacle
+from ..model.human import needs_shown
+from ..model.near import NEAR_LABEL, near_of
+from ..model.needs import TAINT_LABEL, Resources, without
+from ..model.node import trust_remedy
+from .facts import NodeFacts
+from .now import NO_NAME_HERE, shortages
+
+START: Final = "start a worker of the app with --parsync"
+
+
+def find_remedies(
+    name: str, needs: Resources, classes: Sequence[NodeClass], nodes: Mapping[str, NodeFacts], held: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Return what would let a task of this name run, by the classes that lack least; () if a node has room.
+
+    A remedy mends all that keeps the first node of its class. held: how many slots of each of these nodes tasks hold:
+    a closed node does not show what is free.
+    """
+    if not classes:
+        return (START,)
+    nearest = classes[0]
+    if not nearest.obstacles:
+        return ()
+    if not can_hold(nearest):
+        return (*_for_none(name, needs, nodes[nearest.nodes[0]], nearest.obstacles, held),)
+    firsts = [nodes[node_class.nodes[0]] for node_class in classes if can_hold(node_class)]
+    return tuple(" and ".join(_acts(needs, node, held.get(node.name, 0))) for node in firsts)
+
+
+def can_hold(node_class: NodeClass) -> bool:
+    """Return True if the nodes of a class could hold the task when they are empty."""
+    return not any(obstacle.static for obstacle in node_class.obstacles)
+
+
+def _acts(needs: Resources, node: NodeFacts, held: int) -> Iterator[str]:
+    """Give what must be done so that a node that fits has room: it is opened first, then room is made."""
+    if node.state in ("down", "leaving"):
+        yield f"start the worker of node {node.name} again"
+        node = replace(node, state="up", free=node.offer.slots, left=dict(node.offer.amounts), held=False)
+        held = 0
+    if not node.open:
+        yield f"parsync undrain {node.name}" if node.draining else trust_remedy(node.name, node.note)
+        node = replace(node, state="up", draining=False, free=max(0, node.offer.slots - held))
+    if node.booked:
+        yield f"{node.name} is not reserved for {node.booked} any more"
+    if node.held:
+        yield f"mend why such tasks fail on {node.name}: parsync events --event failed --node {node.name}"
+    for obstacle in shortages(needs, node):
+        yield _more(obstacle, needs, node)
+
+
+def _more(obstacle: Obstacle, needs: Resources, node: NodeFacts) -> str:
+    """Return what must be free besides so that an obstacle is gone. No amount is rounded."""
+    if obstacle.rule == "free slots":
+        return f"{obstacle.short:g} more free slot{'s' if obstacle.short > 1 else ''} on {node.name}"
+    if obstacle.rule == "apart":
+        return f"the end of the task with apart={obstacle.what.removeprefix(PREFIX)} on {node.name}"
+    if obstacle.rule == "free devices":
+        return f"{obstacle.short:g} more {obstacle.what} with enough left on {node.name}"
+    missing = dict(needs.amounts)[obstacle.what] - node.left.get(obstacle.what, 0)
+    return f"{exact_text(missing)} more of {obstacle.what} free on {node.name}"
+
+
+def _for_none(
+    name: str, needs: Resources, nearest: NodeFacts, obstacles: Sequence[Obstacle], held: Mapping[str, int]
+) -> Iterator[str]:
+    """Give what would do if no node could hold the task: another worker, or other needs."""
+    static = [obstacle for obstacle in obstacles if obstacle.static]
+    near = near_of(needs)
+    who = f"start the worker of node {near} again so that it has" if near else "start a worker that has"
+    knows = f" and knows {name}" if any(obstacle.why == NO_NAME_HERE for obstacle in static) else ""
+    wanted = without(without(needs, NEAR_LABEL), TAINT_LABEL)
+    yield f"{who} {needs_shown(wanted.text)}{knows}"
+    if any(obstacle.rule in ("name", "near") for obstacle in static):
+        return  # other needs would not do
+    lacks = ", ".join(obstacle.why.removeprefix("lacks ") for obstacle in static)
+    known = dict(nearest.offer.amounts)
+    amounts = [(what, amount) for what, amount in needs.amounts if amount <= known.get(what, undeclared(what))]
+    less = Resources.made(min(needs.slots, nearest.offer.slots), amounts, ())
+    acts = " and ".join(_acts(less, nearest, held.get(nearest.name, 0)))
+    yield f"other needs: {nearest.name} lacks {lacks}" + (f"; and {acts}" if acts else "")
