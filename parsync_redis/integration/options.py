@@ -205,9 +205,8 @@ def check_declarations(app: Celery) -> None:
     if getattr(celery_task, "of_parsync", False):
         return
 
-    # Any: the arguments of Celery's decorator, which go on as they are
     @wraps(celery_task)
-    def task(*args: Any, **options: Any) -> Any:
+    def task(*args: object, **options: object) -> object:
         _check_declared(options.get(_PARSYNC), options.get("base") or symbol_by_name(app.task_cls))
         warn_of_misspelt(options, stacklevel=2)
         return celery_task(*args, **options)
