@@ -41,9 +41,9 @@ prefetching: `worker_prefetch_multiplier` and `-O` have no effect on placed task
 waits in Redis until it is due. A call returns when parsync's queue has the task, and a scheduler places it after that.
 So `inspect.active` right after a call may not show the task yet.
 
-**A node has the pool `prefork`, `threads` or `solo`.** With `-P gevent` or `-P eventlet`, a worker that was started with
-a `--parsync-...` option says so and ends with code 2. Without such an option it runs plain tasks, as before. A process
-that gevent or eventlet has patched may submit, wait and revoke: one greenlet waits while the others go on.
+**A node has the pool `prefork`, `threads` or `solo`.** With `-P gevent` or `-P eventlet`, a worker that was started
+with a `--parsync-...` option says so and ends with code 2. Without such an option it runs plain tasks, as before. A
+process that gevent or eventlet has patched may submit, wait and revoke: one greenlet waits while the others go on.
 
 **A task with a `Strategy` of its own is not placed.** A batch task (celery-batches) keeps its requests and runs many of
 them as one call, so nobody can tell when the run of one task ends. `parsync=` of such a task is refused at its
