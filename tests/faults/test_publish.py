@@ -159,7 +159,7 @@ class Noting(Producer):  # type: ignore[misc,unused-ignore]
         super().__init__(*args, **options)
         self.published: list[str] = []
 
-    def publish(self, body: Any, **options: Any) -> Any:
+    def publish(self, body: Any, **options: Any) -> Any:  # type: ignore[override,unused-ignore]
         self.published.append(body["type"])
         return super().publish(body, **options)
 
