@@ -11,6 +11,7 @@ from .model.apps import digest_of
 from .model.ids import check_name, encode_id, new_id, shown
 from .model.limits import MAX_BATCH_BYTES, MAX_KINDS_BYTES
 from .model.needs import QUEUE_LABEL, Resources, without
+from .model.option import unknown_option
 from .model.options import CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions
 from .model.task import Submission
 from .placement.infeasible import explain_infeasible
@@ -67,7 +68,7 @@ def make_submission(item: Item, declared: Declared | None = None, make_id: Calla
     queue = check_queue(rest.pop("queue", None))
     for option in rest:
         if option not in CELERY_OPTIONS:
-            raise InvalidInput(f"unknown option {shown(option)}: known are {', '.join(ITEM_KEYS[3:])}")
+            raise unknown_option("option", option, ITEM_KEYS[3:], rest[option])
     celery_options = {option: value for option, value in rest.items() if value is not None}
     if unknown:
         said = {**task_options, **({"queue": queue} if queue else {})}

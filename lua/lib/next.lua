@@ -16,7 +16,7 @@ local function is_others(text)
 end
 
 -- become_next: turn a task into its successor, without the setbacks of the earlier run. Return when the successor is due, nil for
--- now. If there is no successor, or a damaged one, the task runs again as it was.
+-- now; the task is `renewed` then. If there is no successor, or a damaged one, the task runs again as it was.
 local function become_next(task)
   local line, successor, key = task.line, parse_next(task.extra.next), KEY.extra .. task.id
   set_option(line, 'starts', nil)
@@ -25,6 +25,7 @@ local function become_next(task)
   task.extra.next = nil
   if not message then return nil end
   redis.call('HSET', KEY.messages, task.id, message)
+  task.renewed = true
   local publication = option(successor, 'pub') or option(line, 'pub')
   line.kind, line.options = successor.kind, successor.options
   set_option(line, 'pub', publication)

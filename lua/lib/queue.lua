@@ -56,13 +56,16 @@ end
 -- to_wait: let a task wait, at its place in the order of its kind; if `due` (ms) is given, not before. Only a task that has
 -- started is ready anew: the delay of any other goes on. put_off: so does that of a task that has to wait until it is due because
 -- its run could not begin. A successor that its attempt submitted is lost with the run: otherwise a later run's success would
--- start it. A successor of others stays.
+-- start it. A successor of others stays. The line says `redelivered` if a run of the same message had begun.
 local function to_wait(task, due, put_off)
   local line = task.line
   unhold(task)
   local takes = task.attempt and string.match(task.attempt, '^%d+')
   if takes and #takes < 10 then line.takes = tonumber(takes) end
-  if task.started then set_option(line, 'ran', task.started) end
+  if task.started then
+    set_option(line, 'ran', task.started)
+    set_option(line, 'redelivered', not task.renewed and '1' or nil)
+  end
   if put_off and due then
     set_option(line, 'since', line.ready)
   end

@@ -37,7 +37,7 @@ from ..worker.results import Owed, announce_entries, can_announce
 from .address import broker_address
 from .background import Background
 from .components import Source, extend
-from .options import OptionSource
+from .options import OptionSource, check_declarations
 from .port import Options
 from .refusals import extend_retry
 from .worker_options import add_worker_options
@@ -68,6 +68,7 @@ class Parsync:
         for component in ("amqp", "control"):
             extend(app, component, Source(Parsync, url, cluster))
         extend_retry()
+        check_declarations(app)
         from ..worker.bootsteps import Inbox, NodeStep
         from ..worker.watch_cluster import WatchStep
 

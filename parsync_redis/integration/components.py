@@ -18,6 +18,7 @@ from celery.utils.imports import symbol_by_name
 
 from ..errors import InvalidInput, ParsyncError
 from ..model.ids import shown
+from .options import refuse_options_beside, warn_of_misspelt
 from .port import ParsyncPort
 from .publish import Capture, operational
 from .refusals import refusal_here
@@ -86,12 +87,14 @@ def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable
     # Any: Celery's arguments, which go on as they are
     def send_task_message(producer: Any, name: str, message: Any, *args: Any, headers: Any = None, **kw: Any) -> object:
         call = kw.pop("parsync", None)
+        warn_of_misspelt(kw, stacklevel=4)  # the caller of apply_async
         if headers and not isinstance(headers, Mapping):
             raise InvalidInput(f"headers={shown(headers)} is not valid: it must be a mapping")
         carried = (headers or {}).get("parsync", message.headers.get("parsync"))
         try:
             options = parsync.options_of(name, carried, call)
             if options is not None:
+                refuse_options_beside(name, kw)
                 return plain(Capture(producer, parsync, name, options), name, message, *args, headers=headers, **kw)
         except InvalidInput as error:
             raise refusal_here(error) from None

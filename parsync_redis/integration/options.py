@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, Final
 
-from celery import Celery
+from celery import Celery, Task
+from celery.utils.imports import symbol_by_name
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
 from ..model.apps import KnownTasks
 from ..model.ids import is_name, shown
-from ..model.options import TaskOptions
+from ..model.option import VERY_CLOSE, close_to
+from ..model.options import CLIENT_NAMES, TaskOptions
 from ..settings import load_rules
 from .port import Options
 from .publish import QUEUE, Unreachable, celery_priority
@@ -28,6 +31,16 @@ _MAPS: Final = ("celery.map", "celery.starmap", "celery.chunks")
 
 KNOWN_S: Final = 3.0
 """How long an answer of the server about a task is valid, or the fact that the server does not answer."""
+
+_UNPLACED: Final = (
+    "cannot be placed by parsync: it has a Strategy of its own, as batch tasks have, and nobody can tell when a run of "
+    "it ends; declare parsync=False, and it goes to the broker"
+)
+
+_PARSYNC: Final = "parsync"
+"""The option of tasks and of calls that has ours."""
+_OF_OURS: Final = frozenset(CLIENT_NAMES) - {"priority"}
+"""The options that belong into `parsync={...}`; the others are Celery's as well."""
 
 
 class OptionSource:
@@ -54,6 +67,8 @@ class OptionSource:
         placed = rule if own is None else own
         if call is False or (call is None and (carried is False or (not carried and placed in (None, False)))):
             return None
+        if has_own_strategy(self._app._tasks.get(name)):
+            raise InvalidInput(f"task {name} {_UNPLACED}")
         merged: dict[str, object] = {}
         for options in (rule, own, carried.get("options") if isinstance(carried, Mapping) else None, call):
             if options is None or isinstance(options, bool):
@@ -114,7 +129,7 @@ class OptionSource:
 
     def known_tasks(self) -> KnownTasks:
         """Return the tasks of this app and what each declares, for those who submit by name; raises InvalidInput."""
-        names = [name for name in self._app.tasks if not name.startswith("celery.") or name in _MAPS]
+        names = [name for name, task in self._app.tasks.items() if _may_be_placed(name, task)]
         found = {name: self._declaration(name) for name in names}
         return KnownTasks.of(
             {name: options for name, options in found.items() if options or is_name("task name", name)}
@@ -167,3 +182,72 @@ class OptionSource:
                     error,
                 )
             return {"priority": options.get("priority")}
+
+
+def has_own_strategy(task: object) -> bool:
+    """Return True if a task, or a class of tasks, does not have Celery's Strategy, by which a worker runs it."""
+    if task is None:
+        return False
+    kind = task if isinstance(task, type) else type(task)
+    strategy = getattr(task, "Strategy", Task.Strategy)
+    return getattr(kind, "start_strategy", Task.start_strategy) is not Task.start_strategy or (
+        symbol_by_name(strategy) is not symbol_by_name(Task.Strategy)
+    )
+
+
+def _may_be_placed(name: str, task: Task) -> bool:
+    return (not name.startswith("celery.") or name in _MAPS) and not has_own_strategy(task)
+
+
+def check_declarations(app: Celery) -> None:
+    """Have `app.task` say at a declaration what a worker would say at its start, and warn of a misspelt `parsync`."""
+    celery_task = app.task
+    if getattr(celery_task, "of_parsync", False):
+        return
+
+    @wraps(celery_task)
+    def task(*args: object, **options: object) -> object:
+        _check_declared(options.get(_PARSYNC), options.get("base") or symbol_by_name(app.task_cls))
+        warn_of_misspelt(options, stacklevel=2)
+        return celery_task(*args, **options)
+
+    task.of_parsync = True  # type: ignore[attr-defined] # functions take any attribute
+    app.task = task
+
+
+def _check_declared(declared: object, base: object) -> None:
+    """Check what a declaration says; raises InvalidInput."""
+    if declared is None or isinstance(declared, bool):
+        options: Mapping[str, object] = {}
+    elif isinstance(declared, Mapping):
+        options = declared
+    else:
+        raise InvalidInput(f"parsync={shown(declared)} is not valid: it must be a dict, True or False")
+    try:
+        TaskOptions.of(options)
+    except InvalidInput as error:
+        raise InvalidInput(f"parsync={shown(declared)} is not valid: {error}") from None
+    if declared not in (None, False) and has_own_strategy(base):
+        raise InvalidInput(f"a task of {getattr(base, '__qualname__', base)} {_UNPLACED}")
+
+
+def warn_of_misspelt(options: Mapping[str, object], stacklevel: int) -> None:
+    """Warn of an option that is nearly `parsync`. It may be an attribute of the task, or the app's own option.
+
+    stacklevel: as `warnings.warn` has it, for the caller.
+    """
+    for name in options:
+        if close_to(name, (_PARSYNC,), VERY_CLOSE):
+            value = shown(options[name])
+            text = f"{name}={value} means nothing to parsync: did you mean parsync={value}?"
+            warnings.warn(text, UserWarning, stacklevel=stacklevel + 1)
+
+
+def refuse_options_beside(name: str, options: Mapping[str, object]) -> None:
+    """Raise InvalidInput if the call of a placed task has an option beside `parsync={...}` that belongs there."""
+    for option in options:
+        if option in _OF_OURS:
+            raise InvalidInput(
+                f"{option}={shown(options[option])} in a call of task {name} is not valid: "
+                f"it belongs into parsync={{{option!r}: ...}}"
+            )

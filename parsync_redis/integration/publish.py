@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,8 @@ from .port import Options, ParsyncPort
 
 QUEUE: Final = "_queue"
 """The option, on the way to the producer only, that names the queue to which the workers' app routes a task."""
+
+log = logging.getLogger("parsync.agent")
 
 _TRANSPORT: Final = frozenset(
     (
@@ -64,7 +67,8 @@ class Full(ServerFull, OperationalError):
 class Capture:
     """Stands where Celery expects a kombu Producer: submits the task; all else is the real producer's.
 
-    The next publish is of the event task-sent. It goes to the broker in the background.
+    The next publish is of the event task-sent. It goes to the broker in the background; over a producer that the caller
+    gave, it goes at once, as only the caller knows when that is free.
     """
 
     def __init__(self, producer: Producer, parsync: ParsyncPort, name: str, options: Options) -> None:
@@ -81,7 +85,10 @@ class Capture:
         Errors for which Celery would raise OperationalError are OperationalErrors as well.
         """
         if self._submitted:
-            self._parsync.background.do(lambda: self._publish_event(body, headers=headers, **kwargs))
+            if self._producer in self._parsync.app.producer_pool._dirty:  # in use, and given back after this call
+                self._parsync.background.do(lambda: self._publish_event(body, headers=headers, **kwargs))
+            else:
+                self._publish_event_now(body, headers=headers, **kwargs)
             return
         if not isinstance(headers, dict) or "task" not in headers:
             raise InvalidInput("parsync tasks need Celery's task protocol 2: set task_protocol = 2")
@@ -92,9 +99,11 @@ class Capture:
         queue = queue or str(options.pop(QUEUE, ""))
         if kwargs.get("priority") is not None:
             options.setdefault("priority", celery_priority(kwargs["priority"]))
-        headers = {**headers, "parsync": {"options": {k: v for k, v in self._options.items() if k != QUEUE}}}
-        delay_ms = delay_of(headers.get("eta"))
-        headers["eta"] = None
+        ours: dict[str, object] = {"options": {k: v for k, v in self._options.items() if k != QUEUE}}
+        if (eta := headers.get("eta")) is not None:
+            ours["eta"] = eta  # beside Celery's own, by which its worker would wait
+        headers = {**headers, "parsync": ours, "eta": None}
+        delay_ms = delay_of(eta)
         if headers.get("expires") is None and options.get("expires") is not None:
             seconds = TaskOptions.of(options).expires or 0.0
             headers["expires"] = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
@@ -119,6 +128,12 @@ class Capture:
         except (ServerUnreachable, ServerReadOnly, ServerFull) as error:
             raise operational(error) from None
         self._submitted = True
+
+    def _publish_event_now(self, body: object, **kwargs: object) -> None:
+        try:
+            self._producer.publish(body, **kwargs)
+        except Exception as error:  # kombu raises what its transports do; the task is submitted all the same
+            log.warning("the broker of task %s took no event task-sent: %s", self._name, error)
 
     def _publish_event(self, body: object, **kwargs: object) -> None:
         with self._parsync.app.producer_pool.acquire(block=True) as producer:  # the task's producer is in use elsewhere

@@ -1,11 +1,17 @@
 """An option of a task: a row of the table in model/options.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, Final
 
 from ..errors import InvalidInput
 from .ids import shown
+
+CLOSE: Final = 0.7
+"""How alike two words are, by difflib's ratio, of which one may be the other misspelt, where only one is right."""
+VERY_CLOSE: Final = 0.85
+"""The same, where a word of any meaning may stand: `async` is none of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +46,23 @@ class Option:
         if not self.valid(value):
             raise InvalidInput(f"{self.name}={shown(value)} is not valid: it must be {self.rule}")
         return value
+
+
+def close_to(word: object, known: Iterable[str], ratio: float = CLOSE) -> str:
+    """Return the known word that a word may be meant to be, '' if none is as alike, or if the word is known."""
+    words = list(known)
+    close = get_close_matches(word, words, 1, ratio) if isinstance(word, str) and word not in words else []
+    return close[0] if close else ""
+
+
+def unknown_option(what: str, name: object, known: Iterable[str], value: object = None) -> InvalidInput:
+    """Return the error of an option that does not exist, with what it may be meant to be.
+
+    what: 'option' or 'parsync option'. value: of the option; one that begins with a digit may be meant as an amount.
+    """
+    words = list(known)
+    hint = f"; did you mean {close}?" if (close := close_to(name, words)) else ""
+    if not hint and isinstance(name, str) and str(value)[:1].isdigit() and "resources" in words:
+        amount = {name.removeprefix("num_").removesuffix("s"): value}
+        hint = f"; did you mean resources={shown(amount)}?"
+    return InvalidInput(f"unknown {what} {shown(name)}: known are {', '.join(words)}{hint}")

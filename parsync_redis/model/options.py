@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 from .apart import RULE, held_by, is_word
-from .ids import MAX_ID, shown
+from .ids import MAX_ID
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
-from .option import Option
+from .option import Option, unknown_option
 from .taints import tolerance
 
 
@@ -219,7 +219,7 @@ class TaskOptions:
         if not isinstance(options, Mapping):
             raise InvalidInput(f"parsync options must be a mapping, not {type(options).__name__}")
         if unknown := [name for name in options if name not in NAMES]:
-            raise InvalidInput(f"unknown parsync option {shown(unknown[0])}: known are {', '.join(NAMES)}")
+            raise unknown_option("parsync option", unknown[0], NAMES, options[unknown[0]])
         found = {option.name: option.check(options.get(option.name, option.default)) for option in OPTIONS}
         reserved = [queue_label(queue)] if queue else []
         reserved += tolerance(found.pop("tolerate"))

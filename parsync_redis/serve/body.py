@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from ..errors import InvalidInput
 from ..model.ids import shown
+from ..model.option import unknown_option
 from ..model.options import CLIENT_NAMES
 from ..model.task import Submission
 from ..submission import Item, make_submission, numbered
@@ -103,7 +104,7 @@ def _checked(submitter: KnownSubmitter, task: Any, make_id: Callable[[], str]) -
             f"{shown(task)} is not a task: it must be an object with these fields: {', '.join(OVER_HTTP)}"
         )
     if unknown := [key for key in task if key not in OVER_HTTP]:
-        raise InvalidInput(f"unknown option {shown(unknown[0])}: known are {', '.join(OVER_HTTP)}")
+        raise unknown_option("option", unknown[0], OVER_HTTP, task[unknown[0]])
     given = task.get("id")
     item = {**task, "id": make_id() if given is None else submitter.check_id(given)}
     return item, make_submission(item)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 from ..model.ids import shown
+from ..model.option import unknown_option
 from ..model.options import is_seconds
 
 _TEXT: Final = (str, "text")
@@ -43,7 +44,7 @@ def check_options(options: dict[str, Any]) -> dict[str, Any]:
     """
     for name, value in options.items():
         if name not in CELERY_OPTIONS:
-            raise InvalidInput(f"unknown option {shown(name)}: known are {', '.join(CELERY_OPTIONS)}")
+            raise unknown_option("option", name, CELERY_OPTIONS)
         if value is not None and (right := _RIGHT.get(name)) and not isinstance(value, right[0]):
             raise InvalidInput(f"{name}={shown(value)} is not valid: it must be {right[1]}")
         if name in ("time_limit", "soft_time_limit") and value is not None and not is_seconds(value):

@@ -116,8 +116,12 @@ def prepare_loop(worker: Worker, placed_only: bool) -> None:
     from .consumer import node_consumer, register_once  # imports Celery's consumer, which a client does not need
 
     transport = worker._conninfo.transport
-    if detect_environment() != "default" or not issubclass(worker.pool_cls, (PreforkPool, ThreadPool, SoloPool)):
+    if not issubclass(worker.pool_cls, (PreforkPool, ThreadPool, SoloPool)):
         raise InvalidInput(f"a node cannot use the pool {worker.pool_cls.__module__}: use prefork, threads or solo")
+    if (patched_by := detect_environment()) != "default":
+        raise InvalidInput(
+            f"a node cannot run in a process that {patched_by} has patched: take the patch out of the app"
+        )
     if placed_only:
         if worker.task_events:
             log.warning("--parsync-only: -E is ignored, this worker sends no events")

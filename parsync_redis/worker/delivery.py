@@ -51,6 +51,10 @@ class Delivery:
             if flaw := flaw_of(payload["headers"]):
                 raise InvalidTaskError(flaw)
             carried = _put_place(payload["headers"], run.place)
+            payload["properties"]["delivery_info"] = {
+                **(payload["properties"].get("delivery_info") or {}),
+                "redelivered": run.redelivered,
+            }
             received = as_message(self._consumer.app, payload, Delivered)
             self._hand_over(run, received, payload, carried)
         except (InvalidTaskError, ContentDisallowed, DecodeError) as error:

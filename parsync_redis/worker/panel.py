@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from celery import Celery
+from celery.utils.time import maybe_iso8601, maybe_make_aware
 from celery.worker.control import Panel
 from kombu.transport.virtual import Message
 
@@ -70,7 +71,7 @@ def reserved(agent: Agent, hostname: str) -> Iterable[Entry]:
     store, partition = agent.store, agent.node.partition
     node = store.nodes(partition).get(agent.node.name)
     keys = [lease.place.task for lease in store.leases(partition, [node])] if node else []
-    for _, request in _requests(agent, hostname, dict.fromkeys(keys), lambda task, state: state == TaskState.PLACED):
+    for _, request, _ in _requests(agent, hostname, dict.fromkeys(keys), lambda task, state: state == TaskState.PLACED):
         yield request
 
 
@@ -79,15 +80,17 @@ def scheduled(agent: Agent, hostname: str) -> Iterable[Entry]:
     pages = agent.store.pipe([("zrange", key, 0, MOST - 1, False, True) for key in agent.store.keys.queues("later")])
     first = sorted((ms, id) for page in pages for id, ms in page)[:MOST]
     due = {readable(id): ms for ms, id in first}
-    for id, request in _requests(agent, hostname, due, lambda task, state: task in agent.app.tasks):
-        eta = datetime.fromtimestamp(due[id] / 1000, UTC).astimezone(agent.app.timezone)
-        yield {"eta": eta.isoformat(), "priority": _PRIORITY, "request": request}
+    for id, request, carried in _requests(agent, hostname, due, lambda task, state: task in agent.app.tasks):
+        yield {"eta": _eta(agent.app, due[id], carried), "priority": _PRIORITY, "request": request}
 
 
 def _requests(
     agent: Agent, hostname: str, keys: Iterable[str], wanted: Callable[[str, str], bool]
-) -> Iterable[tuple[str, Entry]]:
-    """Return the first tasks whose name and state are wanted, by their ids as keys have them, without damaged ones."""
+) -> Iterable[tuple[str, Entry, object]]:
+    """Return the first tasks whose name and state are wanted, without damaged ones.
+
+    Each is its id as keys have it, its entry, and the ETA that its caller named, None for none.
+    """
     store, found = agent.store, dict[str, str]()
     for task in store.records(keys, extras=False):
         name = split_kind(task.line.kind).name if task.line else ""
@@ -100,14 +103,26 @@ def _requests(
         for key, message in zip(few, messages, strict=True):
             try:
                 if message is not None:
-                    yield key, _request(agent.app, hostname, decode_id(key), found[key], message)
+                    payload = open_envelope(message)
+                    entry = _request(agent.app, hostname, decode_id(key), found[key], payload)
+                    yield key, entry, (payload["headers"].get("parsync") or {}).get("eta")
             except Exception as error:  # a client may write any message, and kombu raises what it does
                 log.debug("inspect leaves out task %s: %s", key, error)
 
 
-def _request(app: Celery, hostname: str, id: str, name: str, message: bytes) -> Entry:
+def _eta(app: Celery, due_ms: float, asked: object) -> str:
+    """Return when a task is due: as its caller asked, to the microsecond, unless it was put off since then."""
+    due = datetime.fromtimestamp(due_ms / 1000, UTC).astimezone(app.timezone)
+    try:
+        eta = maybe_make_aware(maybe_iso8601(asked), app.timezone) if asked else due
+        return str((eta if eta > datetime.now(UTC) else due).isoformat())
+    except (TypeError, ValueError, OverflowError, AttributeError):  # a client may write any header
+        return due.isoformat()
+
+
+# Any: an envelope is a JSON object
+def _request(app: Celery, hostname: str, id: str, name: str, payload: dict[str, Any]) -> Entry:
     """Return a task as Celery's `Request.info` shows it, with the sender's description of unreadable arguments."""
-    payload = open_envelope(message)
     headers, opened = payload["headers"], as_message(app, payload, Message)
     try:
         args, kwargs, _ = opened.decode()

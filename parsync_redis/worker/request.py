@@ -62,10 +62,12 @@ class ReportedRequest(CeleryRequest):
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         agent: Agent | None = self.app.parsync.agent
-        run = agent.node.runs.of_header(self.request_dict.get("parsync")) if agent else None
+        place = self.request_dict.get("parsync")
+        run = agent.node.runs.of_header(place) if agent else None
         if agent is None or run is None:
             return
         self._agent, self._run, run.request = agent, run, self
+        self.request_dict["eta"] = place.get("eta")  # for the task; Celery's worker would wait by `self.eta`
         # Celery derives a class from this one that overrides both without super(): the instance's come before those
         self._celery_success, self.on_success = self.on_success, self._on_success  # type: ignore[has-type]
         self._celery_execute, self.execute_using_pool = super().execute_using_pool, self._execute

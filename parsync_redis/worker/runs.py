@@ -29,13 +29,13 @@ class Run:
     more, which another thread may set. flaw: what is wrong with its message or its result. unstored: the result
     backend did not take its result, which the outbox tells later. why: why it was lost or did not begin. delay_ms:
     how long a recalled task must wait before it is taken again. unbegun: it was recalled before it began, and its
-    task has been ready all the time. told: the server knows its outcome. left_s: since when a process of it is known
-    to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits at the worker, and nobody
-    has asked to start it; due_s: it is handed back then if it has not begun. given: the slots that it runs in, if its
-    place names a waiting seat, or a slot in which another runs. name, began_s: of its task, and when it was handed to
-    Celery. freeing: the release of its slots was asked for. failed: whether its function failed, None if its end says
-    nothing of this node. before: the same attempt as it ended here; its outcome is told again, as the server has lost
-    it.
+    task has been ready all the time. told: the server knows its outcome. left_s: since when a process of it is
+    known to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits at the worker, and
+    nobody has asked to start it; due_s: it is handed back then if it has not begun. given: the slots that it runs
+    in, if its place names a waiting seat, or a slot in which another runs. name, began_s: of its task, and when it
+    was handed to Celery. freeing: the release of its slots was asked for. failed: whether its function failed, None
+    if its end says nothing of this node. redelivered: a run of its task's message had begun before. before: the
+    same attempt as it ended here; its outcome is told again, as the server has lost it.
     """
 
     place: Place
@@ -57,6 +57,7 @@ class Run:
     began_s: float = 0.0
     freeing: bool = False
     failed: bool | None = None
+    redelivered: bool = False
     before: Run | None = None
 
     @property

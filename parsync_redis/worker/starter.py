@@ -12,6 +12,7 @@ from typing import Any
 from ..model.ids import readable
 from ..model.limits import MAX_BATCH
 from ..model.place import Place
+from ..model.record import Record
 from ..store.calls import Call
 from ..store.store import Store
 from .reporter import Reporter, outcomes
@@ -71,13 +72,16 @@ class Starter:
             store.commands.start([run.place for run in some], sum(id(run) in first for run in some)) for some in shares
         ]
         reports = outcomes(store.commands, ended)
-        calls: list[Call[Any]] = [*reports, *starts]  # Any: each call has a reply of its own
+        later = [run for run in runs if not run.place.attempt.startswith("1@")]  # a first attempt has none before it
+        records = [store.commands.read_tasks([run.place.task for run in later], extras=False)] if later else []
+        calls: list[Call[Any]] = [*reports, *starts, *records]  # Any: each call has a reply of its own
         try:
             replies = store.run_each(calls)
         except BaseException:
             self._node.runs.drop(runs)  # their doorbells ring again
             raise
-        told, answers = replies[: len(reports)], replies[len(reports) :]
+        told, answers = replies[: len(reports)], replies[len(reports) : len(reports) + len(starts)]
+        _note_redelivered(later, replies[len(reports) + len(starts) :])
         found: list[tuple[Run, str, bytes]] = []
         for some, answer in zip(shares, answers, strict=True):
             if isinstance(answer, Exception):
@@ -182,6 +186,17 @@ def _taken(slots: list[int], own: int) -> int:
     slot = own if own in slots else slots[0]
     slots.remove(slot)
     return slot
+
+
+def _note_redelivered(runs: list[Run], replies: Iterable[list[Record] | Exception]) -> None:
+    """Note for which runs an earlier run of the same message had begun. If a server is away, nobody knows of its tasks.
+
+    The line of a task stays as it is from its take to its end, so that it may be read apart from the start.
+    """
+    for records in replies:
+        if not isinstance(records, Exception):
+            for run, record in zip(runs, records, strict=True):
+                run.redelivered = record.line is not None and "redelivered" in record.line.options
 
 
 def _task_of(run: Run) -> str:

@@ -342,6 +342,10 @@ doubled = app.register_task(Doubled())
 
 if option := os.environ.get("TEST_BAD_TASK"):
 
-    @app.task(parsync={option: 1})
-    def bad() -> None:
-        """A task that asks for what there is not."""
+    class Bad(Task):  # type: ignore[misc,unused-ignore]
+        """A task that asks for what there is not. Nobody but a worker looks at the declaration of a class."""
+
+        name = f"{__name__}.bad"
+        parsync: ClassVar = {option: 1}
+
+    app.register_task(Bad())

@@ -219,3 +219,15 @@ def test_a_shard_that_is_away_keeps_no_task_of_another_from_its_start(
 def away(call: object) -> Any:
     """Stands for a call to a primary that is away."""
     raise ServerUnreachable("it is away")
+
+
+def test_a_run_knows_that_an_earlier_run_of_its_message_had_begun(node: Node) -> None:
+    """By one round trip with the starts, of the attempts that are not the first ones."""
+    (first,) = node.bring("a", 0)
+    assert not first.redelivered
+    assert node.drive.requeue(first.place, "it was lost") == "pending"
+    node.state.runs.drop([first])
+    node.drive.release(first.place)
+    again = node.drive.held("a", node.drive.take()["a"], slots=(1,))
+    runs = [run for run, _ in node.starter.answer([again, node.place("b", 0)])]
+    assert {run.place.task: run.redelivered for run in runs} == {"a": True, "b": False}

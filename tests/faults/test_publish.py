@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 
 from parsync_redis import InvalidInput, Parsync
@@ -149,3 +150,32 @@ def test_a_revoke_is_told_to_the_workers_though_the_server_is_away(deaf: Deaf) -
     with pytest.raises(InvalidInput, match="signal"):
         app.control.revoke("abc", terminate=True, signal="SIGNOT")
     assert len(told) == 1
+
+
+class Noting(Producer):  # type: ignore[misc,unused-ignore]
+    """A producer of the caller's own that notes what is published over it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.published: list[str] = []
+
+    def publish(self, body: Any, **options: Any) -> Any:  # type: ignore[override,unused-ignore]
+        self.published.append(body["type"])
+        return super().publish(body, **options)
+
+
+@pytest.mark.one_server(-1)
+def test_the_event_task_sent_goes_over_the_callers_producer_and_its_failure_is_no_failure_of_the_call(
+    server: EmbeddedServer, deaf: Deaf, caplog: pytest.LogCaptureFixture
+) -> None:
+    placed = task(server.url, task_send_sent_event=True)
+    with placed.app.connection_for_write() as connection:
+        own = Noting(connection)
+        placed.apply_async(producer=own)
+    assert own.published == ["task-sent"]
+    with Connection(deaf.url) as connection:
+        elsewhere = Noting(connection, auto_declare=False)
+        assert placed.apply_async(producer=elsewhere, retry=False).id
+    assert elsewhere.published == ["task-sent"]
+    assert "took no event task-sent" in caplog.text
+    assert placed.app.parsync.background._thread is None, "nothing went over another producer"

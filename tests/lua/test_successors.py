@@ -136,3 +136,33 @@ def test_a_submit_that_meets_damage_has_written_no_successor(drive: Driver, kind
             drive.commands.submit([successor, Submission("new", "other", b"")])
         )
     assert dump(drive.store) == before
+
+
+def test_a_line_says_that_a_run_of_its_message_had_begun_until_another_message_takes_its_place(drive: Driver):
+    """A worker tells Celery by it what a broker tells: that the message was delivered before."""
+
+    def begins(id: str = "a"):
+        place = drive.place(id, drive.take()[id])
+        assert drive.start(place) == "ok"
+        return place
+
+    def is_redelivered() -> bool:
+        return drive.line().options.get("redelivered") == "1"
+
+    drive.submit("a")
+    place = begins()
+    assert not is_redelivered()
+    assert drive.requeue(place, "it could not begin", "unbegun") == "pending"
+    assert not is_redelivered(), "nothing of it has run"
+    assert drive.finish(begins(), "again") == "again"
+    assert is_redelivered(), "Reject(requeue=True)"
+    place = begins()
+    drive.submit("a", message=b"retry", after=place.attempt)
+    assert drive.finish(place, "again") == "again"
+    assert not is_redelivered(), "a retry is another message"
+    assert drive.requeue(begins(), "its node was lost") == "pending"
+    assert is_redelivered()
+    place = drive.place("a", drive.take()["a"])
+    drive.confirm(place)
+    assert drive.requeue(place, "it never started", "unstarted") == "pending"
+    assert is_redelivered(), "it stays so until a run has another message"

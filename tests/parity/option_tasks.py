@@ -181,6 +181,19 @@ def lost_retries(key: str, ends: int) -> int:
     return n
 
 
+@task(bind=True, acks_late=True, reject_on_worker_lost=True)
+def redelivered(self: Any, key: str, how: str) -> int:
+    n = mark(key, bool(self.request.delivery_info["redelivered"]))
+    if n > 1:
+        return n
+    if how == "reject":
+        raise Reject("once", requeue=True)
+    if how == "retry":
+        raise self.retry(countdown=0)
+    end(how)
+    return n
+
+
 @task()
 def ends(key: str, how: str) -> None:
     mark(key)

@@ -38,7 +38,21 @@ first. Reverse such priorities when you move a task to parsync.
 
 **A task waits in parsync's queue, not in a worker.** A node gets no more tasks than it has slots. So there is no
 prefetching: `worker_prefetch_multiplier` and `-O` have no effect on placed tasks, and a task with a countdown or an ETA
-waits in Redis until it is due.
+waits in Redis until it is due. A call returns when parsync's queue has the task, and a scheduler places it after that.
+So `inspect.active` right after a call may not show the task yet.
+
+**A node has the pool `prefork`, `threads` or `solo`.** With `-P gevent` or `-P eventlet`, a worker that was started
+with a `--parsync-...` option says so and ends with code 2. Without such an option it runs plain tasks, as before. A
+process that gevent or eventlet has patched may submit, wait and revoke: one greenlet waits while the others go on.
+
+**A task with a `Strategy` of its own is not placed.** A batch task (celery-batches) keeps its requests and runs many of
+them as one call, so nobody can tell when the run of one task ends. `parsync=` of such a task is refused at its
+declaration, at its call, and when a node starts. Declared with `parsync=False`, or without `parsync=`, the task goes to
+the broker, and runs in a node's worker as in any other.
+
+**Declarations are checked at once.** `@app.task(parsync={{...}})` raises `InvalidInput` for what a worker would refuse
+at its start, if `Parsync(app)` stands before it. Celery takes any option of a task or a call, and makes an attribute or
+a property of it. So a misspelt `parsinc=` is warned of only.
 
 **A retry can be refused.** If `retry(parsync={{...}})` asks for more than any node has, or for an option that does not
 exist, the task fails with `Infeasible` or `InvalidInput`. When plain Celery cannot publish a retry, it rejects the

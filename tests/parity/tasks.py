@@ -85,8 +85,25 @@ def fields(self: Any, *names: str) -> Any:
 
 
 @task(bind=True)
+def etas(self: Any) -> Any:
+    return [self.request.eta]
+
+
+@task(bind=True)
+def retries_with_eta(self: Any, key: str) -> Any:
+    if mark(key, bool(self.request.eta)) == 1:
+        raise self.retry(countdown=0.1)
+    return key
+
+
+@task(bind=True)
 def headers(self: Any) -> Any:
     return {key: value for key, value in (self.request.headers or {}).items() if key.startswith("x-")}
+
+
+@task(bind=True)
+def header_names(self: Any) -> Any:
+    return list(self.request.headers or ())
 
 
 @task(bind=True)

@@ -1,10 +1,11 @@
 """The tasks that parsync places, and their options."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
 
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.settings import load_rules
@@ -139,3 +140,106 @@ def test_a_task_whose_route_cannot_be_found_without_arguments_declares_no_queue(
     said = [record.getMessage() for record in caplog.records if "route" in record.getMessage()]
     assert len(said) == 1
     assert said[0].startswith("task unit.placed has no queue when it is submitted by name only")
+
+
+class Batch(Task):  # type: ignore[misc,unused-ignore]
+    """A task that keeps its requests, and runs many of them as one call, as celery-batches does."""
+
+    abstract = True
+
+    def Strategy(self, task: Any, app: Any, consumer: Any) -> Any:  # noqa: N802 # as Celery has it
+        """Keep requests."""
+
+
+class Started(Task):  # type: ignore[misc,unused-ignore]
+    """A task that is started in a way of its own."""
+
+    abstract = True
+
+    def start_strategy(self, app: Any, consumer: Any, **kwargs: Any) -> Any:
+        """Keep requests."""
+
+
+@pytest.mark.parametrize("base", [Batch, Started])
+def test_a_task_with_a_strategy_of_its_own_is_placed_by_nobody(base: Any) -> None:
+    """Its requests never come to an end that its worker knows: their slots would be held for ever."""
+    app = new_app()
+    app.task(name="unit.batch", base=base, shared=False, parsync=True)(nothing)  # before there is a Parsync
+    parsync = Parsync(app)
+    app.task(name="unit.ordinary", base=base, shared=False)(nothing)
+    with pytest.raises(InvalidInput, match=rf"^a task of {base.__qualname__} cannot be placed by parsync"):
+        app.task(base=base, shared=False, parsync={"slots": 1})
+    app.tasks.pop("unit.bad")
+    with pytest.raises(InvalidInput, match=r"^task unit\.batch: task unit\.batch cannot be placed .* parsync=False"):
+        parsync.check_tasks()
+    with pytest.raises(InvalidInput, match=r"^task unit\.ordinary cannot be placed"):
+        app.tasks["unit.ordinary"].apply_async(parsync={"slots": 1})
+    app.tasks.pop("unit.batch")
+    parsync.check_tasks()
+    assert parsync.options.known_tasks().declared.keys() == {"unit.placed", "unit.plain", "celery.map"} | {
+        "celery.starmap",
+        "celery.chunks",
+    }, "a submit by name would place it"
+    assert parsync.options_of("unit.ordinary", None, None) is None, "it goes to the broker"
+
+
+def test_celerys_strategy_by_another_spelling_is_celerys() -> None:
+    app = new_app()
+    parsync = Parsync(app)
+    app.task(name="unit.same", shared=False, parsync=True, Strategy="celery.worker.strategy.default")(nothing)
+    assert parsync.options_of("unit.same", None, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ({"slots": 0}, "slots=0 is not valid: it must be a whole number from 1 to 10,000"),
+        ({"slot": 2}, "did you mean slots?"),
+        ({"num_gpus": 1}, "did you mean resources={'gpu': 1}?"),
+        ({"mem": "4GiB"}, "did you mean resources={'mem': '4GiB'}?"),
+        (5, "it must be a dict, True or False"),
+    ],
+)
+def test_a_declaration_is_refused_as_a_worker_would_refuse_it(declared: Any, why: str) -> None:
+    app = new_app()
+    Parsync(app)
+    with pytest.raises(InvalidInput) as refused:
+        app.task(shared=False, parsync=declared)
+    assert str(refused.value).startswith(f"parsync={declared!r} is not valid: ")
+    assert str(refused.value).endswith(why)
+
+
+@pytest.mark.parametrize("name", ["parsinc", "parsyc", "Parsync", "parsynch"])
+def test_an_option_that_is_nearly_parsync_is_warned_of_and_passed_on(name: str) -> None:
+    app = new_app()
+    Parsync(app)
+    with pytest.warns(UserWarning, match=rf"^{name}=.*did you mean parsync=\{{'slots': 2\}}\?$") as seen:
+        task = app.task(name="unit.misspelt", shared=False, **{name: {"slots": 2}})(nothing)
+    assert seen[0].filename == __file__, "the warning names the line of the declaration"
+    assert getattr(task, name) == {"slots": 2}
+    with pytest.warns(UserWarning, match=f"^{name}=") as seen, pytest.raises(InvalidInput):
+        task.apply_async(parsync=5, **{name: {"slots": 2}})
+    assert seen[0].filename == __file__, "the warning names the line of the call"
+
+
+@pytest.mark.parametrize("name", ["is_async", "sync", "asynchronous", "parse", "resources", "slots"])
+def test_an_attribute_of_ones_own_is_no_misspelt_parsync(name: str) -> None:
+    app = new_app()
+    Parsync(app)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert getattr(app.task(name="unit.attribute", shared=False, **{name: 1})(nothing), name) == 1
+
+
+@pytest.mark.parametrize("option", ["resources", "slots", "require", "near", "max_starts"])
+def test_an_option_beside_parsync_in_a_call_is_refused_for_placed_tasks_only(option: str) -> None:
+    app = new_app()
+    parsync = Parsync(app)
+    sent: list[Any] = []
+    app.amqp._create_task_sender = lambda: lambda *_, **more: sent.append(more)
+    with pytest.raises(InvalidInput, match=rf"^{option}=.* call of task unit\.placed .* into parsync="):
+        app.tasks["unit.placed"].apply_async(ignore_result=True, **{option: 1})
+    assert sent == []
+    app.tasks["unit.plain"].apply_async(ignore_result=True, **{option: 1})
+    assert sent[0][option] == 1, "it is a property of one's own"
+    assert parsync.options_of("unit.placed", None, {option: 1})

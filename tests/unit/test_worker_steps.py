@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.concurrency import eventlet, gevent, prefork
 from celery.worker import WorkController
 from celery.worker.components import Pool
 
@@ -54,6 +55,34 @@ def test_a_soft_shutdown_waits_for_a_run_that_the_pool_has_not_told_yet(
     leave_before_soft_shutdown(worker, agent)
     worker.wait_for_soft_shutdown()
     assert ("Initiating Soft Shutdown" in caplog.text) is (runs > 0)
+
+
+@pytest.mark.parametrize(
+    ("pool", "patched_by", "why"),
+    [
+        (
+            gevent.TaskPool,
+            "gevent",
+            "a node cannot use the pool celery.concurrency.gevent: use prefork, threads or solo",
+        ),
+        (
+            eventlet.TaskPool,
+            "eventlet",
+            "a node cannot use the pool celery.concurrency.eventlet: use prefork, threads ",
+        ),
+        (prefork.TaskPool, "gevent", "a node cannot run in a process that gevent has patched: take the patch out"),
+    ],
+)
+def test_a_worker_of_greenlets_cannot_be_a_node_and_says_why(
+    pool: Any, patched_by: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kombu.utils.compat._environment", patched_by)
+    app = Celery("steps", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    Parsync(app)
+    with pytest.raises(SystemExit) as ended:
+        app.Worker(pool_cls=pool, parsync=True)
+    assert ended.value.code == 2
+    assert [line.startswith(f"error: {why}") for line in capsys.readouterr().err.splitlines()] == [True]
 
 
 def test_what_was_given_first_stops_first() -> None:

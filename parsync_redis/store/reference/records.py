@@ -74,6 +74,7 @@ class Task:
     last: str | None = None  # the node that it ran on last, if it should rather go to another
     since_ms: int | None = None  # since when it is ready, while it is due later because a run did not begin
     ran_ms: int | None = None  # its last start in this life before it went back
+    redelivered: bool = False  # a run of its message had begun before it last began to wait
     starts: int = 0  # accepted starts that were lost
     expires_ms: int | None = None
     ended_ms: int | None = None
@@ -102,7 +103,12 @@ class Task:
     def line(self) -> str:
         """Its line, without the mark for rare fields."""
         options = self.job.options(
-            starts=self.starts or None, ran=self.ran_ms, last=self.last, since=self.since_ms, expires=self.expires_ms
+            starts=self.starts or None,
+            ran=self.ran_ms,
+            redelivered=int(self.redelivered) or None,
+            last=self.last,
+            since=self.since_ms,
+            expires=self.expires_ms,
         )
         return f"{self.takes}@{self.life} {self.order} {self.ready_ms} {self.submitted_ms} {options} {self.job.kind}"
 

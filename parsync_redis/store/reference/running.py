@@ -176,14 +176,15 @@ class Running(Tasks):
         if task.state != RUNNING:
             return "yours" if task.state == outcome else "stale"
         if (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
-            task.last = None if task.next else task.last
+            renewed = task.next is not None
+            task.last = None if renewed else task.last
             job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
             task.job = job._replace(publication=job.publication or task.job.publication)
             task.order = (9 - job.priority) * 10**12 + task.order % 10**12
             task.starts, task.next, task.why = 0, None, None
             if outcome == "again":
                 task.note_last()
-            self._to_pending(id, task, due)
+            self._to_pending(id, task, due, renewed=renewed)
             return "again"
         self._end(id, task, "cancelled" if outcome == "again" else outcome, why, outcome == "again" or unstored)
         return "ok"

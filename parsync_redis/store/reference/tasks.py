@@ -50,13 +50,17 @@ class Tasks(Waiting):
             heard = 0 if name == me else self.world.publish(f"{channel}:{name}", "wake")
         return tries
 
-    def _to_pending(self, id: str, task: Task, due: int | None, put_off: bool = False) -> None:
-        """Let a task wait. A successor that its run submitted is lost with the run; one that others published stays."""
+    def _to_pending(self, id: str, task: Task, due: int | None, put_off: bool = False, renewed: bool = False) -> None:
+        """Let a task wait. A successor that its run submitted is lost with the run; one that others published stays.
+
+        renewed: it has become its successor, so no run of its message has begun.
+        """
         task.takes += bool(task.attempt)
         task.since_ms = task.ready_ms if put_off and due is not None else None
         if due is not None or task.started_ms is not None:
             task.ready_ms = self.world.now_ms if due is None else due
         task.ran_ms = task.ran_ms if task.started_ms is None else task.started_ms
+        task.redelivered = task.redelivered if task.started_ms is None else not renewed
         task.state, task.attempt, task.place, task.started_ms = PENDING, "", None, None
         task.next = task.next if task.next and task.next.job.publication else None
         if due is None:

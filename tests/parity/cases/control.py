@@ -1,6 +1,7 @@
 """app.control and app.control.inspect."""
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from celery import group
@@ -85,9 +86,10 @@ def _(c: Context) -> Any:
     short=True,
 )
 def _(c: Context) -> Any:
-    result = c.t.add.apply_async((1, 2), countdown=60)
+    eta = datetime.now(UTC) + timedelta(seconds=60)
+    result = c.t.add.apply_async((1, 2), eta=eta)
     found = c.until(lambda: [each for each in ask(c, "scheduled") or () if each["request"]["id"] == result.id])
-    return entry(found, result.id), sorted(found[0]), found[0]["eta"][:3], found[0]["priority"]
+    return entry(found, result.id), sorted(found[0]), found[0]["eta"] == eta.isoformat(), found[0]["priority"]
 
 
 @case(

@@ -4,8 +4,12 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from celery import Celery, chord
 from kombu import Exchange, Producer, Queue
 
+from parsync_redis import Parsync
+
+from ..app import PARSYNC
 from ..case import MOMENT_S, Context, area, raised
 
 case = area("Options of tasks and calls")
@@ -149,9 +153,25 @@ case(
 case(
     "eta",
     "request.eta while it runs",
-    lambda c: bool(c.t.fields.apply_async(("eta",), countdown=0.1).get(timeout=c.s)["eta"]),
-    differs="a task is placed when it is due, and its message has no `eta` any more",
+    lambda c: [
+        c.t.fields.apply_async(("eta",), eta=(at := now(0.1))).get(timeout=c.s)["eta"] == at.isoformat(),
+        c.t.fields.apply_async(("eta",), eta=(past := now(-60))).get(timeout=c.s)["eta"] == past.isoformat(),
+        bool(c.t.fields.apply_async(("eta",), countdown=0.1).get(timeout=c.s)["eta"]),
+    ],
+    short=True,
 )
+case(
+    "eta",
+    "request.eta of a chord's header with a countdown",
+    lambda c: [bool(eta) for (eta,) in c.end(chord([c.t.etas.s().set(countdown=0.1)] * 2)(c.t.echo.s()))[1][0][0]],
+)
+case(
+    "event task-received",
+    "its eta",
+    lambda c: bool(_received(c, c.t.add.apply_async((1, 2), countdown=0.1), "eta")[0][0]),
+    differs="a worker receives a placed task when it is due, with no `eta` to wait for; the task reads `request.eta`",
+)
+case("eta", "request.eta of a retry", lambda c: [[c.end(c.t.retries_with_eta.delay(c.key)) and 0], c.marks(2)])
 case(
     "headers",
     "of one's own",
@@ -173,6 +193,26 @@ case(
     "typing=False",
     "wrong arguments are not refused at the call",
     lambda c: _kind(raised(lambda: c.t.untyped.delay(1, 2))),
+)
+case(
+    "args",
+    "of 4 MB",
+    lambda c: _kind(raised(lambda: c.t.silent.delay("x" * 4_000_000))),
+    differs="refused at the call with `InvalidInput`: a message has at most 2 MiB; put large data where the worker can "
+    "fetch it, and pass its address",
+)
+case(
+    "task_protocol = 1",
+    "a task is sent",
+    lambda c: _kind(raised(lambda: _of_protocol_1(c).tasks["parity.add"].delay(1, 2))),
+    differs="refused at the call with `InvalidInput`: placed tasks need Celery's default, task protocol 2",
+)
+case(
+    "an option that Celery does not know",
+    "`resources=` in a call",
+    lambda c: _kind(raised(lambda: c.t.silent.apply_async((c.key,), resources={"mem": 1}))),
+    differs="refused at the call with `InvalidInput`: an option of parsync belongs into `parsync={...}`; plain Celery "
+    "makes a property of the message of it, which nobody reads",
 )
 case("typing", "wrong arguments are refused at the call", lambda c: raised(lambda: c.t.boom.delay(1, 2, 3)))
 case("pydantic", "models in and out", lambda c: c.end(c.t.typed.delay({"a": 1})), since=(5, 5))
@@ -285,6 +325,18 @@ case(
     lambda c: c.t.fields.apply_async(("reply_to",), reply_to="me").get(timeout=c.s),
 )
 case("task_always_eager", "runs here", lambda c: _eager(c), alone=True)
+
+
+def _of_protocol_1(c: Context) -> Any:
+    app = Celery("first", broker=c.app.conf.broker_url, backend=c.app.conf.result_backend, set_as_current=False)
+    app.conf.task_protocol = 1
+    if c.kind == PARSYNC:
+        Parsync(app)
+
+    @app.task(name="parity.add", shared=False, **({"parsync": True} if c.kind == PARSYNC else {}))
+    def add(a: int, b: int) -> None: ...
+
+    return app
 
 
 def _kind(value: Any) -> str:

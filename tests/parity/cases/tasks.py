@@ -5,7 +5,7 @@ from typing import Any
 
 from celery import chord
 
-from ..case import MOMENT_S, Context, area, raised
+from ..case import MOMENT_S, POOLS, PREFORK, Context, area, raised
 
 case = area("Task")
 
@@ -35,6 +35,12 @@ case(
     lambda c: c.app.send_task("parity.echo", kwargs={"k": 1}, countdown=0.1).get(timeout=c.s),
 )
 case("app.send_task", "a name that no worker knows", lambda c: c.end(c.app.send_task("parity.nobody", ())))
+case(
+    "app.send_task",
+    "a name that no worker knows, with `parsync=True` or a rule [place]",
+    lambda c: type(raised(lambda: c.end(c.app.send_task("parity.nobody", (), parsync=True)))).__name__,
+    differs="refused at the call with `UnknownTask`; plain Celery sends it, and a worker stores `NotRegistered`",
+)
 case(
     "app.tasks, app.task",
     "registered names",
@@ -89,6 +95,21 @@ case(
     "request.delivery_info",
     "where it came from",
     lambda c: c.t.delivery.delay().get(timeout=c.s),
+)
+for how, pools in (("reject", POOLS), ("retry", POOLS), ("SIGKILL", (PREFORK,))):
+    case(
+        "request.delivery_info",
+        f"redelivered, after {how}",
+        lambda c, how=how: [c.end(c.t.redelivered.delay(c.key, how)), c.marks()],
+        pools=pools,
+        short=how == "reject",
+    )
+case(
+    "request.headers",
+    "keys of a task without headers of its own",
+    lambda c: sorted(c.t.header_names.delay().get(timeout=c.s)),
+    differs="one key more, `parsync`: the options of the call, which a retry keeps, and the task's place; the task "
+    "reads it as `request.parsync`",
 )
 case(
     "request.headers",
