@@ -122,6 +122,10 @@ def _request(app: Celery, hostname: str, id: str, name: str, message: bytes) -> 
         "hostname": hostname,
         "time_start": None,
         "acknowledged": False,
-        "delivery_info": opened.delivery_info,
+        "delivery_info": {
+            **opened.delivery_info,
+            "priority": opened.properties.get("priority"),
+            "redelivered": False,
+        },
         "worker_pid": None,
     }

@@ -1,27 +1,29 @@
-"""Runs Celery's own integration suite plain and placed, side by side, and compares which tests pass.
+"""Runs Celery's own integration suite with every task placed, and compares it with plain Celery.
 
     python -m tests.celery_suite.compare FOLDER [arguments of pytest]
 
 FOLDER: the suite, with its packages in lib/. Placed: the loader gives each app of the suite a Parsync, the rules place
-every task, and each worker of the suite is a node. The suite has one worker of one process and mostly waits, so each
-side is dealt to several processes, each with a server of its own, and a scheduler if it is placed.
+every task, and each worker of the suite is a node. The suite has one worker of one process and mostly waits, so it is
+dealt to several processes, each with a server and a scheduler of its own.
 
-A test that passes plain must pass placed, unless DIFFERENCES has it. A test of DIFFERENCES must not pass placed.
-The last lines say how many passed; 1 if a test is not as it should be.
+What does not pass placed must be in the table differences.toml, or fail on plain Celery as well: what is not in the table
+runs plain too. A test of the table must not pass placed. With CELERY_SUITE_PLAIN=all the whole suite runs plain. The
+last lines say how many passed; the exit code is 1 if a test is not as it should be.
 """
 
+import json
 import os
 import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from parsync_redis.cli.stack import LocalStack, Process
+from parsync_redis.cli.stack import LocalStack
 from parsync_redis.store.embedded import EmbeddedServer
 from tests import reaper
 
@@ -29,19 +31,23 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 TABLE: Final = ROOT / "tests/celery_suite/differences.toml"
 PLAIN: Final = "plain"
 PLACED: Final = "placed"
-SHARES: Final = 3
+SHARES: Final = 5
+"""Processes that run the suite side by side, on two cores: more of them have more to wait for each other."""
 SHARE: Final = "CELERY_SUITE_SHARE"
 """The variable that tells a run of pytest which share of the tests is its own."""
+ONLY: Final = "CELERY_SUITE_ONLY"
+"""The variable with the file that lists the tests of which a run has a share; without it the run has a share of all."""
 RULES: Final = """partitions = 1
 lease_s = 30
 [place]
 "*" = true
 """
 LEFT_OUT: Final = {"test_backend.py": "needs Azure's storage", "test_cache_backend.py": "needs memcached"}
-"""Files of the suite that need a service, which it skips or cannot collect without it."""
+"""Files of the suite that need a service, and are skipped or cannot be collected without it."""
+PLUGINS: Final = ("no:cacheprovider", "no:parsync", "celery.contrib.pytest", "tests.celery_suite.compare")
 
 Outcomes = Mapping[str, bool]
-"""Whether each test of the suite passed, by its name; an expected failure counts as passed."""
+"""Whether each test of the suite passed, by its id; an expected failure counts as passed."""
 
 
 def differences() -> dict[str, str]:
@@ -50,57 +56,65 @@ def differences() -> dict[str, str]:
     return {test: passage for passage, tests in rows.items() for test in tests}
 
 
+def unknown(placed: Outcomes, known: Mapping[str, str]) -> list[str]:
+    """Return the tests that did not pass placed and are not in the table: they must not pass plain either."""
+    return sorted(test for test, passed in placed.items() if not passed and test not in known)
+
+
 def complaints(plain: Outcomes, placed: Outcomes, known: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is not as it should be, a line for each test."""
-    for test in sorted(plain.keys() ^ placed.keys()):
-        yield f"{test} ran {PLAIN if test in plain else PLACED} only"
-    for test in sorted(plain.keys() & placed.keys()):
-        if plain[test] and not placed[test] and test not in known:
+    """Yield what is not as it should be, a line for each test. plain: at least the unknown tests."""
+    for test in unknown(placed, known):
+        if plain.get(test, True):
             yield f"{test} passes plain and does not pass placed: mend it, or explain it in {TABLE.name}"
-        if placed[test] and test in known:
+    for test in sorted(known):
+        if test not in placed:
+            yield f"{test} of {TABLE.name} is no test of the suite"
+        elif placed[test]:
             yield f"{test} passes placed: take it out of {TABLE.name}"
-    for test in sorted(known.keys() - placed.keys()):
-        yield f"{test} of {TABLE.name} is no test of the suite"
 
 
 def read(report: Path) -> dict[str, bool]:
-    """Return the outcomes of a report of pytest. A test that is skipped is in no report's outcomes."""
+    """Return the outcomes of a report of pytest, without those of tests that were skipped."""
     outcomes: dict[str, bool] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
-        test = f"{case.get('classname', '').removeprefix('t.integration.')}.{case.get('name')}"
-        skips = [skip for skip in case.iter("skipped") if skip.get("type") != "pytest.xfail"]
-        if not skips:
+        ids = [word.get("value") for word in case.iter("property") if word.get("name") == "id"]
+        test = ids[0] or "" if ids else f"{case.get('classname')}.{case.get('name')}"  # a file that was not collected
+        if all(skip.get("type") == "pytest.xfail" for skip in case.iter("skipped")):
             passed = case.find("failure") is None and case.find("error") is None
             outcomes[test] = outcomes.get(test, True) and passed
     return outcomes
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of this run's share: the suite's runs load this module as a plug-in."""
-    share = int(os.environ[SHARE])
-    chosen = items[share::SHARES]
+    """Keep the tests of this run's share, and put their ids into the report: the suite's runs load this module."""
+    only = json.loads(Path(os.environ[ONLY]).read_text(encoding="utf-8")) if ONLY in os.environ else None
+    chosen = [item for item in items if only is None or item.nodeid in only][int(os.environ[SHARE]) :: SHARES]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+    for item in items:
+        item.user_properties.append(("id", item.nodeid))
 
 
 class Run:
     """One share of the suite on one side: a server, a scheduler if it is placed, and pytest."""
 
-    def __init__(self, exits: ExitStack, suite: Path, side: str, share: int, words: list[str]) -> None:
+    def __init__(self, exits: ExitStack, suite: Path, side: str, share: int, more: Mapping[str, str]) -> None:
         self.folder = suite / "runs" / f"{side}-{share}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.report = self.folder / "junit.xml"
         self.report.unlink(missing_ok=True)
         server = exits.enter_context(EmbeddedServer())
-        address = server.url.removeprefix("redis://").partition("/")[0]
+        host, _, port = server.url.removeprefix("redis://").partition("/")[0].partition(":")
         env = {
             SHARE: str(share),
             "TEST_BROKER": server.url,
             "TEST_BACKEND": server.url,
-            "REDIS_HOST": address.partition(":")[0],
-            "REDIS_PORT": address.partition(":")[2],
+            "REDIS_HOST": host,
+            "REDIS_PORT": port,
+            "WORKER_LOGLEVEL": "INFO",  # some of its tests read the worker's log
             "PYTHONPATH": os.pathsep.join(map(str, (suite / "lib", suite, ROOT))),
             "C_FORCE_ROOT": "1",
+            **more,
         }
         if side == PLACED:
             rules = self.folder / "parsync.toml"
@@ -113,55 +127,56 @@ class Run:
         self.stack = exits.enter_context(LocalStack("suite", server.url, logs=self.folder, cwd=suite, env=env))
         if side == PLACED:
             self.stack.scheduler()
-        self.tests = self.stack.start("tests", [*self._command(), *words])
 
-    def _command(self) -> list[str]:
-        plugins = ("no:cacheprovider", "no:parsync", "celery.contrib.pytest", "tests.celery_suite.compare")
-        return [
-            *(sys.executable, "-m", "pytest", "-c", "pyproject.toml", "t/integration", "-ra", "--durations=10"),
-            *(word for plugin in plugins for word in ("-p", plugin)),
-            *(f"--ignore=t/integration/{name}" for name in LEFT_OUT),
-            f"--junit-xml={self.report}",
-        ]
+    def start(self, words: Sequence[str]) -> None:
+        """Start pytest."""
+        command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "t/integration", "-rfE", "--timeout=300"]
+        command += [word for plugin in PLUGINS for word in ("-p", plugin)]
+        command += [f"--ignore=t/integration/{name}" for name in LEFT_OUT]
+        self.tests = self.stack.start("tests", [*command, f"--junit-xml={self.report}", *words])
 
     def outcomes(self) -> dict[str, bool]:
-        """Wait until pytest has ended, and return what it reports; print its last lines."""
-        wait(self.tests)
-        print(f"-- {self.folder.name}", *[*self.tests.lines][-25:], sep="\n", flush=True)
+        """Wait until pytest has ended, print its last lines, and return what it reports."""
+        self.tests.popen.wait()  # limit: pytest-timeout's
+        self.tests.settle()
+        print(f"-- {self.folder.name}: {self.tests.lines[-1]}", flush=True)
         if not self.report.exists():
-            raise SystemExit(f"{self.folder.name} made no report: see {self.folder / 'tests.log'}")
+            raise SystemExit("\n".join(["pytest made no report; it said:", *self.tests.lines]))
         return read(self.report)
 
 
-def wait(process: Process) -> None:
-    """Wait for a run of pytest to end, and for its last lines: pytest-timeout ends a test that hangs."""
-    process.popen.wait()  # limit: pytest-timeout's
-    process.settle()
+def outcomes_of(suite: Path, side: str, words: Sequence[str], only: Sequence[str] | None = None) -> dict[str, bool]:
+    """Run the suite on one side, or some tests of it, and return the outcomes."""
+    outcomes: dict[str, bool] = {}
+    listed = suite / "only.json"
+    listed.write_text(json.dumps(only), encoding="utf-8")
+    more = {} if only is None else {ONLY: str(listed)}
+    with ExitStack() as exits:
+        shares = range(SHARES if only is None else min(SHARES, len(only)))
+        runs = [Run(exits, suite, side, share, more) for share in shares]
+        for run in runs:
+            run.start(words)
+        for run in runs:
+            outcomes |= run.outcomes()
+    return outcomes
 
 
-def main(suite: Path, words: list[str]) -> int:
+def main(suite: Path, words: Sequence[str]) -> int:
     """Run both sides, print the comparison, and return the exit code."""
     reaper.watch()
-    outcomes: dict[str, dict[str, bool]] = {PLAIN: {}, PLACED: {}}
-    with ExitStack() as exits:
-        runs = [(side, Run(exits, suite, side, share, words)) for share in range(SHARES) for side in outcomes]
-        for side, run in runs:
-            outcomes[side] |= run.outcomes()
-    wrong = [*complaints(outcomes[PLAIN], outcomes[PLACED], differences())]
-    return tell(outcomes, wrong)
-
-
-def tell(outcomes: Mapping[str, Outcomes], wrong: list[str]) -> int:
-    """Print the counts and what is wrong; return the exit code."""
-    for side, tests in outcomes.items():
-        failed = sorted(test for test, passed in tests.items() if not passed)
-        print(f"== {side}: {len(tests) - len(failed)} of {len(tests)} tests of Celery's suite pass")
-        print(*(f"   not {test}" for test in failed), sep="\n")
+    known = differences()
+    placed = outcomes_of(suite, PLACED, words)
+    whole = os.environ.get("CELERY_SUITE_PLAIN") == "all"
+    plain = outcomes_of(suite, PLAIN, words, None if whole else unknown(placed, known))
+    for side, outcomes in ((PLACED, placed), (PLAIN, plain)):
+        failed = sorted(test for test, passed in outcomes.items() if not passed)
+        print(f"== {side}: {len(outcomes) - len(failed)} of {len(outcomes)} tests of Celery's suite pass; not:")
+        print(*(f"   {test} {known.get(test, '')}" for test in failed), sep="\n")
+    wrong = [*complaints(plain, placed, known)]
     print(*wrong, sep="\n")
-    print(f"{len(outcomes[PLACED]) - len(wrong)} passed, {len(wrong)} failed")
+    print(f"{len(placed) - len(wrong)} passed, {len(wrong)} failed")
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    arguments: Any = sys.argv[1:]
-    sys.exit(main(Path(arguments[0]), arguments[1:]))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
