@@ -62,8 +62,11 @@ class Rig:
         return {node.name: node.state for node in self.client.nodes()}
 
     def until_up(self, *names: str) -> None:
-        """Wait until these nodes take tasks."""
+        """Wait until these nodes take tasks, and a submit knows what they offer."""
+        store = self.client.store
+        shapes = store.keys.queue("shapes")
         self.until(lambda: all(self.nodes().get(name) == "up" for name in names), f"{names} are up")
+        self.until(lambda: all(store.client.hexists(shapes, name) for name in names), f"{names} are known to submit")
 
     def state(self, id: str) -> str:
         """The state of a task."""
@@ -129,6 +132,16 @@ def test_celery_once_keeps_the_lock_of_a_refused_call_until_it_is_cleared(rig: R
     assert type(failure(lambda: once.delay("never"))).__name__ == "AlreadyQueued"
     once.once_backend.clear_lock(once.get_key(("never",)))
     assert rig.value(once.delay("never").id) == "never"
+
+
+@needs("celery_once", "celery_singleton")
+def test_a_task_that_is_cancelled_before_it_starts_keeps_the_locks_of_both(rig: Rig) -> None:
+    once, single = rig.tasks.once, rig.tasks.single
+    results = [task.apply_async(("cancelled",), countdown=600) for task in (once, single)]
+    for result in results:
+        assert rig.client.cancel(result.id) == "cancelled"
+    assert type(failure(lambda: once.delay("cancelled"))).__name__ == "AlreadyQueued"
+    assert single.delay("cancelled").id == results[1].id
 
 
 @needs("celery_singleton")
@@ -198,9 +211,9 @@ def test_django_has_the_results_of_tasks_that_it_submits_on_commit_and_that_its_
     rig.stack.worker(
         f"{DJANGO}:app", "django", slots=1, labels={"kind": "django"}, extra=("-l", "info", "-Q", "django")
     )
+    rig.until_up("django")
     done = run([sys.executable, "-m", DJANGO], env=env, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    rig.until_up("django")
     rig.start("django-beat", *CELERY, "-A", f"{DJANGO}:app", "beat", "-l", "info", "--max-interval", "1")
     select = "select task_id, task_args, status, result from django_celery_results_taskresult where status = 'SUCCESS'"
     try:
