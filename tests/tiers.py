@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests import works_with
 from tests.faults.rabbit import rabbitmq_program
 
 STORIES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -118,6 +119,7 @@ NO_STORY: Final[Mapping[str, str]] = {
     "faults/test_rabbitmq.py": "needs a program that few have; faults/test_absent.py tells it for Redis",
     "parity/test_prefork.py": "acceptance/test_celery_tasks.py tells it; .ci/older-celery runs a short form",
     "parity/test_threads.py": "acceptance/test_celery_tasks.py tells it",
+    "works_with/test_works_with.py": "needs libraries that few have; .ci/works-with runs it",
 }
 """Files that start a stack and have no story, and why: the file that tells it, or what they are instead."""
 
@@ -210,5 +212,7 @@ def left_out(quick: bool) -> Iterator[str]:
         missing["rabbitmq-server"] = "a broker that is RabbitMQ"
     for program, what in missing.items():
         yield f"no {program}: {what} (.ci/run unpacks it)"
+    if libraries := works_with.missing():
+        yield f"no {', '.join(libraries)}: libraries beside Celery (.ci/works-with installs them)"
     if quick:
         yield "this is one story of each behaviour: `make test-all` runs the other tests of stacks, and the long tests"

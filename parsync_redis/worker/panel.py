@@ -137,6 +137,10 @@ def _request(app: Celery, hostname: str, id: str, name: str, payload: dict[str, 
         "hostname": hostname,
         "time_start": None,
         "acknowledged": False,
-        "delivery_info": opened.delivery_info,
+        "delivery_info": {
+            **opened.delivery_info,
+            "priority": opened.properties.get("priority"),
+            "redelivered": False,
+        },
         "worker_pid": None,
     }

@@ -1,7 +1,12 @@
 """.ci/run goes on after a part that failed, tells each part with its time at the end, and fails then."""
 
+import os
 import re
+import shutil
 import subprocess
+import sys
+
+import pytest
 
 from tests.documents import ROOT
 from tests.waiting import run
@@ -28,6 +33,12 @@ def test_what_is_left_out_is_no_failure():
     assert end_of(("c", "sh -c 'exit 77'")) == (0, ["LEFT OUT N s  c"])
 
 
+def test_each_script_of_a_part_is_there_and_each_script_is_a_part():
+    scripts = {path.name for path in (ROOT / ".ci").iterdir() if path.name not in ("run", "unpack")}
+    assert set(re.findall(r"(?m)^(?:part .*)?\.ci/([\w-]+)", TEXT)) == scripts
+    assert all(os.access(ROOT / ".ci" / name, os.X_OK) for name in scripts)
+
+
 def test_the_parts_run_each_test_once():
     """Each test is quick or not; what is not is serial or not."""
     chosen = re.findall(r"-m \"([^\"]*)\"", END)
@@ -39,3 +50,28 @@ def test_a_python_that_is_not_here_is_said_and_left_out():
     done = run([ROOT / ".ci/newer-python", "3.99"], stdout=subprocess.PIPE, text=True)
     assert done.returncode == 77
     assert done.stdout == "LEFT OUT, because this machine does not have it: Python 3.99\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "folder", "what"),
+    [
+        (
+            "celery-suite",
+            "celery-suite",
+            "its sdist and the packages that it needs are not to be had here: Celery's own suite",
+        ),
+        ("works-with", "works-with", "they are not to be had here: the libraries of tests/works_with/requirements.txt"),
+    ],
+)
+def test_what_cannot_be_downloaded_is_said_and_left_out(tmp_path, script, folder, what):
+    """The script runs in a checkout that has no build/, with a pip that has no index."""
+    for name in (".ci", "tests", "requirements-dev.lock"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / ".ci").unlink()
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
+    env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    done = run([tmp_path / ".ci" / script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    assert (done.returncode, done.stdout) == (77, f"LEFT OUT, because {what}\n"), done.stderr
+    assert not (tmp_path / "build" / folder / ".made").exists()

@@ -1,0 +1,63 @@
+"""What `.ci/celery-suite` makes of the reports of Celery's suite, and that each difference is explained."""
+
+import pytest
+
+from tests.celery_suite.compare import complaints, differences, read, unknown
+from tests.documents import Document
+from tests.offenders import none_wrong
+
+BOTH = {"passes": True, "fails": False}
+ALL = {"passes": True, "fails": True}
+KNOWN = {"fails": "a passage"}
+ID = '<properties><property name="id" value="t/test_a.py::{}"/></properties>'
+REPORT = f"""<testsuites><testsuite>
+<testcase classname="t.test_a" name="passed">{ID.format("passed")}</testcase>
+<testcase classname="t.test_a" name="failed">{ID.format("failed")}<failure/></testcase>
+<testcase classname="t.test_a" name="erred">{ID.format("erred")}<error/></testcase>
+<testcase classname="t.test_a" name="skipped">{ID.format("skipped")}<skipped type="pytest.skip"/></testcase>
+<testcase classname="t.test_a" name="expected">{ID.format("expected")}<skipped type="pytest.xfail"/></testcase>
+<testcase classname="t.test_a" name="ended">{ID.format("ended")}</testcase>
+<testcase classname="t.test_a" name="ended">{ID.format("ended")}<error/></testcase>
+<testcase classname="" name="t.test_b"><error/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_the_passage_of_each_difference_is_on_the_page():
+    page = " ".join(Document("docs/celery.md").text.split())
+    assert differences()
+    none_wrong("a passage is on the page", {passage for passage in differences().values() if passage not in page})
+
+
+@pytest.mark.parametrize(
+    ("plain", "placed", "known", "wrong"),
+    [
+        ({}, ALL, {}, None),
+        (BOTH, BOTH, {}, None),
+        ({}, BOTH, KNOWN, None),
+        (ALL, BOTH, {}, "fails passes plain and does not pass placed"),
+        ({}, BOTH, {}, "fails passes plain and does not pass placed"),
+        ({}, ALL, KNOWN, "fails passes placed: take it out"),
+        ({}, ALL, {"gone": "a passage"}, "gone of differences.toml is no test"),
+    ],
+)
+def test_a_difference_must_be_known_and_one_that_is_known_must_be_there(plain, placed, known, wrong):
+    lines = [*complaints(plain, placed, known)]
+    assert len(lines) == (wrong is not None)
+    assert all(line.startswith(wrong) for line in lines)
+
+
+def test_what_fails_and_is_not_known_runs_plain_as_well():
+    assert unknown(BOTH, {}) == ["fails"]
+    assert unknown(BOTH, KNOWN) == []
+
+
+def test_a_report_says_what_passed(tmp_path):
+    (tmp_path / "junit.xml").write_text(REPORT)
+    assert read(tmp_path / "junit.xml") == {
+        "t/test_a.py::passed": True,
+        "t/test_a.py::failed": False,
+        "t/test_a.py::erred": False,
+        "t/test_a.py::expected": True,
+        "t/test_a.py::ended": False,
+        ".t.test_b": False,
+    }
