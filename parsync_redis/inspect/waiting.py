@@ -72,7 +72,7 @@ class Looker:
         """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round trip a partition."""
         nodes: dict[int, list[Node]] = {}
         for state in self.states.values():
-            if state.node.ahead is not None:
+            if state.node.has_waiting_seats:
                 nodes.setdefault(state.partition, []).append(state.node)
         slots = {node.name: node.offer.slots for some in nodes.values() for node in some}
         leases = [lease for p, some in nodes.items() for lease in self.store.leases(p, some) if lease.leads]

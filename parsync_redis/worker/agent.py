@@ -136,6 +136,13 @@ class Agent:
                 store.run(commands.reclaim(node.partition, node.name, node.inc, int(found[0])))
             log.info("node %s has left", node.name)
 
+    def full_pool(self) -> str:
+        """Return why a run would wait for a process of the pool, '' if it would not."""
+        processes = self._port.processes
+        if processes is None or len(self.node.runs.going()) < processes:
+            return ""
+        return f"the pool of {self.node.name} has {processes} processes, and all run tasks"
+
     def another_store(self) -> Store:
         """Open the same state over connections whose timeouts suit the lease."""
         store = self.store.again()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Protocol
 
+from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.concurrency.solo import TaskPool as SoloPool
 from celery.worker import state
 
@@ -19,6 +21,14 @@ class WorkerPort(Protocol):
     @property
     def send_event(self) -> SendEvent | None:
         """Return the function that sends events, None if the worker sends none."""
+
+    @property
+    def processes(self) -> int | None:
+        """How many processes the pool has, with an autoscaler at most; None for a pool that has none or has ended."""
+
+    @property
+    def queues(self) -> Collection[str] | None:
+        """The Celery queues that the worker consumes, None if that is not known at the moment."""
 
     def busy(self) -> bool:
         """Return True while the event loop itself runs a task, as with the solo pool."""
@@ -49,6 +59,22 @@ class CeleryWorker:
         consumer = getattr(self._worker, "consumer", None)
         events = None if consumer is None else consumer.event_dispatcher
         return events.send if events is not None and events.enabled else None
+
+    @property
+    def processes(self) -> int | None:
+        """How many processes the pool has, with an autoscaler at most; the size of other pools never changes."""
+        worker = self._worker
+        if not issubclass(worker.pool_cls, PreforkPool):
+            return None
+        if worker.autoscaler is not None:
+            return worker.autoscaler.max_concurrency
+        return worker.pool._pool._processes if worker.pool._pool else None
+
+    @property
+    def queues(self) -> Collection[str] | None:
+        """The queues that `add_consumer` and `cancel_consumer` change; None while there is no consumer of them."""
+        consumer = getattr(getattr(self._worker, "consumer", None), "task_consumer", None)
+        return None if consumer is None else {queue.name for queue in consumer.queues}
 
     def busy(self) -> bool:
         """Return True while a solo pool runs a task."""
