@@ -24,7 +24,7 @@ def test_a_task_that_its_worker_does_not_know_is_no_short_run() -> None:
     )
     run, received = Run(Place("a", "1@1", 0, "n1", (0,), 1, 0)), SimpleNamespace()
     Delivery(consumer, agent)._hand_over(run, received, {"headers": {"task": "unknown"}}, None)  # type: ignore[arg-type]
-    assert (ended, run.began_s, run.name) == (["failed"], 0.0, "")
+    assert (ended, run.handed_s, run.name) == (["failed"], 0.0, "")
 
 
 @pytest.mark.parametrize(
