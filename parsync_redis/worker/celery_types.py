@@ -198,6 +198,7 @@ class Worker(Protocol):
     consumer_cls: str | type
     blueprint: Blueprint
     hostname: str
+    exitcode: int | None
     concurrency: int
     max_concurrency: int | None
     max_tasks_per_child: int | None

@@ -37,7 +37,7 @@ class WorkerPort(Protocol):
         """Listen to the node's inbox: the node has registered, perhaps in another partition than before."""
 
     def stop(self, cold: bool) -> None:
-        """Shut the worker down: cold kills what it runs, warm exits with code 2."""
+        """End the worker because of an error: cold kills what it runs, and exits with code 1; warm exits with code 2."""
 
     def terminate(self, request: Request, signal: str) -> None:
         """End a run with a signal."""
@@ -87,8 +87,9 @@ class CeleryWorker:
             inbox.registered()
 
     def stop(self, cold: bool) -> None:
-        """Tell Celery's event loop to end the worker."""
+        """Tell Celery's event loop to end the worker. A cold end has code 0 if nobody gives another one."""
         if cold:
+            self._worker.exitcode = 1
             state.should_terminate = 1
         else:
             state.should_stop = 2

@@ -283,6 +283,15 @@ def test_a_pool_that_changes_and_queues_that_come_and_go_change_what_the_node_of
     rig.until(lambda: rig.node("changes").queues == ("more",), "it consumes one queue of two")
 
 
+def test_a_worker_whose_name_another_one_takes_ends_with_an_error(rig: Rig, worker: Any) -> None:
+    worker("twin", pool="solo", slots=1)
+    p, commands = rig.node("twin").partition, rig.store.commands
+    inc, _ = rig.store.run(commands.register_node(p, "twin", 0, 1.0, "slots=1"))
+    assert rig.stack.processes["twin"].end(time.monotonic() + GET_S) == 1, "a service manager sees that"
+    assert "another worker has registered as node twin" in rig.lines("twin")
+    assert rig.store.run(commands.reclaim(p, "twin", inc, 0))[0] == "down"
+
+
 def test_a_pool_process_collects_nothing_of_what_it_shares_with_its_worker(rig: Rig, worker: Any) -> None:
     worker("shares", slots=1, labels={"kind": "shares"})
     assert rig.tasks.frozen.apply_async(**on("shares")).get(timeout=GET_S) > 10_000
