@@ -37,7 +37,7 @@ class WorkerPort(Protocol):
         """Listen to the node's inbox: the node has registered, perhaps in another partition than before."""
 
     def stop(self, cold: bool) -> None:
-        """End the worker because of an error: cold kills what it runs, and exits with code 1; warm exits with code 2."""
+        """End the worker by an error: cold kills what it runs, and exits with code 1; warm exits with code 2."""
 
     def terminate(self, request: Request, signal: str) -> None:
         """End a run with a signal."""

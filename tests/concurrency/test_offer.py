@@ -62,7 +62,7 @@ class Rig:
         assert self.drive.start(place) == "ok"
         run = Run(place)
         assert self.agent.node.runs.enter(run)
-        run.request = SimpleNamespace(time_start=1.0)  # type: ignore[assignment]
+        run.request = SimpleNamespace(time_start=1.0)
         return run
 
 

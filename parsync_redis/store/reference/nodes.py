@@ -125,6 +125,8 @@ class Nodes(Leases):
             return "up"
         if any(True for _ in self._leases_of(node)):
             return "held"
+        if args.how == "left" and node.drain:
+            return "drained"
         del self.nodes[node.name]
         self.changed.pop(node.name, None)
         self.lost.discard(node.name)
