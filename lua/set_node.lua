@@ -5,12 +5,12 @@
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
 --   note: of drain its terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for people and the leader; of
 --   over the terms of the drain whose deadline has passed, so that the agent ends the runs; of suspect the reason; of ahead how
---   many waiting seats are open; of offer 'SCORE OFFER', as the node's process has them: its pool or its queues have changed, what
---   ran behind its slots has ended, or its record is wrong
+--   many waiting seats are open; of offer 'SCORE OFFER', as the node's process has them: its pool or its queues have changed,
+--   what ran behind its slots has ended, or its record is wrong
 -- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1, or 2 once its deadline has passed
 -- ERRORS: PSARGS PSWORD
--- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not. A node with
---   fewer slots than before runs no more tasks than slots once those that it had have ended.
+-- INVARIANT: the bits of a node that takes no claims are 0; a drain survives the node's restart, a suspicion does not. A node
+--   with fewer slots than before gets no claim while it runs as many tasks as it has slots.
 -- ATOMICITY: the bits go with the state; what is left, the count of slots and the span go with the offer.
 -- COMPLEXITY: O(span), of offer O(nodes of the partition + span)
 --- @include bits
