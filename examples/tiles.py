@@ -1,6 +1,6 @@
 """A map renderer: a Celery app whose tasks parsync places. `docker compose up` runs it.
 
-    celery -A examples.tiles worker --parsync-slots 4 --parsync-score 2 --parsync-resource mem=2GiB
+    celery -A examples.tiles worker --concurrency 4 --parsync-score 2 --parsync-resource mem=2GiB
     parsync submit tiles.render 5
 
 The map is the Mandelbrot set, cut into tiles. A tile is a list of rows; a row is a list of the number of steps after

@@ -15,20 +15,6 @@
 --- @include rest
 local name, known_inc, score, offer, room = args.node, tonumber(args.known_inc), args.score, args.offer, tonumber(args.room)
 
--- lowest_gap: return the first bit of the first run of `length` bits that no other node has.
-local function lowest_gap(length)
-  local taken, first = {}, 0
-  for _, other in ipairs(redis.call('HKEYS', nodes)) do
-    if other ~= name then taken[#taken + 1] = read_node(nodes, other) end
-  end
-  table.sort(taken, function(a, b) return a.first < b.first end)
-  for _, other in ipairs(taken) do
-    if other.first - first >= length then break end
-    first = math.max(first, other.first + other.span)
-  end
-  return first
-end
-
 local old = read_node(nodes, name)
 local capacity = amounts(offer)
 if not (capacity.slots and capacity.slots >= 1 and capacity.slots <= 10000 and well_formed(offer) and known_inc and
@@ -51,12 +37,10 @@ local inc = tonumber(redis.call('HGET', meta, 'inc') or old and old.inc or 0)
 node.inc = string.format('%d', math.max(inc, known_inc) + 1)
 redis.call('HSET', meta, 'inc', node.inc)
 if old then
-  local gone = 0
-  for bit = old.first, old.first + old.span - 1 do gone = gone + redis.call('SETBIT', free, bit, 0) end
-  redis.call('HINCRBY', meta, 'free', 0 - gone) -- not -gone: Redis 7.0 reads Lua's negative zero as '-0', no integer
+  clear_bits(meta, free, old)
   node.first = old.first
 end
-if not old or node.span > old.span then node.first = lowest_gap(node.span) end
+if not old or node.span > old.span then node.first = lowest_gap(nodes, name, node.span) end
 write_node(nodes, node)
 write_bits(meta, slots, free, node)
 redis.call('HINCRBY', meta, 'slots', node.slots - (old and old.slots or 0))

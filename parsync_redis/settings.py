@@ -29,6 +29,9 @@ RULES: Final = "place"
 """The table of the TOML file that is no setting: which tasks are placed, see `load_rules`."""
 _from_file: ContextVar[dict[str, Any] | None] = ContextVar("_from_file", default=None)
 
+DEFAULT_FORGET_S: Final = 3600.0
+"""How long a node that is down is kept."""
+
 _RIGHT: Final = {
     "url": "redis://HOST:PORT/DB or valkey://, rediss:// or valkeys:// with TLS, unix:///PATH, or "
     "sentinel://HOST:PORT,HOST:PORT/DB?service=NAME, or redis+cluster://HOST:PORT,HOST:PORT",
@@ -44,6 +47,7 @@ _RIGHT: Final = {
     "password_file": "a readable file whose first line is the password",
     "health_file": "an absolute path of a file on this machine",
     "log_format": "text or json",
+    "forget_s": "a number of seconds from 1 to 31536000",
     "standstill_s": "a number of seconds from 1 to 31536000",
     "lock_dir": "an absolute path of a folder on this machine's own disk",
 }
@@ -98,6 +102,7 @@ class Settings(BaseSettings):
     password_file: Annotated[Path | None, AfterValidator(_check_file)] = None
     health_file: Annotated[Path | None, AfterValidator(_check_folder)] = None
     log_format: Literal["text", "json"] = "text"
+    forget_s: float = Field(DEFAULT_FORGET_S, ge=1, le=31_536_000, allow_inf_nan=False)
     standstill_s: float = Field(600.0, ge=1, le=31_536_000, allow_inf_nan=False)
     lock_dir: Annotated[Path | None, AfterValidator(_check_folder)] = None
 

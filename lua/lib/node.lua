@@ -2,19 +2,21 @@
 --   up inc=3 drain=0 first=0 span=4 score=9.5 slots=4 gpu=2 gpu_model:a100
 -- state: up, suspect (alive, but it did not start its tasks), leaving or down; inc: the incarnation; drain: 0, 1, or 2 once
 -- its deadline has passed; its bits are first .. first+span-1; the offer begins at `slots=`. Behind span, `ahead=3`: so many
--- waiting seats behind its slots are open. A node without waiting seats lacks the word.
+-- waiting seats behind its slots are open; `ahead=-2`: so many of its last slots are shut, because what runs behind its slots has
+-- their processes. A node without waiting seats lacks the word otherwise.
 
 -- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no loop over a span is long.
 local function parse_node(name, text)
   if #text > 70000 then return nil end -- an offer has 65,536 bytes at most
   local state, inc, drain, first, span, rest =
     string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)( .*)$')
-  local ahead, behind = string.match(rest or '', '^ ahead=(%d%d?%d?%d?%d?)( .*)$')
+  local ahead, behind = string.match(rest or '', '^ ahead=(%-?%d%d?%d?%d?%d?)( .*)$')
   local score, offer = string.match(behind or rest or '', '^ score=([%d.e+-]+) ([^\n]*)$')
   local slots = string.match((offer or '') .. ' ', '^slots=(%d+) ')
   if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then return nil end
   local known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
-  if tonumber(slots) + (ahead or 0) > tonumber(span) or not known then return nil end
+  local open = slots + (ahead or 0)
+  if open < 0 or open > tonumber(span) or slots + 0 > tonumber(span) or not known then return nil end
   return {name = name, state = state, inc = inc, drain = drain, first = tonumber(first), span = tonumber(span),
     score = score, offer = offer, slots = tonumber(slots), ahead = tonumber(ahead)}
 end
@@ -46,6 +48,6 @@ end
 -- other text.
 local function open_bits(text)
   local first, more, slots =
-    string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+%f[%D]( ?[ahed=%d]*) score=%S+ slots=(%d+)')
-  if first and #first < 9 and #slots < 6 then return first + 0, slots + (string.match(more, '^ ahead=(%d+)$') or 0) end
+    string.match(text, '^up inc=%d+ drain=0 first=(%d+) span=%d+%f[%D]( ?[ahed=%d-]*) score=%S+ slots=(%d+)')
+  if first and #first < 9 and #slots < 6 then return first + 0, slots + (string.match(more, '^ ahead=(%-?%d+)$') or 0) end
 end

@@ -53,6 +53,7 @@ def scheduler(
     tau_s: Annotated[float | None, typer.Option(help="adaptive: the delay above which latency counts (1.5).")] = None,
     retention_s: Annotated[int | None, typer.Option(help="How long final tasks are kept (86400).")] = None,
     max_starts: Annotated[int | None, typer.Option(help="Lost starts after which a task is dead (3).")] = None,
+    forget_s: Annotated[float | None, typer.Option(help="How long a lost node is kept as down (3600).")] = None,
     password_file: Annotated[Path | None, typer.Option(help="A file with the password of the address.")] = None,
     health_file: Annotated[
         Path | None, typer.Option(help="A file to renew with each renewal of its lease, for probes.")
@@ -83,6 +84,7 @@ def scheduler(
         tau_s=tau_s,
         retention_s=retention_s,
         max_starts=max_starts,
+        forget_s=forget_s,
         password_file=password_file,
         health_file=health_file,
         log_format=log_format,

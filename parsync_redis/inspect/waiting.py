@@ -107,7 +107,7 @@ class Looker:
     def _read_waiting_seats(self) -> dict[str, str]:
         """Return by id the nodes of the tasks that wait at their worker (decision 0028); one round trip a partition."""
         nodes: dict[int, list[Node]] = {}
-        ahead = [state for state in self.states.values() if state.node.ahead is not None]
+        ahead = [state for state in self.states.values() if state.node.has_waiting_seats]
         for state in ahead[:MOST_SEATED]:
             nodes.setdefault(state.partition, []).append(state.node)
         slots = {node.name: node.offer.slots for some in nodes.values() for node in some}

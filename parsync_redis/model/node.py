@@ -61,7 +61,8 @@ class Node:
 
     state: up, suspect (alive, but it did not start its tasks, or they fail), leaving or down. drain: 0; 1 while an
     operator drains it; 2 when the deadline of the drain has passed. ahead: how many waiting seats behind its slots are
-    open, None if it has none.
+    open, None if it has none; below 0, how many of its last slots are shut, as its pool has fewer processes than it
+    had, and what runs behind its slots has theirs.
     """
 
     name: str
@@ -73,6 +74,21 @@ class Node:
     score: float
     offer: Resources
     ahead: int | None = None
+
+    @property
+    def has_waiting_seats(self) -> bool:
+        """True if it has waiting seats behind its slots, open or shut."""
+        return self.ahead is not None and self.ahead >= 0
+
+    @property
+    def waiting_seats(self) -> int:
+        """How many waiting seats are open."""
+        return max(0, self.ahead or 0)
+
+    @property
+    def shut_slots(self) -> int:
+        """How many of its last slots are shut."""
+        return max(0, -(self.ahead or 0))
 
     @property
     def draining(self) -> bool:
@@ -87,8 +103,10 @@ class Node:
             raise ValueError(f"node {name}: not a node record: {record!r}")
         offer, span = parse_resources(found["offer"]), int(found["span"])
         ahead = int(found["ahead"]) if "ahead" in found else None
-        if offer.slots + (ahead or 0) > span:
+        if max(0, ahead or 0) + offer.slots > span:
             raise ValueError(f"node {name}: more slots and waiting seats than its span: {record!r}")
+        if offer.slots + (ahead or 0) < 0:
+            raise ValueError(f"node {name}: more slots are shut than it has: {record!r}")
         inc, drain, first, score = int(found["inc"]), int(found["drain"]), int(found["first"]), float(found["score"])
         return cls(name, found["state"], inc, drain, first, span, score, offer, ahead)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 FIELDS: Final[Mapping[str, str]] = {
-    "ahead": r"\d{1,5}",
+    "ahead": r"-?\d{1,5}",
     "all": "[01]",
     "at": r"\d{1,15}",
     "deadline": r"no deadline|deadline_s=\d{1,9}(?:\.\d{1,9})?",

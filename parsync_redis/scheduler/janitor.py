@@ -6,6 +6,7 @@ task changes nothing. The work of a pass is bounded; the next pass does the rest
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from ..settings import DEFAULT_FORGET_S
 from ..store.store import Store
 from .duties.backfill import BackfillDuty
 from .duties.black_holes import BlackHoleDuty
@@ -23,7 +24,8 @@ from .large import Large
 class Janitor:
     """The leader's duties. lease_s: for how long a counter must stand still, while this leader watches, to be lost.
 
-    large: tells the large kinds that find no room. pause: waits between the calls that look for damage.
+    large: tells the large kinds that find no room. pause: waits between the calls that look for damage. forget_s: for
+    how long a node that is down is kept.
     """
 
     def __init__(
@@ -33,13 +35,14 @@ class Janitor:
         lease_s: float,
         large: Callable[[], Sequence[Large]] = tuple,
         pause: Callable[[float], object] = lambda _: None,
+        forget_s: float = DEFAULT_FORGET_S,
     ) -> None:
         self._store = store
-        self.nodes = NodeDuty(store, partitions, lease_s)
+        self.nodes = NodeDuty(store, partitions, lease_s, forget_s)
         self.schedulers = SchedulerDuty(store, lease_s)
         self.places = PlaceDuty(store, partitions, lease_s)
         self.kinds = KindDuty(store)
-        self.offers = OfferDuty(store, lease_s)
+        self.offers = OfferDuty(store, partitions, lease_s, forget_s)
         self.black_holes = BlackHoleDuty(store, partitions, lease_s)
         self.damage = DamageDuty(store, partitions, lease_s, pause)
         self.backfill = BackfillDuty(store, lease_s, large)
@@ -66,5 +69,5 @@ class Janitor:
         guarded(self._store, "expire", expire, self._store)
         guarded(self._store, "audit", self.places.work, clock)
         guarded(self._store, "kinds", self.kinds.work)
-        guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names)
+        guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names, self.nodes.up)
         guarded(self._store, "backfill", self.backfill.work, clock())

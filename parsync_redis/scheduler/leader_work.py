@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
+from ..settings import DEFAULT_FORGET_S
 from ..store.server_errors import Backoff
 from ..store.store import Store
 from .janitor import Janitor
@@ -34,13 +35,14 @@ class LeaderWork(threading.Thread):
         lease_s: float,
         leads: Callable[[], bool],
         large: Callable[[], Sequence[Large]] = tuple,
+        forget_s: float = DEFAULT_FORGET_S,
     ) -> None:
         super().__init__(name="leader", daemon=True)
         self._leads, self._lease_s = leads, lease_s
         self.store = store.again()
         self.store.before = self._check
         self._due, self._done = threading.Event(), threading.Event()
-        self._janitor = Janitor(self.store, partitions, lease_s, large, self._done.wait)
+        self._janitor = Janitor(self.store, partitions, lease_s, large, self._done.wait, forget_s)
         self._lock = threading.Lock()
         self._resets: list[Collection[int] | None] = []
         self._seen: tuple[Mapping[str, int], float] = {}, 0.0

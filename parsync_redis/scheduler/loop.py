@@ -71,7 +71,8 @@ class Scheduler:
         self._backfill = Backfill(store, self.core, config.gap_s, config.lease_s)
         self.listener = Listener(store, name, config.partitions)
         self._stats, self._health = first_figures(), health or HealthFile()
-        self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most, self._backfill.large)
+        large, forget_s = self._backfill.large, settings.forget_s
+        self.membership = Membership(store.again(), name, config, lambda: self._stats, at_most, large, forget_s)
         self._rank = self.membership.rank
         self._plans, self._taken = PlanRunner(store, self.core), TakenTasks(store, self.core)
         self.ticks = TickClock(time.monotonic())

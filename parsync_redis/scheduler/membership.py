@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from ..errors import ParsyncError
 from ..model.replies import LIFE
+from ..settings import DEFAULT_FORGET_S
 from ..store.cluster import ClusterConfig, keep_config
 from ..store.losses import KEEP_S
 from ..store.server_errors import Backoff
@@ -69,6 +70,7 @@ class Membership(threading.Thread):
         stats: Callable[[], Stats],
         at_most: int = 0,
         large: Callable[[], Sequence[Large]] = tuple,
+        forget_s: float = DEFAULT_FORGET_S,
     ) -> None:
         super().__init__(name="membership", daemon=True)
         self.store, self.me, self.config, self.stats = store, name, config, stats
@@ -76,7 +78,7 @@ class Membership(threading.Thread):
         self.out = False
         self.rank = Rank(0, 1, 0, 0)
         self._leadership = Leadership(name, config.lease_s)
-        self._work = LeaderWork(store, config.partitions, config.lease_s, lambda: self.leads, large)
+        self._work = LeaderWork(store, config.partitions, config.lease_s, lambda: self.leads, large, forget_s)
         self._counters, self.renewed_s = dict[str, int](), 0.0
         self._marks, self._orders = HighWaterMarks(), OrderDuty(store)
         self._runs, self._restarted, self._unkept = dict[str, ServerRun](), False, False

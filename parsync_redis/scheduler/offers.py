@@ -41,7 +41,7 @@ class Offers:
         self.digests = [digest_of(node.offer) for node in nodes]
         self._index = {node.name: index for index, node in enumerate(nodes)}
         self._open = np.array([node.state == "up" and not node.draining for node in nodes], dtype=bool)
-        self._looks_ahead = np.array([node.span > node.offer.slots for node in nodes], dtype=bool)
+        self._looks_ahead = np.array([node.has_waiting_seats for node in nodes], dtype=bool)
         self._columns = Columns([node.offer for node in nodes])
         self._known: dict[Knowers, Mask] = {}
         self._having: dict[frozenset[str], Mask] = {}

@@ -129,7 +129,7 @@ WORKER: Final[Kinds] = {
     ":streaks": "hdel hlen hmget hset",
     ":times": "hdel hlen hmget hset",
     "p:alive": "del hdel hget hgetall hset",
-    "p:changed": "del zadd zcard zrange",
+    "p:changed": "del zadd zcard zrange zrem",
     "p:events": "del xadd",
     "p:free": "bitcount bitfield del getbit setbit",
     "p:inbox": "blmpop del llen lpush",
@@ -211,7 +211,7 @@ KINDS: Final[Mapping[Role, Sequence[Kinds]]] = {
 SCRIPTS: Final[Mapping[Role, str]] = {
     Role.VIEWER: "read_tasks",
     Role.CLIENT: "cancel read_tasks submit",
-    Role.WORKER: "cancel deal_node finish learn_times repair_partition offer quarantine read_tasks reclaim "
+    Role.WORKER: "cancel deal_node finish forget_node learn_times repair_partition offer quarantine read_tasks reclaim "
     "register_node release renew report_failures requeue ring set_node start submit",
     Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_at_nodes look_over "
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "

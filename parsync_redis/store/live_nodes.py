@@ -56,7 +56,7 @@ def live_nodes(
                 number,
                 node,
                 count_bits(free or b"", node.first, node.offer.slots),
-                count_bits(free or b"", node.first + node.offer.slots, node.ahead or 0),
+                count_bits(free or b"", node.first + node.offer.slots, node.waiting_seats),
                 read_amounts(readable(left.get(name.encode(), b""))),
                 note_of(node, readable(notes.get(name.encode(), b""))),
                 _down_ms(counters.get(name.encode(), b"")),

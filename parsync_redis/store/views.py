@@ -176,8 +176,8 @@ def view_of(state: LiveNode) -> NodeView:
         f"over {state.note}" if node.drain == 2 else state.note,
         tuple(queues_of(offer)),
         state.down_ms,
-        (node.ahead or 0) - state.free_ahead,
-        node.ahead or 0,
+        node.waiting_seats - state.free_ahead,
+        node.waiting_seats,
         taints=taints_of(offer),
     )
 
@@ -192,7 +192,7 @@ def complete(
     held, waiting = Counter[str](), Counter[str]()
     for lease in store.leases(number, unusual.values()):
         node = unusual[lease.place.node]
-        (held if node.ahead is None or lease.slot < node.offer.slots else waiting)[node.name] += 1
+        (waiting if node.has_waiting_seats and lease.slot >= node.offer.slots else held)[node.name] += 1
     for at, view in enumerate(views):
         if view.name in unusual:
             views[at] = replace(view, held=held[view.name], waiting=waiting[view.name])

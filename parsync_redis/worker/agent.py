@@ -127,14 +127,25 @@ class Agent:
             put_back(self.store, self._owed)
 
     def _give_back(self) -> None:
-        """Give every lease back, and mark the node down."""
+        """Give every lease back, mark the node down, and forget it if it holds nothing and no operator drains it.
+
+        What it offers is known to submit for a while yet, so that its tasks are not refused until it comes back.
+        """
         node, store, commands = self.node, self.store, self.store.commands
         if node.inc:
             self.reconciler.give_back_all(store)
             word, *found = store.run(commands.renew(node.partition, node.name, node.inc))
             if word == "ok":
                 store.run(commands.reclaim(node.partition, node.name, node.inc, int(found[0])))
+                store.run(commands.forget_node(node.partition, node.name, node.inc, "left"))
             log.info("node %s has left", node.name)
+
+    def full_pool(self) -> str:
+        """Return why a run would wait for a process of the pool, '' if it would not."""
+        processes = self._port.processes
+        if processes is None or len(self.node.runs.going()) < processes:
+            return ""
+        return f"the pool of {self.node.name} has {processes} processes, and all run tasks"
 
     def another_store(self) -> Store:
         """Open the same state over connections whose timeouts suit the lease."""

@@ -89,6 +89,8 @@ class PoolOfProcesses(Protocol):
     """The `inqW_fd` of the processes that are at work."""
     outbound_buffer: Container[PoolJob]
     """What waits for a process."""
+    _processes: int
+    """How many processes the pool is to have."""
 
 
 class Pool(Protocol):
@@ -98,6 +100,7 @@ class Pool(Protocol):
     """True for a pool of processes."""
     flush: Callback
     _pool: PoolOfProcesses
+    """Celery has None there once the pool has ended."""
 
     def apply_async(self, target: Callback, args: tuple[object, ...], **options: object) -> object:
         """Have a process or thread of the pool call `target(*args)`; return the pool's handle of that call."""
@@ -178,6 +181,12 @@ class Blueprint(Protocol):
     on_stopped: Callable[[], object] | None
 
 
+class Autoscaler(Protocol):
+    """Celery's autoscaler."""
+
+    max_concurrency: int
+
+
 class Worker(Protocol):
     """A Celery worker (`WorkController`); `parsync_agent` is ours."""
 
@@ -189,9 +198,11 @@ class Worker(Protocol):
     consumer_cls: str | type
     blueprint: Blueprint
     hostname: str
+    exitcode: int | None
     concurrency: int
     max_concurrency: int | None
     max_tasks_per_child: int | None
+    autoscaler: Autoscaler | None
     task_events: bool
     use_eventloop: bool
     options: dict[str, object]

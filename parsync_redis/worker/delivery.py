@@ -36,6 +36,10 @@ AGAIN_S: Final = 1.0
 """How long a task waits that could not be resubmitted because of an error of the server."""
 
 
+FULL_S: Final = 0.2
+"""How long a task waits that met a full pool. The slots of its node have followed the pool by then."""
+
+
 class Delivery:
     """Hands tasks to one consumer."""
 
@@ -91,7 +95,10 @@ class Delivery:
         if (hold_s := self._limits.hold_s(name, place.task, consumer)) > 0:
             self._give_back(run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s)
             return
-        run.name, run.began_s = name, time.monotonic()
+        if full := self._agent.full_pool():  # the pool has just shrunk: the node's slots follow
+            self._give_back(run, full, FULL_S)
+            return
+        run.name, run.handed_s = name, time.monotonic()
         if self._agent.spans is not None:
             self._agent.spans.begin(place, name, payload["headers"])
         with without_bucket(name, consumer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,7 +14,8 @@ from ..errors import InvalidInput
 from ..model.apps import KnownTasks, offer_with
 from ..model.devices import device_amounts
 from ..model.ids import check_name
-from ..model.needs import Resources
+from ..model.limits import MAX_SLOTS
+from ..model.needs import QUEUE_LABEL, Resources, queue_label
 from ..model.taints import offered_taints
 from ..store.server_errors import AWAY
 from ..store.store import Store
@@ -47,7 +48,8 @@ FLAGS = (
 class NodeSpec:
     """The offer of a worker that is a node. room: the waiting seats that it has behind its slots.
 
-    devices: its own, with the variables in which runs find theirs.
+    devices: its own, with the variables in which runs find theirs. most_slots: those of its flag, else as many as there
+    are processes.
     """
 
     name: str
@@ -56,6 +58,12 @@ class NodeSpec:
     tasks: KnownTasks | None = None
     room: int = 0
     devices: NodeDevices = field(default_factory=NodeDevices)
+    most_slots: int = MAX_SLOTS
+
+    @property
+    def note(self) -> str:
+        """The score and the offer, as `set_node` takes them."""
+        return f"{self.score!r} {self.offer.text}"
 
     def tell(self, store: Store) -> None:
         """Tell each shard of the queue what the node offers. The reconciler tells one that is away now."""
@@ -66,6 +74,20 @@ class NodeSpec:
     def know(self, tasks: KnownTasks, queues: Iterable[str]) -> None:
         """Add to the offer the tasks of the worker's app and the queues that it consumes."""
         self.tasks, self.offer = tasks, offer_with(self.offer, tasks, queues)
+
+    def follow(self, processes: int | None, queues: Collection[str] | None) -> None:
+        """Adapt the slots to the pool's processes, and the labels of queues to those that the worker consumes.
+
+        None: they stay as they are.
+        """
+        slots, labels = self.offer.slots, self.offer.labels
+        if processes is not None:
+            slots = max(1, min(processes, self.most_slots))
+        if queues is not None and self.tasks is not None:
+            others = (label for label in labels if label[0] != QUEUE_LABEL)
+            labels = tuple(sorted([*others, *map(queue_label, queues)]))
+        if (slots, labels) != (self.offer.slots, self.offer.labels):
+            self.offer = Resources.made(slots, self.offer.amounts, labels)
 
 
 def pairs(flag: str, words: Iterable[str] | None, several: bool = False) -> dict[str, list[str]]:
@@ -94,11 +116,14 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     if not -1e9 < score < 1e9:
         raise InvalidInput(f"{said['parsync_score']} {score} is not valid: it must be a number between -1e9 and 1e9")
     concurrency = 1 if issubclass(worker.pool_cls, SoloPool) else worker.max_concurrency or worker.concurrency
-    slots = concurrency if flags.get("parsync_slots") is None else flags["parsync_slots"]
+    wanted = flags.get("parsync_slots")
+    slots = concurrency if wanted is None else wanted
+    _check("parsync_slots", said, lambda: Resources.of(slots))
+    if slots > concurrency:
+        slots = _slots_of(worker, said["parsync_slots"], slots, concurrency)
     amounts = pairs(said.get("parsync_resource", ""), flags.get("parsync_resource"))
     resources = {name: amount for name, (amount,) in amounts.items()}
     labels = pairs(said.get("parsync_label", ""), flags.get("parsync_label"), several=True)
-    _check("parsync_slots", said, lambda: Resources.of(slots))
     _check("parsync_resource", said, lambda: Resources.of(1, resources))
     _check("parsync_label", said, lambda: Resources.of(1, None, labels))
     taints = _check("parsync_taint", said, lambda: offered_taints(flags.get("parsync_taint") or ()))
@@ -107,9 +132,29 @@ def node_spec(worker: Worker, flags: dict[str, Any], said: dict[str, str]) -> No
     warn_of_limits(offer)
     name = flags.get("parsync_node")
     room = room_of(offer.slots, concurrency) if issubclass(worker.pool_cls, (SoloPool, ThreadPool)) else 0
-    return NodeSpec(
-        check_name("node name", worker.hostname if name is None else name), offer, score, None, room, devices
+    name = check_name("node name", worker.hostname if name is None else name)
+    return NodeSpec(name, offer, score, None, room, devices, wanted or MAX_SLOTS)
+
+
+def _slots_of(worker: Worker, flag: str, wanted: int, at_once: int) -> int:
+    """Return the slots of a node whose flag wants more than its pool runs tasks at once; log a warning.
+
+    Tasks on the others would wait for the pool, and count as running. Of the solo pool they wait as placed tasks.
+    """
+    if issubclass(worker.pool_cls, SoloPool):
+        log.warning("%s %d: the solo pool runs one task at a time, and the tasks on its other slots wait", flag, wanted)
+        return wanted
+    units = "threads" if issubclass(worker.pool_cls, ThreadPool) else "processes"
+    log.warning(
+        "%s %d is more than the %d %s of the pool: the node offers %d slots; --concurrency %d would let it offer all",
+        flag,
+        wanted,
+        at_once,
+        units,
+        at_once,
+        wanted,
     )
+    return at_once
 
 
 # Any: the values of click options, each of its own type

@@ -78,14 +78,15 @@ class Reconciler:
         return [lease for lease in leases if lease.place.inc == self._node.inc and lease.leads]
 
     def _correct(self, store: Store, record: Node) -> None:
-        """Say what the node offers if its record says something else: only damage does that."""
+        """Say what the node offers if its record says something else, as after damage, or has slots shut."""
         node, spec = self._node, self._node.spec
         if record.inc != node.inc or node.leaving or record.state == "down":
             return
-        if (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score) or record.state == "leaving":
+        wrong = (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score)
+        if wrong or record.state == "leaving":
             log.warning("node %s: its record says what it does not offer: it is corrected", node.name)
-            offer = f"{spec.score!r} {spec.offer.text}"
-            store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, offer))
+        if wrong or record.state == "leaving" or record.shut_slots:  # what ran behind the slots may have ended
+            store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note))
 
     def _not_run(self, store: Store) -> list[Lease]:
         """Return the leases of which this process runs nothing.

@@ -19,7 +19,7 @@ from ..store.store import Store
 from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .port import WorkerPort
-from .runs import Run
+from .runs import Key, Run
 from .state import LEAVING_S, AgentState
 
 log = logging.getLogger("parsync.agent")
@@ -37,6 +37,8 @@ class Renewer:
         self._settings, self._node, self._port, self._loop = settings, node, port, loop
         self._keeper, self._health = LeaseKeeper(node.name), HealthFile(settings.health_file)
         self._listens = 0  # to the inbox of this incarnation
+        self._told: object = None  # what the server knows of what the node offers
+        self._seen: object = None  # what the node offered when the server was told last, perhaps in vain
         self.own_loop = LoopWatch()  # of the thread that runs this
 
     def run(self, store: Store) -> None:
@@ -86,7 +88,7 @@ class Renewer:
         node, leaving = self._node, self._node.leaving
         until_s = time.monotonic() + (min(pause_s, LEAVING_S) if leaving else pause_s)
         while (rest_s := until_s - time.monotonic()) > 0 and not node.stopped and node.leaving == leaving:
-            if node.isolation.has_news():
+            if node.isolation.has_news() or (node.inc and not leaving and self._offered() != self._seen):
                 return
             node.wait(min(rest_s, NEWS_S))
 
@@ -112,14 +114,14 @@ class Renewer:
     def register(self, store: Store, config: ClusterConfig) -> None:
         """Register the node: a new incarnation, perhaps in another partition."""
         node, commands = self._node, store.commands
-        spec = node.spec
-        labels = " ".join(f"{name}:{value}" for name, value in spec.offer.labels if name != TASKS_LABEL)
-        partition = store.run(commands.deal_node(spec.name, config.partitions, labels, spec.offer.slots, spec.score))
+        spec, offered = node.spec, self._offered()
+        partition = self._deal(store, config)
         spec.tell(store)  # first, so that no submit is refused
         inc, _ = store.run(
             commands.register_node(partition, spec.name, node.inc, spec.score, spec.offer.text, spec.room)
         )
         node.partition, node.inc, node.stalled = partition, inc, ""
+        self._told = self._seen = offered
         log.info(
             "node %s is up: %s, score %g, partition p%d, incarnation %d",
             spec.name,
@@ -128,6 +130,32 @@ class Renewer:
             partition,
             inc,
         )
+
+    def _deal(self, store: Store, config: ClusterConfig) -> int:
+        """Tell the sums of the partitions what the node offers; return the partition of the node."""
+        spec = self._node.spec
+        labels = " ".join(f"{name}:{value}" for name, value in spec.offer.labels if name != TASKS_LABEL)
+        return store.run(store.commands.deal_node(spec.name, config.partitions, labels, spec.offer.slots, spec.score))
+
+    def _offered(self) -> tuple[str, frozenset[Key]]:
+        """Return what the node offers now, by its pool and its queues, and what still runs behind its slots."""
+        node = self._node
+        node.spec.follow(self._port.processes, self._port.queues)
+        behind = frozenset[Key]() if node.spec.room else node.runs.behind(node.spec.offer.slots)
+        return node.spec.offer.text, behind
+
+    def _tell_offer(self, store: Store, config: ClusterConfig) -> None:
+        """Tell the server if the pool or the queues have changed, or what ran behind the slots has ended."""
+        node, spec = self._node, self._node.spec
+        self._seen = self._offered()
+        if self._seen == self._told:
+            return
+        offered = self._seen
+        store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note))
+        spec.tell(store)
+        self._deal(store, config)
+        self._told = offered
+        log.info("node %s offers now: %s", node.name, spec.offer.text)
 
     def renew(self, store: Store, config: ClusterConfig) -> bool:
         """Have the lease kept and end runs that must not go on; True if the node is still registered as it was."""
@@ -139,6 +167,8 @@ class Renewer:
         order = Order(node.partition, node.inc, config.lease_s, node.stalled)
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
+        if all(taken) and not node.leaving:
+            self._tell_offer(store, config)  # last: the lease is kept, whatever happens here
         return all(taken)
 
     def _take(self, store: Store, config: ClusterConfig, report: Report) -> bool:

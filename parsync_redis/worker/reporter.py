@@ -73,10 +73,10 @@ class Reporter(Duty):
             outcome = "recalled"
         if not self._runs.end(run, outcome):
             return
-        seconds = time.monotonic() - run.began_s
+        seconds = time.monotonic() - (run.began_s or run.handed_s)
         if run.began_s and outcome not in ("lost", "refused", "recalled"):
             self._ran(run.name, seconds)
-        if run.began_s and run.failed is not None and self._failures is not None:
+        if run.handed_s and run.failed is not None and self._failures is not None:
             self._failures.ended(run, seconds)
         if threading.get_ident() == self._collector:
             self._collected.append(run)

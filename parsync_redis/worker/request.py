@@ -109,8 +109,10 @@ class ReportedRequest(CeleryRequest):
             self.cancel(pool, signal="SIGKILL", emit_retry=False)
 
     def on_accepted(self, pid: int, time_accepted: float) -> object:
-        """Note that a pool process has begun the run; kill it if it was dropped meanwhile."""
+        """Note that the pool has begun the run; kill it if it was dropped meanwhile. time_accepted: monotonic."""
         done = super().on_accepted(pid, time_accepted)
+        if self._run is not None:
+            self._run.began_s = time_accepted
         if self._dropped_by is not None:
             self.drop(self._dropped_by)
         return done

@@ -29,13 +29,14 @@ class Run:
     more, which another thread may set. flaw: what is wrong with its message or its result. unstored: the result
     backend did not take its result, which the outbox tells later. why: why it was lost or did not begin. delay_ms:
     how long a recalled task must wait before it is taken again. unbegun: it was recalled before it began, and its
-    task has been ready all the time. told: the server knows its outcome. left_s: since when a process of it is
-    known to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits at the worker, and
-    nobody has asked to start it; due_s: it is handed back then if it has not begun. given: the slots that it runs
-    in, if its place names a waiting seat, or a slot in which another runs. name, began_s: of its task, and when it
-    was handed to Celery. freeing: the release of its slots was asked for. failed: whether its function failed, None
-    if its end says nothing of this node. redelivered: a run of its task's message had begun before. before: the
-    same attempt as it ended here; its outcome is told again, as the server has lost it.
+    task has been ready all the time. told: the server knows its outcome. left_s: since when a process of it is known
+    to live on in its slots (monotonic seconds), -1 once that was logged. waits: it waits at the worker, and nobody
+    has asked to start it; due_s: it is handed back then if it has not begun. given: the slots that it runs in, if its
+    place names a waiting seat, or a slot in which another runs. name: of its task. handed_s: when it was handed to
+    Celery. began_s: when the pool began it, 0 while it waits for a process or a thread. freeing: the release of its
+    slots was asked for. failed: whether its function failed, None if its end says nothing of this node. redelivered:
+    a run of its task's message had begun before. before: the same attempt as it ended here; its outcome is told again,
+    as the server has lost it.
     """
 
     place: Place
@@ -54,6 +55,7 @@ class Run:
     due_s: float = 0.0
     given: tuple[int, ...] = ()
     name: str = ""
+    handed_s: float = 0.0
     began_s: float = 0.0
     freeing: bool = False
     failed: bool | None = None
@@ -109,6 +111,11 @@ class Runs:
             _, run.before = self._told.get(run.key, (0, None))
             self._runs[run.key] = run
             return True
+
+    def behind(self, slots: int) -> frozenset[Key]:
+        """Return the keys of the runs that hold a slot behind a node's first `slots` slots."""
+        with self._lock:
+            return frozenset(key for key, run in self._runs.items() if max(run.place.slots) >= slots)
 
     def waiting(self) -> list[Run]:
         """Return the runs that wait to be started, in the order in which they came."""

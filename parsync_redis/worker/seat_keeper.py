@@ -82,7 +82,7 @@ class SeatKeeper(Duty):
         if node.drained:
             return "its node is drained"
         late = any(run.due_s < now_s for run in runs.waiting())
-        late = late or any(node.ahead.is_late(run.began_s, now_s) for run in runs.going())
+        late = late or any(node.ahead.is_late(run.began_s or run.handed_s, now_s) for run in runs.going())
         return "the task ahead of it took longer than was expected" if late else ""
 
     def _set(self, store: Store) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def worker(rig: Rig) -> Any:
     yield start
     for node in started:
         rig.stack.processes[node].send(signal.SIGTERM)
-    rig.until(lambda: all(rig.node(node).state == "down" for node in started), f"{started} are down")
+    rig.until(lambda: all(rig.node(node).state in ("down", "") for node in started), f"{started} have left")
 
 
 def on(kind: str, **more: Any) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_ot
     rig.open()
     assert runs.get(timeout=GET_S) == "runs"
     rig.until(lambda: not rig.stack.processes["leaves"].alive, "the worker has ended")
-    assert rig.node("leaves").state == "down"
+    assert rig.node("leaves").state == "", "it has left, and is forgotten"
     assert [lease for lease in rig.leases() if lease.place.node == "leaves"] == []
     assert {rig.status(r).state for r in waits} <= {"pending", "taken"}
     worker("heir", labels={"kind": "leaves"}, pool="solo", slots=1)
@@ -103,7 +104,7 @@ def test_a_cold_shutdown_kills_what_runs_and_it_runs_again_elsewhere(rig: Rig, w
     rig.until(lambda: rig.marks("held", "cold"), "the task runs")
     os.kill(rig.pid("cold"), signal.SIGQUIT)
     rig.until(lambda: not rig.stack.processes["cold"].alive, "the worker has ended")
-    assert rig.node("cold").state == "down"
+    assert rig.node("cold").state == ""
     assert rig.status(result).state in ("pending", "taken")
     assert rig.leases() == []
     rig.open()
@@ -179,10 +180,12 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(rig: R
 
 @pytest.mark.parametrize("how", ["cut", "terminated"])
 def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
-    """Its node has more slots than threads. Cut off, it runs on; shut down, what has not begun goes to another."""
+    """Plain tasks have the other threads. Cut off, it runs on; shut down, what has not begun goes to another."""
     node = f"thread-{how}"
-    worker(node, pool="threads", concurrency=1, slots=3, labels={"kind": node}, score=2.0)
+    worker(node, "-Q", node, pool="threads", slots=3, labels={"kind": node}, score=2.0)
     pid = str(rig.pid(node))
+    others = [rig.tasks.gated.apply_async((f"{how}-plain{i}",), queue=node, parsync=False) for i in range(2)]
+    rig.until(lambda: rig.counts("held").total() == 2, "plain tasks have two of the three threads")
     results = [rig.tasks.gated.apply_async((f"{how}{i}",), **on(node)) for i in range(3)]
     rig.until(lambda: {rig.status(r).state for r in results} == {"running"}, "one runs and two wait for the thread")
     if how == "cut":
@@ -196,12 +199,14 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
         rig.until(lambda: len(blocked(rig)) == 5, "it has closed its inbox, and next what waits for its thread goes")
         # would the one that runs end before they went, they would begin here; a task's whole way takes far longer
         assert rig.tasks.where.apply_async(**on(node)).get(timeout=GET_S)["node"] == "heir"
-        assert rig.counts("held").total() == 1, "the two others have not begun"
+        assert rig.counts("held").total() == 3, "the two others have not begun"
     rig.open()
+    assert [result.get(timeout=GET_S) for result in others] == [f"{how}-plain0", f"{how}-plain1"]
     assert {result.get(timeout=GET_S) for result in results} == {f"{how}{i}" for i in range(3)}
     assert {rig.until_state(result, "succeeded").starts for result in results} == {1}
-    assert rig.counts("end") == rig.counts("held") == {f"{how}{i}": 1 for i in range(3)}
-    there = sum(mark[2] == pid for mark in rig.marks("end"))
+    keys = [*(f"{how}{i}" for i in range(3)), *(f"{how}-plain{i}" for i in range(2))]
+    assert rig.counts("end") == rig.counts("held") == dict.fromkeys(keys, 1)
+    there = sum(mark[2] == pid and "plain" not in mark[1] for mark in rig.marks("end"))
     assert there == (3 if how == "cut" else 1), "of a node that shuts down only what had begun"
 
 
@@ -257,6 +262,34 @@ def test_processes_that_end_after_a_few_tasks_and_pools_that_grow_lose_nothing(r
     assert [r.get(timeout=GET_S) for r in results] == [f"short{i}" for i in range(20)]
     assert set(rig.counts("begin").values()) == {1}
     assert len({mark[2] for mark in rig.marks("begin")}) >= 5
+    control = {"destination": [f"short@{platform.node()}"], "reply": True}
+    assert rig.tasks.app.control.autoscale(2, 1, **control)[0]
+    rig.until(lambda: rig.node("short").slots == 2, "its slots follow the autoscaler's limit")
+
+
+def test_a_pool_that_changes_and_queues_that_come_and_go_change_what_the_node_offers(rig: Rig, worker: Any) -> None:
+    worker("changes", "-Q", "changes", slots=None, concurrency=2, labels={"kind": "changes"})
+    control, say = rig.tasks.app.control, {"destination": [f"changes@{platform.node()}"], "reply": True}
+    assert control.pool_shrink(1, **say)[0]
+    rig.until(lambda: rig.node("changes").slots == 1, "its slots follow the pool")
+    assert control.pool_grow(3, **say)[0]
+    rig.until(lambda: rig.node("changes").slots == 4, "its slots follow the pool")
+    wide = rig.tasks.where.apply_async(**on("changes", slots=4, wait_for_capacity=True))
+    assert wide.get(timeout=GET_S)["node"] == "changes"
+    routed = rig.tasks.where.apply_async(queue="more", **on("changes"))
+    assert control.add_consumer("more", **say)[0]
+    assert routed.get(timeout=GET_S)["node"] == "changes"
+    assert control.cancel_consumer("changes", **say)[0]
+    rig.until(lambda: rig.node("changes").queues == ("more",), "it consumes one queue of two")
+
+
+def test_a_worker_whose_name_another_one_takes_ends_with_an_error(rig: Rig, worker: Any) -> None:
+    worker("twin", pool="solo", slots=1)
+    p, commands = rig.node("twin").partition, rig.store.commands
+    inc, _ = rig.store.run(commands.register_node(p, "twin", 0, 1.0, "slots=1"))
+    assert rig.stack.processes["twin"].end(time.monotonic() + GET_S) == 1, "a service manager sees that"
+    assert "another worker has registered as node twin" in rig.lines("twin")
+    assert rig.store.run(commands.reclaim(p, "twin", inc, 0))[0] == "down"
 
 
 def test_a_pool_process_collects_nothing_of_what_it_shares_with_its_worker(rig: Rig, worker: Any) -> None:

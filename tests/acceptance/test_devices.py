@@ -42,7 +42,7 @@ def no_nodes(rig: Rig) -> Iterator[None]:
     names = [name for name in rig.stack.alive() if not name.startswith("scheduler")]
     for name in names:
         rig.stack.terminate(name, 30)
-    rig.until(lambda: {rig.node(name).state for name in names} <= {"down"}, f"{names} have left")
+    rig.until(lambda: {rig.node(name).state for name in names} <= {""}, f"{names} have left")
     for name in names:
         rig.store.run(rig.store.commands.offer(name, "", None))
 

@@ -41,7 +41,7 @@ def node(rig: Rig, late_s: float, request: pytest.FixtureRequest) -> Iterator[st
     yield name
     rig.open()
     rig.stack.processes[name].send(signal.SIGTERM)
-    rig.until(lambda: rig.node(name).state == "down", f"{name} is down")
+    rig.until(lambda: rig.node(name).state == "", f"{name} has left")
 
 
 def on(kind: str, **more: Any) -> dict[str, Any]:

@@ -128,6 +128,8 @@ class WorkerPort:
     """The worker of an agent, as far as a schedule has one: it has no Celery, and no function that could be ended."""
 
     send_event = None
+    processes: int | None = None
+    queues: set[str] | None = None
 
     def __init__(self, process: AgentProcess) -> None:
         self._process = process
@@ -215,7 +217,8 @@ class AgentProcess:
                 self.agent.reporter.ended(run, run.unwanted or "recalled")
             else:
                 run.request = cast(Any, run.place)  # a run that has a request has begun
-                run.name, run.began_s = "work", self.world.clock.now_s
+                run.name = "work"
+                run.handed_s = run.began_s = self.world.clock.now_s
                 self.world.ghost.began(self, run)
 
     def nudge(self) -> None:

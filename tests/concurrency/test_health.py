@@ -26,6 +26,9 @@ pytestmark = pytest.mark.one_server(0)
 class Port:
     """The port of a worker that runs nothing."""
 
+    processes: int | None = None
+    queues: set[str] | None = None
+
     def busy(self) -> bool:
         return False
 

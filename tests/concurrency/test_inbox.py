@@ -49,6 +49,8 @@ class NoWorker:
     """The port of a worker that has no Celery: its inbox is told by the test, and its runs have no process."""
 
     send_event = None
+    processes: int | None = None
+    queues: set[str] | None = None
 
     def busy(self) -> bool:
         return False

@@ -105,3 +105,19 @@ def test_trust_leaves_the_terms_of_a_drain_whose_record_was_lost(drive: Driver):
     assert put(drive, "trust") == ["ok", "up", "0"]
     drive.run(drive.commands.repair_partition(0))
     assert (note(drive), drive.run(drive.commands.renew(0, "n1", 2))[2:]) == (TEN_MINUTES, ["up", "1"])
+
+
+def test_a_drained_node_that_left_stays_and_another_one_is_forgotten_at_once(drive: Driver):
+    drive.node("n1")
+    drive.node("n2")
+    drive.run(drive.commands.set_node(0, "n1", "drain", note="no deadline: a new disk"))
+    for node in ("n1", "n2"):
+        inc = drive.store.nodes(0)[node].inc
+        drive.run(drive.commands.set_node(0, node, "leaving", inc))
+        drive.lose(node, inc)
+    assert drive.unchanged_by(drive.commands.forget_node(0, "n1", 1, "left")) == "drained"
+    assert drive.run(drive.commands.forget_node(0, "n2", 2, "left")) == "forgotten"
+    drive.node("n1")
+    assert (drive.store.nodes(0)["n1"].drain, drive.hash("notes")) == (1, {"n1": "no deadline: a new disk"})
+    drive.node("n2")
+    assert drive.store.nodes(0)["n2"].inc == 4, "incarnations grow on"

@@ -11,8 +11,8 @@ from parsync_redis.inspect.audit import audit
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.task import Submission, Taken
-from parsync_redis.scheduler.duties.nodes import FORGET_S
 from parsync_redis.scheduler.janitor import Janitor
+from parsync_redis.settings import DEFAULT_FORGET_S
 from parsync_redis.store import Store
 from parsync_redis.store.embedded import EmbeddedServer
 from tests.conftest import server_programs
@@ -118,8 +118,8 @@ def test_nodes_that_are_forgotten_or_whose_drains_end_take_hardly_more_round_tri
         assert {node.drain for node in counted.nodes(0).values()} == {2}
         for node in counted.nodes(0).values():
             drive.lose(node.name, node.inc)
-        while now_s <= FORGET_S + 3 and counted.nodes(0):
-            now_s += FORGET_S / 2
+        while now_s <= DEFAULT_FORGET_S + 3 and counted.nodes(0):
+            now_s += DEFAULT_FORGET_S / 2
             before = CountingConnection.trips
             janitor.work(lambda: now_s, {})  # noqa: B023
         trips["forgotten", nodes] = CountingConnection.trips - before

@@ -172,3 +172,81 @@ def test_a_lease_that_is_put_back_leaves_no_amounts_that_its_node_does_not_decla
     client.hset(drive.keys.partition(0, "left"), "n1", "gpu=1")
     assert drive.run(drive.commands.restore(0, [place])) == ["back"]
     assert audit(drive.store) == []
+
+
+# -- a pool that changes its size ------------------------------------------------------------------------------------
+
+
+def resize(drive: Driver, slots: int, more: str = "") -> None:
+    call = drive.commands.set_node(0, "n1", "offer", 1, f"1.0 slots={slots}{more}")
+    assert drive.run(call) == ["ok", "up", "0"]
+    assert audit(drive.store) == []
+    assert drive.unchanged_by(call) == ["ok", "up", "0"]
+
+
+def test_a_node_whose_pool_shrank_gets_no_claims_for_the_slots_that_are_gone(drive: Driver):
+    drive.node("n1", 4)
+    drive.node("n2", 2)
+    resize(drive, 1)
+    assert drive.bits() == "10001100"
+    assert drive.commit("a", "1@1", slots=(1,)).word == "conflict"
+    resize(drive, 3, " gpu=2")
+    assert (drive.bits(), drive.hash("left")) == ("11101100", {"n1": "gpu=2"})
+
+
+def test_what_runs_behind_the_slots_has_the_processes_of_slots(drive: Driver):
+    """Else a task would start on a free slot, and wait for a process of the full pool as a running one."""
+    drive.node("n1", 6)
+    places = {slot: drive.held(f"t{slot}", f"1@{slot}", slots=(slot,)) for slot in (1, 4, 5)}
+    resize(drive, 3)
+    assert drive.bits() == "00000000", "three run on a pool of three"
+    assert drive.hash("nodes")["n1"] == "up inc=1 drain=0 first=0 span=6 ahead=-3 score=1.0 slots=3"
+    assert drive.release(places[1]) == "freed"
+    resize(drive, 3)
+    assert drive.bits() == "10000000", "two run: one more may"
+    assert drive.release(places[5]) == "freed"
+    resize(drive, 3)
+    assert drive.bits() == "11000000"
+    assert drive.release(places[4]) == "freed"
+    resize(drive, 3)
+    assert drive.hash("nodes")["n1"] == "up inc=1 drain=0 first=0 span=6 score=1.0 slots=3"
+    assert drive.bits() == "11100000"
+
+
+def test_a_task_of_several_slots_has_one_process(drive: Driver):
+    drive.node("n1", 4)
+    drive.held("wide", "1@1", slots=(1, 2, 3))
+    resize(drive, 2)
+    assert drive.bits() == "10000000", "one runs on a pool of two"
+
+
+def test_slots_are_shut_as_long_as_what_runs_behind_them_and_no_waiting_seats_open_there(drive: Driver):
+    drive.node("n1", 3)
+    drive.held("a", slots=(2,))
+    resize(drive, 1)
+    assert drive.bits() == "00000000"
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "ahead", 1, "1")) == ["ok", "up", "0"]
+    drive.run(drive.commands.set_node(0, "n1", "drain"))
+    drive.run(drive.commands.set_node(0, "n1", "undrain"))
+    assert drive.bits() == "00000000"
+
+
+def test_a_node_whose_pool_grew_has_bits_for_its_slots_behind_those_of_other_nodes(drive: Driver):
+    drive.node("n1", 2)
+    place = drive.held("a", slots=(1,))
+    drive.node("n2", 2)
+    resize(drive, 3)
+    assert drive.hash("nodes")["n1"] == "up inc=1 drain=0 first=4 span=3 score=1.0 slots=3"
+    assert drive.bits() == "00111010"
+    assert drive.hash("meta")["slots"] == "5"
+    assert drive.release(place) == "freed"
+    assert drive.bits() == "00111110"
+    drive.node("n3", 2)
+    assert drive.bits(16) == "1111111000000000", "the bits that it left are another node's"
+
+
+@pytest.mark.parametrize("slots", [0, 10_001])
+def test_an_offer_of_no_slots_or_of_too_many_is_refused(drive: Driver, slots: int):
+    drive.node("n1")
+    with pytest.raises(BrokenContract, match="the note of offer"):
+        drive.run(drive.commands.set_node(0, "n1", "offer", 1, f"1.0 slots={slots}"))

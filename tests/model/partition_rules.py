@@ -258,7 +258,7 @@ class PartitionRules(RuleBasedStateMachine):
                 node.inbox.clear()
         self.both(self.commands.ring(place))
 
-    @rule(p=PARTITIONS, node=NODES)
-    def forget_node(self, p, node):
+    @rule(p=PARTITIONS, node=NODES, how=st.sampled_from(["", "left"]))
+    def forget_node(self, p, node, how):
         known = self.reference.partition(p).nodes.get(node)
-        self.both(self.commands.forget_node(p, node, known.inc if known else 1))
+        self.both(self.commands.forget_node(p, node, known.inc if known else 1, how))

@@ -24,7 +24,7 @@ PIECE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
 SLOTS = st.integers(1, 9999)
 DEVICES = " gpu.mem@0=8.5 gpu.mem@10=4 gpu@0=0.5 gpu@10=1 parsync.devices:shared"
 VALUES: dict[str, st.SearchStrategy[str]] = {
-    "ahead": st.sampled_from("013"),
+    "ahead": st.sampled_from(["0", "1", "3", "-1", "-9"]),
     "all": st.sampled_from("01"),
     "deadline": st.just("no deadline") | NUMBERS.map(lambda number: f"deadline_s={number[:9]}.{number[:9]}"),
     "drain": st.sampled_from("012"),
@@ -167,7 +167,8 @@ def fits_span(fields: dict[str, str]) -> bool:
         float(fields["score"])
     except ValueError:
         return False
-    return slots.isdecimal() and int(slots) + int(fields.get("ahead", 0)) <= int(fields["span"])
+    ahead = int(fields.get("ahead", 0))
+    return slots.isdecimal() and -ahead <= int(slots) <= int(fields["span"]) - max(0, ahead)
 
 
 def script(library: str, ending: str) -> Callable[[Any, str], str | None]:

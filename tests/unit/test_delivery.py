@@ -1,5 +1,6 @@
 """Tasks handed to Celery: only a task that begins there counts as a run of its name."""
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,9 @@ from parsync_redis.store import Store
 from parsync_redis.submission import make_submission
 from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.worker.delivery import Delivery
-from parsync_redis.worker.runs import Run
+from parsync_redis.worker.isolation.machine import Isolation
+from parsync_redis.worker.reporter import Reporter
+from parsync_redis.worker.runs import Run, Runs
 from tests.lua.driver import Driver
 
 
@@ -24,7 +27,18 @@ def test_a_task_that_its_worker_does_not_know_is_no_short_run() -> None:
     )
     run, received = Run(Place("a", "1@1", 0, "n1", (0,), 1, 0)), SimpleNamespace()
     Delivery(consumer, agent)._hand_over(run, received, {"headers": {"task": "unknown"}}, None)  # type: ignore[arg-type]
-    assert (ended, run.began_s, run.name) == (["failed"], 0.0, "")
+    assert (ended, run.handed_s, run.name) == (["failed"], 0.0, "")
+
+
+def test_run_times_are_learnt_from_when_the_pool_began_a_run() -> None:
+    """One that waited for a process teaches what it ran, and one that was cancelled while it waited teaches nothing."""
+    learnt, no_store, runs, now_s = list[float](), cast(Any, None), Runs(), time.monotonic()
+    reporter = Reporter(no_store, runs, Isolation(), lambda name, seconds: learnt.append(seconds))
+    for slot, began_s in enumerate((0.0, now_s)):
+        run = Run(Place(f"t{slot}", "1@1", 0, "n1", (slot,), 1, 0), handed_s=now_s - 10_000, began_s=began_s)
+        assert runs.enter(run)
+        reporter.ended(run, "cancelled")
+    assert [seconds < 9_000 for seconds in learnt] == [True]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.concurrency.solo import TaskPool as SoloPool
+from celery.concurrency.thread import TaskPool as ThreadPool
 
 from parsync_redis import InvalidInput
 from parsync_redis.settings import node_options
@@ -25,14 +26,14 @@ def test_pairs_that_are_none_or_given_twice_are_refused(words: tuple[str, ...], 
 
 def worker(pool: Any = PreforkPool, **more: Any) -> Any:
     return SimpleNamespace(
-        **{"pool_cls": pool, "concurrency": 3, "max_concurrency": None, "hostname": "celery@h"} | more
+        **{"pool_cls": pool, "concurrency": 8, "max_concurrency": None, "hostname": "celery@h"} | more
     )
 
 
 def test_a_node_is_by_default_named_as_its_worker_and_has_a_slot_for_each_process() -> None:
     spec = node_spec(worker(), {"parsync": True}, {})
-    assert (spec.name, spec.offer.text, spec.score) == ("celery@h", "slots=3", 1.0)
-    assert node_spec(worker(max_concurrency=8), {}, {}).offer.slots == 8
+    assert (spec.name, spec.offer.text, spec.score) == ("celery@h", "slots=8", 1.0)
+    assert node_spec(worker(max_concurrency=9), {}, {}).offer.slots == 9
     assert node_spec(worker(SoloPool), {}, {}).offer.slots == 1
 
 
@@ -72,6 +73,33 @@ def test_flags_without_sense_are_refused(flags: dict[str, Any]) -> None:
     assert found, "it is a node, or wants to be"
     with pytest.raises(InvalidInput):
         node_spec(worker(), found, said)
+
+
+@pytest.mark.parametrize(
+    ("pool", "slots", "why"),
+    [
+        (PreforkPool, 8, "--parsync-slots 12 is more than the 8 processes of the pool: the node offers 8 slots"),
+        (ThreadPool, 8, "--parsync-slots 12 is more than the 8 threads of the pool: the node offers 8 slots"),
+        (SoloPool, 12, "--parsync-slots 12: the solo pool runs one task at a time"),
+    ],
+)
+def test_more_slots_than_the_pool_runs_tasks_are_warned_of_and_not_offered(
+    pool: Any, slots: int, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert node_spec(worker(pool), *node_options({"parsync_slots": 12})).offer.slots == slots
+    (record,) = caplog.records
+    assert (record.levelname, why in record.message) == ("WARNING", True)
+
+
+def test_the_slots_of_a_node_follow_its_pool_up_to_its_flag() -> None:
+    def slots(processes: int, **flags: Any) -> int:
+        spec = node_spec(worker(), *node_options({"parsync": True} | flags))
+        spec.follow(processes, None)
+        return spec.offer.slots
+
+    assert [slots(n) for n in (0, 2, 12)] == [1, 2, 12]
+    assert [slots(n, parsync_slots=4) for n in (2, 12)] == [2, 4]
+    assert [slots(n, parsync_slots=12) for n in (2, 10, 14)] == [2, 10, 12]
 
 
 def test_a_worker_without_flags_is_no_node() -> None:

@@ -10,7 +10,6 @@ from ...model.ids import readable
 from ...model.node import Lease
 from ...model.place import Place
 from ...model.text import COUNTER, NODE
-from ...store.calls import Call
 from ...store.repair import repair_partition
 from ...store.server_errors import is_damage
 from ...store.store import Store
@@ -21,9 +20,6 @@ from .drains import DrainDuty
 from .guarded import batches, guarded, run_guarded, run_parts, unless_away
 
 log = logging.getLogger("parsync.leader")
-
-FORGET_S: Final = 3600.0
-"""A node that is down and holds nothing is forgotten after an hour."""
 
 _TASK: Final = attrgetter("task")
 
@@ -47,16 +43,18 @@ KEYS: Final = ("alive", "lost", "notes", "nodes")
 class NodeDuty:
     """The counters of all nodes, as this leader has watched them. A node is named by (partition, name).
 
-    names: those of all nodes at the last look; None if a partition was away.
+    forget_s: after so long a node is forgotten that is down and holds nothing, at the earliest after a lease. names:
+    those of all nodes at the last look; None if a partition was away. up: those of the nodes that are not down.
     """
 
-    def __init__(self, store: Store, partitions: int, lease_s: float) -> None:
+    def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
         self._store, self._partitions = store, partitions
-        self._up, self._down = LeaseWatch(lease_s), LeaseWatch(FORGET_S)
+        self._up, self._down = LeaseWatch(lease_s), LeaseWatch(max(lease_s, forget_s))
         self._superseded = Superseded(lease_s)
         self._drains = DrainDuty(store, lease_s)
         self._swept = False
         self.names: set[str] | None = None
+        self.up: set[str] = set()
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Watch anew: no node is judged for one lease, or none of these partitions."""
@@ -89,6 +87,7 @@ class NodeDuty:
                 notes[p, readable(name)] = record["drain"], readable(text)
                 if record["state"] == "suspect":
                     suspect[p, readable(name)] = readable(text)
+        self.up = {name for _, name in up}
         guarded(self._store, "drains", self._drains.work, now_s, notes)
         sound = {node: line for node, line in up.items() if COUNTER.read(line)}
         self._judge(now_s, sound, down, all_lost, suspect)
@@ -157,25 +156,9 @@ class NodeDuty:
                 yield Reclaimed(*node, range(0))
 
     def _forget(self, nodes: Mapping[tuple[int, str], int]) -> None:
-        """Forget nodes that are still down at this incarnation.
-
-        The record of each goes last: if a shard is away, a later pass finds the node by that.
-        """
-        store, commands = self._store, self._store.commands
-        reads = [("hget", store.keys.partition(p, "nodes"), node) for p, node in nodes]
-        found = []
-        for (p, node), reply in zip(nodes, store.pipe_each(reads), strict=True):
-            record = NODE.read(readable(reply)) if isinstance(reply, bytes) else None
-            if record and (record["state"], record["inc"]) == ("down", str(nodes[p, node])):
-                found.append((p, node))
-        calls: list[Call[int]] = []
-        for _, node in found:
-            calls += (commands.offer(node, ""), commands.deal_node(node, self._partitions, "", 0, 0.0))
-        answers = run_guarded(store, "forget", calls)
-        pairs = zip(found, answers[::2], answers[1::2], strict=True)
-        found = [node for node, offer, home in pairs if offer is not None and home is not None]
-        last = [commands.forget_node(p, node, nodes[p, node]) for p, node in found]
-        for (_, node), word in zip(found, run_guarded(store, "forget", last), strict=True):
+        """Forget nodes that are still down at this incarnation; their offers are forgotten later (duties/offers.py)."""
+        calls = [self._store.commands.forget_node(p, node, inc) for (p, node), inc in nodes.items()]
+        for (_, node), word in zip(nodes, run_guarded(self._store, "forget", calls), strict=True):
             if word == "forgotten":
                 log.info("node %s was down for long and is forgotten", node)
 

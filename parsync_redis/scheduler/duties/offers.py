@@ -1,41 +1,57 @@
 """Compare what submit judges by with the nodes: offers of nodes that there are not, damaged names, wrong answers.
 
-What a live node offers its agent tells again by itself, if it is missing or different.
+What a live node offers its agent tells again by itself, if it is missing or different. What a forgotten node offered is
+known for a while, so that its tasks are not refused until it comes back; and its partition, so that its incarnations
+grow on there.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from ...model.apps import TASKS_LABEL, KnownTasks
 from ...model.ids import readable
 from ...store.store import Store
 from ..age_tracker import AgeTracker
-from .guarded import unless_away
+from .guarded import run_guarded, unless_away
 
 JUDGED: Final = 100
 """So many answers are judged again in a pass, of those that are new to this leader."""
 
 
 class OfferDuty:
-    """The offers, names and answers of each shard. An offer without a node counts from when it was seen first."""
+    """The offers, names and answers of each shard.
 
-    def __init__(self, store: Store, lease_s: float) -> None:
-        self._store, self._lease_s = store, lease_s
-        self._ghosts = AgeTracker(lease_s / 2)
+    An offer whose node was forgotten is forgotten after a lease if another node offers the same, else `forget_s` after
+    this leader has seen that its node is not up.
+    """
+
+    def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
+        self._store, self._partitions, self._lease_s, self._forget_s = store, partitions, lease_s, forget_s
+        self._idle = AgeTracker(lease_s / 2)
         self._sound: dict[int, tuple[object, set[bytes]]] = {}
 
-    def work(self, now_s: float, nodes: Collection[str] | None) -> None:
-        """Forget what is wrong. nodes: the names of all nodes that there are; None if that is not known."""
-        offered: set[str] = set()
+    def work(self, now_s: float, nodes: Collection[str] | None, up: Collection[str] = ()) -> None:
+        """Forget what is wrong. nodes: the names of all nodes, None if they are not known. up: of those that are up."""
+        offers: dict[str, bytes] = {}
         for shard in range(self._store.keys.shards):
             with unless_away(self._store):
-                offered |= self._look(shard)
-        ghosts = self._ghosts.look(now_s, () if nodes is None else offered - set(nodes))
-        for name in [name for name, age_s in ghosts.items() if age_s >= self._lease_s]:
-            self._store.run(self._store.commands.offer(cast(str, name), ""))
+                offers |= self._look(shard)
+        ages = self._idle.look(now_s, () if nodes is None else offers.keys() - set(up))
+        idle = {cast(str, name): age_s for name, age_s in ages.items()}
+        spare = spare_offers(offers, idle)
+        limits = {name: self._lease_s if name in spare else self._forget_s for name in idle.keys() - set(nodes or ())}
+        self._forget([name for name, limit_s in limits.items() if idle[name] >= max(self._lease_s, limit_s)])
 
-    def _look(self, shard: int) -> set[str]:
-        """Forget damaged names and wrong answers of a shard; return the nodes that have an offer there."""
+    def _forget(self, names: Sequence[str]) -> None:
+        """Forget where nodes were, and last what they offered: by that a later pass finds them."""
+        store, commands = self._store, self._store.commands
+        calls = [commands.deal_node(name, self._partitions, "", 0, 0.0) for name in names]
+        homes = run_guarded(store, "forget", calls)
+        found = [name for name, home in zip(names, homes, strict=True) if home is not None]
+        run_guarded(store, "forget", [commands.offer(name, "") for name in found])
+
+    def _look(self, shard: int) -> dict[str, bytes]:
+        """Forget damaged names and wrong answers of a shard; return by node what is offered there."""
         keys, commands = self._store.keys, self._store.commands
         kinds = ("shapes", "names", "feasible")
         reads: list[tuple[Any, ...]] = [("hgetall", keys.queue(kind, shard)) for kind in kinds]
@@ -48,7 +64,19 @@ class OfferDuty:
         self._sound[shard] = basis, known | set(new)
         if wrong or new:
             self._store.run(commands.repair_offers(shard, [*wrong, *(("question", question) for question in new)]))
-        return {readable(name) for name in shapes}
+        return {readable(name): offer for name, offer in shapes.items()}
+
+
+def spare_offers(offers: Mapping[str, bytes], idle: Mapping[str, float]) -> set[str]:
+    """Return the nodes whose offers are spare, because another node offers the same.
+
+    idle: for how long each node has not been up. Of equal offers that of a node that is up is not spare, else that of
+    the node that was up last.
+    """
+    first: dict[bytes, str] = {}
+    for name in sorted(offers, key=lambda name: (idle.get(name, -1.0), name)):
+        first.setdefault(offers[name], name)
+    return {name for name, offer in offers.items() if first[offer] != name}
 
 
 def _wrong_digests(

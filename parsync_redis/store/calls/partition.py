@@ -1,7 +1,7 @@
 """Calls on a partition: its nodes, leases and amounts."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from ...model.claim import Claim, ClaimOutcome, Verdict
 from ...model.limits import MAX_BATCH
@@ -114,6 +114,7 @@ class PartitionCalls(Calls):
         once: Once = {"seat": place.seat, "text": place.text}
         return self._partition(place.partition, RING, text, once, inboxes=[place.node])
 
-    def forget_node(self, p: int, node: str, inc: int) -> Call[str]:
-        """Remove the record of a node that is down and holds nothing: forgotten, held, up or gone."""
-        return self._partition(p, FORGET_NODE, text, {"node": node, "inc": inc}, inboxes=[node])
+    def forget_node(self, p: int, node: str, inc: int, how: Literal["", "left"] = "") -> Call[str]:
+        """Remove the record of a node that is down and holds nothing: forgotten, held, drained, up or gone."""
+        once: Once = {"node": node, "inc": inc, "how": how}
+        return self._partition(p, FORGET_NODE, text, once, inboxes=[node])

@@ -24,8 +24,13 @@ class NodeRecord:
     drain: int = 0
     left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
-    ahead: int | None = None  # its open waiting seats, None if it has none behind its slots
+    ahead: int | None = None  # its open waiting seats, None if it has none behind its slots; below 0: its shut slots
     inbox: "deque[Place]" = field(default_factory=deque)  # doorbells, the newest first
+
+    @property
+    def has_waiting_seats(self) -> bool:
+        """True if it has waiting seats behind its slots."""
+        return self.ahead is not None and self.ahead >= 0
 
     def usable(self, slot: int) -> bool:
         """Return whether the slot or waiting seat may be claimed when it has no lease."""

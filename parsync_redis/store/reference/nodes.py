@@ -81,13 +81,15 @@ class Nodes(Leases):
             node.drain, told = 0, ""
         elif word == "suspect" and (node.state, node.drain) == ("up", 0):
             node.state, told = "suspect", note
-        elif word == "ahead" and node.ahead is not None:
+        elif word == "ahead" and node.has_waiting_seats:
             node.ahead = int(note)
         elif word == "offer":
             score, _, offer = note.partition(" ")
-            if inc == "" or parse_resources(offer).slots + (node.ahead or 0) > node.span:
+            size = parse_resources(offer).slots
+            if inc == "" or (node.has_waiting_seats and size + (node.ahead or 0) > node.span):
                 return ["gone"]
             node.score, node.offer = score, parse_resources(offer)
+            self._resize(node, before)
             self._count_left(node)
             node.state = "up" if node.state == "leaving" else node.state
         if before.state == "suspect" and word not in ("suspect", "ahead", "offer"):
@@ -95,7 +97,7 @@ class Nodes(Leases):
         if word == "leaving" and node.state == "up":
             node.state = "leaving"
         self.notes[name] = told
-        if node.ahead != before.ahead:
+        if node.ahead != before.ahead and (node.score, node.offer) == (before.score, before.offer):
             self._write_bits(node)
             self.version += 1
         elif node != before:
@@ -123,12 +125,30 @@ class Nodes(Leases):
             return "up"
         if any(True for _ in self._leases_of(node)):
             return "held"
+        if args.how == "left" and node.drain:
+            return "drained"
         del self.nodes[node.name]
         self.changed.pop(node.name, None)
         self.lost.discard(node.name)
         self.notes.pop(node.name, None)
         self._changed_nodes()
         return "forgotten"
+
+    def _resize(self, node: NodeRecord, before: NodeRecord) -> None:
+        """Give a node without waiting seats the span of its offer, and shut slots whose processes others have."""
+        if node.has_waiting_seats:
+            return
+        size = node.offer.slots
+        if size > node.span:
+            node.span = size
+            node.first = self._gap(node)
+        if node.first != before.first:
+            for slot in range(before.span):
+                self._set(before.first + slot, False)
+        leads = {slot for slot, lease in self._leases_of(node) if slot == lease.slot}
+        fits = (n for n in range(size, 0, -1) if n + sum(slot >= n for slot in leads) <= size)
+        shut = size - next(fits, 0)
+        node.ahead = -shut if shut else None
 
     def _gap(self, node: NodeRecord) -> int:
         """Return the first bit of the first gap between other nodes that is long enough."""

@@ -1,0 +1,156 @@
+"""What a node offers follows its pool and its queues, also while tasks run there."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from parsync_redis import Parsync
+from parsync_redis.inspect.audit import audit
+from parsync_redis.model.apps import KnownTasks, offer_with
+from parsync_redis.model.needs import Resources
+from parsync_redis.settings import Settings
+from parsync_redis.store import Store
+from parsync_redis.store.cluster import ClusterConfig, join_cluster
+from parsync_redis.worker.agent import Agent
+from parsync_redis.worker.delivery import Delivery
+from parsync_redis.worker.node import NodeSpec
+from parsync_redis.worker.runs import Run
+from tests.concurrency.test_inbox import NoWorker
+from tests.lua.driver import Driver
+from tests.waiting import until
+
+pytestmark = pytest.mark.one_server(0)
+KNOWN = KnownTasks.of({"work": None})
+
+
+class Rig:
+    """A node of four processes that consumes one queue, and the port of its worker."""
+
+    def __init__(self, store: Store) -> None:
+        app = Celery("offers", set_as_current=False)
+        settings = Settings.load(
+            url=f"redis://{store.address}/0", cluster=store.keys.cluster, lease_s=3600.0, partitions=1
+        )
+        Parsync(app, settings.url, settings.cluster)
+        config = join_cluster(store, settings, create=True)
+        assert isinstance(config, ClusterConfig)
+        self.config, self.drive, self.store, self.port = config, Driver(store), store, NoWorker()
+        self.port.processes, self.port.queues = 4, {"celery"}
+        spec = NodeSpec("n1", offer_with(Resources.of(4), KNOWN, ["celery"]), 1.0, KNOWN)
+        self.agent = Agent(app, settings, store.again(), spec, self.port)
+        self.agent.loop.turned()
+
+    def register(self) -> None:
+        self.agent.renewer.register(self.store, self.config)
+
+    def renew(self) -> None:
+        self.agent.loop.turned()
+        self.agent.renewer.renew(self.store, self.config)
+        assert audit(self.store) == []
+
+    @property
+    def record(self) -> str:
+        return self.drive.hash("nodes").get("n1", "")
+
+    def start(self, id: str, slot: int) -> Run:
+        """Claim a slot for a task that this node runs."""
+        self.drive.submit(id)
+        place = self.drive.held(id, self.drive.take()[id], slots=(slot,))
+        assert self.drive.start(place) == "ok"
+        run = Run(place)
+        assert self.agent.node.runs.enter(run)
+        run.request = SimpleNamespace(time_start=1.0)
+        return run
+
+
+@pytest.fixture
+def rig(store: Store) -> Iterator[Rig]:
+    rig = Rig(store)
+    yield rig
+    rig.agent.stop()
+
+
+def test_the_slots_follow_the_pool_at_once(rig: Rig) -> None:
+    """The thread that renews looks ten times a second, and the next renewal would be due in twelve minutes."""
+    rig.agent.start()
+    until(lambda: " slots=4 " in rig.record, "it is up")
+    rig.port.processes = 1
+    until(lambda: " slots=1 " in rig.record, "its pool has shrunk")
+    rig.port.processes = 6
+    until(lambda: " slots=6 " in rig.record, "its pool has grown")
+
+
+def test_submit_and_the_sums_of_the_partitions_hear_of_another_offer(rig: Rig) -> None:
+    rig.register()
+    rig.port.processes, rig.port.queues = 2, {"celery", "more"}
+    rig.renew()
+    assert " slots=2 celery.queue:celery celery.queue:more " in rig.record
+    assert rig.drive.hash("meta")["slots"] == "2"
+    (shape,) = rig.store.hash(rig.store.keys.queue("shapes", 0)).values()
+    assert shape == rig.agent.node.spec.offer.text
+    dealt = rig.store.hash(rig.store.keys.shared("dealt"))
+    assert dealt["node:n1"].split()[1:] == ["slots=2", "score=1.0", "celery.queue:celery", "celery.queue:more"]
+    rig.port.queues = None
+    rig.renew()
+    assert "celery.queue:more" in rig.record, "its consumer has lost its broker"
+    rig.port.queues = {"more"}
+    rig.renew()
+    assert " slots=2 celery.queue:more celery.tasks:" in rig.record
+
+
+def test_slots_open_when_what_ran_behind_them_has_ended(rig: Rig) -> None:
+    rig.register()
+    runs = [rig.start("a", 2), rig.start("b", 3)]
+    rig.port.processes = 2
+    rig.renew()
+    assert rig.drive.bits() == "00000000", "two run on a pool of two"
+    assert rig.agent.renewer._offered() == rig.agent.renewer._seen, "nothing is new"
+    for run, bits in zip(runs, ("10000000", "11000000"), strict=True):
+        assert rig.drive.finish(run.place) == "ok"
+        assert rig.drive.release(run.place) == "freed"
+        rig.agent.node.runs.drop([run])
+        assert rig.agent.renewer._offered() != rig.agent.renewer._seen, "it looks again at once"
+        rig.renew()
+        assert rig.drive.bits() == bits
+    assert "ahead" not in rig.record
+
+
+def test_slots_that_were_shut_for_an_earlier_process_open_too(rig: Rig) -> None:
+    """The table of runs knows nothing of what the leader has freed there."""
+    rig.register()
+    run = rig.start("a", 3)
+    rig.agent.node.runs.drop([run])
+    rig.port.processes = 1
+    rig.renew()
+    assert rig.drive.bits() == "00000000"
+    assert rig.drive.requeue(run.place) == "pending"
+    assert rig.drive.release(run.place) == "freed"
+    rig.agent.reconciler.reconcile(rig.store)
+    assert rig.drive.bits() == "10000000"
+
+
+@pytest.mark.parametrize(("processes", "ended"), [(1, ["recalled"]), (2, []), (None, [])])
+def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_process(
+    rig: Rig, processes: int | None, ended: list[str]
+) -> None:
+    rig.register()
+    rig.start("a", 0)
+    rig.port.processes = processes
+    told, begun = list[str](), list[object]()
+    rig.agent.reporter.ended = lambda run, outcome: told.append(outcome)  # type: ignore[method-assign]
+    consumer: Any = SimpleNamespace(
+        app=rig.agent.app,
+        strategies={"work": lambda *args: begun.append(args)},
+        disable_rate_limits=True,
+        task_buckets={"work": None},
+        on_task_message=(),
+    )
+    run, received = Run(rig.drive.place("b", slot=1)), SimpleNamespace()
+    Delivery(consumer, rig.agent)._hand_over(run, received, {"headers": {"task": "work"}}, None)  # type: ignore[arg-type]
+    assert (told, len(begun)) == (ended, 0 if ended else 1)
+    if ended:
+        assert run.why == "the pool of n1 has 1 processes, and all run tasks"
+        assert run.unbegun
