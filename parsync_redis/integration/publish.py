@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -27,7 +26,6 @@ from .port import Options, ParsyncPort
 QUEUE: Final = "_queue"
 """The option, on the way to the producer only, that names the queue to which the workers' app routes a task."""
 
-log = logging.getLogger("parsync.agent")
 
 _TRANSPORT: Final = frozenset(
     (
@@ -88,7 +86,7 @@ class Capture:
             if self._producer in self._parsync.app.producer_pool._dirty:  # in use, and given back after this call
                 self._parsync.background.do(lambda: self._publish_event(body, headers=headers, **kwargs))
             else:
-                self._publish_event_now(body, headers=headers, **kwargs)
+                self._producer.publish(body, headers=headers, **kwargs)  # Celery keeps the event if that fails
             return
         if not isinstance(headers, dict) or "task" not in headers:
             raise InvalidInput("parsync tasks need Celery's task protocol 2: set task_protocol = 2")
@@ -128,12 +126,6 @@ class Capture:
         except (ServerUnreachable, ServerReadOnly, ServerFull) as error:
             raise operational(error) from None
         self._submitted = True
-
-    def _publish_event_now(self, body: object, **kwargs: object) -> None:
-        try:
-            self._producer.publish(body, **kwargs)
-        except Exception as error:  # kombu raises what its transports do; the task is submitted all the same
-            log.warning("the broker of task %s took no event task-sent: %s", self._name, error)
 
     def _publish_event(self, body: object, **kwargs: object) -> None:
         with self._parsync.app.producer_pool.acquire(block=True) as producer:  # the task's producer is in use elsewhere
