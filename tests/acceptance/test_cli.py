@@ -284,7 +284,7 @@ def test_watch_and_top_survive_a_server_that_goes_away(address, monkeypatch):
         read("it is tried again")
         see("it is tried again")
         server.restart()
-        read("no nodes")  # this server keeps nothing
+        read("no scheduler has joined")  # this server keeps nothing
         press(b"\x03")
         assert os.waitstatus_to_exitcode(child_ended(watch)) == 130
         see("nodes: 0")

@@ -402,7 +402,7 @@ def test_tables_show_what_is_there(parsync):
     parsync("submit", "proj.add", "--id", "t1")
     assert "state:        waiting" in parsync("status", "t1")
     assert "t1  proj.add  waiting" in parsync("tasks", "--state", "waiting")
-    assert "gpu_model:a100" in parsync("nodes")
+    assert "gpu_model:a100" in parsync("nodes", "--wide")
     assert "spread, (max - min) / mean: slots 67%, mean score 160%, gpu_model:a100 200%" in parsync("partitions")
     assert parsync("cancel", "t1", "nobody", code=1) == "t1 cancelled\nnobody is gone already\n"
     assert parsync("drain", "n1") == "n1 draining (no deadline): 0 of 4 slots held, 0 open to tasks\n"

@@ -50,7 +50,7 @@ def test_a_worker_starts_processes_by_one_function_only() -> None:
     """The search for devices runs before there is a thread or a pool."""
     starts = re.compile(r"\bPopen\(|subprocess\.(run|call|check_\w+)\(|posix_spawn|os\.popen|os\.fork\(")
     found = {file.name for file in WORKER.rglob("*.py") if starts.search(file.read_text())}
-    assert found == {"children.py", "devices.py"}
+    assert found == {"children.py", "nvidia.py"}
 
 
 def test_a_forked_process_keeps_no_pipe_of_a_child() -> None:
