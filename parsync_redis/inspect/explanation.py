@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ..errors import AccessDenied
 from ..model.explanation import Choice, Explanation, Forecast, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
 from ..model.kind import Kind, split_kind
@@ -27,6 +28,9 @@ MOST_NODES: Final = 100
 
 MOST_HOLDERS: Final = 20
 """Holders that an explanation names."""
+
+MOST_JUDGED: Final = 5 * MOST_HOLDERS
+"""Holders whose ends are forecast, to find those that end first."""
 
 MOST_RIVALS: Final = 10
 """Kinds that may come before a task on its nodes, for a forecast."""
@@ -138,7 +142,7 @@ class _Explainer:
     def _remedies(
         self, task: TaskStatus, needs: Resources, classes: Sequence[NodeClass], nodes: Mapping[str, NodeFacts]
     ) -> tuple[str, ...]:
-        """Return what would let a task run: commands and acts, each of them enough by itself."""
+        """Return what would let a task run: each act is enough once the tasks before it have gone."""
         fault = self._looker.fault
         is_due = (task.times.get("ready") or 0) <= self._looker.now_ms
         firsts = [node_class.nodes[0] for node_class in classes[:MOST_NODES] if is_due]
@@ -188,13 +192,18 @@ class _Explainer:
                 return f"more than {MOST_AHEAD:,} tasks wait before it"
             if len(rivals) > MOST_RIVALS:
                 return f"tasks of more than {MOST_RIVALS} kinds wait before it"
-        ahead = [self._rivals(kind, queues) for kind, queues in rivals.items()]
+        try:
+            ahead = [self._rivals(kind, queues) for kind, queues in rivals.items()]
+        except AccessDenied:  # a client may not read which tasks wait
+            return "this login may not read the tasks before it"
         names = dict.fromkeys(node.name for tasks in (waiting, *ahead) for node in tasks.nodes)
         held = self._held([*names][:MOST_NODES])
         if has_room_now(waiting, ahead, held, [*names][:MOST_NODES]):
             return Forecast(now_ms, now_ms, now_ms)
         if len(names) > MOST_NODES:
             return f"it or the tasks before it may go to more than {MOST_NODES} nodes"
+        if len(held) > MOST_AHEAD:
+            return f"more than {MOST_AHEAD:,} tasks hold its nodes"
         return forecast_start(waiting, ahead, held, self._times, now_ms, task.id or task.name)
 
     def _rivals(self, kind: Kind, queues: Sequence[tuple[str, int]]) -> WaitingTasks:
@@ -215,7 +224,8 @@ class _Explainer:
     def _named(self, held: Sequence[tuple[Holder, str]]) -> tuple[Holding, ...]:
         """Return some holders for people, the one that is likely to end first in front."""
         found: list[Holding] = []
-        for holder, name in held:
+        running = [(holder, name) for holder, name in held if not holder.ended]
+        for holder, name in sorted(running, key=lambda task: task[0].since_ms)[:MOST_JUDGED]:
             offer = self._looker.states[holder.node].node.offer
             until = forecast_end(name, holder, offer, self._times, self._looker.now_ms)
             found.append(Holding(holder.node, holder.task, name, holder.since_ms, until))

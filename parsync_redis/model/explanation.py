@@ -136,8 +136,8 @@ class Explanation:
     is none; holders: the tasks that hold what it lacks, the one that ends first in front. ahead: how many waiting tasks
     come before it and could be placed on a node that fits it, of them `ahead_alike` with equal needs. start: when it
     starts; None if that is not known, or it waits no more. no_forecast: why a waiting task has no `start`. remedies:
-    what would let it run, each enough by itself. history: attempts that were lost, and why they left their nodes.
-    choice: why a task has its place, None if that was not noted.
+    what would let it run, each enough once the tasks before it have gone. history: attempts that were lost, and why
+    they left their nodes. choice: why a task has its place, None if that was not noted.
     """
 
     id: str

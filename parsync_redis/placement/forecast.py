@@ -130,6 +130,8 @@ def forecast_start(
     if not task.nodes:
         return "no node that could hold it takes new tasks"
     nodes = {node.name: node for waiting in (*ahead, task) for node in waiting.nodes}
+    if any(holder.ended and holder.node in nodes for holder, _ in held):
+        return "slots of a task that has ended are not free yet"
     rooms = _rooms(nodes.values(), (holder for holder, _ in held))
     number = sum(len(waiting.orders) for waiting in ahead)
     asked = {(name, holder.node) for holder, name in held if holder.node in nodes}
@@ -137,14 +139,14 @@ def forecast_start(
     runs = Counter[str]()
     for waiting in ahead:
         runs[waiting.name] += len(waiting.orders)
-    least = {name: max(LEARNT, min(runs[name], KEPT // 2)) for name, _ in asked}
+    least = {name: max(LEARNT, min(runs[name], KEPT // 4)) for name, _ in asked}
     learnt = {(name, node): times.enough_of(name, nodes[node].offer, least[name]) for name, node in asked}
     if few := sorted({name for (name, _), known in learnt.items() if known is None}):
         more = f", and too few of {len(few) - 1} more names" if len(few) > 1 else ""
-        return f"fewer than {least[few[0]]} runs of {few[0] or 'a task that holds a node'} have ended{more}"
+        return f"fewer than {least[few[0]]} runs of {few[0] or 'a task that holds a node'} are known{more}"
     starts: list[float] = []
     dice = random.Random(seed)
-    for _ in range(max(LEAST_DRAWS, min(DRAWS, MOST_PLAYED // (number + 1)))):
+    for _ in range(max(LEAST_DRAWS, min(DRAWS, MOST_PLAYED // (number + len(held) + 1)))):
         drawn = {id(known): PossibleTimes(known, dice) for known in learnt.values() if known is not None}
         of = {(name, node): drawn[id(known)] for (name, node), known in learnt.items()}
         ends: list[_End] = [

@@ -1,4 +1,7 @@
-"""What would let a waiting task run: acts and commands for people, each of them enough by itself. Pure."""
+"""What would let a waiting task run: acts and commands for people, each of them enough by itself. Pure.
+
+Tasks that come before it are not looked at: they go first.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,10 +9,11 @@ from typing import Final
 
 from ..model.amount import exact_text
 from ..model.apart import PREFIX, undeclared
+from ..model.devices import hold
 from ..model.explanation import NodeClass, Obstacle
 from ..model.human import needs_shown
 from ..model.near import NEAR_LABEL, near_of
-from ..model.needs import TAINT_LABEL, Resources, without
+from ..model.needs import QUEUE_LABEL, TAINT_LABEL, Resources, queues_of, without
 from ..model.node import trust_remedy
 from .facts import NodeFacts
 from .now import NO_NAME_HERE, shortages
@@ -78,13 +82,16 @@ def _for_none(
     near = near_of(needs)
     who = f"start the worker of node {near} again so that it has" if near else "start a worker that has"
     knows = f" and knows {name}" if any(obstacle.why == NO_NAME_HERE for obstacle in static) else ""
-    wanted = without(without(needs, NEAR_LABEL), TAINT_LABEL)
-    yield f"{who} {needs_shown(wanted.text)}{knows}"
+    bare = without(needs, NEAR_LABEL, TAINT_LABEL, QUEUE_LABEL)
+    amounts = [(what, amount) for what, amount in bare.amounts if not undeclared(what)]
+    wanted = Resources.made(bare.slots, amounts, bare.labels)
+    consumes = "".join(f" and consumes queue {queue}" for queue in queues_of(needs))
+    yield f"{who} {needs_shown(wanted.text)}{consumes}{knows}"
     if any(obstacle.rule in ("name", "near") for obstacle in static):
         return  # other needs would not do
     lacks = ", ".join(obstacle.why.removeprefix("lacks ") for obstacle in static)
     known = dict(nearest.offer.amounts)
-    amounts = [(what, amount) for what, amount in needs.amounts if amount <= known.get(what, undeclared(what))]
+    amounts = [(what, amount) for what, amount in needs.amounts if hold(known, [(what, amount)]) is not None]
     less = Resources.made(min(needs.slots, nearest.offer.slots), amounts, ())
     acts = " and ".join(_acts(less, nearest, held.get(nearest.name, 0)))
     yield f"other needs: {nearest.name} lacks {lacks}" + (f"; and {acts}" if acts else "")

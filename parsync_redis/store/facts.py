@@ -23,9 +23,10 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
 def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Holder]:
     """Return the tasks that hold slots of some nodes of a partition, each once, with the amounts that they hold.
 
-    A task at a waiting seat is among them, with no slots.
+    A task at a waiting seat is among them, with no slots. A task in a slot behind those of a pool that shrank keeps one
+    of the node's slots shut, so it counts as if it held that.
     """
-    counts = {node.name: node.offer.slots for node in nodes}
+    counts = {node.name: node.offer.slots if node.has_waiting_seats else node.span for node in nodes}
     places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
     held = [sum(slot < counts[place.node] for slot in place.slots) for place in places]
     return [

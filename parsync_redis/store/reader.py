@@ -73,10 +73,15 @@ class Reader:
         """Return why a server takes no writes, with what ends that; None if all do, or if none tells this login.
 
         Ask before you conclude anything from the silence of a process: it cannot write that it lives. One round trip.
+        Of several servers one that does not answer says nothing.
         """
         for server in self.servers().values():
-            if server is not None and (fault := server._why_no_writes()):
-                return fault
+            try:
+                if server is not None and (fault := server._why_no_writes()):
+                    return fault
+            except ServerUnreachable:
+                if not self.several:
+                    raise
         return None
 
     def _why_no_writes(self) -> Fault | None:
@@ -87,7 +92,8 @@ class Reader:
         primary = ""
         if isinstance(reply, ReadOnlyError):
             replication = self.read("info", "replication")
-            primary = f"{replication['master_host']}:{replication['master_port']}"
+            if "master_host" in replication:  # else it has been promoted meanwhile
+                primary = f"{replication['master_host']}:{replication['master_port']}"
         return no_writes(self.address, reply, primary)
 
     # -- servers -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,11 @@ import pytest
 
 from parsync_redis.errors import BrokenContract
 from parsync_redis.inspect.audit import audit
+from parsync_redis.model.needs import Resources
+from parsync_redis.placement.forecast import Held, expected_start_ms
+from parsync_redis.store.facts import facts_of, read_holders
+from parsync_redis.store.live_nodes import live_nodes
+from parsync_redis.store.views import reads_of
 from tests.lua.driver import Driver
 
 
@@ -229,6 +234,18 @@ def test_slots_are_shut_as_long_as_what_runs_behind_them_and_no_waiting_seats_op
     drive.run(drive.commands.set_node(0, "n1", "drain"))
     drive.run(drive.commands.set_node(0, "n1", "undrain"))
     assert drive.bits() == "00000000"
+
+
+def test_what_runs_behind_the_slots_leaves_no_room_in_a_forecast(drive: Driver):
+    drive.node("n1", 4)
+    drive.held("a", slots=(2,))
+    drive.held("b", slots=(3,))
+    resize(drive, 2)
+    (state,) = live_nodes(0, *drive.store.pipe(reads_of(drive.store, 0))[1:])
+    held = [Held(holder, None) for holder in read_holders(drive.store, 0, [state.node])]
+    facts = facts_of(state, "work", {})
+    assert facts.free == 0
+    assert expected_start_ms(Resources.needed(1), [facts], held, 0) is None
 
 
 def test_a_node_whose_pool_grew_has_bits_for_its_slots_behind_those_of_other_nodes(drive: Driver):

@@ -217,12 +217,12 @@ def test_tasks_of_other_needs_count_if_they_come_first_on_its_nodes() -> None:
 
 @pytest.mark.parametrize("times", [learnt(), learnt(LEARNT - 1, work=1000)])
 def test_without_enough_runs_of_a_name_it_says_that_the_start_is_not_known(times: LearntTimes) -> None:
-    assert starts(times) == "fewer than 10 runs of work have ended"
-    assert starts(learnt(work=1000), name="new") == "fewer than 10 runs of new have ended"
+    assert starts(times) == "fewer than 10 runs of work are known"
+    assert starts(learnt(work=1000), name="new") == "fewer than 10 runs of new are known"
     many = WaitingTasks("work", SLOT, [facts("n1")], range(50))
-    assert starts(learnt(49, work=1000), many) == "fewer than 50 runs of work have ended"
+    assert starts(learnt(49, work=1000), many) == "fewer than 50 runs of work are known"
     ahead = WaitingTasks("new", SLOT, [facts("n1")], [0])
-    assert starts(learnt(work=1000), ahead) == "fewer than 10 runs of new have ended"
+    assert starts(learnt(work=1000), ahead) == "fewer than 10 runs of new are known"
 
 
 def test_a_task_has_room_now_if_those_before_it_leave_enough() -> None:
@@ -250,6 +250,6 @@ def test_people_read_a_range_and_what_is_not_known() -> None:
         waits.start_text
         == "it starts in between 12s and 4m, 9 times of 10, if nothing is submitted that comes before it"
     )
-    unknown = replace(waits, start=None, no_forecast="fewer than 10 runs of work have ended")
-    assert unknown.start_text == "when it starts is not known yet: fewer than 10 runs of work have ended"
+    unknown = replace(waits, start=None, no_forecast="fewer than 10 runs of work are known")
+    assert unknown.start_text == "when it starts is not known yet: fewer than 10 runs of work are known"
     assert Forecast(1, 2, 3).not_before(2) == Forecast(2, 2, 3)
