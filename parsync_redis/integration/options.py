@@ -207,7 +207,7 @@ def check_declarations(app: Celery) -> None:
 
     @wraps(celery_task)
     def task(*args: object, **options: object) -> object:
-        _check_declared(options.get(_PARSYNC), options.get("base") or symbol_by_name(app.task_cls))
+        _check_declared(options.get(_PARSYNC), lambda: options.get("base") or symbol_by_name(app.task_cls))
         warn_of_misspelt(options, stacklevel=2)
         return celery_task(*args, **options)
 
@@ -215,8 +215,8 @@ def check_declarations(app: Celery) -> None:
     app.task = task
 
 
-def _check_declared(declared: object, base: object) -> None:
-    """Check what a declaration says; raises InvalidInput."""
+def _check_declared(declared: object, base_of: Callable[[], object]) -> None:
+    """Check what a declaration says; raises InvalidInput. base_of: may import the app's modules."""
     if declared is None or isinstance(declared, bool):
         options: Mapping[str, object] = {}
     elif isinstance(declared, Mapping):
@@ -227,7 +227,7 @@ def _check_declared(declared: object, base: object) -> None:
         TaskOptions.of(options)
     except InvalidInput as error:
         raise InvalidInput(f"parsync={shown(declared)} is not valid: {error}") from None
-    if declared not in (None, False) and has_own_strategy(base):
+    if declared not in (None, False) and has_own_strategy(base := base_of()):
         raise InvalidInput(f"a task of {getattr(base, '__qualname__', base)} {_UNPLACED}")
 
 

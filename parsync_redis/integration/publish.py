@@ -83,7 +83,9 @@ class Capture:
         Errors for which Celery would raise OperationalError are OperationalErrors as well.
         """
         if self._submitted:
-            if self._producer in self._parsync.app.producer_pool._dirty:  # in use, and given back after this call
+            pool = self._parsync.app.producer_pool
+            from_pool = not pool.limit or self._producer in pool._dirty  # a pool without a limit notes nothing
+            if from_pool:  # in use, and given back after this call
                 self._parsync.background.do(lambda: self._publish_event(body, headers=headers, **kwargs))
             else:
                 self._producer.publish(body, headers=headers, **kwargs)  # Celery keeps the event if that fails

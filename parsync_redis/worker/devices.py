@@ -30,6 +30,9 @@ GPU_LISTS: Final = (CUDA, ROCR, HIP)
 ORDER: Final = "CUDA_DEVICE_ORDER"
 CONTAINERS: Final = "NVIDIA_VISIBLE_DEVICES"
 """What a container is given. The container's runtime reads it, CUDA does not."""
+CONTAINER_WORDS: Final = ("", "all", "none", "void")
+"""What this variable says instead of a list."""
+
 NONE: Final = "none"
 NO_GPU: Final = "-1"
 """The list of a run without GPUs. An empty one shows all to HIP, and looks like no list to many programs."""
@@ -97,6 +100,8 @@ def read_given(variable: str) -> Given | None:
     """
     text = os.environ.get(variable)
     if text is None or (variable == HIP and not text):
+        return None
+    if variable not in GPU_LISTS and text.strip() in CONTAINER_WORDS:
         return None
     entries: list[str] = []
     for word in map(str.strip, text.split(",")):

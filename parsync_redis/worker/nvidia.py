@@ -66,13 +66,16 @@ def list_gpus() -> Listing:
 def _ask(*arguments: str) -> tuple[str, list[str]]:
     """Return what nvidia-smi prints, and its errors."""
     try:
-        done = subprocess.run((SMI, *arguments), capture_output=True, text=True, timeout=SMI_S, check=False)
-    except subprocess.TimeoutExpired:
-        return "", [f"it did not answer within {SMI_S:g} s"]
+        process = subprocess.Popen((SMI, *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     except OSError as error:
         return "", [str(error)]
-    errors = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return done.stdout, [*errors, *([f"its exit code is {done.returncode}"] if done.returncode else [])]
+    try:
+        output, complaints = process.communicate(timeout=SMI_S)
+    except subprocess.TimeoutExpired:
+        process.kill()  # and it is not waited for: no signal ends a process that hangs in its driver
+        return "", [f"it did not answer within {SMI_S:g} s"]
+    errors = [line.strip() for line in complaints.splitlines() if line.strip()]
+    return output, [*errors, *([f"its exit code is {process.returncode}"] if process.returncode else [])]
 
 
 def _with_slices(cards: Iterable[Gpu]) -> list[Gpu]:

@@ -33,7 +33,9 @@ def cpu_limit(root: Path = Path("/")) -> Limit:
 
     root: where proc and sys are mounted.
     """
-    limits = [Limit(len(os.sched_getaffinity(0)) * THOUSANDTHS, "its affinity")]
+    affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
+    cpus = len(affinity(0)) if affinity else os.cpu_count() or 1
+    limits = [Limit(cpus * THOUSANDTHS, "its affinity")]
     for group in _control_groups(root):
         quota, period = _numbers(group / "cpu.max") or (
             *(_numbers(group / "cpu.cfs_quota_us") or [-1]),

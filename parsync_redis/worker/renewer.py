@@ -165,6 +165,7 @@ class Renewer:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
         order = Order(node.partition, node.inc, config.lease_s, node.stalled)
+        self._seen = self._offered()  # though it is not told yet: what fails here is tried again after a pause
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
         if all(taken) and not node.leaving:

@@ -1,6 +1,7 @@
 """Nodes that left in order are forgotten at once; what they offered is known while a node like them may come back."""
 
 from parsync_redis.model.events import Wanted
+from parsync_redis.scheduler.duties.offers import OfferDuty
 from parsync_redis.scheduler.janitor import Janitor
 from parsync_redis.store.events import read_events
 from tests.lua.driver import Driver
@@ -73,3 +74,19 @@ def test_a_name_that_comes_back_at_once_keeps_its_partition_and_its_incarnations
     told = [(event.event, event.node) for event in read_events(drive.store, Wanted(), 100)]
     assert told.count(("registered", "pod")) == 4, "the events keep its history"
     assert told.count(("forgotten", "pod")) == 3
+
+
+def test_the_offer_of_a_node_that_has_just_come_back_stays(drive: Driver):
+    leader = Forgetting(drive)
+    leader.come("pod")
+    OfferDuty(drive.store, 1, LEASE_S, LEASE_S)._forget(["pod"])
+    assert leader.known == ({"pod"}, {"pod"})
+
+
+def test_a_lost_node_that_is_drained_stays_longer_so_that_its_drain_outlives_a_repair(drive: Driver):
+    leader = Forgetting(drive)
+    for name in ("lost", "drained"):
+        leader.come(name)
+    drive.run(drive.commands.set_node(0, "drained", "drain"))
+    leader.work(6)
+    assert set(drive.store.nodes(0)) == {"drained"}

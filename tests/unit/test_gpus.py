@@ -323,6 +323,13 @@ def test_a_run_gets_entries_of_the_list_that_the_worker_was_given(
     assert whole(node) == entries
 
 
+@pytest.mark.parametrize("word", ["all", "void", "none", ""])
+def test_a_word_of_containers_is_no_list(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, {"NVIDIA_VISIBLE_DEVICES": word})
+    node = spec({"parsync_device": ("gpu=0,1",), "parsync_device_variable": ("gpu=NVIDIA_VISIBLE_DEVICES",)})
+    assert whole(node) == "0,1"
+
+
 def test_the_list_is_that_of_the_variable_that_the_node_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, {"NICS": "eth2,eth3"})
     node = spec({"parsync_device": ("nic=0,1",), "parsync_device_variable": ("nic=NICS",)})

@@ -10,6 +10,7 @@ from ...model.ids import readable
 from ...model.node import Lease
 from ...model.place import Place
 from ...model.text import COUNTER, NODE
+from ...settings import DEFAULT_FORGET_S
 from ...store.repair import repair_partition
 from ...store.server_errors import is_damage
 from ...store.store import Store
@@ -43,13 +44,15 @@ KEYS: Final = ("alive", "lost", "notes", "nodes")
 class NodeDuty:
     """The counters of all nodes, as this leader has watched them. A node is named by (partition, name).
 
-    forget_s: after so long a node is forgotten that is down and holds nothing, at the earliest after a lease. names:
-    those of all nodes at the last look; None if a partition was away. up: those of the nodes that are not down.
+    forget_s: after so long a node is forgotten that is down and holds nothing, at the earliest after a lease. A node
+    that is drained is forgotten after an hour at the earliest, so that its drain outlives a repair. names: those of all
+    nodes at the last look; None if a partition was away. up: those of the nodes that are not down.
     """
 
     def __init__(self, store: Store, partitions: int, lease_s: float, forget_s: float) -> None:
         self._store, self._partitions = store, partitions
         self._up, self._down = LeaseWatch(lease_s), LeaseWatch(max(lease_s, forget_s))
+        self._drained = LeaseWatch(max(lease_s, forget_s, DEFAULT_FORGET_S))
         self._superseded = Superseded(lease_s)
         self._drains = DrainDuty(store, lease_s)
         self._swept = False
@@ -59,7 +62,7 @@ class NodeDuty:
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Watch anew: no node is judged for one lease, or none of these partitions."""
         self._swept = self._swept and partitions is not None
-        for watch in (self._up, self._down, self._superseded):
+        for watch in (self._up, self._down, self._drained, self._superseded):
             watch.reset(lambda node: partitions is None or cast(tuple[int, str], node)[0] in partitions)
 
     def work(self, clock: Callable[[], float]) -> None:
@@ -72,6 +75,7 @@ class NodeDuty:
         notes: dict[tuple[int, str], tuple[str, str]] = {}
         all_lost: list[tuple[int, str]] = []
         suspect: dict[Any, str] = {}
+        drained: set[Any] = set()
         replies = self._read()
         now_s = clock()
         known = {readable(name) for *_, records in replies.values() for name in records}
@@ -79,6 +83,10 @@ class NodeDuty:
         for p, (counters, lost, noted, records) in replies.items():
             for name, line in counters.items():
                 (down if line.endswith(b"down") else up)[p, readable(name)] = readable(line)
+            for name, line in counters.items():
+                record = NODE.read(readable(records.get(name, b""))) if line.endswith(b"down") else None
+                if record and record["drain"] != "0":
+                    drained.add((p, readable(name)))
             if not all(map(COUNTER.match, counters.values())) or not are_consistent(records, counters, noted):
                 guarded(self._store, "repair_partition", repair_partition, self._store, p, "shut")
             all_lost += ((p, readable(node)) for node in lost)
@@ -90,7 +98,7 @@ class NodeDuty:
         self.up = {name for _, name in up}
         guarded(self._store, "drains", self._drains.work, now_s, notes)
         sound = {node: line for node, line in up.items() if COUNTER.read(line)}
-        self._judge(now_s, sound, down, all_lost, suspect)
+        self._judge(now_s, sound, down, all_lost, suspect, drained)
 
     def _read(self) -> dict[int, list[Any]]:
         """Return, for each partition, what its KEYS hold; empty where a key was damaged and is repaired.
@@ -126,6 +134,7 @@ class NodeDuty:
         down: dict[Any, str],
         lost: Sequence[tuple[int, str]],
         suspect: Mapping[Any, str],
+        drained: Collection[Any],
     ) -> None:
         still: list[Reclaimed] = []
         whys: dict[str, str] = {}
@@ -139,7 +148,11 @@ class NodeDuty:
             whys[node] = why
         for some in batches([*still, *self._served_by_none(now_s, up, lost)]):
             reclaim_nodes(self._store, some, whys)
-        gone = cast(list[tuple[int, str]], self._down.look(now_s, down))
+        open_down = {node: line for node, line in down.items() if node not in drained}
+        drained_down = {node: line for node, line in down.items() if node in drained}
+        gone = cast(
+            list[tuple[int, str]], [*self._down.look(now_s, open_down), *self._drained.look(now_s, drained_down)]
+        )
         for nodes in batches(gone):
             self._forget({node: int(down[node].split()[0].partition("=")[2]) for node in nodes})
 

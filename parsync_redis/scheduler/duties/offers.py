@@ -40,11 +40,20 @@ class OfferDuty:
         idle = {cast(str, name): age_s for name, age_s in ages.items()}
         spare = spare_offers(offers, idle)
         limits = {name: self._lease_s if name in spare else self._forget_s for name in idle.keys() - set(nodes or ())}
-        self._forget([name for name, limit_s in limits.items() if idle[name] >= max(self._lease_s, limit_s)])
+        with unless_away(self._store):
+            self._forget([name for name, limit_s in limits.items() if idle[name] >= max(self._lease_s, limit_s)])
 
     def _forget(self, names: Sequence[str]) -> None:
-        """Forget where nodes were, and last what they offered: by that a later pass finds them."""
+        """Forget where nodes were, and last what they offered: by that a later pass finds them.
+
+        A node that has come back since the names were read stays.
+        """
         store, commands = self._store, self._store.commands
+        numbers = range(self._partitions)
+        reads = [("hexists", store.keys.partition(number, "nodes"), name) for name in names for number in numbers]
+        there = store.pipe(reads) if reads else []
+        count = self._partitions
+        names = [name for at, name in enumerate(names) if not any(there[at * count : (at + 1) * count])]
         calls = [commands.deal_node(name, self._partitions, "", 0, 0.0) for name in names]
         homes = run_guarded(store, "forget", calls)
         found = [name for name, home in zip(names, homes, strict=True) if home is not None]
