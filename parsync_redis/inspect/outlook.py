@@ -41,7 +41,7 @@ def _no_node(store: Store) -> str:
     """Return why no node takes tasks; '' if one does."""
     nodes = [state.node for states in read_live_nodes(store) for state in states]
     if not nodes:
-        return f"no node has joined it: {START_NODE}"
+        return f"it has no node: {START_NODE}"
     if any(node.state == "up" and not node.draining for node in nodes):
         return ""
     states = [("drained" if node.draining and node.state == "up" else node.state, node.name) for node in nodes]

@@ -20,7 +20,7 @@ from .rules.devices import split, what_is_left
 SHOWN: Final = 3
 """At most so many nodes and tasks are named; the rest are counted."""
 
-NO_NODE: Final = "no node has joined the cluster: start a worker of your app with --parsync"
+NO_NODE: Final = "the cluster has no node: start a worker of your app with --parsync"
 
 
 NAMES_UNREAD: Final = "the names of the tasks that nodes know are still to be read"

@@ -59,9 +59,9 @@ class Rig:
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
-    def schedulers(self, n: int = 1, lease_s: float = LEASE_S) -> list[str]:
+    def schedulers(self, n: int = 1, lease_s: float = LEASE_S, **flags: object) -> list[str]:
         """Starts schedulers, and waits until they are members."""
-        names = self.stack.scheduler(n, lease_s=lease_s, partitions=2)
+        names = self.stack.scheduler(n, lease_s=lease_s, partitions=2, **flags)
         key = self.store.keys.shared("schedulers")
         self.until(lambda: all(self.state.hexists(key, name) for name in names), f"{names} are members")
         return names

@@ -25,7 +25,7 @@ GET_S = 60
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
     rig = new_rig()
-    rig.schedulers(2)
+    rig.schedulers(2, forget_s=1)  # a ghost's offer could be that of a node that left
     rig.worker("n1", slots=2, labels={"at": "n1"}, resources={"gpu": 4})
     rig.worker("n2", slots=2, labels={"at": "n2"}, resources={"gpu": 4})
     return rig

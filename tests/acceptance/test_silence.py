@@ -132,7 +132,8 @@ def test_who_holds_what_a_task_waits_for(rig: Rig):
 
 
 def test_no_node(rig: Rig, caplog):
-    rig.stack.terminate("n1")
+    os.kill(rig.pid("n1"), signal.SIGKILL)
+    rig.until(lambda: rig.node("n1").state == "down", "n1 is lost")
     id = submit(rig)
     assert "none of its nodes takes tasks: n1 (down)" in warned(caplog)
     assert re.fullmatch(r"only node n1 fits: it is down since \d{4}-.* UTC", why(rig, id))

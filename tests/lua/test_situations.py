@@ -306,7 +306,7 @@ SCENES: dict[str, Scene] = {
     ),
     "no node": Scene(
         waits,
-        "no node has joined the cluster",
+        "the cluster has no node",
         ("start a worker of the app with --parsync",),
         lambda drive, _: node(drive),
     ),

@@ -124,7 +124,7 @@ def test_explain_says_what_is_missing() -> None:
     )
     assert view.explain(Resources.of(2)) == "only node a fits: it has fewer than 2 free slots"
     assert view.explain(Resources.of(1, {"gpu": 1})) == "only node a fits: it is short of gpu: the task needs 1"
-    assert View(1).explain(Resources.of(1)).startswith("no node has joined the cluster")
+    assert View(1).explain(Resources.of(1)).startswith("the cluster has no node")
 
 
 def test_explain_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there() -> None:
