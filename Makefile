@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-rest lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons cluster-test compose-test site record wheel lock clean
+.PHONY: help demo test test-all test-rest lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons celery-suite cluster-test compose-test site record wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -99,6 +99,9 @@ fuzz: $(STAMP) ## feed CASES of odd input to every public entry, from SEED on (C
 
 newer-pythons: ## run all tests on Python 3.12 and 3.13, if they are there (FORM=short: as .ci/run does)
 	@for version in 3.12 3.13; do .ci/newer-python $$version $(or $(FORM),full) $(ARGS) || [ $$? = 77 ] || exit 1; done
+
+celery-suite: $(STAMP) ## run Celery's own integration suite with every task placed; differences must be explained: 10 minutes
+	tests/celery_suite/run $(ARGS)
 
 cluster-test: $(STAMP) ## run the acceptance tests on a Redis Cluster of 3 primaries and 3 replicas (ARGS="-k fleet")
 	PARSYNC_TEST_CLUSTER=3 $(PYTEST) -n 4 --dist loadfile tests/acceptance tests/cluster $(ARGS)

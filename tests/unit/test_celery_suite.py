@@ -1,4 +1,4 @@
-"""What `.ci/celery-suite` makes of the reports of Celery's suite, and that each difference is explained."""
+"""What `make celery-suite` makes of the reports of Celery's suite, and that each difference is explained."""
 
 import pytest
 

@@ -56,22 +56,26 @@ def test_a_python_that_is_not_here_is_said_and_left_out():
     ("script", "folder", "what"),
     [
         (
-            "celery-suite",
+            "tests/celery_suite/run",
             "celery-suite",
             "its sdist and the packages that it needs are not to be had here: Celery's own suite",
         ),
-        ("works-with", "works-with", "they are not to be had here: the libraries of tests/works_with/requirements.txt"),
+        (
+            ".ci/works-with",
+            "works-with",
+            "they are not to be had here: the libraries of tests/works_with/requirements.txt",
+        ),
     ],
 )
 def test_what_cannot_be_downloaded_is_said_and_left_out(tmp_path, script, folder, what):
     """The script runs in a checkout that has no build/, with a pip that has no index."""
-    for name in (".ci", "tests", "requirements-dev.lock"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / ".ci").unlink()
-    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    for name in (".ci", "tests/celery_suite"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "tests/works_with").symlink_to(ROOT / "tests/works_with")
+    (tmp_path / "requirements-dev.lock").symlink_to(ROOT / "requirements-dev.lock")
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
     env = {**os.environ, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
-    done = run([tmp_path / ".ci" / script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    done = run([tmp_path / script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     assert (done.returncode, done.stdout) == (77, f"LEFT OUT, because {what}\n"), done.stderr
     assert not (tmp_path / "build" / folder / ".made").exists()
