@@ -1,1 +1,1 @@
-"""Celery's own integration suite, on plain Celery and with every task placed: `.ci/celery-suite` runs it."""
+"""Celery's own integration suite, on plain Celery and with every task placed: `make celery-suite` runs it."""
