@@ -258,7 +258,7 @@ def test_processes_that_gunicorn_forks_submit_after_its_master_has(rig: Rig) -> 
         rig.until(both_have_answered, "each of the two processes has answered")
     finally:
         rig.stack.terminate("gunicorn")
-    assert [rig.value(answer.id) for answer in found] == [3] * 20
+    assert {rig.value(answer.id) for answer in found} == {3}
     assert rig.value(found[0].before) == 23
 
 
