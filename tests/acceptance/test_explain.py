@@ -52,7 +52,7 @@ def test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_
     assert found.outlook is Outlook.WAITS
     assert (found.nearest, found.ahead, found.ahead_alike) == ("n1", 1, 1)
     assert [(one.node, one.task, one.name) for one in found.holders] == [("n1", holder, "proj.render")]
-    assert (found.start, found.no_forecast) == (None, "fewer than 10 runs of proj.render have ended")
+    assert (found.start, found.no_forecast) == (None, "fewer than 10 runs of proj.render are known")
     by_node = {name: [o.rule for o in some.obstacles] for some in found.classes for name in some.nodes}
     assert by_node == {"n1": ["free resources"], "n2": ["resources", "labels"], "n3": ["state"]}
     short = found.classes[0].obstacles[0]
@@ -60,7 +60,7 @@ def test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_
     assert {"parsync undrain n3", "0.5 more of gpu free on n1"} <= {*found.remedies}
     printed = stack_output(stack, "explain", second)
     assert "n1 is held by " + holder in printed
-    assert "when it starts is not known yet: fewer than 10 runs of proj.render have ended" in printed
+    assert "when it starts is not known yet: fewer than 10 runs of proj.render are known" in printed
     assert "lacks kind:gpu" in printed
     client.store.client.set("gate", "open")
     client.wait([holder, waiting, second], 180)
