@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from celery import bootsteps, signals
-from celery.app.trace import build_tracer
 from celery.concurrency.prefork import TaskPool as PreforkPool
 from celery.concurrency.solo import TaskPool as SoloPool
 from celery.concurrency.thread import TaskPool as ThreadPool
@@ -75,10 +74,7 @@ class NodeStep(bootsteps.StartStopStep):
         """Have every task that this worker may run report how it ends; then start the agent."""
         names = sorted(worker.app.tasks)
         for name in names:
-            task = worker.app.tasks[name]
-            watch(task)
-            if task.__trace__ is None:  # a consumer makes it, but only once the broker has answered
-                task.__trace__ = build_tracer(name, task, worker.app.loader, worker.hostname, app=worker.app)
+            watch(worker.app.tasks[name])
         agent = self.agent
         keep_handed_over(worker.pool, agent.node.runs)
         agent.node.spec.know(worker.app.parsync.options.known_tasks(), worker.app.amqp.queues.consume_from)

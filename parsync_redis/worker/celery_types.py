@@ -169,6 +169,7 @@ class Consumer(Limited, Protocol):
     connection_errors: tuple[type[BaseException], ...]
     channel_errors: tuple[type[BaseException], ...]
     strategies: dict[str, Callback]
+    hostname: str
     on_task_message: object
     on_unknown_task: Callback
     on_invalid_task: Callback

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from celery.app.task import Context
+from celery.app.trace import build_tracer
 from celery.exceptions import InvalidTaskError
 from kombu.exceptions import ContentDisallowed, DecodeError
 from redis.exceptions import RedisError
@@ -105,11 +106,17 @@ class Delivery:
             strategy(received, None, _nothing, _nothing, consumer.on_task_message)
 
     def _strategy(self, name: str) -> Callable[..., object] | None:
-        """Return how Celery takes tasks of that name, None if it knows none; a task may be younger than the worker."""
+        """Return how Celery takes tasks of that name, None if it knows none.
+
+        Celery's consumer makes the strategies and the tracers of all tasks when its broker has answered. This makes
+        those of a task that comes before, or is younger than the worker.
+        """
         consumer = self._consumer
-        task = consumer.app.tasks.get(name)
+        app = consumer.app
+        task = app.tasks.get(name)
         if task is not None and (watch(task) or name not in consumer.strategies):
-            consumer.strategies[name] = task.start_strategy(consumer.app, consumer)
+            consumer.strategies[name] = task.start_strategy(app, consumer)
+            task.__trace__ = build_tracer(name, task, app.loader, consumer.hostname, app=app)
         return consumer.strategies.get(name)
 
     def _give_back(self, run: Run, why: str, hold_s: float, unbegun: bool = True) -> None:

@@ -14,8 +14,23 @@ from tests.acceptance.conftest import LONG_LEASE_S, ROOT
 
 pytestmark = pytest.mark.serial
 PATIENCE_S = 180.0
-CELERY = [sys.executable, "-m", "celery", "-A", "tests.acceptance.app:app", "-b", "memory://", "worker"]
-NODE = [*CELERY, "-P", "threads", "-c", "2", "-l", "info", "--parsync-only", "--parsync-node", "n1"]
+CELERY = [sys.executable, "-m", "celery", "-A", "tests.acceptance.app:app"]
+NODE = [*CELERY, "-b", "memory://", "worker", "-P", "threads", "-c", "2", "-l", "info"]
+NODE += ["--parsync-only", "--parsync-node", "n1"]
+    *CELERY,
+    "-b",
+    "memory://",
+    "worker",
+    "-P",
+    "threads",
+    "-c",
+    "2",
+    "-l",
+    "info",
+    "--parsync-only",
+    "--parsync-node",
+    "n1",
+]
 ENV = {"PYTHONPATH": str(ROOT), "CELERY_RESULT_BACKEND": "cache+memory://"}
 
 
@@ -57,6 +72,21 @@ def test_a_node_waits_for_its_server_and_for_its_cluster(stack: LocalStack, port
             assert client.wait([id], timeout=PATIENCE_S)[id].state == "succeeded"
         assert stack.terminate("n1") == 0
         stack.stop()
+
+
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_a_worker_whose_broker_has_never_answered_runs_placed_tasks(pool: str, tmp_path: Path) -> None:
+    command = [*CELERY, "-b", f"redis://127.0.0.1:{free_port()}/0", "worker", "-P", pool, "--parsync-node", "n1"]
+    with LocalStack("absent", logs=tmp_path, cwd=ROOT, env=ENV) as stack:
+        url = stack.server()
+        stack.scheduler(1, lease_s=LONG_LEASE_S)
+        stack.start("n1", [*command, "-c", "2", "-l", "info"])
+        with ParsyncClient.from_url(url, "absent") as client:
+            until(lambda: [node.state for node in client.nodes()] == ["up"], "the node is up", tmp_path)
+            id = client.submit("tests.acceptance.app.add", [1, 2])
+            status = client.wait([id], timeout=PATIENCE_S)[id]
+        assert status.state == "succeeded", status
+        assert "Connected to" not in lines(tmp_path)
 
 
 def test_a_server_that_refuses_the_login_when_it_comes_ends_the_worker(
