@@ -17,20 +17,6 @@ PATIENCE_S = 180.0
 CELERY = [sys.executable, "-m", "celery", "-A", "tests.acceptance.app:app"]
 NODE = [*CELERY, "-b", "memory://", "worker", "-P", "threads", "-c", "2", "-l", "info"]
 NODE += ["--parsync-only", "--parsync-node", "n1"]
-    *CELERY,
-    "-b",
-    "memory://",
-    "worker",
-    "-P",
-    "threads",
-    "-c",
-    "2",
-    "-l",
-    "info",
-    "--parsync-only",
-    "--parsync-node",
-    "n1",
-]
 ENV = {"PYTHONPATH": str(ROOT), "CELERY_RESULT_BACKEND": "cache+memory://"}
 
 
