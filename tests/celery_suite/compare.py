@@ -109,6 +109,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.user_properties.append(("id", item.nodeid))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def worker(celery_session_worker: object) -> object:
+    """Celery's worker, also for a test that counts on tests before it to have started it, and runs alone."""
+    return celery_session_worker
+
+
 class Run:
     """One share of the suite on one side: a server, a scheduler if it is placed, and pytest."""
 
