@@ -16,7 +16,9 @@ if node.state ~= 'down' or node.inc ~= args.inc then return 'up' end
 local held = 0
 each_lease(slots, node, function() held = held + 1 end)
 if held > 0 then return 'held' end
-if args.how == 'left' and node.drain ~= '0' then return 'drained' end
+if args.how == 'left' and node.drain ~= '0' then
+  return 'drained'
+end
 redis.call('HDEL', nodes, node.name)
 redis.call('HDEL', alive, node.name)
 redis.call('HDEL', left, node.name)

@@ -16,13 +16,18 @@ end
 
 -- lowest_gap: return the first bit of the first run of `length` bits that no other node than `name` has.
 local function lowest_gap(nodes, name, length)
-  local taken, first = {}, 0
+  local taken = {}
+  local first = 0
   for _, other in ipairs(redis.call('HKEYS', nodes)) do
-    if other ~= name then taken[#taken + 1] = read_node(nodes, other) end
+    if other ~= name then
+      taken[#taken + 1] = read_node(nodes, other)
+    end
   end
   table.sort(taken, function(a, b) return a.first < b.first end)
   for _, other in ipairs(taken) do
-    if other.first - first >= length then break end
+    if other.first - first >= length then
+      break
+    end
     first = math.max(first, other.first + other.span)
   end
   return first
@@ -31,7 +36,9 @@ end
 -- clear_bits: set every bit of a node to 0, and take them from meta's `free`.
 local function clear_bits(meta, free, node)
   local gone = 0
-  for bit = node.first, node.first + node.span - 1 do gone = gone + redis.call('SETBIT', free, bit, 0) end
+  for bit = node.first, node.first + node.span - 1 do
+    gone = gone + redis.call('SETBIT', free, bit, 0)
+  end
   redis.call('HINCRBY', meta, 'free', 0 - gone) -- not -gone: Redis 7.0 reads Lua's negative zero as '-0', no integer
 end
 

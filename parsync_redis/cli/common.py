@@ -76,24 +76,27 @@ def plain(value: Any) -> Any:
 
 
 def print_found(
-    found: Sequence[T],
+    rows: Sequence[T],
     as_json: bool,
     columns: Sequence[Column | str],
     row: Callable[[T], Sequence[object]],
     empty: str,
     missing: str = "",
 ) -> None:
-    """Print what a command found as JSON, or as a table with one row for each.
+    """Print what a command has found as JSON, or as a table with one row for each.
 
     missing: see `explain_empty`. Then it is printed instead of the empty table, and the exit code is 1.
     """
-    print_json(found) if as_json else print_table(columns, map(row, found), missing or empty)
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(columns, map(row, rows), missing or empty)
     end_if_missing(missing, as_json)
 
 
-def explain_empty(client: ParsyncClient, found: Sized) -> str:
+def explain_empty(client: ParsyncClient, rows: Sized) -> str:
     """Return why a command found nothing: there is no such cluster, but others; '' if there is, or it found some."""
-    return "" if found else str(client.requests.do(lambda: look_for_cluster(client.store)) or "")
+    return "" if rows else str(client.requests.do(lambda: look_for_cluster(client.store)) or "")
 
 
 def end_if_missing(missing: str, as_json: bool) -> None:

@@ -80,24 +80,24 @@ def _span(client: ParsyncClient, since: str | None, until: str | None) -> tuple[
     return since_ms, None if until is None else read_moment("--until", until, now, after_ms=since_ms)
 
 
-def _list(client: ParsyncClient, found: Iterator[Event], as_json: bool, limit: int) -> None:
-    some = list(found)
-    missing = explain_empty(client, some)
+def _list(client: ParsyncClient, stream: Iterator[Event], as_json: bool, limit: int) -> None:
+    events = list(stream)
+    missing = explain_empty(client, events)
     if as_json:
-        print_json(some)
+        print_json(events)
         end_if_missing(missing, as_json)
         return
-    for event in some:
+    for event in events:
         say(line_of(event))
-    if not some:
+    if not events:
         say(missing or "no events")
         end_if_missing(missing, as_json)
-    elif len(some) == limit:
+    elif len(events) == limit:
         say(f"these are the newest {limit:,}: --limit shows more", to_stderr=True)
 
 
-def _follow(found: Iterator[Event], as_json: bool) -> None:
-    for event in found:
+def _follow(stream: Iterator[Event], as_json: bool) -> None:
+    for event in stream:
         say(json.dumps(plain(event)).replace("\x7f", "\\u007f") if as_json else line_of(event))
         sys.stdout.flush()
 

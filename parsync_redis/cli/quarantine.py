@@ -36,21 +36,21 @@ def _read(url: str | None, cluster: str | None, config: Path | None) -> tuple[li
     """Return the entries, and what `explain_empty` says of them."""
     with make_client(url, cluster, config) as client:
         client.check()
-        found = entries(client.store)
-        return found, explain_empty(client, found)
+        records = entries(client.store)
+        return records, explain_empty(client, records)
 
 
 @commands.command("list")
 def list_entries(as_json: Json = False, url: Url = None, cluster: Cluster = None, config: Config = None) -> None:
     """List the entries in quarantine, the newest first."""
-    found, missing = _read(url, cluster, config)
+    records, missing = _read(url, cluster, config)
     if as_json:
-        print_json([_plain(entry) for entry in found])
+        print_json([_plain(entry) for entry in records])
         end_if_missing(missing, as_json)
         return
     print_table(
         ("NO", "LAST MET", Column("BY", 1, "right"), Column("WHERE", cut="left"), "BYTES", Column("WHY", prose=True)),
-        ((n, show_time(e.met_ms), e.who, e.where, e.size, e.why) for n, e in enumerate(found, 1)),
+        ((n, show_time(e.met_ms), e.who, e.where, e.size, e.why) for n, e in enumerate(records, 1)),
         missing or "nothing is in quarantine",
     )
     end_if_missing(missing, as_json)
@@ -65,10 +65,10 @@ def show(
     config: Config = None,
 ) -> None:
     """Show one entry, with its first bytes."""
-    found, _ = _read(url, cluster, config)
-    if not 1 <= number <= len(found):
-        raise InvalidInput(f"there is no number {number} in quarantine: there are {len(found)} entries")
-    entry = found[number - 1]
+    records, _ = _read(url, cluster, config)
+    if not 1 <= number <= len(records):
+        raise InvalidInput(f"there is no number {number} in quarantine: there are {len(records)} entries")
+    entry = records[number - 1]
     if as_json:
         print_json(_plain(entry))
         return

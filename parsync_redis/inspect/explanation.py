@@ -146,10 +146,10 @@ class _Explainer:
         fault = self._looker.fault
         is_due = (task.times.get("ready") or 0) <= self._looker.now_ms
         firsts = [node_class.nodes[0] for node_class in classes[:MOST_NODES] if is_due]
-        held = Counter[str]()
+        held_slots = Counter[str]()
         for holder in self._looker.holders_of(firsts):
-            held[holder.node] += holder.slots
-        remedies = find_remedies(task.name, needs, classes[:MOST_NODES], nodes, held) if is_due else ()
+            held_slots[holder.node] += holder.slots
+        remedies = find_remedies(task.name, needs, classes[:MOST_NODES], nodes, held_slots) if is_due else ()
         if fault is None:
             return remedies
         return tuple(f"{fault.repair}, and {remedy}" for remedy in remedies) or (fault.repair,)
@@ -197,14 +197,14 @@ class _Explainer:
         except AccessDenied:  # a client may not read which tasks wait
             return "this login may not read the tasks before it"
         names = dict.fromkeys(node.name for tasks in (waiting, *ahead) for node in tasks.nodes)
-        held = self._held([*names][:MOST_NODES])
-        if has_room_now(waiting, ahead, held, [*names][:MOST_NODES]):
+        holders = self._held([*names][:MOST_NODES])
+        if has_room_now(waiting, ahead, holders, [*names][:MOST_NODES]):
             return Forecast(now_ms, now_ms, now_ms)
         if len(names) > MOST_NODES:
             return f"it or the tasks before it may go to more than {MOST_NODES} nodes"
-        if len(held) > MOST_AHEAD:
+        if len(holders) > MOST_AHEAD:
             return f"more than {MOST_AHEAD:,} tasks hold its nodes"
-        return forecast_start(waiting, ahead, held, self._times, now_ms, task.id or task.name)
+        return forecast_start(waiting, ahead, holders, self._times, now_ms, task.id or task.name)
 
     def _rivals(self, kind: Kind, queues: Sequence[tuple[str, int]]) -> WaitingTasks:
         """Return the first tasks of a kind. queues: its key in each shard, and how many tasks of it count."""

@@ -71,6 +71,7 @@ class Looker:
             rows = []  # a large cluster: to parse them costs as much as the comparison
         nodes = [state for number, (_, *texts) in rows for state in live_nodes(number, *texts)]
         self.states = {state.node.name: state for state in nodes}
+        self._alive = {state.node.name for state in nodes if state.node.state != "down"}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
         self.bookings = read_booked(store)
@@ -129,7 +130,7 @@ class Looker:
 
     def settled(self, needs: str) -> Resources:
         """Return sound needs as they count now: a node that is down is not required."""
-        return parse_needs(settled(needs, {name for name, state in self.states.items() if state.node.state != "down"}))
+        return parse_needs(settled(needs, self._alive))
 
     def facts(self, name: str, needs: str) -> list[NodeFacts]:
         """Return the facts of all nodes for a task of this name and needs."""
@@ -169,11 +170,12 @@ class Looker:
         first = facts_of(self.states[alike[0].name], kind.name, self.apps)
         if not first.knows or not fits(first.offer, needs):
             return False
-        held = self.holds.get(kind.name, frozenset())
+        holding_back = self.holds.get(kind.name, frozenset())
         near = near_of(needs)
         barred = {booking.node for booking in self.bookings if self._bars(booking, kind.name, kind.needs)}
         return any(
-            near in ("", node.name) and (node.name, node.inc) not in held and node.name not in barred for node in alike
+            near in ("", node.name) and (node.name, node.inc) not in holding_back and node.name not in barred
+            for node in alike
         )
 
     def holders_of(self, names: Sequence[str]) -> list[Holder]:

@@ -142,8 +142,8 @@ def forecast_start(
     least = {name: max(LEARNT, min(runs[name], KEPT // 4)) for name, _ in asked}
     learnt = {(name, node): times.enough_of(name, nodes[node].offer, least[name]) for name, node in asked}
     if few := sorted({name for (name, _), known in learnt.items() if known is None}):
-        more = f", and too few of {len(few) - 1} more names" if len(few) > 1 else ""
-        return f"fewer than {least[few[0]]} runs of {few[0] or 'a task that holds a node'} are known{more}"
+        also = f", and too few of {len(few) - 1} more names" if len(few) > 1 else ""
+        return f"fewer than {least[few[0]]} runs of {few[0] or 'a task that holds a node'} are known{also}"
     starts: list[float] = []
     dice = random.Random(seed)
     for _ in range(max(LEAST_DRAWS, min(DRAWS, MOST_PLAYED // (number + len(held) + 1)))):
@@ -206,13 +206,13 @@ def _play(
     while True:
         for name in changed:
             room = rooms[name]
-            at = 0
-            while at < len(queue):
-                _, kind, first = queue[at]
+            position = 0
+            while position < len(queue):
+                _, kind, first = queue[position]
                 waiting = ahead[kind]
                 amounts = room.holds(waiting.needs) if name in able[kind] else None
                 if amounts is None:
-                    at += 1
+                    position += 1
                     continue
                 room.change(waiting.needs.slots, amounts, -1)
                 took_ms = run_ms(waiting.name, name)
@@ -220,7 +220,7 @@ def _play(
                     number += 1
                     holder = Holder(name, "", amounts, waiting.needs.slots)
                     heapq.heappush(ends, (now_ms + took_ms, number, holder))
-                del queue[at]
+                del queue[position]
                 if first + 1 < len(waiting.orders):
                     insort(queue, (waiting.orders[first + 1], kind, first + 1))
             if name in able[-1] and room.holds(task.needs) is not None:

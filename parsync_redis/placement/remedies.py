@@ -22,12 +22,16 @@ START: Final = "start a worker of the app with --parsync"
 
 
 def find_remedies(
-    name: str, needs: Resources, classes: Sequence[NodeClass], nodes: Mapping[str, NodeFacts], held: Mapping[str, int]
+    name: str,
+    needs: Resources,
+    classes: Sequence[NodeClass],
+    nodes: Mapping[str, NodeFacts],
+    held_slots: Mapping[str, int],
 ) -> tuple[str, ...]:
     """Return what would let a task of this name run, by the classes that lack least; () if a node has room.
 
-    A remedy mends all that keeps the first node of its class. held: how many slots of each of these nodes tasks hold:
-    a closed node does not show what is free.
+    A remedy mends all that keeps the first node of its class. held_slots: how many slots of each of these nodes tasks
+    hold: a closed node does not show what is free.
     """
     if not classes:
         return (START,)
@@ -35,9 +39,9 @@ def find_remedies(
     if not nearest.obstacles:
         return ()
     if not can_hold(nearest):
-        return (*_for_none(name, needs, nodes[nearest.nodes[0]], nearest.obstacles, held),)
+        return (*_for_none(name, needs, nodes[nearest.nodes[0]], nearest.obstacles, held_slots),)
     firsts = [nodes[node_class.nodes[0]] for node_class in classes if can_hold(node_class)]
-    return tuple(" and ".join(_acts(needs, node, held.get(node.name, 0))) for node in firsts)
+    return tuple(" and ".join(_acts(needs, node, held_slots.get(node.name, 0))) for node in firsts)
 
 
 def can_hold(node_class: NodeClass) -> bool:
@@ -45,15 +49,15 @@ def can_hold(node_class: NodeClass) -> bool:
     return not any(obstacle.static for obstacle in node_class.obstacles)
 
 
-def _acts(needs: Resources, node: NodeFacts, held: int) -> Iterator[str]:
+def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
     """Give what must be done so that a node that fits has room: it is opened first, then room is made."""
     if node.state in ("down", "leaving"):
         yield f"start the worker of node {node.name} again"
         node = replace(node, state="up", free=node.offer.slots, left=dict(node.offer.amounts), held=False)
-        held = 0
+        held_slots = 0
     if not node.open:
         yield f"parsync undrain {node.name}" if node.draining else trust_remedy(node.name, node.note)
-        node = replace(node, state="up", draining=False, free=max(0, node.offer.slots - held))
+        node = replace(node, state="up", draining=False, free=max(0, node.offer.slots - held_slots))
     if node.booked:
         yield f"{node.name} is not reserved for {node.booked} any more"
     if node.held:
@@ -75,7 +79,7 @@ def _more(obstacle: Obstacle, needs: Resources, node: NodeFacts) -> str:
 
 
 def _for_none(
-    name: str, needs: Resources, nearest: NodeFacts, obstacles: Sequence[Obstacle], held: Mapping[str, int]
+    name: str, needs: Resources, nearest: NodeFacts, obstacles: Sequence[Obstacle], held_slots: Mapping[str, int]
 ) -> Iterator[str]:
     """Give what would do if no node could hold the task: another worker, or other needs."""
     static = [obstacle for obstacle in obstacles if obstacle.static]
@@ -93,5 +97,5 @@ def _for_none(
     known = dict(nearest.offer.amounts)
     amounts = [(what, amount) for what, amount in needs.amounts if hold(known, [(what, amount)]) is not None]
     less = Resources.made(min(needs.slots, nearest.offer.slots), amounts, ())
-    acts = " and ".join(_acts(less, nearest, held.get(nearest.name, 0)))
+    acts = " and ".join(_acts(less, nearest, held_slots.get(nearest.name, 0)))
     yield f"other needs: {nearest.name} lacks {lacks}" + (f"; and {acts}" if acts else "")

@@ -175,8 +175,8 @@ class Api:
         states = parse_states(state) if state else ANY
 
         def look(client: ParsyncClient) -> bytes:
-            found = find_some(client, states, limit)
-            return encode({"limit": limit, "part": found.part, "items": found.tasks})
+            listed = find_some(client, states, limit)
+            return encode({"limit": limit, "part": listed.part, "items": listed.tasks})
 
         return reply(await self._asker.ask(("tasks", state, limit), look))
 
@@ -196,8 +196,8 @@ class Api:
 def find_some(client: ParsyncClient, states: Collection[TaskState], limit: int) -> FoundTasks:
     """Return tasks in some states, with reasons. What that costs has a bound."""
     client.check()
-    found = list_some(client.store, states, limit, MOST_LOOKED_AT)
-    return replace(found, tasks=client.with_reasons(found.tasks))
+    listed = list_some(client.store, states, limit, MOST_LOOKED_AT)
+    return replace(listed, tasks=client.with_reasons(listed.tasks))
 
 
 def _status(client: ParsyncClient, id: str) -> TaskStatus:

@@ -42,9 +42,9 @@ def checks_of(latest: Latest) -> list[Check]:
         text = f"the cluster was last read {age}: {latest.error or 'the reading takes long'}"
         return [Check("survey", "fail", text, "parsync doctor")]
     survey = latest.survey
-    found = [
+    checks = [
         judge_writes(survey.refusal),
         *judge_schedulers(survey.schedulers, survey.refusal),
         *judge_nodes(list(survey.nodes)),
     ]
-    return [check for check in found if check.level != "ok"]
+    return [check for check in checks if check.level != "ok"]

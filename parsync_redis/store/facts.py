@@ -26,10 +26,10 @@ def read_holders(store: Store, partition: int, nodes: Sequence[Node]) -> list[Ho
     A task at a waiting seat is among them, with no slots. A task in a slot behind those of a pool that shrank keeps one
     of the node's slots shut, so it counts as if it held that.
     """
-    counts = {node.name: node.offer.slots if node.has_waiting_seats else node.span for node in nodes}
+    behind = {node.name: node.offer.slots if node.has_waiting_seats else node.span for node in nodes}
     places = [lease.place for lease in store.leases(partition, nodes) if lease.leads]
-    held = [sum(slot < counts[place.node] for slot in place.slots) for place in places]
+    slot_counts = [sum(slot < behind[place.node] for slot in place.slots) for place in places]
     return [
         Holder(place.node, decode_id(place.task), read_amounts(place.asked), slots, place.since_ms, place.attempt)
-        for place, slots in zip(places, held, strict=True)
+        for place, slots in zip(places, slot_counts, strict=True)
     ]

@@ -146,12 +146,14 @@ class Renewer:
 
     def _tell_offer(self, store: Store, config: ClusterConfig) -> None:
         """Tell the server if the pool or the queues have changed, or what ran behind the slots has ended."""
-        node, spec = self._node, self._node.spec
-        self._seen = self._offered()
-        if self._seen == self._told:
-            return
+        node = self._node
+        spec = node.spec
         offered = self._seen
-        store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note))
+        if offered == self._told:
+            return
+        word, *_ = store.run(store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note))
+        if word == "gone":
+            return  # another process has the name: the next renewal says so
         spec.tell(store)
         self._deal(store, config)
         self._told = offered

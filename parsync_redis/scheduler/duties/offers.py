@@ -49,15 +49,17 @@ class OfferDuty:
         A node that has come back since the names were read stays.
         """
         store, commands = self._store, self._store.commands
-        numbers = range(self._partitions)
-        reads = [("hexists", store.keys.partition(number, "nodes"), name) for name in names for number in numbers]
-        there = store.pipe(reads) if reads else []
-        count = self._partitions
-        names = [name for at, name in enumerate(names) if not any(there[at * count : (at + 1) * count])]
-        calls = [commands.deal_node(name, self._partitions, "", 0, 0.0) for name in names]
+        if not names:
+            return
+        registered = store.pipe(
+            [("hkeys", store.keys.partition(number, "nodes")) for number in range(self._partitions)]
+        )
+        nodes = {readable(name) for partition_names in registered for name in partition_names}
+        gone = [name for name in names if name not in nodes]
+        calls = [commands.deal_node(name, self._partitions, "", 0, 0.0) for name in gone]
         homes = run_guarded(store, "forget", calls)
-        found = [name for name, home in zip(names, homes, strict=True) if home is not None]
-        run_guarded(store, "forget", [commands.offer(name, "") for name in found])
+        without_home = [name for name, home in zip(gone, homes, strict=True) if home is not None]
+        run_guarded(store, "forget", [commands.offer(name, "") for name in without_home])
 
     def _look(self, shard: int) -> dict[str, bytes]:
         """Forget damaged names and wrong answers of a shard; return by node what is offered there."""
