@@ -181,7 +181,7 @@ class _Explainer:
     def _forecast(
         self, waiting: WaitingTasks, before: Sequence[tuple[str, Kind, int]], task: TaskStatus
     ) -> Forecast | str:
-        """Forecast when a task starts; a text if that is not known, and why. What one forecast costs has bounds."""
+        """Forecast when a task starts; a text if that is not known, and why. One forecast has bounds of cost."""
         now_ms = self._looker.now_ms
         rivals: dict[Kind, list[tuple[str, int]]] = {}
         number = 0

@@ -194,7 +194,7 @@ class Api:
 
 
 def find_some(client: ParsyncClient, states: Collection[TaskState], limit: int) -> FoundTasks:
-    """Return tasks in some states, with reasons. What that costs has a bound."""
+    """Return tasks in some states, with reasons. It looks at MOST_LOOKED_AT tasks at most."""
     client.check()
     listed = list_some(client.store, states, limit, MOST_LOOKED_AT)
     return replace(listed, tasks=client.with_reasons(listed.tasks))

@@ -29,9 +29,9 @@ HIP: Final = "HIP_VISIBLE_DEVICES"
 GPU_LISTS: Final = (CUDA, ROCR, HIP)
 ORDER: Final = "CUDA_DEVICE_ORDER"
 CONTAINERS: Final = "NVIDIA_VISIBLE_DEVICES"
-"""What a container is given. The container's runtime reads it, CUDA does not."""
+"""The variable that lists the GPUs of a container. The container's runtime reads it, CUDA does not."""
 CONTAINER_WORDS: Final = ("", "all", "none", "void")
-"""What this variable says instead of a list."""
+"""Words that this variable has instead of a list."""
 
 NONE: Final = "none"
 NO_GPU: Final = "-1"

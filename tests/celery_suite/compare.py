@@ -6,10 +6,11 @@ FOLDER: the suite, with its packages in lib/. Placed: the loader gives each app 
 every task, and each worker of the suite is a node. The suite has one worker of one process and mostly waits, so it is
 dealt to several processes, each with a server and a scheduler of its own.
 
-What does not pass placed must be in the table differences.toml. What is not in the table runs placed again, alone: some
-tests of the suite allow a tenth of a second, or count what tests before them have left. What fails alone runs plain,
-and must fail there as well. A test of the table must not pass placed. With CELERY_SUITE_PLAIN=all the whole suite runs
-plain. The last lines say how many passed; the exit code is 1 if a test is not as it should be.
+Each test that does not pass placed must be in the table differences.toml. A test that is not in the table runs placed
+again, alone: some tests of the suite allow a tenth of a second, or count what tests before them have left. A test that
+fails alone too runs plain, and must fail there as well. A test of the table must not pass placed. With
+CELERY_SUITE_PLAIN=all the whole suite runs plain. The last lines say how many passed; the exit code is 1 if a test is
+not as it should be.
 """
 
 import json

@@ -164,6 +164,14 @@ class Noting(Producer):  # type: ignore[misc,unused-ignore]
         return super().publish(body, **options)
 
 
+def test_the_event_task_sent_goes_in_the_background_if_producers_have_no_limit(
+    server: EmbeddedServer,
+) -> None:
+    placed = task(server.url, task_send_sent_event=True, broker_pool_limit=0)
+    assert placed.apply_async().id
+    assert placed.app.parsync.background._thread is not None
+
+
 @pytest.mark.one_server(-1)
 def test_the_event_task_sent_goes_over_the_callers_producer_and_its_failure_is_no_failure_of_the_call(
     server: EmbeddedServer, deaf: Deaf

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from parsync_redis.cli.app import app
 from parsync_redis.inspect.explanation import explain_task
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.booking import Booking
@@ -21,6 +19,8 @@ from parsync_redis.model.needs import Resources, parse_resources
 from parsync_redis.model.node import trial_note
 from parsync_redis.model.taints import offered_taints
 from parsync_redis.placement.reasons import ROOM
+from parsync_redis.security.acl import user_line
+from parsync_redis.security.acl_tables import Role
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import join_cluster
@@ -462,35 +462,24 @@ def test_what_is_told_of_a_task_is_true_and_its_remedy_helps(cluster: Driver, na
         assert "has room" in found.why
 
 
-COMMANDS = (
-    "doctor",
-    "nodes",
-    "nodes n1",
-    "partitions",
-    "schedulers",
-    "demand",
-    "names",
-    "tasks",
-    "dead list",
-    "events",
-    "quarantine list",
-    "status t",
-    "explain t",
-    "plan work",
-    "drain n1",
-    "purge",
-    "cancel --name work",
-)
-"""Commands that find nothing in a cluster that is not there."""
+def test_a_holder_that_has_ended_is_neither_named_nor_forecast(cluster: Driver) -> None:
+    ended(cluster)
+    explanation = asked(cluster)
+    assert explanation.holders == ()
+    assert explanation.no_forecast == "slots of a task that has ended are not free yet"
 
 
-def test_a_wrong_name_of_a_cluster_is_told_by_every_command_and_ends_as_doctor_does(cluster: Driver) -> None:
-    wrong = cluster.keys.cluster + "s"
-    flags = ["--url", f"redis://{cluster.store.address}/0", "--cluster", wrong]
-    for command in COMMANDS:
-        done = CliRunner().invoke(app, [*command.split(), *flags])
-        told = f"{done.output} {done.exception}"
-        assert f"no scheduler has joined cluster '{wrong}' on " in told, command
-        assert f"(other clusters there: {cluster.keys.cluster})" in told, command
-        assert f"parsync scheduler --cluster {wrong}" in told, command
-        assert done.exit_code in (1, 2), command
+def test_a_client_that_may_not_read_which_tasks_wait_gets_an_explanation_without_a_forecast(cluster: Driver) -> None:
+    full(cluster)
+    waits(cluster, "behind")
+    name = cluster.keys.cluster
+    orders = cluster.store.client
+    orders.execute_command("ACL", "SETUSER", *user_line(Role.CLIENT, name, "0" * 64).split(), ">secret")
+    client = Store.from_url(f"redis://{name}-client:secret@{cluster.store.address}/0", name)
+    try:
+        explanation = explain_task(client, encode_id("behind"))
+    finally:
+        client.client.close()
+        orders.execute_command("ACL", "DELUSER", f"{name}-client")
+    assert (explanation.ahead, explanation.outlook) == (1, Outlook.WAITS)
+    assert explanation.no_forecast == "this login may not read the tasks before it"

@@ -1,8 +1,8 @@
 """Compare what submit judges by with the nodes: offers of nodes that there are not, damaged names, wrong answers.
 
-What a live node offers its agent tells again by itself, if it is missing or different. What a forgotten node offered is
-known for a while, so that its tasks are not refused until it comes back; and its partition, so that its incarnations
-grow on there.
+The agent of a live node tells its offer again by itself, if the offer is missing or different. The leader keeps the
+offer and the partition of a forgotten node for a while: its tasks are not refused until the node comes back, and its
+incarnations grow on in that partition.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
