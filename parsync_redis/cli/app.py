@@ -50,6 +50,7 @@ COMMANDS: Final = {
     },
     "cli.quarantine": {"quarantine": "Damaged or foreign values that a process met in the state: list, show, clear."},
     "cli.repair": {"repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."},
+    "cli.lua": {"lua": "The Lua scripts as the server gets them: list, show."},
     "cli.acl": {
         "acl": "Print Redis ACL lines: a login for each role, with just the commands, keys and channels that it needs."
     },

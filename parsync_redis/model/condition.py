@@ -6,7 +6,7 @@
     zone:*               the node has the label; zone:!* says that it lacks it
     vram_gb:>=24         it has a value that is a number of at least 24; others are >, <= and <
 
-The text behind the colon is what Redis stores. lua/lib/conditions.lua judges the same for scripts; a property test
+The text behind the colon is what Redis stores. lua/lib/kind/conditions.lua judges the same for scripts; a property test
 compares the two. Numbers have at most 15 characters, so that both compare them exactly.
 """
 

@@ -6,7 +6,8 @@
 
 The name before the point or the at sign is the *kind*. Each device has 1 of its kind, its *share*. A task asks a share
 below 1 of one device, or whole devices: 1, 2, ... A task that asks only for attributes (`gpu.mem`) holds the smallest
-share, so that nobody gets the whole device beside it. lua/lib/devices.lua does the same; a property test compares them.
+share, so that nobody gets the whole device beside it. lua/lib/node/devices.lua does the same;
+a property test compares them.
 """
 
 import re

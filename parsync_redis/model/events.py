@@ -38,7 +38,7 @@ OF_SCHEDULERS: Final[Mapping[str, str]] = {
 }
 OF_CLUSTER: Final[Mapping[str, str]] = {"writes_lost": "the server lost writes", "damage": "damage was found"}
 WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
-"""Each word of an event, and what it says of its task, its node, its scheduler or the cluster. lua/lib/events.lua."""
+"""What each word of an event says of its task, node, scheduler or cluster; lua/lib/cluster/events.lua writes it."""
 
 STEPS: Final[Mapping[str, str]] = {
     "submitted": "was submitted",

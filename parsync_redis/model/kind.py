@@ -28,7 +28,7 @@ class Kind(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the kind as Redis has it; lua/lib/kinds.lua writes the same."""
+        """Return the kind as Redis has it; lua/lib/kind/waiting.lua writes the same."""
         return f"{self.name} {self.needs} {self.strategy}" if self.strategy else f"{self.name} {self.needs}"
 
     @staticmethod

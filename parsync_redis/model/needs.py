@@ -5,8 +5,8 @@
 `slots` first, then the amounts by name, then the labels by name. A node may have several values of a label. The label
 of a need has a condition: a value, or another text of model/condition.py. Labels whose names begin with `celery.` or
 `parsync.` are reserved: they say what a node's worker knows and consumes, and its taints (model/taints.py). The text is
-what Redis stores and what scripts compare (lua/lib/fits.lua); placement/fits.py says when an offer fits a need. Amounts
-of devices: model/devices.py.
+what Redis stores and what scripts compare (lua/lib/kind/fits.lua); placement/fits.py says when an offer fits a
+need. Amounts of devices: model/devices.py.
 """
 
 import re

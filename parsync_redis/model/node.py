@@ -97,7 +97,7 @@ class Node:
 
     @classmethod
     def of(cls, name: str, record: str) -> "Node":
-        """Read the line that lua/lib/node.lua writes; raises ValueError."""
+        """Read the line that lua/lib/node/record.lua writes; raises ValueError."""
         found = NODE.read(record) if len(record) <= MAX_RECORD else None
         if found is None:
             raise ValueError(f"node {name}: not a node record: {record!r}")

@@ -2,7 +2,8 @@
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of `parsync submit` and the
 names that the client, `parsync={...}`, the rules [place] and a task's declaration may use. If the record keeps it
-(`stored`), it is also a field of TaskStatus, a word of the rows of lua/submit.lua, and one of lua/lib/again.lua.
+(`stored`), it is also a field of TaskStatus, a word of the rows of lua/verbs/submit.lua, and one of
+lua/lib/task/resubmission.lua.
 docs/options.md has a line for each option, docs/keys.md for each that is stored. tests/unit/test_options.py finds
 omissions.
 """

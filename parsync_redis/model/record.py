@@ -1,4 +1,6 @@
-"""The record of a task, read from its texts: line, run and end. lua/lib/line.lua and lua/lib/task.lua read the same.
+"""The record of a task, read from its texts: line, run and end.
+
+lua/lib/task/line.lua and lua/lib/task/record.lua read the same.
 
 line  [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
 run   PLACE[ started=MS]

@@ -98,7 +98,7 @@ LEADER: Final = Line("{name} moved={moved}")
 """The leader's lease, in `leader`."""
 
 DEALT: Final = Line("p{partition} slots={slots} score={score} {labels}")
-"""A node in `dealt`: its partition, and what it adds to the sums there. lua/deal_node.lua alone reads and writes it."""
+"""A node in `dealt`: its partition, and what it adds to the sums there. Only lua/verbs/deal_node.lua uses it."""
 
 LOSS: Final = Line("{name} {numbers}")
 """A loss, in `losses`: who saw it, numbers of the server that went back, and what replicas took over, at which offset:

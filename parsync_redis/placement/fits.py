@@ -1,4 +1,4 @@
-"""Judge whether a node fits a task, for the view. lua/lib/fits.lua does so for scripts; a test compares them."""
+"""Judge whether a node fits a task, for the view. lua/lib/kind/fits.lua does so for scripts; a test compares them."""
 
 from ..model.needs import Resources
 from .rules import RULES

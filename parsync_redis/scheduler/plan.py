@@ -13,7 +13,7 @@ from .refusals import Refusing
 class Look:
     """A look at a shard of the queue, whose copy stands at version `since`.
 
-    take: how many tasks to take of which kinds. waits: as in lua/take.lua.
+    take: how many tasks to take of which kinds. waits: as in lua/verbs/take.lua.
     """
 
     take: list[tuple[str, int]] = field(default_factory=list)

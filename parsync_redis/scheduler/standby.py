@@ -21,7 +21,7 @@ LOOKS: Final = 8
 
 
 class Standby:
-    """Asks to join again and again; lua/renew_scheduler.lua decides whether there is room.
+    """Asks to join again and again; lua/verbs/renew_scheduler.lua decides whether there is room.
 
     A member that was killed is still listed. The leader removes it. If no leader lives, this observer does, by the same
     rule: it has itself watched the member's counter stand still for one lease.

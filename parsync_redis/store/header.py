@@ -130,7 +130,7 @@ class Header:
     # -- for Lua -----------------------------------------------------------------------------------------------------
 
     def before(self) -> str:
-        """Return Lua for the beginning: the number of rows, and what lib/arguments.lua checks of the keys.
+        """Return Lua for the beginning: the number of rows, and what lib/call/arguments.lua checks of the keys.
 
         That is the type of each key, and those of its fields that must be numbers.
         """

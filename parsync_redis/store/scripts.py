@@ -1,6 +1,8 @@
 """Load the Lua scripts: their includes, each once, and what the header makes (header.py).
 
---- @include name                    the text of lib/name.lua, once, in front; lib/arguments.lua comes by itself
+--- @include task/line              the text of lib/task/line.lua, once, in front
+
+lua/README.md tells how a script is made, and `parsync lua show VERB` prints a script as it is sent.
 """
 
 import hashlib
@@ -13,7 +15,8 @@ from typing import Final
 from ..errors import BrokenContract
 from .header import Header, Word
 
-_INCLUDE: Final = re.compile(r"^--- @include (\w+)$", re.MULTILINE)
+_INCLUDE: Final = re.compile(r"^--- @include ([\w/]+)$", re.MULTILINE)
+_ARGUMENTS: Final = "lib/call/arguments"
 _RARE: Final = re.compile(r"in_full\(\)\.(\w+)")
 _HERE: Final = "-- in_full\n"
 _STATE: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = .*\n", re.MULTILINE)
@@ -23,24 +26,28 @@ _FUNCTION: Final = re.compile(r"^local function (\w+)\(.*(?: end|\n(?:(?:  .*)?\
 
 
 class Script:
-    """A script by its verb and the names of its keys; its Lua files are read at first use."""
+    """A script by its verb; its Lua files are read at first use."""
 
-    def __init__(self, verb: str, keys: str, also: str = "") -> None:
-        self.verb, self.keys, self.also = verb, tuple(keys.split()), tuple(also.split())
+    def __init__(self, verb: str) -> None:
+        self.verb = verb
 
     def __repr__(self) -> str:
         return f"Script({self.verb!r})"
 
     @cached_property
     def header(self) -> Header:
-        """The script's header; BrokenContract unless it names just these keys."""
-        header = read_header(self.verb, lua_folder())
-        for theirs, ours in ((header.keys, self.keys), (header.also, self.also)):
-            if theirs != ours:
-                raise BrokenContract(
-                    f"lua: {self.verb}.lua takes the keys {' '.join(theirs)}, its binding gives {' '.join(ours)}"
-                )
-        return header
+        """The script's header: its keys and arguments."""
+        return read_header(self.verb, lua_folder())
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the keys that are sent, as the header has them."""
+        return self.header.keys
+
+    @cached_property
+    def also(self) -> tuple[str, ...]:
+        """The names of the keys that the script spells itself."""
+        return self.header.also
 
     @cached_property
     def text(self) -> str:
@@ -67,7 +74,7 @@ def lua_folder() -> Path:
 
 def read_header(verb: str, folder: Path) -> Header:
     """Return the header of a script in a folder."""
-    return Header(verb, _read(verb, folder))
+    return Header(verb, _read(f"verbs/{verb}", folder))
 
 
 def expand(name: str, folder: Path, seen: list[str], on_the_way: tuple[str, ...] = ()) -> str:
@@ -102,9 +109,10 @@ def compose(header: Header, folder: Path) -> str:
     the tables that only they use. They have functions of their own, because each that they shared would cost as much
     again in every run. The script's own lines look up string.format and the like once.
     """
-    own = _INCLUDE.sub("", _read(header.verb, folder))
-    libraries = expand(header.verb, folder, ["lib/arguments"]).removesuffix(own)
-    arguments = expand("lib/arguments", folder, [])
+    verb = f"verbs/{header.verb}"
+    own = _INCLUDE.sub("", _read(verb, folder))
+    libraries = expand(verb, folder, [_ARGUMENTS]).removesuffix(own)
+    arguments = expand(_ARGUMENTS, folder, [])
     before = header.before() + arguments
     text = "\n".join([before, libraries + _HERE + header.check(_words(own)), own])
     text = header.resolve(text)

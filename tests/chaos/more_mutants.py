@@ -14,26 +14,28 @@ _EX, _SC = "parsync_redis.worker", "parsync_redis.scheduler"
 PLANTED_BY_OTHERS = (
     Mutant(
         "release ignores the incarnation",
-        "release",
+        "verbs/release",
         "if leases[i] ~= text or",
         "if not leases[i] or string.gsub(leases[i], ' inc=%d+', '') ~= string.gsub(text, ' inc=%d+', '') or",
         harmless="an attempt is never placed twice on one slot; the ghost checks it",
     ),
     Mutant(
         "reclaim ignores the incarnation",
-        "reclaim",
+        "verbs/reclaim",
         "if lease.leads and (node.state == 'down' or lease.inc ~= node.inc) then",
         "if lease.leads then",
     ),
     Mutant(
         "give_back ignores the attempt",
-        "give_back",
+        "verbs/give_back",
         "(row.attempt == '' or row.attempt == task.attempt)",
         "true",
         found_by="tests/lua/test_take.py::test_give_back_is_fenced_by_scheduler_and_attempt",
     ),
-    Mutant("expire cancels placed tasks", "expire", "elseif task.run or task.extra.next", "elseif task.extra.next"),
-    Mutant("a member's counter begins at 0", "renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
+    Mutant(
+        "expire cancels placed tasks", "verbs/expire", "elseif task.run or task.extra.next", "elseif task.extra.next"
+    ),
+    Mutant("a member's counter begins at 0", "verbs/renew_scheduler", "string.format('%d', life * 1e8)", "'0'"),
     Mutant(
         "the table of runs compares first slots",
         f"{_EX}.runs:Runs.enter",
@@ -45,28 +47,28 @@ PLANTED_BY_OTHERS = (
 OTHER_KINDS = (
     Mutant(
         "as many changes as asked for are all",
-        "lib/changes",
+        "lib/kind/changes",
         "if #names >= tonumber(most)",
         "if #names > tonumber(most)",
     ),
     Mutant(
         "release keeps the amounts",
-        "release",
+        "verbs/release",
         "if ledgers then in_full().write_ledgers(left, changed, version) end",
         "",
     ),
     Mutant(
         "reclaim lists no node as lost",
-        "reclaim",
+        "verbs/reclaim",
         "redis.call(lost_leases > 0 and 'SADD' or 'SREM',",
         "redis.call('SREM',",
     ),
-    Mutant("a claim makes no version", "commit", "version = (version or 0) + 1", "version = (version or 0)"),
-    Mutant("opened seats make no version", "set_node", "redis.call('HINCRBY', meta, 'version', 1)", ""),
-    Mutant("shut seats take claims", "lib/node", "slot < node.slots + (node.ahead or 0)", "slot < node.span"),
+    Mutant("a claim makes no version", "verbs/commit", "version = (version or 0) + 1", "version = (version or 0)"),
+    Mutant("opened seats make no version", "verbs/set_node", "redis.call('HINCRBY', meta, 'version', 1)", ""),
+    Mutant("shut seats take claims", "lib/node/record", "slot < node.slots + (node.ahead or 0)", "slot < node.span"),
     Mutant(
         "the last in the queue starts first",
-        "lib/turn",
+        "lib/task/start_order",
         "orders[a] < orders[b] or",
         "orders[a] > orders[b] or",
         found_by="tests/lua/test_ahead.py::test_the_first_in_the_queues_order_starts_and_the_others_wait",
@@ -79,22 +81,24 @@ OTHER_KINDS = (
     ),
     Mutant(
         "another drain's end is this one's",
-        "set_node",
+        "verbs/set_node",
         "if drain == '1' and before == note then",
         "if drain == '1' then",
     ),
-    Mutant("set_node ignores the incarnation", "set_node", "or (inc ~= '' and inc ~= node.inc)", ""),
+    Mutant("set_node ignores the incarnation", "verbs/set_node", "or (inc ~= '' and inc ~= node.inc)", ""),
     Mutant(
         "rotate moves the newest first",
-        "rotate",
+        "verbs/rotate",
         "if redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end\nif redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end",
         "if redis.call('EXISTS', ended) == 1 then redis.call('RENAME', ended, ended_1) end\nif redis.call('EXISTS', ended_1) == 1 then redis.call('RENAME', ended_1, ended_2) end",
         found_by="tests/lua/test_ended.py::test_a_task_that_has_ended_is_forgotten_with_its_generation",
     ),
-    Mutant("submit forgets what ended earlier", "submit", "over[i] or over_1[i] or over_2[i]", "over[i] or over_2[i]"),
+    Mutant(
+        "submit forgets what ended earlier", "verbs/submit", "over[i] or over_1[i] or over_2[i]", "over[i] or over_2[i]"
+    ),
     Mutant(
         "submit wakes nobody",
-        "submit",
+        "verbs/submit",
         "if began then wake(args.channel, meta) end",
         "",
         harmless="schedulers look in each gap",
@@ -108,13 +112,13 @@ OTHER_KINDS = (
     ),
     Mutant(
         "a lost run's successor stays",
-        "lib/queue",
+        "lib/task/transitions",
         "if task.extra.next and not is_others(task.extra.next) then",
         "if false then",
     ),
     Mutant(
         "a run replaces what others published",
-        "lib/again",
+        "lib/task/resubmission",
         "if not (options.after and task.extra.next and is_others(task.extra.next)) then",
         "if true then",
     ),

@@ -31,7 +31,7 @@ def fragmented(draw: st.DrawFn, offer: Resources) -> dict[str, int]:
 
 NODES = OFFERS.flatmap(lambda offer: st.tuples(st.just(offer), fragmented(offer)))
 SCRIPT = (
-    library_text("ledger")
+    library_text("node/ledger")
     + """
 local answers = {}
 for i = 1, #ARGV, 2 do

@@ -77,7 +77,7 @@ NEEDS = st.builds(
 )
 PAIRS = st.tuples(OFFERS, NEEDS) | PLAIN.map(lambda offer: (offer, offer))
 SCRIPT = (
-    library_text("fits")
+    library_text("kind/fits")
     + """
 local answers = {}
 for i = 1, #ARGV, 2 do answers[#answers + 1] = fits(ARGV[i], ARGV[i + 1]) and 1 or 0 end

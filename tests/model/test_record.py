@@ -62,7 +62,7 @@ def the_same(client: Any, line: str) -> None:
         "for i = 2, #ARGV do found[#found + 1] = option(l, ARGV[i]) or '' end\n"
         "return found"
     )
-    found = script("line")(client, code, [line, *OPTIONS])
+    found = script("task/line")(client, code, [line, *OPTIONS])
     try:
         known = TaskLine.of(line)
     except ValueError:
@@ -99,7 +99,7 @@ def test_an_option_is_set_changed_and_taken_out(any_store: Store) -> None:
 
     @given(LINES, st.sampled_from(OPTIONS), st.sampled_from(["", "7"]))
     def one(line: str, name: str, value: str) -> None:
-        (changed,) = script("line")(any_store.client, code, [line, name, value])
+        (changed,) = script("task/line")(any_store.client, code, [line, name, value])
         before, after = TaskLine.of(line), TaskLine.of(changed)
         assert after.options == {k: v for k, v in before.options.items() if k != name} | (
             {name: value} if value else {}
@@ -111,7 +111,7 @@ def test_an_option_is_set_changed_and_taken_out(any_store: Store) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_split_the_same(any_store: Store, kind: str) -> None:
-    found = script("line")(any_store.client, "return {split_kind(ARGV[1])}", [kind])
+    found = script("task/line")(any_store.client, "return {split_kind(ARGV[1])}", [kind])
     known = split_kind(kind)
     assert found == [known.name, known.needs, known.strategy]
 
@@ -127,7 +127,7 @@ def test_a_run_is_the_same_for_the_scripts(any_store: Store) -> None:
         run = run if damage is None else damaged(run, *damage)
         place, started_ms = read_run(run)
         if place is not None:
-            found = script("line")(any_store.client, code, [run])
+            found = script("task/line")(any_store.client, code, [run])
             assert found == [place.text, run.partition(" started=")[2], place.attempt]
             assert started_ms == (int(found[1]) if found[1] else None)
 
@@ -147,7 +147,7 @@ def test_a_successor_reads_back_what_was_written(any_store: Store) -> None:
         st.sampled_from(KINDS),
     )
     def one(priority: int, due: str, options: str, kind: str) -> None:
-        found = script("line", "next")(any_store.client, code, [f"{priority} {due} {options} {kind}"])
+        found = script("task/line", "task/successor")(any_store.client, code, [f"{priority} {due} {options} {kind}"])
         assert found == [str(priority), due.strip("-"), options, kind]
 
     one()

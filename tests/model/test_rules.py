@@ -42,7 +42,7 @@ def test_a_node_fits_if_every_rule_admits_it(offers: list[Resources], needs: Res
 def test_a_rule_in_lua_says_the_same(any_store: Store, verb: str) -> None:
     client: Any = any_store.client
     rules = [rule for rule in RULES if rule.lua == verb]
-    script = f"{library_text('fits')} return {verb}(ARGV[1], ARGV[2]) and 1 or 0"
+    script = f"{library_text('kind/fits')} return {verb}(ARGV[1], ARGV[2]) and 1 or 0"
 
     @settings(max_examples=150)
     @given(OFFERS, NEEDS)

@@ -93,7 +93,7 @@ def test_a_line_of_anything_else_is_not_read(line: text.Line) -> None:
 
 LUA: dict[str, tuple[str, str]] = {
     "NODE": (
-        "node",
+        "node/record",
         "local n = parse_node('n1', ARGV[1])\n"
         "if not n then return false end\n"
         "n.name = 'nodes'\n"
@@ -101,18 +101,18 @@ LUA: dict[str, tuple[str, str]] = {
         "return redis.call('HGET', KEYS[1], 'nodes')",
     ),
     "COUNTER": (
-        "counter",
+        "node/heartbeat",
         "local inc, moved, since = parse_counter(ARGV[1])\nreturn inc and counter_text(inc, moved, since)",
     ),
     "KIND": (
-        "lines",
+        "kind/line",
         "local count, _, _, why = parse_kind(ARGV[1])\nreturn count and string.sub(ARGV[1], 1, #ARGV[1] - #why) .. why",
     ),
     "STREAK": (
-        "streak",
+        "node/streak",
         "local streak = parse_streak(ARGV[1])\nreturn streak and streak_text(streak)",
     ),
-    "TERMS": ("note", "return is_terms(ARGV[1]) and ARGV[1]"),
+    "TERMS": ("node/note", "return is_terms(ARGV[1]) and ARGV[1]"),
 }
 """Line -> its library in Lua, and the end of a script that reads ARGV[1] and writes it again, or answers false."""
 
@@ -196,7 +196,7 @@ def test_the_terms_of_a_drain_are_terms_for_the_scripts(any_store: Store) -> Non
 
 @pytest.mark.unaudited
 def test_needs_offers_and_ledgers_are_the_same_for_the_scripts(any_store: Store) -> None:
-    well_formed = script("fits", "return well_formed(ARGV[1]) and ARGV[1]")
+    well_formed = script("kind/fits", "return well_formed(ARGV[1]) and ARGV[1]")
 
     @given(VALUES["offer"], DAMAGE | st.none())
     def one(offer: str, damage: tuple[int, str, int] | None) -> None:
@@ -210,7 +210,7 @@ def test_needs_offers_and_ledgers_are_the_same_for_the_scripts(any_store: Store)
 
 @pytest.mark.unaudited
 def test_needs_with_conditions_are_the_same_for_the_scripts(any_store: Store) -> None:
-    whole = library_text("fits")
+    whole = library_text("kind/fits")
 
     @settings(max_examples=300)
     @given(NEEDS, DAMAGE | st.none())
@@ -224,7 +224,7 @@ def test_needs_with_conditions_are_the_same_for_the_scripts(any_store: Store) ->
 
 @pytest.mark.unaudited
 def test_a_place_with_devices_is_the_same_for_the_scripts(any_store: Store) -> None:
-    task_at = script("lease", "return task_at(ARGV[1])")
+    task_at = script("place/lease", "return task_at(ARGV[1])")
     words = st.sampled_from(["gpu=1", "gpu.mem@1=8.5", "gpu@0=0.5", "gpu@999=1", "gpu.mem=8", "gpu@01=1", "gpu@1000=1"])
     pieces = st.sampled_from([*PIECES, "@", "@1", ".m", "a" * 33])
 
@@ -269,8 +269,8 @@ def test_another_text_is_no_kind(text: str) -> None:
 
 @pytest.mark.unaudited
 def test_a_declared_task_is_found_by_the_scripts(any_store: Store) -> None:
-    """lib/feasible.lua looks for the line of a task in the text of an app."""
-    find = script("feasible", "return string.find(ARGV[1], '\\n' .. 'proj.b' .. ' ', 1, true) and ARGV[1]")
+    """lib/kind/feasible.lua looks for the line of a task in the text of an app."""
+    find = script("kind/feasible", "return string.find(ARGV[1], '\\n' .. 'proj.b' .. ' ', 1, true) and ARGV[1]")
     for tasks, there in (
         ({"proj.a": None, "proj.b": {"slots": 2}}, True),
         ({"proj.b": None}, True),

@@ -64,7 +64,7 @@ def wrong_writers(key, writers):
     may = {verb for verb, names in keys.items() if kind in names and (mates is None or mates & names)}
     may |= {"align"} if (kind, family) == ("meta", ":qN") else set()  # which takes no other key
     for writer in writers:
-        path = lua_folder() / f"{writer}.lua"
+        path = lua_folder() / "verbs" / f"{writer}.lua"
         if writer not in may:
             yield f"{writer} does not take {key}"
         elif not re.search(rf"\b{kind}\b|\bkey\b|KEYS\[|prefix", path.read_text()):

@@ -119,7 +119,7 @@ def test_a_script_uses_every_name_of_its_header():
 
 
 def unused_names(script: Script) -> list[str]:
-    text = re.sub(r"--.*", "", expand(script.verb, lua_folder(), []))
+    text = re.sub(r"--.*", "", expand(f"verbs/{script.verb}", lua_folder(), []))
     header = script.header
     names = [*(f"args.{name}" for name in header.once), *(f"row.{name}" for name in header.each)]
     return [name for name in names if name != "args.count" and not re.search(rf"\b{name}\b", text)]

@@ -20,12 +20,12 @@ SCRIPT = "-- verb: does it.\n" + HEAD
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes Lua files into a folder of their own: write(name=text), with __ for the folder lib."""
+    """Writes Lua files into a folder of their own: write(name=text), with __ for a slash."""
 
     def write(**files: str) -> Path:
         for name, text in files.items():
-            path = tmp_path / f"{name.replace('lib__', 'lib/')}.lua"
-            path.parent.mkdir(exist_ok=True)
+            path = tmp_path / f"{name.replace('__', '/')}.lua"
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         return tmp_path
 
@@ -34,26 +34,26 @@ def write(tmp_path: Path) -> Write:
 
 def test_a_library_is_in_the_text_once_and_before_who_needs_it(write: Write):
     folder = write(
-        verb="--- @include one\n--- @include two\nreturn 'verb'\n",
+        verbs__verb="--- @include one\n--- @include two\nreturn 'verb'\n",
         lib__one="--- @include base\nlocal one\n",
         lib__two="--- @include base\nlocal two\n",
         lib__base="local base\n",
     )
-    text = expand("verb", folder, [])
+    text = expand("verbs/verb", folder, [])
     assert "@include" not in text
     assert [line for line in text.splitlines() if line] == ["local base", "local one", "local two", "return 'verb'"]
 
 
 def test_a_library_that_is_named_twice_is_in_the_text_once(write: Write):
-    folder = write(verb="--- @include base\n--- @include base\n", lib__base="local base\n")
-    assert expand("verb", folder, []).count("local base") == 1
+    folder = write(verbs__verb="--- @include base\n--- @include base\n", lib__base="local base\n")
+    assert expand("verbs/verb", folder, []).count("local base") == 1
 
 
 def test_functions_that_nothing_calls_are_not_sent(write: Write):
     script = SCRIPT.replace("ARGV: x", "ARGV: none")
     folder = write(
-        verb=script + "--- @include all\nlocal function read() return 1 end\nuse(read)\n",
-        lib__arguments="local function refuse_call() return nil end\n",
+        verbs__verb=script + "--- @include all\nlocal function read() return 1 end\nuse(read)\n",
+        lib__call__arguments="local function refuse_call() return nil end\n",
         lib__all="local function base()\n  if x then\n    y()\n  end\nend\nlocal function above() return base() end\n\n"
         "-- named in a comment\nlocal function named(a, b)\n  return 'named ' .. a\nend\n\n"
         "local function use(f)\n\n  f()\nend\n",
@@ -75,14 +75,14 @@ def test_functions_that_nothing_calls_are_not_sent(write: Write):
 def test_a_circle_of_includes_is_named(write: Write, length: int):
     names = [f"l{i}" for i in range(length)]
     libraries = {f"lib__{name}": f"--- @include {names[(i + 1) % length]}\n" for i, name in enumerate(names)}
-    folder = write(verb="--- @include l0\n", **libraries)
-    with pytest.raises(BrokenContract, match=r"circle: verb -> lib/l0 -> .*lib/l0"):
-        expand("verb", folder, [])
+    folder = write(verbs__verb="--- @include l0\n", **libraries)
+    with pytest.raises(BrokenContract, match=r"circle: verbs/verb -> lib/l0 -> .*lib/l0"):
+        expand("verbs/verb", folder, [])
 
 
 def test_a_library_that_is_not_there_is_named_with_who_wants_it(write: Write):
-    with pytest.raises(BrokenContract, match=r"no file nothing.lua, wanted by verb"):
-        expand("verb", write(verb="--- @include nothing\n"), [])
+    with pytest.raises(BrokenContract, match=r"no file nothing.lua, wanted by verbs/verb"):
+        expand("verbs/verb", write(verbs__verb="--- @include nothing\n"), [])
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -98,21 +98,20 @@ def test_a_script_begins_with_its_verb(first: str):
         Header("verb", f"{first}\n{HEAD}")
 
 
-def test_a_binding_with_other_keys_than_the_header_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch):
-    text = SCRIPT.replace("KEYS: x", "KEYS: meta inbox*").replace("ARGV: x", "ARGV: count id*") + "return 1\n"
-    folder = write(verb=text, lib__arguments="local function refuse_call() return nil end\n")
+def test_a_script_takes_the_keys_of_its_header(write: Write, monkeypatch: pytest.MonkeyPatch):
+    text = SCRIPT.replace("KEYS: x", "KEYS: meta inbox*\n-- ALSO: events").replace("ARGV: x", "ARGV: count id*")
+    refuse = "local function refuse_call() return nil end\n"
+    folder = write(verbs__verb=text + "return 1\n", lib__call__arguments=refuse)
     monkeypatch.setattr(scripts, "lua_folder", lambda: folder)
-    assert Script("verb", "meta inbox*").text
-    for keys in ("meta", "inbox* meta", "meta inbox"):
-        with pytest.raises(BrokenContract, match=r"takes the keys meta inbox\*, its binding gives"):
-            _ = Script("verb", keys).text
+    script = Script("verb")
+    assert (script.keys, script.also) == (("meta", "inbox*"), ("events",))
 
 
 def test_every_script_has_a_binding_and_every_library_a_use():
     folder = lua_folder()
-    assert {path.stem for path in folder.glob("*.lua")} == {script.verb for script in ALL}
+    assert {path.stem for path in (folder / "verbs").glob("*.lua")} == {script.verb for script in ALL}
     used = "".join(script.text for script in ALL)
-    for library in (folder / "lib").glob("*.lua"):
+    for library in (folder / "lib").rglob("*.lua"):
         assert library.read_text().splitlines()[0] in used, library.name
 
 
@@ -129,8 +128,9 @@ def test_a_script_is_short_and_asks_for_no_unlisted_keys():
 
 def test_functions_that_are_called_in_full_only_are_made_when_they_are_called(write: Write):
     folder = write(
-        verb=SCRIPT.replace("ARGV: x", "ARGV: none") + "--- @include all\nif x then in_full().rare() end\nusual()\n",
-        lib__arguments="local function refuse_call() return nil end\n",
+        verbs__verb=SCRIPT.replace("ARGV: x", "ARGV: none")
+        + "--- @include all\nif x then in_full().rare() end\nusual()\n",
+        lib__call__arguments="local function refuse_call() return nil end\n",
         lib__all="local function base() return 1 end\nlocal function both() return 2 end\n"
         "local function rare() return base() + both() end\nlocal function usual() return both() end\n",
     )
@@ -148,7 +148,7 @@ def test_functions_that_are_called_in_full_only_are_made_when_they_are_called(wr
     ]
     assert "FULL = {rare = rare}" in text
     assert text.startswith("local in_full\n")
-    folder = write(verb=SCRIPT.replace("ARGV: x", "ARGV: none"), lib__arguments="")
+    folder = write(verbs__verb=SCRIPT.replace("ARGV: x", "ARGV: none"), lib__call__arguments="")
     assert "in_full" not in compose(read_header("verb", folder), folder)
 
 

@@ -10,5 +10,6 @@ from .rule import Rule
 from .taints import TaintsRule
 
 RULES: Final[Sequence[Rule]] = (SlotsRule(), AmountsRule(), LabelsRule(), TaintsRule(), ProtectionRule())
-"""A new rule is a class here and a function of lua/lib/fits.lua or of what it includes; fits, the view, submit and all
-reasons follow."""
+"""A new rule is a class here and a function of lua/lib/kind/fits.lua or of what it includes.
+
+The function `fits`, the view, submit and all reasons follow."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Rule(ABC):
     """A hard rule. All forms of a rule say the same; tests/model/test_rules.py compares them.
 
-    name: for people. reads: what it reads of the needs and of the offer. lua: the function of lua/lib/fits.lua that
-    judges the same in scripts, `lua(offer, needs)`.
+    name: for people. reads: what it reads of the needs and of the offer. lua: the function that judges the same in
+    scripts, `lua(offer, needs)` of lua/lib/kind/fits.lua.
     """
 
     name: ClassVar[str]

@@ -10,7 +10,7 @@ from ...model.node import MAX_RECORD
 from ...model.text import NODE, TERMS
 
 MOST_GAP: Final = 1_000_000
-"""Bits below those of a node that belong to no node, as many as lua/lib/damage.lua lets pass."""
+"""Bits below those of a node that belong to no node, as many as lua/lib/repair/damage.lua lets pass."""
 
 
 def are_consistent(

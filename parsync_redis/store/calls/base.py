@@ -1,7 +1,7 @@
 """A call: a script with its keys and arguments. What the calls of all families share."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...model.ids import shards_of
 from ...wire.keys import Keys
@@ -11,9 +11,6 @@ from ..scripts import Script
 T = TypeVar("T")
 Item = TypeVar("Item")
 Reply = Any  # what a script answers: bytes, integers, lists of them
-
-RECORD: Final = "tasks messages taken running dead ended ended_1 ended_2"
-"""The keys that tell what is known of a task; extra: as well."""
 
 
 class Call(NamedTuple, Generic[T]):

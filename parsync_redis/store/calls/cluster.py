@@ -12,13 +12,13 @@ from ..lengths import cut
 from ..scripts import Script
 from .base import Call, Calls, Reply, pairs, text
 
-CONFIGURE: Final = Script("configure", "config")
-DEAL_NODE: Final = Script("deal_node", "dealt")
-RENEW_SCHEDULER: Final = Script("renew_scheduler", "schedulers leader stats", "events")
-RECORD_LOSS: Final = Script("record_loss", "losses", "events")
-LEARN_TIMES: Final = Script("learn_times", "times")
-REPORT_FAILURES: Final = Script("report_failures", "streaks dealt")
-BOOK: Final = Script("book", "bookings", "events")
+CONFIGURE: Final = Script("configure")
+DEAL_NODE: Final = Script("deal_node")
+RENEW_SCHEDULER: Final = Script("renew_scheduler")
+RECORD_LOSS: Final = Script("record_loss")
+LEARN_TIMES: Final = Script("learn_times")
+REPORT_FAILURES: Final = Script("report_failures")
+BOOK: Final = Script("book")
 ALL: Final = (CONFIGURE, DEAL_NODE, RENEW_SCHEDULER, RECORD_LOSS, LEARN_TIMES, BOOK, REPORT_FAILURES)
 
 _PAIR: Final = ("name", "value")

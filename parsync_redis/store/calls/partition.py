@@ -15,15 +15,15 @@ from .base import Call, Calls, Reply, optional, pairs, text, words
 
 _OUTCOMES: Final = {spelling: word for word in ClaimOutcome for spelling in (word, word.encode())}
 
-REGISTER_NODE: Final = Script("register_node", "meta slots free left changed nodes alive lost inbox", "events")
-COMMIT: Final = Script("commit", "meta slots free left changed inbox*")
-RELEASE: Final = Script("release", "meta slots free left changed nodes")
-READ_PARTITION: Final = Script("read_partition", "meta free left changed")
-RENEW: Final = Script("renew", "nodes alive", "meta slots free")
-RECLAIM: Final = Script("reclaim", "meta slots free nodes alive lost", "events")
-SET_NODE: Final = Script("set_node", "meta slots free left nodes notes", "events")
-RING: Final = Script("ring", "slots inbox")
-FORGET_NODE: Final = Script("forget_node", "meta slots free left changed nodes alive lost notes inbox", "events")
+REGISTER_NODE: Final = Script("register_node")
+COMMIT: Final = Script("commit")
+RELEASE: Final = Script("release")
+READ_PARTITION: Final = Script("read_partition")
+RENEW: Final = Script("renew")
+RECLAIM: Final = Script("reclaim")
+SET_NODE: Final = Script("set_node")
+RING: Final = Script("ring")
+FORGET_NODE: Final = Script("forget_node")
 ALL: Final = (REGISTER_NODE, COMMIT, RELEASE, READ_PARTITION, RENEW, RECLAIM, SET_NODE, RING, FORGET_NODE)
 
 

@@ -15,27 +15,15 @@ from ...model.task import Submission, Taken
 from ..header import Once, Word
 from ..lengths import cut
 from ..scripts import Script
-from .base import RECORD, Call, Calls, Reply, optional, pairs, text, words
+from .base import Call, Calls, Reply, optional, pairs, text, words
 
-SUBMIT: Final = Script(
-    "submit",
-    "meta kinds changed feasible tasks messages ended ended_1 ended_2 pending:",
-    "later shapes names expires dead taken running extra:",
-)
-TAKE: Final = Script(
-    "take",
-    "meta kinds changed later tasks taken running pending:",
-    "messages dead ended ended_1 ended_2 outbox events extra:",
-)
-GIVE_BACK: Final = Script("give_back", f"meta kinds changed {RECORD} pending: extra:")
-CONFIRM: Final = Script("confirm", "taken running")
-START: Final = Script("start", "taken running messages", "tasks dead ended ended_1 ended_2 extra:")
-FINISH: Final = Script(
-    "finish",
-    "tasks messages running ended",
-    "meta kinds changed later outbox taken dead ended_1 ended_2 events pending: extra:",
-)
-REQUEUE: Final = Script("requeue", f"meta kinds changed later outbox {RECORD} pending: extra:", "events")
+SUBMIT: Final = Script("submit")
+TAKE: Final = Script("take")
+GIVE_BACK: Final = Script("give_back")
+CONFIRM: Final = Script("confirm")
+START: Final = Script("start")
+FINISH: Final = Script("finish")
+REQUEUE: Final = Script("requeue")
 ALL: Final = (SUBMIT, TAKE, GIVE_BACK, CONFIRM, START, FINISH, REQUEUE)
 
 _SUBMISSION: Final = ("id", "kind", "options", "message")

@@ -10,23 +10,16 @@ from ..lengths import cut
 from ..scripts import Script
 from .base import Call, Calls, Reply, pairs, text, words
 
-QUARANTINE: Final = Script("quarantine", "quarantine", "events")
-DISCARD: Final = Script("discard", "any")
-REPAIR_PARTITION: Final = Script("repair_partition", "meta slots free left changed nodes alive lost notes")
-LOOK_AT_NODES: Final = Script("look_at_nodes", "meta slots free left changed nodes alive lost notes")
-RESTORE: Final = Script("restore", "meta slots free left changed nodes")
-REPAIR_TASK: Final = Script(
-    "repair_task",
-    "meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:",
-    "events",
-)
-REPAIR_KIND: Final = Script("repair_kind", "meta kinds changed pending:")
-REPAIR_QUEUE: Final = Script("repair_queue", "meta kinds changed later tasks messages taken running dead")
-LOOK_OVER: Final = Script(
-    "look_over",
-    "meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:",
-)
-REPAIR_OFFERS: Final = Script("repair_offers", "meta shapes feasible names apps")
+QUARANTINE: Final = Script("quarantine")
+DISCARD: Final = Script("discard")
+REPAIR_PARTITION: Final = Script("repair_partition")
+LOOK_AT_NODES: Final = Script("look_at_nodes")
+RESTORE: Final = Script("restore")
+REPAIR_TASK: Final = Script("repair_task")
+REPAIR_KIND: Final = Script("repair_kind")
+REPAIR_QUEUE: Final = Script("repair_queue")
+LOOK_OVER: Final = Script("look_over")
+REPAIR_OFFERS: Final = Script("repair_offers")
 ALL: Final = (
     QUARANTINE,
     DISCARD,

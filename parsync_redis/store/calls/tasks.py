@@ -9,18 +9,18 @@ from ...model.record import Record
 from ..header import Once
 from ..lengths import cut
 from ..scripts import Script
-from .base import RECORD, Call, Calls, Reply, itself, pairs, text, words
+from .base import Call, Calls, Reply, itself, pairs, text, words
 
-REVIVE: Final = Script("revive", f"meta kinds changed outbox expires {RECORD} pending: extra:", "events")
-EXPIRE: Final = Script("expire", f"meta kinds changed later outbox expires {RECORD} pending: extra:", "events")
-PURGE: Final = Script("purge", f"expires {RECORD} extra:")
-CANCEL: Final = Script("cancel", f"meta kinds changed later outbox {RECORD} pending: extra:", "events")
-ROTATE: Final = Script("rotate", "meta ended ended_1 ended_2")
-READ_TASKS: Final = Script("read_tasks", f"kinds {RECORD} extra:")
-SET_REASON: Final = Script("set_reason", "kinds")
-NOTE_CHOICES: Final = Script("note_choices", "choices choices_1")
-ALIGN: Final = Script("align", "meta")
-OFFER: Final = Script("offer", "meta shapes feasible names apps")
+REVIVE: Final = Script("revive")
+EXPIRE: Final = Script("expire")
+PURGE: Final = Script("purge")
+CANCEL: Final = Script("cancel")
+ROTATE: Final = Script("rotate")
+READ_TASKS: Final = Script("read_tasks")
+SET_REASON: Final = Script("set_reason")
+NOTE_CHOICES: Final = Script("note_choices")
+ALIGN: Final = Script("align")
+OFFER: Final = Script("offer")
 ALL: Final = (REVIVE, EXPIRE, PURGE, CANCEL, ROTATE, READ_TASKS, SET_REASON, NOTE_CHOICES, OFFER, ALIGN)
 
 

@@ -1,0 +1,22 @@
+-- Forget kinds that have ended: the leader's work, so that clients need no rights for it.
+--- @include call/batch
+
+-- sweep: forget ended kinds, the oldest first, if `changed` has 10,000 entries more than twice the kinds that wait. A reader
+-- whose copy is older than `floor` reads everything anew. A kind below `floor` that is not forgotten has not changed since, so
+-- no kind is looked at twice.
+local function sweep(meta, kinds, changed)
+  if redis.call('ZCARD', changed) <= 2 * redis.call('HLEN', kinds) + 10000 then return end
+  local after = string.format('(%d', COUNTED.floor)
+  local oldest = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
+  local names, ended = {}, {}
+  for i = 1, #oldest, 2 do names[#names + 1] = oldest[i] end
+  local lines = read_fields(kinds, names)
+  for _, kind in ipairs(names) do
+    if not lines[kind] then ended[#ended + 1] = kind end
+  end
+  write_all('ZREM', changed, ended)
+  if #oldest > 0 then
+    COUNTED.floor = tonumber(oldest[#oldest])
+    redis.call('HSET', meta, 'floor', oldest[#oldest])
+  end
+end

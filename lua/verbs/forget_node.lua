@@ -1,0 +1,32 @@
+-- forget_node: remove the record of a node that is down and holds nothing.
+-- KEYS: meta slots free left changed nodes alive lost notes inbox
+-- ALSO: events
+-- ARGV: node inc how
+--   how: 'left', its process leaves and may come back, so that a drained node stays; '' it has been down for long
+-- RETURNS: forgotten, held (leases stand), drained (it stays), up (it is not down, or another incarnation), gone
+-- ERRORS: PSARGS
+-- INVARIANT: its bits are 0 already; the partition remembers the highest incarnation.
+-- ATOMICITY: whole.
+-- COMPLEXITY: O(span)
+--- @include node/free_bits
+--- @include cluster/events
+local node = read_node(nodes, args.node)
+if not node then return 'gone' end
+if node.state ~= 'down' or node.inc ~= args.inc then return 'up' end
+local held = 0
+each_lease(slots, node, function() held = held + 1 end)
+if held > 0 then return 'held' end
+if args.how == 'left' and node.drain ~= '0' then
+  return 'drained'
+end
+redis.call('HDEL', nodes, node.name)
+redis.call('HDEL', alive, node.name)
+redis.call('HDEL', left, node.name)
+redis.call('ZREM', changed, node.name)
+redis.call('SREM', lost, node.name)
+redis.call('HDEL', notes, node.name)
+redis.call('DEL', inbox)
+redis.call('HINCRBY', meta, 'slots', -node.slots)
+changed_nodes(meta)
+note_event('forgotten', {node = node.name})
+return 'forgotten'
